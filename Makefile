@@ -1,0 +1,40 @@
+# Every target sets up what it needs: a Python 3.11 or newer and network access to a package index are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench wheel clean
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[ocr]" --group dev
+	touch $(READY)
+
+demo: $(READY)  ## Draws, measures and judges the quickstart suite, with no key and no network
+	$(BIN)/visioneval run suites/quickstart/suite.yaml
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/test_start_up.py
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench.cells
+
+wheel: $(READY)
+	rm -rf dist build/wheel
+	$(BIN)/python -m build --wheel --outdir dist .
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet "$$(ls dist/*.whl)[ocr]"
+	cd build/wheel && rm -rf first && bin/visioneval init first && bin/visioneval run first/suite.yaml --out first/runs
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
