@@ -1,0 +1,89 @@
+"""The whole error tree, with the exit code that each branch ends the program with.
+
+    VisionEvalError            2   anything that a user can cause and mend
+    |-- UsageError             2   a flag, a name or a path on the command line
+    |-- SuiteError             2   a suite, with every problem found in it
+    |-- RunFormatError         2   a run directory that cannot be read
+    |-- StorageError           3   a run that cannot be written any more: the disk is full, the folder is gone
+    |-- ImageError             -   a picture that does not decode; becomes a record, or a suite problem
+    |-- TemplateError          -   a template that does not compile or render; becomes a suite problem
+    |-- ProviderError          -   a drawing or a judgement that failed; becomes a record
+    `-- GraderError            -   a measurement that could not be taken; becomes a null score
+
+Exit codes 0, 1 and 130 are not errors: gates hold, gates do not hold, interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+
+class VisionEvalError(Exception):
+    """An error that is told in one line, without a traceback."""
+
+    exit_code = 2
+
+
+class UsageError(VisionEvalError):
+    """The command line asks for something that does not exist or does not fit."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing wrong with a suite. ``line`` and ``column`` count from 1; 0 means the whole file."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{where}: {self.message}"
+
+
+class SuiteError(VisionEvalError):
+    """A suite that cannot be run, with all of its problems."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class RunFormatError(VisionEvalError):
+    """A run directory or a results file that this version cannot read."""
+
+
+class StorageError(VisionEvalError):
+    """A run that cannot be written: what is on disk is kept, the rest was not done."""
+
+    exit_code = 3
+
+
+class ImageError(VisionEvalError):
+    """A file that is not a picture we can read, or a picture over the size limits."""
+
+
+class TemplateError(VisionEvalError):
+    """A Jinja template that does not compile, is not there, or asks for a variable that nobody set."""
+
+
+ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image"]
+
+
+class ProviderError(VisionEvalError):
+    """A call to a provider that gave no usable answer.
+
+    ``retry_after`` is in seconds, where the provider said it.
+    """
+
+    def __init__(self, message: str, *, kind: ProviderErrorKind, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retry_after = retry_after
+
+
+class GraderError(VisionEvalError):
+    """A measurement that could not be taken. Never a low score: the scores stay ``null``."""

@@ -1,0 +1,168 @@
+"""Verdict rules and gates: what a suite writes, parsed, and what it says of scores. Pure.
+
+A verdict rule is ``metric``, ``not metric`` or ``metric OP number``; a gate is ``FN OP number`` with FN one of
+``pass_rate``, ``error_rate``, ``refusal_rate``, ``mean(metric)`` and ``rate(metric)``. A metric whose name holds
+anything but letters, digits, ``_``, ``-`` and ``.`` is written in quotes.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from visioneval.types import Score, Status, Verdict
+
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+COUNTING = ("pass_rate", "error_rate", "refusal_rate")
+MEASURING = ("mean", "rate")
+
+_NAME = r"(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|(?P<plain>[A-Za-z_][\w.\-]*))"
+_NUMBER = r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
+_COMPARE = rf"\s*(?P<op>>=|<=|==|!=|>|<)\s*{_NUMBER}"
+_RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*")
+_GATE = re.compile(rf"\s*(?P<fn>[a-z_]+)\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*")
+
+Answer = Literal["holds", "broken", "unmeasured", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One verdict rule. ``op`` is ``None`` for a bool metric, which must then equal ``wanted``."""
+
+    text: str
+    metric: str
+    op: str | None = None
+    threshold: float = 0.0
+    wanted: bool = True
+
+    def answer(self, scores: Mapping[str, Score]) -> Answer:
+        """What the scores of a cell say of this rule."""
+        if self.metric not in scores:
+            return "skipped"
+        score = scores[self.metric]
+        if score is None:
+            return "unmeasured"
+        held = bool(score) is self.wanted if self.op is None else OPERATORS[self.op](score, self.threshold)
+        return "holds" if held else "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate over many cells."""
+
+    text: str
+    fn: str
+    metric: str | None
+    op: str
+    threshold: float
+
+    @property
+    def about_errors(self) -> bool:
+        """Whether an unmet gate means that the run is incomplete, rather than that a model is bad."""
+        return self.fn == "error_rate"
+
+
+def parse_rule(text: str) -> Rule:
+    """Parses a verdict rule. Raises ``ValueError`` with what a rule looks like."""
+    match = _RULE.fullmatch(text)
+    if match is None or (match["not"] and match["op"]):
+        raise ValueError(
+            f"{text!r} is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER'"
+            " with OP one of >= > <= < == != (a name with other signs goes in quotes)"
+        )
+    metric = match["single"] or match["double"] or match["plain"]
+    if match["op"] is None:
+        return Rule(text.strip(), metric, wanted=not match["not"])
+    return Rule(text.strip(), metric, match["op"], float(match["number"]))
+
+
+def parse_gate(text: str) -> Gate:
+    """Parses a gate. Raises ``ValueError`` with what a gate looks like."""
+    match = _GATE.fullmatch(text)
+    fn = match["fn"] if match else None
+    if match is None or fn not in (MEASURING if match["call"] else COUNTING):
+        raise ValueError(
+            f"{text!r} is not a gate: write 'FN OP NUMBER' with FN one of {', '.join(COUNTING)},"
+            " mean(METRIC), rate(METRIC), and OP one of >= > <= < == !="
+        )
+    metric = match["single"] or match["double"] or match["plain"]
+    return Gate(text.strip(), match["fn"], metric, match["op"], float(match["number"]))
+
+
+@dataclass(frozen=True, slots=True)
+class CellVerdict:
+    """The verdict of a cell, with the rules that made it, as written."""
+
+    verdict: Verdict
+    failed: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
+
+
+def judge_cell(rules: Sequence[tuple[Rule, bool]], scores: Mapping[str, Score]) -> CellVerdict:
+    """Applies ``(rule, warn_only)`` pairs to the scores of a drawn cell.
+
+    A broken rule is a FAIL whatever else could not be measured; then an unmeasured one, or no rule at all that
+    could be evaluated, is an ERROR.
+    """
+    said: dict[tuple[bool, Answer], list[str]] = {}
+    for rule, warn in rules:
+        said.setdefault((warn, rule.answer(scores)), []).append(rule.text)
+    failed = said.get((False, "broken"), [])
+    unmeasured = said.get((False, "unmeasured"), [])
+    if failed:
+        verdict = Verdict.FAIL
+    elif unmeasured or (False, "holds") not in said:
+        verdict = Verdict.ERROR
+    else:
+        verdict = Verdict.PASS
+    skipped = said.get((False, "skipped"), []) + said.get((True, "skipped"), [])
+    warned = said.get((True, "broken"), [])
+    return CellVerdict(verdict, tuple(failed), tuple(warned), tuple(skipped), tuple(unmeasured))
+
+
+class CellFacts(Protocol):
+    """What a gate needs to know of a cell; a record knows it."""
+
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def scores(self) -> Mapping[str, Score]: ...
+
+
+def pooled(gate: Gate, cells: Iterable[CellFacts]) -> tuple[float | None, int]:
+    """The gate's value over the cells that it matches, and how many cells were counted in it.
+
+    A value of ``None`` means that nothing was measured: the gate is unmet, whatever it asks.
+    """
+    counted = [value for cell in cells if (value := _counts_as(gate, cell)) is not None]
+    return (sum(counted) / len(counted) if counted else None), len(counted)
+
+
+def gate_holds(gate: Gate, value: float | None) -> bool:
+    """Whether a pooled value meets the gate."""
+    return value is not None and OPERATORS[gate.op](value, gate.threshold)
+
+
+def _counts_as(gate: Gate, cell: CellFacts) -> float | None:
+    if gate.fn == "pass_rate":
+        return None if cell.verdict is Verdict.ERROR else float(cell.verdict is Verdict.PASS)
+    if gate.fn == "error_rate":
+        return float(cell.verdict is Verdict.ERROR)
+    if gate.fn == "refusal_rate":
+        return float(cell.status is Status.REFUSED)
+    score = cell.scores.get(gate.metric or "")
+    return None if score is None else float(score)
