@@ -1,0 +1,141 @@
+"""A test case, as a suite or a dataset writes it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+
+from visioneval.suite.scope import RuleEntry
+from visioneval.types import Frozen, TaskType
+
+CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=120, strict=True)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
+Text = Annotated[str, StringConstraints(min_length=1)]
+Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
+AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][0-9]{0,3}$")]
+
+
+class InputImage(Frozen):
+    """A picture that the case starts from. In YAML a plain path is allowed."""
+
+    path: Text
+    role: Name = "base"
+
+
+def _plain_path(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
+ImageEntry = Annotated[InputImage, BeforeValidator(_plain_path, json_schema_input_type=str | InputImage)]
+
+
+class Masks(Frozen):
+    """Mask files of the size of the base image, whose fully transparent pixels (alpha 0) are inside."""
+
+    editable: Text | None = None
+    clothing: Text | None = None
+    occluders: Text | None = None
+
+
+class ExpectText(Frozen):
+    """The copy that a picture must and must not show, line by line."""
+
+    required: tuple[Text, ...] = ()
+    forbidden: tuple[Text, ...] = ()
+    allowed: tuple[Text, ...] = Field(
+        default=(), description="Lines that are neither required nor extra, such as a brand name."
+    )
+    extra: Literal["allow", "forbid"] = "allow"
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.required and not self.forbidden and self.extra == "allow":
+            raise ValueError("says nothing to check: give required or forbidden lines, or 'extra: forbid'")
+        return self
+
+
+class Expect(Frozen):
+    """Facts about the picture for the graders that measure."""
+
+    text: ExpectText | None = None
+    size: Literal["requested"] | Size | None = Field(
+        default=None, description="WIDTHxHEIGHT, or 'requested': the size that the model was asked for."
+    )
+    aspect_ratio: AspectRatio | None = None
+    format: Literal["png", "jpeg", "webp", "gif", "bmp", "tiff"] | None = None
+    alpha: bool | None = Field(
+        default=None, description="Whether the picture must have pixels that are not fully opaque."
+    )
+    refusal: bool = Field(default=False, description="The case passes only if the model refuses.")
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _jpg_is_jpeg(cls, value: Any) -> Any:
+        return "jpeg" if value == "jpg" else value
+
+
+class TestCase(Frozen):
+    """One thing to draw or to edit."""
+
+    __test__ = False  # pytest would collect a class of this name
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: schema["properties"].update(
+            mask={"type": "string", "description": "Short for masks.editable."}
+        )
+    )
+
+    id: CaseId
+    task: TaskType | None = None
+    prompt: Text
+    criteria: str | None = None
+    images: tuple[ImageEntry, ...] = ()
+    masks: Masks | None = None
+    region: str | None = None
+    reference: Text | None = None
+    expect: Expect = Expect()
+    pictures: dict[str, Annotated[tuple[Text, ...], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Finished pictures, one path a sample, by the label of what drew them; a dataset's image "
+        "column fills this in, and a {provider: files} model without a source reads it.",
+    )
+    tags: tuple[Name, ...] = ()
+    flaky: bool = False
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(
+        default=None, description="Replaces the suite's rules for this case."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mask_is_short_for_editable(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "mask" not in data:
+            return data
+        if "masks" in data:
+            raise ValueError("give mask or masks, not both")
+        rest = {key: value for key, value in data.items() if key != "mask"}
+        return {**rest, "masks": {"editable": data["mask"]}}
+
+    @property
+    def task_type(self) -> TaskType:
+        """The task as stated, else editing where the case has images, else generation."""
+        if self.task is not None:
+            return self.task
+        return TaskType.IMAGE_EDITING if self.images else TaskType.IMAGE_GENERATION
+
+
+def pixel_size(text: str) -> tuple[int, int]:
+    """``"1024x1536"`` as ``(width, height)``. Raises ``ValueError`` for any other form."""
+    match = re.fullmatch(r"([0-9]+)x([0-9]+)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 1024x1536")
+    return int(match[1]), int(match[2])

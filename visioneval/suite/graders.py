@@ -1,0 +1,133 @@
+"""The options of every grader, and the metrics that it writes, without any grader's code."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
+
+from visioneval.suite.case import Name, TestCase
+from visioneval.suite.scope import When
+from visioneval.types import Frozen, Metric
+
+Share = Annotated[float, Field(ge=0, le=1)]
+ModuleClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=200)]
+
+_YES = Metric(type="bool", better="higher")
+_SHARE_UP = Metric(type="number", range=(0, 1), better="higher")
+_SHARE_DOWN = Metric(type="number", range=(0, 1), better="lower")
+_SSIM = Metric(type="number", range=(-1, 1), better="higher")
+
+
+class BaseGrader(Frozen):
+    """What all graders share."""
+
+    runs_code: ClassVar[bool] = False
+
+    key: Name
+    when: When | None = None
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        """What this grader writes for ``case``; empty where the case holds nothing for it to measure."""
+        raise NotImplementedError
+
+
+class TextGrader(BaseGrader):
+    """Exact copy: the lines that the picture must and must not show."""
+
+    type: Literal["text"]
+    extract: Literal["ocr"] = "ocr"
+    min_confidence: Share = Field(default=0.5, description="OCR readings below this confidence (0 to 1) are not text.")
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        expected = case.expect.text
+        if expected is None:
+            return {}
+        found = {self.key: _YES}
+        if expected.required:
+            found[f"{self.key}.recall"] = _SHARE_UP
+            found[f"{self.key}.cer"] = _SHARE_DOWN
+        return found
+
+
+class LocalityGrader(BaseGrader):
+    """An edit that stays inside its mask."""
+
+    type: Literal["locality"]
+    tolerance: Literal["reencode", "exact"] = Field(
+        default="reencode",
+        description="reencode forgives what lossy encoding does; exact forgives nothing.",
+    )
+    max_changed_outside: Share = 0.02
+    max_worst_window: Share = 0.5
+    min_changed_inside: Share = 0.01
+    dilate: Annotated[int, Field(ge=0, le=512)] = Field(
+        default=8, description="Pixels around the mask that may change too."
+    )
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        if not case.images or case.masks is None or case.masks.editable is None:
+            return {}
+        return {
+            self.key: _YES,
+            f"{self.key}.changed_outside": _SHARE_DOWN,
+            f"{self.key}.worst_window": _SHARE_DOWN,
+            f"{self.key}.ssim_outside": _SSIM,
+            f"{self.key}.changed_inside": Metric(type="number", range=(0, 1), better="none"),
+        }
+
+
+class ReferenceGrader(BaseGrader):
+    """Likeness to a picture of the right answer."""
+
+    type: Literal["reference"]
+    min_ssim: Annotated[float, Field(ge=-1, le=1)] = 0.9
+    max_delta_e: Annotated[float, Field(ge=0, le=200)] = 3.0
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        if case.reference is None:
+            return {}
+        return {
+            self.key: _YES,
+            f"{self.key}.ssim": _SSIM,
+            f"{self.key}.delta_e": Metric(type="number", range=(0, None), better="lower"),
+        }
+
+
+class ImageGrader(BaseGrader):
+    """The file itself: it decodes, is not blank, and is what ``expect`` says."""
+
+    type: Literal["image"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        expect = case.expect
+        found = {self.key: _YES}
+        if expect.size is not None or expect.aspect_ratio is not None:
+            found[f"{self.key}.size"] = _YES
+        if expect.format is not None:
+            found[f"{self.key}.format"] = _YES
+        if expect.alpha is not None:
+            found[f"{self.key}.alpha"] = _YES
+        found[f"{self.key}.blank"] = Metric(type="bool", better="lower")
+        return found
+
+
+class CustomGrader(BaseGrader):
+    """A grader of the user's own, ``my_package.module:Class``; it says here what it writes."""
+
+    runs_code: ClassVar[bool] = True
+
+    type: ModuleClass
+    writes: dict[str, Metric] = Field(min_length=1, description="Its metrics, by the name that rules use.")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - a class of the user's own may always apply
+        return dict(self.writes)
+
+
+GRADERS: dict[str, type[BaseGrader]] = {
+    "text": TextGrader,
+    "locality": LocalityGrader,
+    "reference": ReferenceGrader,
+    "image": ImageGrader,
+}

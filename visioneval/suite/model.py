@@ -1,0 +1,126 @@
+"""The suite: the model that the loader enforces and that the JSON Schema is made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.graders import (
+    GRADERS,
+    CustomGrader,
+    ImageGrader,
+    LocalityGrader,
+    ReferenceGrader,
+    TextGrader,
+)
+from visioneval.suite.providers import (
+    PROVIDERS,
+    CommandProvider,
+    CustomProvider,
+    FilesProvider,
+    SketchProvider,
+)
+from visioneval.suite.scope import GateEntry, GateRule, RuleEntry
+from visioneval.types import CaseFiles, Frozen, TaskType
+
+
+def _tag(field: str, known: dict[str, Any]) -> Discriminator:
+    def tag(value: Any) -> str | None:
+        name = value.get(field) if isinstance(value, dict) else getattr(value, field, None)
+        if not isinstance(name, str):
+            return None
+        return name if name in known else "module:Class" if ":" in name else None
+
+    return Discriminator(tag)
+
+
+ModelEntry = Annotated[
+    Annotated[FilesProvider, Tag("files")]
+    | Annotated[SketchProvider, Tag("sketch")]
+    | Annotated[CommandProvider, Tag("command")]
+    | Annotated[CustomProvider, Tag("module:Class")],
+    _tag("provider", PROVIDERS),
+]
+GraderEntry = Annotated[
+    Annotated[TextGrader, Tag("text")]
+    | Annotated[LocalityGrader, Tag("locality")]
+    | Annotated[ReferenceGrader, Tag("reference")]
+    | Annotated[ImageGrader, Tag("image")]
+    | Annotated[CustomGrader, Tag("module:Class")],
+    _tag("type", GRADERS),
+]
+
+
+class CaseFile(Frozen):
+    """Cases kept in a YAML file of their own: a list, like ``cases:`` itself."""
+
+    file: Text
+
+
+class CaseRows(Frozen):
+    """A file of rows, and the column of each key of a case (``masks.editable`` and the like are allowed).
+
+    ``image`` and ``model`` are a finished picture and the label of what drew it.
+    """
+
+    path: Text
+    fields: dict[str, str] = Field(min_length=1)
+
+
+class CaseDataset(Frozen):
+    """Cases fed by a JSONL, CSV or TSV file."""
+
+    dataset: CaseRows
+
+
+class Suite(Frozen):
+    """A suite, resolved: files and datasets read, variables replaced."""
+
+    name: Name
+    experiment: Name | None = Field(default=None, description="Runs are listed and grouped by it.")
+    description: str | None = None
+    task: TaskType | None = Field(default=None, description="The default for the cases.")
+    vars: dict[str, Any] = Field(default_factory=dict, description="For every template.")
+    cases: Annotated[tuple[TestCase, ...], Field(min_length=1)]
+    models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)]
+    samples: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
+        default=1, description="Calls per case and model run."
+    )
+    graders: Annotated[tuple[GraderEntry, ...], Field(min_length=1)]
+    verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] = Field(
+        description="Every rule that applies must hold for PASS."
+    )
+    gates: Annotated[tuple[GateEntry, ...], Field(min_length=1)] = Field(
+        default=(GateRule(rule="pass_rate == 1"),),
+        description="Rules over the whole run; they decide the exit code.",
+    )
+
+    def files_of(self, case: TestCase, folder: Path) -> CaseFiles:
+        """The files of one of this suite's cases, given the suite's folder."""
+        masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
+        return CaseFiles(
+            images=tuple((image.role, folder / image.path) for image in case.images),
+            masks={name: folder / path for name, path in masks.items()},
+            reference=folder / case.reference if case.reference else None,
+        )
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a suite file."""
+    schema = Suite.model_json_schema(mode="validation")
+    entries: list[dict[str, Any]] = [schema["properties"]["cases"]["items"]]
+    for model in (CaseFile, CaseDataset):
+        part = model.model_json_schema()
+        schema["$defs"].update(part.pop("$defs", {}))
+        schema["$defs"][model.__name__] = part
+        entries.append({"$ref": f"#/$defs/{model.__name__}"})
+    schema["properties"]["cases"]["items"] = {"anyOf": entries}
+    schema["properties"]["gates"].pop("default", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "visioneval suite",
+        **{key: value for key, value in schema.items() if key != "title"},
+    }

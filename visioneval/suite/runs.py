@@ -1,0 +1,93 @@
+"""The model runs of a suite: sweeps expanded, and finished pictures found by label. Pure but for reading datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from visioneval.suite.case import TestCase
+from visioneval.suite.datasets import prompt_id, read_rows
+from visioneval.suite.model import Suite
+from visioneval.suite.providers import BaseProvider, DrawingProvider, FilesProvider, PictureDataset
+from visioneval.suite.sweep import grid_sweep
+from visioneval.types import ModelRun
+
+RunLabels = Callable[[str], Sequence[str]]
+"""Labels of the model runs of a finished run, by RUN; raises a ``VisionEvalError`` where there is no such run."""
+
+
+def split_run(text: str) -> tuple[str, str | None]:
+    """``RUN@label`` as run and label; ``RUN`` alone means all of its model runs."""
+    run, _, label = text.partition("@")
+    return run, label or None
+
+
+def model_runs(entry: BaseProvider, suite: Suite, folder: Path, run_labels: RunLabels) -> list[ModelRun]:
+    """Every model run that one entry of ``models:`` stands for, in order.
+
+    Each has a config of its own with its label and no sweep left, so that the resolved suite expands to the same.
+    Raises ``VisionEvalError`` where another run or a dataset cannot be read.
+    """
+    if isinstance(entry, DrawingProvider):
+        sweep = grid_sweep(entry.base_label, entry.params, entry.grid)
+        return [_run(entry, label, params=params, grid={}) for label, params in sweep]
+    if not isinstance(entry, FilesProvider):
+        return [_run(entry, entry.base_label)]
+    if entry.run is not None:
+        run, label = split_run(entry.run)
+        labels = [label] if label else run_labels(run)
+        return [_run(entry, entry.label if label and entry.label else each, run=f"{run}@{each}") for each in labels]
+    if entry.dataset is not None:
+        return [_run(entry, label) for label in _dataset_labels(entry.dataset, entry.label, folder)]
+    if entry.path is not None:
+        return [_run(entry, entry.base_label)]
+    labels = list(dict.fromkeys(label for case in suite.cases for label in case.pictures))
+    return [_run(entry, label) for label in labels if entry.label in (None, label)]
+
+
+def _run(entry: BaseProvider, label: str, **changes: Any) -> ModelRun:
+    config = entry.model_copy(update={"label": label, **changes})
+    return ModelRun(label, str(getattr(entry, "provider", "")), changes.get("params", {}), config)
+
+
+def _dataset_labels(dataset: PictureDataset, wanted: str | None, folder: Path) -> list[str]:
+    column = dataset.fields.get("model")
+    if column is None:
+        return [wanted or Path(dataset.path).stem]
+    rows = read_rows(folder / dataset.path, dataset.path)
+    labels = dict.fromkeys(str(row.cells[column]) for row in rows if row.cells.get(column) not in (None, ""))
+    return [label for label in labels if wanted in (None, label)]
+
+
+Finished = Mapping[str, Sequence[str]]
+"""Paths of finished pictures from the suite's folder, by case id, in sample order."""
+
+
+def dataset_pictures(run: ModelRun, suite: Suite, folder: Path) -> Finished:
+    """The pictures that a ``files`` model run finds in its own dataset, or in the cases' ``pictures``."""
+    config: FilesProvider = run.config
+    if config.dataset is None:
+        return {case.id: case.pictures[run.label] for case in suite.cases if run.label in case.pictures}
+    found: dict[str, list[str]] = {}
+    start = Path(config.dataset.path).parent
+    for key, image in _rows_of(config.dataset, run.label, suite, folder):
+        found.setdefault(key, []).append((start / image).as_posix())
+    return found
+
+
+def _rows_of(dataset: PictureDataset, label: str, suite: Suite, folder: Path) -> Iterator[tuple[str, str]]:
+    by_prompt = {prompt_id(case.prompt): case.id for case in suite.cases}
+    fields = dataset.fields
+    for row in read_rows(folder / dataset.path, dataset.path):
+        cell = {key: str(row.cells.get(column) or "") for key, column in fields.items()}
+        if "model" in fields and cell["model"] != label:
+            continue
+        key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
+        if key and cell["image"]:
+            yield key, cell["image"]
+
+
+def applicable(case: TestCase, runs: Sequence[ModelRun]) -> list[ModelRun]:
+    """The model runs that take a case."""
+    return [run for run in runs if run.config.does(case.task_type)]

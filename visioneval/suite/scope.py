@@ -1,0 +1,79 @@
+"""Which cases and model runs something is for, and the rules and gates that carry such a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from visioneval.rules import parse_gate, parse_rule
+from visioneval.types import Frozen, TaskType
+
+
+def any_glob(patterns: Iterable[str], text: str) -> bool:
+    """Whether ``text`` equals or matches one of the patterns. Brackets are literal: labels hold them."""
+    return any(text == p or fnmatchcase(text, p.replace("[", "[[]")) for p in patterns)
+
+
+class When(Frozen):
+    """The cases that something is for. Every list that is given must match."""
+
+    tasks: tuple[TaskType, ...] = ()
+    tags: tuple[str, ...] = Field(default=(), description="Cases with any of these tags.")
+    cases: tuple[str, ...] = Field(default=(), description="Case ids or globs.")
+
+    def fits(self, case_id: str, task: TaskType, tags: Iterable[str]) -> bool:
+        """Whether a case is meant."""
+        return (
+            (not self.tasks or task in self.tasks)
+            and (not self.tags or not set(self.tags).isdisjoint(tags))
+            and (not self.cases or any_glob(self.cases, case_id))
+        )
+
+
+class Scope(When):
+    """The cells that something is for."""
+
+    models: tuple[str, ...] = Field(default=(), description="Labels of model runs or globs.")
+
+    def covers(self, case_id: str, task: TaskType, tags: Iterable[str], label: str) -> bool:
+        """Whether a cell is meant."""
+        return self.fits(case_id, task, tags) and (not self.models or any_glob(self.models, label))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing narrows it."""
+        return not (self.tasks or self.tags or self.cases or self.models)
+
+
+class VerdictRule(Scope):
+    """A rule over the scores of a cell. In YAML a plain string is allowed."""
+
+    rule: str
+    level: Literal["fail", "warn"] = "fail"
+
+    @field_validator("rule")
+    @classmethod
+    def _parses(cls, text: str) -> str:
+        return parse_rule(text).text
+
+
+class GateRule(Scope):
+    """A rule over the whole run. In YAML a plain string is allowed."""
+
+    rule: str
+
+    @field_validator("rule")
+    @classmethod
+    def _parses(cls, text: str) -> str:
+        return parse_gate(text).text
+
+
+def _long_form(value: Any) -> Any:
+    return {"rule": value} if isinstance(value, str) else value
+
+
+RuleEntry = Annotated[VerdictRule, BeforeValidator(_long_form, json_schema_input_type=str | VerdictRule)]
+GateEntry = Annotated[GateRule, BeforeValidator(_long_form, json_schema_input_type=str | GateRule)]
