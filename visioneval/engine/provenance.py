@@ -1,0 +1,69 @@
+"""What a run says of where it came from."""
+
+from __future__ import annotations
+
+import platform
+import re
+import secrets
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+from visioneval import __version__
+from visioneval.plan import Plan
+from visioneval.records import RunInfo, Selection
+from visioneval.suite.load import LoadedSuite
+
+
+def now() -> str:
+    """The time as ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def new_run_id(suite: str) -> str:
+    """``YYYYMMDD-HHMMSS-<suite>-<4 hex>``, in local time."""
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return f"{stamp}-{re.sub(r'[^A-Za-z0-9_.-]', '-', suite)}-{secrets.token_hex(2)}"
+
+
+def describe_run(
+    plan: Plan,
+    loaded: LoadedSuite,
+    selection: Selection,
+    *,
+    run_id: str | None,
+    note: str | None,
+    command_line: tuple[str, ...],
+) -> RunInfo:
+    """The ``run.json`` of a run that starts now."""
+    return RunInfo(
+        run_id=run_id or new_run_id(plan.suite.name),
+        state="running",
+        started_at=now(),
+        planned_cells=plan.cells,
+        visioneval_version=__version__,
+        python_version=platform.python_version(),
+        experiment=plan.suite.experiment,
+        note=note,
+        command_line=command_line,
+        git_commit=_git_commit(loaded.folder),
+        suite_path=str(loaded.path),
+        source_sha256=loaded.source_sha256,
+        selection=selection,
+        metrics=plan.metrics,
+        suite=plan.suite,
+    )
+
+
+def _git_commit(folder: Path) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed words and the suite's folder
+            ["git", "-C", str(folder), "rev-parse", "HEAD"],  # noqa: S607 - the user's own git
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,59 @@
+"""The providers and graders of a run, each built once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from visioneval.errors import UsageError, VisionEvalError
+from visioneval.graders import GRADERS
+from visioneval.graders.base import Grader
+from visioneval.plan import Plan, applies
+from visioneval.providers import PROVIDERS
+from visioneval.providers.base import Editor, Generator
+from visioneval.registry import load_class
+from visioneval.types import ModelRun, TaskType
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What draws, by the label of a model run, and what grades, by the key of a grader."""
+
+    providers: Mapping[str, Any]
+    graders: Mapping[str, Grader]
+
+
+def build_tools(plan: Plan) -> Tools:
+    """Builds everything that the plan needs. Raises ``UsageError`` where something is missing or cannot do its task."""
+    providers = {run.label: _built(PROVIDERS, run.provider, run.config, plan.folder) for run in plan.runs}
+    for run in plan.runs:
+        _check_ability(providers[run.label], run, (case.task_type for case in plan.suite.cases))
+    used = [g for g in plan.suite.graders if any(applies(g, case) for case in plan.suite.cases)]
+    graders = {g.key: _built(GRADERS, str(getattr(g, "type", "")), g, plan.folder) for g in used}
+    return Tools(providers, graders)
+
+
+def _built(table: Mapping[str, str], name: str, config: Any, folder: Path) -> Any:
+    cls = load_class(name, table, folder)
+    try:
+        return cls(config)
+    except VisionEvalError:
+        raise
+    except Exception as error:
+        if name in table:
+            raise
+        raise UsageError(f"{name}: cannot be built: {type(error).__name__}: {error}") from error
+
+
+def _check_ability(provider: Any, run: ModelRun, tasks: Iterable[TaskType]) -> None:
+    needed = {task for task in tasks if run.config.does(task)}
+    for task, protocol, method in (
+        (TaskType.IMAGE_GENERATION, Generator, "generate"),
+        (TaskType.IMAGE_EDITING, Editor, "edit"),
+    ):
+        if task in needed and not isinstance(provider, protocol):
+            raise UsageError(
+                f"{run.provider}: has no method {method!r}, so it cannot do {task}; restrict it with 'tasks'"
+            )

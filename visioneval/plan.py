@@ -1,0 +1,275 @@
+"""From a suite to its cells: what is drawn, what grades it, and by which rules. No network, no clock, no SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from visioneval.errors import UsageError
+from visioneval.records import Selection, find_run, read_info, read_records
+from visioneval.rules import Rule, parse_rule
+from visioneval.suite.case import TestCase
+from visioneval.suite.graders import BaseGrader
+from visioneval.suite.load import LoadedSuite
+from visioneval.suite.messages import did_you_mean
+from visioneval.suite.model import Suite
+from visioneval.suite.prompts import rendered
+from visioneval.suite.providers import DrawingProvider, FilesProvider
+from visioneval.suite.runs import Finished, dataset_pictures, model_runs, split_run
+from visioneval.suite.scope import any_glob
+from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One drawing call, and the cells (``samples``) that its pictures become."""
+
+    case: TestCase
+    task_type: TaskType
+    prompt: str
+    run: ModelRun
+    params: Mapping[str, Any]
+    samples: tuple[int, ...]
+    files: CaseFiles
+    graders: tuple[BaseGrader, ...]
+    rules: tuple[tuple[Rule, bool], ...]
+    """Rules in the suite's order; the flag says that a rule only warns."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A suite narrowed to what was selected, with its sweeps expanded. Calls are made as they are asked for."""
+
+    suite: Suite
+    folder: Path
+    runs: tuple[ModelRun, ...]
+    finished: Mapping[str, Finished] = field(default_factory=dict)
+    """For model runs of finished pictures: their paths by case, by label."""
+
+    def calls(self) -> Iterator[Call]:
+        """Every drawing call, case by case."""
+        rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
+        for case in self.suite.cases:
+            runs = [run for run in self.runs if run.config.does(case.task_type)]
+            if not runs:
+                continue
+            own = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
+            prompt, criteria = rendered(case, self.suite.vars)
+            shown = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
+            graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
+            files = self.suite.files_of(case, self.folder)
+            for run in runs:
+                in_scope = tuple(
+                    (rule, entry.level == "warn")
+                    for entry, rule in own
+                    if entry.covers(case.id, case.task_type, case.tags, run.label)
+                )
+                for samples, params in self._samples(case, run):
+                    yield Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope)
+
+    def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
+        if isinstance(run.config, FilesProvider):
+            for index, path in enumerate(self._pictures(case, run, run.config)):
+                yield (index,), {"path": path}
+            return
+        each = self.pictures_per_call(run)
+        for call in range(self.suite.samples):
+            yield tuple(range(call * each, (call + 1) * each)), run.params
+
+    def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[str]:
+        if config.path is not None:
+            return [
+                config.path.format(case=case.id, model=run.label, sample=index) for index in range(self.suite.samples)
+            ]
+        return list(self.finished[run.label].get(case.id, ())) or [""]
+
+    @staticmethod
+    def pictures_per_call(run: ModelRun) -> int:
+        """How many samples one call of a model run gives."""
+        config = run.config
+        return config.pictures_per_call(dict(run.params)) if isinstance(config, DrawingProvider) else 1
+
+    def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
+        """Drawing calls and cells of a case on a model run."""
+        if not run.config.does(case.task_type):
+            return 0, 0
+        sizes = [len(samples) for samples, _ in self._samples(case, run)]
+        return len(sizes), sum(sizes)
+
+    @property
+    def cells(self) -> int:
+        """How many cells the plan has."""
+        return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Every metric that some cell gets, in the graders' order."""
+        found: dict[str, Metric] = {}
+        for grader in self.suite.graders:
+            for case in self.suite.cases:
+                if applies(grader, case):
+                    found.update(grader.metrics(case))
+        return found
+
+
+def applies(grader: BaseGrader, case: TestCase) -> bool:
+    """Whether a grader has something to do for a case."""
+    fits = grader.when is None or grader.when.fits(case.id, case.task_type, case.tags)
+    return fits and bool(grader.metrics(case))
+
+
+def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = None, runs_root: Path) -> Plan:
+    """The plan for a checked suite, narrowed by the selection flags.
+
+    The plan's suite is the suite as resolved: only the selected cases, model runs and graders are in it, and
+    every model run stands by itself. Raises ``UsageError`` where a flag leaves nothing.
+    """
+    suite, folder = loaded.suite, loaded.folder
+    labels_of = run_labels(runs_root)
+    runs = tuple(run for entry in suite.models for run in model_runs(entry, suite, folder, labels_of))
+    runs = _chosen("--model", selection.models, runs, lambda run: run.label)
+    graders = _chosen("--grader", selection.graders, suite.graders, lambda grader: grader.key)
+    cases = _chosen("--case", selection.cases, suite.cases, lambda case: case.id)
+    tags = {tag for case in suite.cases for tag in case.tags}
+    for tag in selection.tags:
+        if tag not in tags:
+            raise UsageError(f"--tag: no case has the tag {tag!r}{did_you_mean(tag, tags)}")
+    if selection.tags:
+        cases = tuple(case for case in cases if not set(case.tags).isdisjoint(selection.tags))
+    cases = tuple(case for case in cases if any(run.config.does(case.task_type) for run in runs))[: selection.limit]
+    runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
+    if not cases or not runs:
+        raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
+    changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
+    resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
+    finished = {run.label: _finished(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
+    return Plan(resolved, folder, runs, finished)
+
+
+def _chosen(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
+    names = [name(item) for item in items]
+    for pattern in patterns:
+        if not any(any_glob([pattern], each) for each in names):
+            raise UsageError(f"{flag}: nothing is called {pattern!r}{did_you_mean(pattern, names[:200])}")
+    return tuple(item for item in items if not patterns or any_glob(patterns, name(item)))
+
+
+def run_labels(root: Path) -> Callable[[str], list[str]]:
+    """A look-up of the model runs of another run, by RUN, in a folder of runs."""
+
+    def labels(run: str) -> list[str]:
+        info = read_info(find_run(run, root))
+        return [str(entry.label) for entry in info.suite.models]
+
+    return labels
+
+
+def _finished(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
+    config: FilesProvider = run.config
+    if config.run is None:
+        return {} if config.path else dataset_pictures(run, suite, folder)
+    name, label = split_run(config.run)
+    source = find_run(name, root)
+    found: dict[str, dict[int, str]] = {}
+    for record in read_records(source):
+        if record.model_label == label and record.artifact_path:
+            path = str((source / record.artifact_path).absolute())
+            found.setdefault(record.test_id, {})[record.sample_index] = path
+    return {case: [samples.get(index, "") for index in range(max(samples) + 1)] for case, samples in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run would do, and what it lacks."""
+
+    calls: int
+    cells: int
+    grader_calls: int
+    unpriced: tuple[str, ...]
+    """Labels of model runs that may cost something that nobody here knows; the rest draws for nothing."""
+    missing_keys: tuple[tuple[str, str], ...]
+    """Environment variable and label of a model run that needs it."""
+    missing_files: tuple[str, ...]
+
+
+def estimate(plan: Plan, has_key: Callable[[str], bool]) -> Estimate:
+    """Counts the work of a plan. ``has_key`` says whether an environment variable is set."""
+    calls = cells = grader_calls = 0
+    missing: list[str] = []
+    for call in plan.calls():
+        calls += 1
+        cells += len(call.samples)
+        grader_calls += len(call.samples) * len(call.graders)
+        path = call.params.get("path") if call.run.provider == "files" else None
+        if path is not None and not (path and (plan.folder / path).is_file()):
+            missing.append(path or f"a picture of {call.case.id!r} by {call.run.label!r}")
+    return Estimate(
+        calls=calls,
+        cells=cells,
+        grader_calls=grader_calls,
+        unpriced=tuple(run.label for run in plan.runs if not run.config.is_free),
+        missing_keys=tuple(
+            (run.config.needs_key, run.label)
+            for run in plan.runs
+            if run.config.needs_key and not has_key(run.config.needs_key)
+        ),
+        missing_files=tuple(missing),
+    )
+
+
+HashOf = Callable[[Path], str]
+
+
+def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
+    """What the drawing of a cell depends on, as ``part:hash`` words: two keys differ in the parts that changed.
+
+    No host, path or time is in it: two machines make the same key.
+    """
+    parts: dict[str, Any] = {
+        "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
+        "params": {} if call.run.provider == "files" else call.params,
+        "prompt": [call.task_type, call.prompt],
+        "images": [[role, hash_of(path)] for role, path in call.files.images],
+        "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
+    }
+    if call.run.stand_in:
+        parts["expect"] = [call.case.expect.model_dump(), call.case.metadata]
+    if "path" in call.params and call.run.provider == "files":
+        parts["picture"] = hash_of(Path(call.params["path"]))
+    return f"{_words(parts)} sample:{sample}"
+
+
+def grade_key(call: Call, hash_of: HashOf) -> str:
+    """What the grading of a picture depends on beside the picture, in the form of ``generation_key``."""
+    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags"})
+    parts: dict[str, Any] = {
+        "case": [call.prompt, case],
+        "images": [[role, hash_of(path)] for role, path in call.files.images],
+        "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
+        "reference": hash_of(call.files.reference) if call.files.reference else None,
+        "rules": [[rule.text, warn] for rule, warn in call.rules],
+    }
+    parts |= {f"grader.{grader.key}": grader.model_dump() for grader in call.graders}
+    return _words(parts)
+
+
+def _own_options(run: ModelRun) -> dict[str, Any]:
+    dumped: dict[str, Any] = run.config.model_dump(
+        exclude={"label", "tasks", "params", "grid", "path", "run", "dataset"}
+    )
+    return dumped
+
+
+def _words(parts: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}:{digest(value)[:12]}" for name, value in parts.items() if value not in (None, [], {}))
+
+
+def digest(value: Any) -> str:
+    """A hash of plain data that does not depend on the order of keys."""
+    return sha256(json.dumps(value, sort_keys=True, default=str, separators=(",", ":")).encode()).hexdigest()

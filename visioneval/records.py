@@ -1,0 +1,354 @@
+"""The on-disk format of a run, and the only module that reads or writes it.
+
+runs/<run id>/run.json        what was run
+              results.jsonl   one record per finished cell, appended; the last line of a cell wins
+              artifacts/      pictures, and beside them the pictures that graders made
+              summary.json    derived, for people and CI; never read here
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Self, TypeVar
+
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+
+from visioneval.errors import RunFormatError, StorageError, UsageError
+from visioneval.suite.model import Suite
+from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
+
+SCHEMA_VERSION = 1
+
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}}
+"""For each kind and old version the step to the version after it."""
+
+RunState = Literal["running", "complete", "interrupted"]
+CellKey = tuple[str, str, int]
+ModelT = TypeVar("ModelT", bound=BaseModel)
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
+
+
+class CellError(Frozen):
+    """Why a cell, or a part of it, could not be finished."""
+
+    stage: Literal["generate", "grade", "verdict"]
+    kind: str
+    message: str
+
+
+class Fingerprint(Frozen):
+    """What a grader's scores depend on beside the picture."""
+
+    judge_model: str | None = None
+    template_sha256: str | None = None
+    schema_sha256: str | None = None
+    config_sha256: str
+    tool_versions: dict[str, str] = Field(default_factory=dict)
+
+
+class GraderRecord(Frozen):
+    """What one grader saw and said."""
+
+    key: str
+    type: str
+    error: str | None = None
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+    usage: dict[str, int] | None = None
+    cost_usd: float | None = None
+    seconds: float = 0.0
+    cached: bool = False
+    fingerprint: Fingerprint
+
+
+class Record(Frozen):
+    """One finished cell."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    test_id: str
+    model_label: str
+    sample_index: int
+    task_type: TaskType
+    prompt: str
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    provider: str
+    run_params: dict[str, JsonValue] = Field(default_factory=dict)
+    status: Status
+    verdict: Verdict
+    failed_rules: tuple[str, ...] = ()
+    warned_rules: tuple[str, ...] = ()
+    skipped_rules: tuple[str, ...] = ()
+    scores: dict[str, Score] = Field(default_factory=dict)
+    reasons: dict[str, str] = Field(default_factory=dict)
+    failure_tags: tuple[str, ...] = ()
+    graders: tuple[GraderRecord, ...] = ()
+    artifact_path: str | None = None
+    artifact_sha256: str | None = None
+    mime: str | None = None
+    width: int | None = None
+    height: int | None = None
+    usage: dict[str, int] | None = None
+    cost_usd: float | None = None
+    seconds: float = 0.0
+    attempts: int = 0
+    cached: bool = False
+    error: CellError | None = None
+    generation_key: str
+    grade_key: str
+
+    @property
+    def cell(self) -> CellKey:
+        """What makes this cell the same cell in two records."""
+        return self.test_id, self.model_label, self.sample_index
+
+
+class Selection(Frozen):
+    """The flags that narrowed a run."""
+
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    graders: tuple[str, ...] = ()
+    limit: int | None = None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether anything was left out."""
+        return bool(self.cases or self.tags or self.models or self.graders or self.limit is not None)
+
+
+class RunInfo(Frozen):
+    """What was run: ``run.json``. ``suite`` is resolved: it expands to the same cells again."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    state: RunState
+    started_at: str
+    ended_at: str | None = None
+    planned_cells: int
+    visioneval_version: str
+    python_version: str
+    experiment: str | None = None
+    note: str | None = None
+    command_line: tuple[str, ...] = ()
+    git_commit: str | None = None
+    suite_path: str
+    source_sha256: str
+    selection: Selection = Selection()
+    metrics: dict[str, Metric]
+    suite: Suite
+
+
+class RunWriter:
+    """Appends to one run. Safe to call from several threads. Every failure to write is a ``StorageError``."""
+
+    def __init__(self, folder: Path, info: RunInfo, results: BinaryIO) -> None:
+        self.folder = folder
+        self.info = info
+        self._results = results
+        self._end = results.seek(0, os.SEEK_END)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(cls, root: Path, info: RunInfo) -> Self:
+        """Makes the run's directory and writes ``run.json``. Raises ``UsageError`` where the id is taken or bad."""
+        if not _RUN_ID.fullmatch(info.run_id):
+            raise UsageError(f"--run-id: {info.run_id!r} does not fit: letters, digits, _ - and . (not first)")
+        folder = root / info.run_id
+        try:
+            folder.mkdir(parents=True)
+            (folder / "artifacts").mkdir()
+            _write_whole(folder / "run.json", _json_bytes(info))
+            return cls(folder, info, (folder / "results.jsonl").open("xb", buffering=0))
+        except FileExistsError:
+            raise UsageError(f"{folder}: exists already; give another --run-id") from None
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot write the run here: {error.strerror or error}") from None
+
+    def append(self, record: Record) -> None:
+        """Adds a record, whole or not at all: what a full disk cut off is taken away again."""
+        line = record.model_dump_json().encode() + b"\n"
+        with self._lock:
+            try:
+                written = 0
+                while written < len(line):
+                    written += self._results.write(line[written:]) or 0
+            except OSError as error:
+                self._results.truncate(self._end)
+                self._results.seek(self._end)
+                raise StorageError(f"{self.folder}: cannot write a record: {error.strerror}") from error
+            self._end += len(line)
+
+    def save(self, test_id: str, label: str, name: str, data: bytes) -> str:
+        """Keeps a file of a cell and returns its path from the run's folder, with forward slashes."""
+        if not _SAFE_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a file name: letters, digits, _ - and . (not first)")
+        relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
+        path = self.folder / relative
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write_whole(path, data)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+        return relative
+
+    def finish(self, state: RunState, ended_at: str) -> RunInfo:
+        """Writes how the run ended into ``run.json`` and returns it."""
+        self.info = self.info.model_copy(update={"state": state, "ended_at": ended_at})
+        try:
+            self._results.close()
+            _write_whole(self.folder / "run.json", _json_bytes(self.info))
+        except OSError as error:
+            raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
+        return self.info
+
+    def write_summary(self, summary: BaseModel) -> None:
+        """Writes ``summary.json``, which nothing here ever reads."""
+        try:
+            _write_whole(self.folder / "summary.json", _json_bytes(summary))
+        except OSError as error:
+            raise StorageError(f"{self.folder}: cannot write the summary: {error.strerror or error}") from error
+
+
+def model_slug(label: str) -> str:
+    """A folder name for a label: readable, inside the run, and different for different labels on any disk."""
+    safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60]
+    return safe if safe == label else f"{safe or 'model'}-{sha256(label.encode()).hexdigest()[:6]}"
+
+
+def read_info(folder: Path) -> RunInfo:
+    """Reads ``run.json``. Raises ``RunFormatError``."""
+    path = folder / "run.json"
+    return _model(RunInfo, _upgraded("run", _header(path), str(path)), str(path))
+
+
+def read_records(folder: Path) -> Iterator[Record]:
+    """The records of a run, one per cell, in the order in which the cells were first written.
+
+    Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
+    """
+    path = folder / "results.jsonl"
+    last: dict[CellKey, Record] = {}
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                record = _record(line, f"{path}:{number}")
+                if record is not None:
+                    last[record.cell] = record
+    except OSError as error:
+        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+    yield from last.values()
+
+
+def _record(line: bytes, where: str) -> Record | None:
+    if line.isspace():
+        return None
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        if not line.endswith(b"\n"):
+            return None
+        raise RunFormatError(f"{where}: not a record: {error}") from None
+    if not isinstance(data, dict):
+        raise RunFormatError(f"{where}: not a record: not an object")
+    if data.get("schema_version") == SCHEMA_VERSION:
+        try:
+            return Record.model_validate_json(line)
+        except ValidationError as error:
+            raise RunFormatError(f"{where}: {_first(error)}") from None
+    return _model(Record, _upgraded("record", data, where), where)
+
+
+def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
+    version = data.get("schema_version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise RunFormatError(f"{where}: no schema_version: not written by visioneval")
+    if version > SCHEMA_VERSION:
+        raise RunFormatError(
+            f"{where}: schema_version {version} is newer than {SCHEMA_VERSION}, which this visioneval reads: upgrade it"
+        )
+    while version < SCHEMA_VERSION:
+        step = UPGRADES[kind].get(version)
+        if step is None:
+            raise RunFormatError(f"{where}: schema_version {version} is not one that visioneval ever wrote")
+        data = {**step(data), "schema_version": version + 1}
+        version += 1
+    return data
+
+
+def _model(model: type[ModelT], data: Mapping[str, Any], where: str) -> ModelT:
+    try:
+        return model.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        raise RunFormatError(f"{where}: {_first(error)}") from None
+
+
+def _first(error: ValidationError) -> str:
+    part = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, part['loc']))}: {part['msg']}"
+
+
+def _header(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RunFormatError(f"{path}: not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise RunFormatError(f"{path}: not a run")
+    return data
+
+
+def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Every run in a folder with the raw contents of its ``run.json``, oldest first; what is no run is left out."""
+    found = []
+    for path in sorted(root.glob("*/run.json")):
+        try:
+            found.append((path.parent, _header(path)))
+        except RunFormatError:
+            continue
+    return sorted(found, key=lambda run: (str(run[1].get("started_at")), run[0].name))
+
+
+def find_run(name: str, root: Path) -> Path:
+    """A run by path, id, unique prefix of an id, or ``latest``. Raises ``UsageError``."""
+    if (Path(name) / "run.json").is_file():
+        return Path(name)
+    if name == "latest":
+        runs = list_runs(root)
+        if not runs:
+            raise UsageError(f"{root}: there is no run here yet")
+        return runs[-1][0]
+    matches = [path.parent for path in sorted(root.glob("*/run.json")) if path.parent.name.startswith(name)]
+    exact = [path for path in matches if path.name == name]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    if matches:
+        names = ", ".join(path.name for path in matches[:5])
+        raise UsageError(f"{name!r} fits {len(matches)} runs: {names}")
+    raise UsageError(f"{name!r}: no such run in {root} ('visioneval runs' lists them)")
+
+
+def _json_bytes(model: BaseModel) -> bytes:
+    return (model.model_dump_json(indent=2, exclude_defaults=False) + "\n").encode()
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """A reader sees the old file or the new one, never a half."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
