@@ -1,0 +1,257 @@
+"""What a run found: records in, findings out. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from visioneval.analysis.stats import wilson_interval
+from visioneval.records import CellError, Record, RunInfo, RunState
+from visioneval.rules import Gate, gate_holds, parse_gate, pooled
+from visioneval.suite.model import Suite
+from visioneval.suite.scope import GateRule, Scope, any_glob
+from visioneval.types import Frozen, Metric, Status, Verdict
+
+GateState = Literal["holds", "unmet", "unmeasured", "skipped"]
+ERROR_GATE = GateRule(rule="error_rate == 0")
+EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
+
+
+class Rate(Frozen):
+    """A share of ``n`` with its 95 % Wilson interval; ``null`` where ``n`` is 0."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+class Counts(Frozen):
+    """Cells by verdict; ``refused`` ones are counted in their verdict too. ``pass_rate`` leaves errors out."""
+
+    cells: int
+    passed: int
+    failed: int
+    errors: int
+    refused: int
+    pass_rate: Rate
+
+
+class MetricFinding(Frozen):
+    """The mean of a number or the rate of a yes over the ``n`` cells that were measured."""
+
+    value: float | None
+    n: int
+    unmeasured: int
+
+
+class ModelFindings(Frozen):
+    """What one model run did. ``seconds`` is the mean time of a drawing."""
+
+    label: str
+    stand_in: bool
+    counts: Counts
+    metrics: dict[str, MetricFinding]
+    cost_usd: float | None
+    seconds: float
+
+
+class FailingCell(Frozen):
+    """A cell that did not pass, and why."""
+
+    test_id: str
+    model_label: str
+    sample_index: int
+    verdict: Verdict
+    failed_rules: tuple[str, ...]
+    failure_tags: tuple[str, ...]
+    reasons: dict[str, str]
+    error: CellError | None
+
+
+class GateFinding(Frozen):
+    """What a gate found: its value over ``n`` counted cells, beside ``errors`` cells of its scope."""
+
+    rule: str
+    scope: str
+    value: float | None
+    n: int
+    errors: int
+    state: GateState
+
+
+class Summary(Frozen):
+    """The findings of a run: ``summary.json`` and ``--json``."""
+
+    schema_version: int = 1
+    run_id: str
+    suite: str
+    experiment: str | None
+    state: RunState
+    planned_cells: int
+    counts: Counts
+    models: tuple[ModelFindings, ...]
+    metrics: dict[str, Metric]
+    tags: dict[str, Counts]
+    failure_tags: dict[str, int]
+    warned_rules: dict[str, int]
+    failing: tuple[FailingCell, ...]
+    gates: tuple[GateFinding, ...]
+    cost_usd: float | None
+    exit_code: int
+
+
+def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
+    """Everything that the summary says, from a run and its records."""
+    cells = list(records)
+    gates = tuple(_gate(entry, info, cells) for entry in gates_of(info.suite))
+    by_label: dict[str, list[Record]] = {str(entry.label): [] for entry in info.suite.models}
+    by_tag: dict[str, list[Record]] = {tag: [] for case in info.suite.cases for tag in case.tags}
+    for cell in cells:
+        by_label.setdefault(cell.model_label, []).append(cell)
+        for tag in cell.tags:
+            by_tag.setdefault(tag, []).append(cell)
+    stand_ins = {str(entry.label) for entry in info.suite.models if entry.stand_in}
+    return Summary(
+        run_id=info.run_id,
+        suite=info.suite.name,
+        experiment=info.experiment,
+        state=info.state,
+        planned_cells=info.planned_cells,
+        counts=count(cells),
+        models=tuple(_model(label, label in stand_ins, own, info.metrics) for label, own in by_label.items()),
+        metrics=info.metrics,
+        tags={tag: count(own) for tag, own in by_tag.items()},
+        failure_tags=dict(Counter(tag for cell in cells for tag in cell.failure_tags).most_common()),
+        warned_rules=dict(Counter(rule for cell in cells for rule in cell.warned_rules).most_common()),
+        failing=tuple(_failing(cell) for cell in cells if cell.verdict is not Verdict.PASS),
+        gates=gates,
+        cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),
+        exit_code=exit_code(info.state, gates),
+    )
+
+
+def gates_of(suite: Suite) -> tuple[GateRule, ...]:
+    """The suite's gates, and ``error_rate == 0`` unless an unscoped gate says what it may be."""
+    stated = any(entry.is_everything and parse_gate(entry.rule).about_errors for entry in suite.gates)
+    return suite.gates if stated else (*suite.gates, ERROR_GATE)
+
+
+def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
+    """130 for an interrupted run; 3 where the error gate does not hold or a gate had nothing to measure; 1; 0."""
+    if state == "interrupted":
+        return EXIT_INTERRUPTED
+    incomplete = [
+        gate
+        for gate in gates
+        if gate.state == "unmeasured" or (gate.state == "unmet" and parse_gate(gate.rule).about_errors)
+    ]
+    if incomplete:
+        return EXIT_INCOMPLETE
+    return EXIT_GATE if any(gate.state == "unmet" for gate in gates) else EXIT_OK
+
+
+def count(cells: Sequence[Record]) -> Counts:
+    """Cells by verdict, with their pass rate."""
+    verdicts = Counter(cell.verdict for cell in cells)
+    passed, failed = verdicts[Verdict.PASS], verdicts[Verdict.FAIL]
+    return Counts(
+        cells=len(cells),
+        passed=passed,
+        failed=failed,
+        errors=verdicts[Verdict.ERROR],
+        refused=sum(cell.status is Status.REFUSED for cell in cells),
+        pass_rate=rate(passed, passed + failed),
+    )
+
+
+def rate(successes: int, n: int) -> Rate:
+    """A rate with its interval; all ``null`` where there is nothing to count."""
+    if n == 0:
+        return Rate(value=None, low=None, high=None, n=0)
+    low, high = wilson_interval(successes, n)
+    return Rate(value=successes / n, low=low, high=high, n=n)
+
+
+def _model(label: str, stand_in: bool, cells: Sequence[Record], metrics: dict[str, Metric]) -> ModelFindings:
+    found = {name: finding for name in metrics if (finding := _metric(name, cells)) is not None}
+    return ModelFindings(
+        label=label,
+        stand_in=stand_in,
+        counts=count(cells),
+        metrics=found,
+        cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),
+        seconds=sum(cell.seconds for cell in cells) / len(cells) if cells else 0.0,
+    )
+
+
+def _metric(name: str, cells: Sequence[Record]) -> MetricFinding | None:
+    scores = [cell.scores[name] for cell in cells if name in cell.scores]
+    measured = [float(score) for score in scores if score is not None]
+    if not scores:
+        return None
+    mean = sum(measured) / len(measured) if measured else None
+    return MetricFinding(value=mean, n=len(measured), unmeasured=len(scores) - len(measured))
+
+
+def _failing(cell: Record) -> FailingCell:
+    return FailingCell(
+        test_id=cell.test_id,
+        model_label=cell.model_label,
+        sample_index=cell.sample_index,
+        verdict=cell.verdict,
+        failed_rules=cell.failed_rules,
+        failure_tags=cell.failure_tags,
+        reasons=cell.reasons,
+        error=cell.error,
+    )
+
+
+def _gate(entry: GateRule, info: RunInfo, cells: Sequence[Record]) -> GateFinding:
+    gate = parse_gate(entry.rule)
+    matching = [cell for cell in cells if entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)]
+    value, n = pooled(gate, matching)
+    return GateFinding(
+        rule=entry.rule,
+        scope=describe_scope(entry),
+        value=value,
+        n=n,
+        errors=sum(cell.verdict is Verdict.ERROR for cell in matching),
+        state=_state(gate, value, emptied=info.selection.narrows and not _can_match(entry, gate, info)),
+    )
+
+
+def _state(gate: Gate, value: float | None, *, emptied: bool) -> GateState:
+    if emptied:
+        return "skipped"
+    if value is None:
+        return "unmeasured"
+    return "holds" if gate_holds(gate, value) else "unmet"
+
+
+def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
+    """Whether the narrowed suite still holds a cell that this gate is about."""
+    if gate.metric is not None and gate.metric not in info.metrics:
+        return False
+    labelled = [m for m in info.suite.models if not entry.models or any_glob(entry.models, str(m.label))]
+    return any(
+        entry.fits(case.id, case.task_type, case.tags) and any(m.does(case.task_type) for m in labelled)
+        for case in info.suite.cases
+    )
+
+
+def describe_scope(scope: Scope) -> str:
+    """A scope in words, empty where it is everything."""
+    parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
+    return "; ".join(f"{name}: {', '.join(values)}" for name, values in parts if values)
+
+
+def _costs(cell: Record) -> Iterable[float | None]:
+    yield cell.cost_usd
+    yield from (grader.cost_usd for grader in cell.graders)
+
+
+def _sum(costs: Iterable[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None

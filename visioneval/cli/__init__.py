@@ -1,0 +1,68 @@
+"""The command line. Commands parse, call, print and exit; what is heavy is imported where it is needed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from visioneval import __version__
+from visioneval.cli import run, runs, suite
+from visioneval.errors import VisionEvalError
+
+
+class ToldErrors(TyperGroup):
+    """The one place where an error of ours becomes its line and its exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command."""
+        try:
+            return super().invoke(ctx)
+        except VisionEvalError as error:
+            print(error, file=sys.stderr)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=ToldErrors,
+    name="visioneval",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Run image generation and editing suites, grade every picture, and gate on the verdicts.",
+    epilog="Exit codes: 0 gates hold; 1 a gate does not; 2 wrong usage or suite; 3 incomplete; 130 interrupted.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"visioneval {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(suite.init)
+app.command()(suite.validate)
+app.command()(suite.plan)
+app.command("run")(run.run)
+app.command("runs")(runs.list_all)
+app.command()(runs.show)
+app.command()(runs.export)
+app.command()(suite.schema)
+
+
+def main() -> None:
+    """The ``visioneval`` command."""
+    app()

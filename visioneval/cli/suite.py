@@ -1,0 +1,101 @@
+"""Commands about a suite: init, validate, plan, schema."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visioneval.cli import options
+from visioneval.errors import UsageError
+
+
+class Template(StrEnum):
+    """What ``init`` can write."""
+
+    quickstart = "quickstart"
+    generation = "generation"
+    editing = "editing"
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write it.")] = Path(),
+    template: Annotated[Template, typer.Option(help="Which suite to start from.")] = Template.quickstart,
+) -> None:
+    """Write a commented suite that runs, with its pictures."""
+    from shutil import copyfile
+
+    from visioneval.builtin import builtin
+
+    source = builtin("suites") / template.value
+    files = sorted(
+        path.relative_to(source) for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    )
+    taken = [str(folder / name) for name in files if (folder / name).exists()]
+    if taken:
+        raise UsageError(f"{taken[0]}: exists already; nothing was written. Name another folder: visioneval init DIR")
+    try:
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(source / name, folder / name)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write here: {error.strerror or error}") from None
+    for name in files:
+        print(f"wrote {folder / name}")
+    print(f"next: visioneval run {folder / 'suite.yaml'}")
+
+
+def validate(
+    suites: options.Suites,
+    var: options.Variables = None,
+    trust_suite: options.TrustSuite = False,
+    out: options.Out = options.RUNS,
+) -> None:
+    """Check suites: every problem in one go, as file:line:column."""
+    from visioneval.cli.plan_table import missing_keys
+    from visioneval.errors import Problem, SuiteError
+    from visioneval.records import Selection
+
+    problems: list[Problem] = []
+    for path in suites:
+        try:
+            _, plan = options.load_and_expand(path, Selection(), given=var, trust=trust_suite, samples=None, out=out)
+        except SuiteError as error:
+            problems.extend(error.problems)
+            continue
+        print(f"{path}: fine: {len(plan.suite.cases)} cases, {len(plan.runs)} model runs, {plan.cells} cells")
+        for line in missing_keys(plan):
+            print(f"{path}: {line}")
+    if problems:
+        raise SuiteError(problems)
+
+
+def plan(
+    suites: options.Suites,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    model: options.Models = None,
+    grader: options.Graders = None,
+    limit: options.Limit = None,
+    samples: options.Samples = None,
+    var: options.Variables = None,
+    trust_suite: options.TrustSuite = False,
+    out: options.Out = options.RUNS,
+) -> None:
+    """Show what a run would do and cost. Nothing is called or written."""
+    from visioneval.cli.plan_table import print_plan
+
+    chosen = options.selection(case, tag, model, grader, limit)
+    for path in suites:
+        _, planned = options.load_and_expand(path, chosen, given=var, trust=trust_suite, samples=samples, out=out)
+        print_plan(planned, options.console())
+
+
+def schema() -> None:
+    """Print the JSON Schema of a suite, for editors: visioneval schema > visioneval.schema.json."""
+    from visioneval.suite.model import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
