@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from visioneval.suite.case import Name, TestCase
 from visioneval.suite.scope import When
@@ -33,7 +33,7 @@ class BaseGrader(Frozen):
 
 
 class TextGrader(BaseGrader):
-    """Exact copy: the lines that the picture must and must not show."""
+    """Exact copy, case included: the lines that the picture must and must not show."""
 
     type: Literal["text"]
     extract: Literal["ocr"] = "ocr"
@@ -56,14 +56,31 @@ class LocalityGrader(BaseGrader):
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact"] = Field(
         default="reencode",
-        description="reencode forgives what lossy encoding does; exact forgives nothing.",
+        description="reencode forgives what lossy encoding, another size and a small shift of the whole picture do. "
+        "exact forgives nothing: every pixel whose RGB differs counts, and max_changed_outside, max_worst_window and "
+        "dilate are 0 unless stated.",
     )
-    max_changed_outside: Share = 0.02
-    max_worst_window: Share = 0.5
-    min_changed_inside: Share = 0.01
+    max_changed_outside: Share = Field(
+        default=0.01, description="The share of the pixels outside the mask that may visibly change."
+    )
+    max_worst_window: Share = Field(
+        default=0.2,
+        description="The share that may change in any one window of 24 x 24 pixels outside the mask; "
+        "a 12 x 12 patch is a quarter.",
+    )
+    min_changed_inside: Share = Field(
+        default=0.01, description="The share of the pixels inside the mask that must change: less is no edit."
+    )
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
         default=8, description="Pixels around the mask that may change too."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact_is_zero(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("tolerance") == "exact":
+            return {"max_changed_outside": 0, "max_worst_window": 0, "dilate": 0, **value}
+        return value
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if not case.images or case.masks is None or case.masks.editable is None:

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from visioneval.errors import GraderError
+
+pytest.importorskip("rapidocr")
+
+from visioneval.graders import ocr
+
+FLYER = ["GRAND OPENING", "BUTTER & FLOUR", "20% OFF", "Croissants $4.50", "Aug 12-14, 7:30 PM"]
+
+
+def drawn(lines: list[str], size: tuple[int, int] = (640, 640), text: int = 48) -> Image.Image:
+    image = Image.new("RGB", size, "#fdf6e3")
+    pen = ImageDraw.Draw(image)
+    for row, line in enumerate(lines):
+        pen.text((30, 20 + row * text * 2), line, font=ImageFont.load_default(size=text), fill="#202040")
+    return image
+
+
+def texts(image: Image.Image) -> list[str]:
+    return [reading.text for reading in ocr.read(image)]
+
+
+def test_a_flyer_is_read_line_by_line() -> None:
+    assert texts(drawn(FLYER)) == FLYER
+
+
+def test_places_are_pixels_of_the_picture_given() -> None:
+    for scale in (1, 4):
+        image = drawn(["BAKERY"]).resize((640 * scale, 640 * scale))
+        (reading,) = ocr.read(image)
+        assert reading.corners is not None
+        (left, top), _, (right, bottom), _ = reading.corners
+        assert (left / scale, top / scale) == pytest.approx((30, 28), abs=20)
+        assert right / scale == pytest.approx(30 + 178, abs=40)
+        assert bottom / scale < 90
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_a_turned_picture_is_read(degrees: int) -> None:
+    assert sorted(texts(drawn(FLYER[:2]).rotate(degrees, expand=True))) == sorted(FLYER[:2])
+
+
+def test_a_long_line_in_a_strip_is_read() -> None:
+    line = "BREAKING: Local bakery wins gold medal - tickets at 7:30 PM"
+    assert texts(drawn([line], (3000, 100), 48)) == [line]
+
+
+def test_a_tall_page_is_read() -> None:
+    lines = [f"Section {number} of the page" for number in range(1, 25)]
+    assert texts(drawn(lines, (600, 2100), 40)) == lines
+
+
+def test_a_small_picture_is_read() -> None:
+    assert texts(drawn(["HAPPY", "June 5, 2025"], (256, 256), 28)) == ["HAPPY", "June 5, 2025"]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3000, 2), (2, 3000), (300, 300)])
+def test_a_blank_picture_has_no_text(size: tuple[int, int]) -> None:
+    assert ocr.read(Image.new("RGB", size, "white")) == []
+
+
+def test_threads_share_the_engine_and_agree() -> None:
+    images = [drawn(FLYER), drawn(FLYER[::-1]), drawn(["ONE", "TWO"]), drawn([])]
+    alone = [ocr.read(image) for image in images]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ocr.read, images * 2)) == alone * 2
+
+
+def test_it_says_nothing(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        ocr.read(Image.new("RGB", (64, 64)))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_tools_are_named() -> None:
+    assert ocr.tool_versions().keys() == {"rapidocr", "onnxruntime", "model"}
+
+
+def test_without_rapidocr_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    monkeypatch.setattr(ocr, "find_spec", lambda name: None)
+    with pytest.raises(GraderError, match=r"pip install 'visioneval\[ocr\]'"):
+        ocr.model_path("Rec")

@@ -1,0 +1,10 @@
+"""Graders by name."""
+
+from __future__ import annotations
+
+GRADERS = {
+    "text": "visioneval.graders.text:Text",
+    "locality": "visioneval.graders.locality:Locality",
+    "reference": "visioneval.graders.reference:Reference",
+    "image": "visioneval.graders.image:ImageFile",
+}

@@ -1,0 +1,49 @@
+"""What a grader is: it looks at one picture of one case and writes scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from visioneval.suite.case import TestCase
+from visioneval.types import CaseFiles, Picture, Score, TaskType
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A cell as graders see it. It never says which model drew the picture."""
+
+    case: TestCase
+    task_type: TaskType
+    prompt: str
+    requested_size: str | None
+    """``WIDTHxHEIGHT`` as the model run asked for it, or ``None``."""
+    picture: Picture
+    files: CaseFiles
+    save: Callable[[str, bytes], str]
+    """Keeps a grader's own picture beside the artifact: ``save("difference.png", data)`` gives its path in the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What a grader found. A score that could not be measured is ``None``, with the cause in ``error``."""
+
+    scores: Mapping[str, Score]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    failure_tags: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    usage: Mapping[str, int] | None = None
+    cost_usd: float | None = None
+    tool_versions: Mapping[str, str] = field(default_factory=dict)
+
+
+class Grader(Protocol):
+    """Built once per run from its config; ``grade`` is called once per cell, many at a time.
+
+    ``grade`` raises ``GraderError`` (or ``ProviderError`` from a judge) when nothing at all could be measured.
+    Work that keeps a core busy belongs in ``asyncio.to_thread``: the engine sizes that pool to the machine.
+    """
+
+    async def grade(self, subject: Subject) -> Grade: ...
