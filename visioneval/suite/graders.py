@@ -64,7 +64,7 @@ class LocalityGrader(BaseGrader):
         default=0.01, description="The share of the pixels outside the mask that may visibly change."
     )
     max_worst_window: Share = Field(
-        default=0.2,
+        default=0.15,
         description="The share that may change in any one window of 24 x 24 pixels outside the mask; "
         "a 12 x 12 patch is a quarter.",
     )
@@ -98,8 +98,15 @@ class ReferenceGrader(BaseGrader):
     """Likeness to a picture of the right answer."""
 
     type: Literal["reference"]
-    min_ssim: Annotated[float, Field(ge=-1, le=1)] = 0.9
-    max_delta_e: Annotated[float, Field(ge=0, le=200)] = 3.0
+    min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
+        default=0.9,
+        description="The least structural similarity: re-encoding keeps 0.95 and more, another picture 0.4 or less.",
+    )
+    max_delta_e: Annotated[float, Field(ge=0, le=200)] = Field(
+        default=3.0,
+        description="The largest mean colour difference (CIEDE2000): re-encoding stays below 2.5, "
+        "12 of 255 brighter is 3.5, another picture 20 and more.",
+    )
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if case.reference is None:

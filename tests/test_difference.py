@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+from skimage.color import deltaE_ciede2000, rgb2lab
+from skimage.metrics import structural_similarity
+
+from visioneval.graders import difference
+from visioneval.graders.difference import (
+    changed_exactly,
+    changed_visibly,
+    ciede2000,
+    difference_map,
+    luma,
+    mean_delta_e,
+    mean_ssim,
+    ssim_map,
+    to_lab,
+    worst_window,
+)
+
+SHARMA_2005 = [  # L1, a1, b1, L2, a2, b2, difference: pairs of the paper's table 1
+    (50.0, 2.6772, -79.7751, 50.0, 0.0, -82.7485, 2.0425),
+    (50.0, -1.3802, -84.2814, 50.0, 0.0, -82.7485, 1.0000),
+    (50.0, 0.0, 0.0, 50.0, -1.0, 2.0, 2.3669),
+    (50.0, 2.49, -0.001, 50.0, -2.49, 0.0009, 7.1792),
+    (50.0, 2.49, -0.001, 50.0, -2.49, 0.0011, 7.2195),
+    (50.0, 2.5, 0.0, 73.0, 25.0, -18.0, 27.1492),
+    (22.7233, 20.0904, -46.6940, 23.0331, 14.9730, -42.5619, 2.0373),
+    (90.8027, -2.0831, 1.4410, 91.1528, -1.6435, 0.0447, 1.4441),
+    (2.0776, 0.0795, -1.1350, 0.9033, -0.0636, -0.5514, 0.9082),
+]
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    first = rng.integers(0, 256, (90, 130, 3), dtype=np.uint8)
+    first[:40] = np.linspace(0, 255, 130, dtype=np.uint8)[None, :, None]
+    second = np.clip(first.astype(int) + rng.integers(-40, 41, first.shape), 0, 255).astype(np.uint8)
+    second[50:60] = first[50:60]
+    return first, second
+
+
+def everywhere(picture: np.ndarray) -> np.ndarray:
+    return np.ones(picture.shape[:2], bool)
+
+
+def a_scene(width: int = 320, height: int = 240) -> np.ndarray:
+    image = Image.new("RGB", (width, height), (190, 200, 210))
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((20, 20, 120, 90), fill=(180, 40, 30))
+    pen.ellipse((180, 30, 280, 130), fill=(30, 90, 160))
+    pen.text((40, 150), "a line of small print", fill=(20, 20, 20))
+    return np.asarray(image)
+
+
+def test_lab_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    for picture in pair:
+        assert np.abs(to_lab(picture) - rgb2lab(picture)).max() < 2e-4
+
+
+def test_ciede2000_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    first, second = pair
+    expected = deltaE_ciede2000(rgb2lab(first), rgb2lab(second))
+    assert np.abs(ciede2000(to_lab(first), to_lab(second)) - expected).max() < 2e-3
+    assert mean_delta_e(first, second, everywhere(first)) == pytest.approx(expected.mean(), abs=1e-4)
+
+
+@pytest.mark.parametrize("row", SHARMA_2005)
+def test_ciede2000_gives_the_published_values(row: tuple[float, ...]) -> None:
+    one, other = np.array([row[:3]], np.float32), np.array([row[3:6]], np.float32)
+    assert ciede2000(one, other)[0] == pytest.approx(row[6], abs=2e-4)
+    assert ciede2000(other, one)[0] == pytest.approx(row[6], abs=2e-4)
+
+
+def test_ssim_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    one, other = (luma(picture) for picture in pair)
+    expected, full = structural_similarity(
+        one.astype(np.float64),
+        other.astype(np.float64),
+        data_range=255,
+        gaussian_weights=True,
+        sigma=1.5,
+        use_sample_covariance=False,
+        full=True,
+    )
+    found = ssim_map(one, other)
+    assert np.abs(found - full).max() < 1e-4
+    assert found[5:-5, 5:-5].mean() == pytest.approx(expected, abs=1e-5)
+    assert mean_ssim(*pair, everywhere(pair[0])) == pytest.approx(full.mean(), abs=1e-5)
+
+
+def test_ssim_keeps_its_digits_on_bright_flat_pictures() -> None:
+    rng = np.random.default_rng(3)
+    one = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)
+    other = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)
+    expected = structural_similarity(
+        one.astype(np.float64),
+        other.astype(np.float64),
+        data_range=255,
+        gaussian_weights=True,
+        sigma=1.5,
+        use_sample_covariance=False,
+    )
+    assert ssim_map(one, other)[5:-5, 5:-5].mean() == pytest.approx(expected, abs=1e-5)
+
+
+def test_bands_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = a_scene()
+    output = base.copy()
+    output[100:140, 200:260] = (10, 200, 90)
+    output[150:156, 30:90] = base[200, 10]
+    region = everywhere(base)
+    whole = changed_visibly(base, output, region)
+    numbers = mean_ssim(base, output, region), mean_delta_e(base, output, region)
+    monkeypatch.setattr(difference, "_BAND_PIXELS", 320 * 20)
+    assert np.array_equal(changed_visibly(base, output, region), whole)
+    assert (mean_ssim(base, output, region), mean_delta_e(base, output, region)) == pytest.approx(numbers, abs=1e-6)
+
+
+def test_a_patch_is_changed_and_hardly_more_than_the_patch() -> None:
+    base = a_scene()
+    output = base.copy()
+    output[60:72, 140:152] = (0, 0, 0)
+    changed = changed_visibly(base, output, everywhere(base))
+    assert changed[61:71, 141:151].all()
+    assert 144 <= changed.sum() <= 18 * 18
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_small_print_that_comes_or_goes_is_changed(removed: bool) -> None:
+    base = a_scene()
+    output = base.copy()
+    output[145:170, 30:200] = (190, 200, 210)
+    pictures = (base, output) if removed else (output, base)
+    changed = changed_visibly(*pictures, everywhere(base))
+    assert changed[145:170, 30:200].sum() > 300
+    assert worst_window(changed, everywhere(base))[0] > 0.2
+
+
+@pytest.mark.parametrize(("step", "share"), [(3, 0.0), (16, 1.0)])
+def test_a_tint_is_changed_where_it_can_be_seen(step: int, share: float) -> None:
+    base = np.full((120, 120, 3), 120, np.uint8)
+    assert changed_visibly(base, base + np.uint8(step), everywhere(base)).mean() == share
+
+
+def test_added_noise_is_changed_and_lost_noise_is_not() -> None:
+    rng = np.random.default_rng(2)
+    clean = np.full((160, 160, 3), 128, np.uint8)
+    noisy = np.clip(128 + rng.normal(0, 15, clean.shape), 0, 255).astype(np.uint8)
+    assert changed_visibly(clean, noisy, everywhere(clean)).mean() > 0.9
+    assert changed_visibly(noisy, clean, everywhere(clean)).mean() < 0.01
+    assert changed_visibly(clean, noisy, everywhere(clean), grainy=noisy).mean() < 0.01
+
+
+@pytest.mark.parametrize(("kind", "quality"), [("JPEG", 75), ("JPEG", 85), ("WEBP", 80)])
+def test_encoding_is_no_change(kind: str, quality: int) -> None:
+    base = a_scene()
+    file = io.BytesIO()
+    Image.fromarray(base).save(file, kind, quality=quality)
+    output = np.asarray(Image.open(file).convert("RGB"))
+    changed = changed_visibly(base, output, everywhere(base))
+    assert changed.mean() < 0.002
+    assert worst_window(changed, everywhere(base))[0] < 0.15
+    assert changed_exactly(base, output, everywhere(base)).mean() > 0.05
+
+
+def test_nothing_leaks_over_the_border_of_a_region() -> None:
+    base = a_scene()
+    output = base.copy()
+    output[:, 160:] = 255 - output[:, 160:]
+    region = everywhere(base)
+    region[:, 160:] = False
+    assert not changed_visibly(base, output, region).any()
+
+
+def test_exact_counts_one_step_of_one_channel() -> None:
+    base = a_scene()
+    output = base.copy()
+    output[10, 11, 2] += 1
+    region = everywhere(base)
+    assert np.argwhere(changed_exactly(base, output, region)).tolist() == [[10, 11]]
+    region[10, 11] = False
+    assert not changed_exactly(base, output, region).any()
+
+
+def test_the_worst_window_holds_the_most_changed_pixels() -> None:
+    changed, region = np.zeros((100, 150), bool), np.ones((100, 150), bool)
+    changed[70:82, 120:132] = True
+    changed[5:8, 5:8] = True
+    share, (left, top, width, height) = worst_window(changed, region)
+    assert share == 144 / 24**2
+    assert (width, height) == (24, 24)
+    assert changed[top : top + height, left : left + width].sum() == 144
+
+
+def test_the_worst_window_of_a_narrow_frame_is_not_diluted() -> None:
+    region = np.zeros((100, 100), bool)
+    region[:6] = True
+    changed = region.copy()
+    changed[:, 50:] = False
+    assert worst_window(changed, region)[0] == 1.0
+
+
+def test_the_map_shows_both_kinds_of_change_the_mask_and_the_window() -> None:
+    picture = np.full((100, 100, 3), 255, np.uint8)
+    outside, inside, mask = (np.zeros((100, 100), bool) for _ in range(3))
+    outside[10:14, 10:14], inside[60:64, 60:64], mask[50:80, 50:80] = True, True, True
+    shown = np.asarray(
+        Image.open(io.BytesIO(difference_map(picture, outside, inside, mask, (5, 5, 24, 24)))).convert("RGB")
+    )
+    assert shown.shape == (100, 100, 3)
+    red, green, blue = (int(value) for value in shown[12, 12])
+    assert red > 2 * max(green, blue)
+    red, green, blue = (int(value) for value in shown[62, 62])
+    assert blue > 2 * red
+    assert shown[50, 65].tolist() == [255, 255, 255]
+    assert shown[90, 90].max() < 170
+    yellow = shown[2:5, 15]
+    assert ((yellow[:, 0] > 200) & (yellow[:, 2] < 50)).any()
+
+
+def test_large_maps_are_drawn_smaller() -> None:
+    none = np.zeros((100, 4096), bool)
+    shown = Image.open(io.BytesIO(difference_map(np.zeros((100, 4096, 3), np.uint8), none)))
+    assert shown.size == (2048, 50)

@@ -1,0 +1,372 @@
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFilter
+from pydantic import ValidationError
+
+from visioneval.errors import GraderError
+from visioneval.graders.base import Grade, Subject
+from visioneval.graders.locality import Locality, LocalityFinding, measure_locality
+from visioneval.images import picture_at, size_of
+from visioneval.suite.case import TestCase
+from visioneval.suite.graders import LocalityGrader
+from visioneval.types import CaseFiles, TaskType
+
+DEFAULTS = LocalityGrader(type="locality", key="local")
+Edit = tuple[np.ndarray, np.ndarray, np.ndarray]
+BOX = (150, 110, 270, 200)
+
+
+def encoded(picture: np.ndarray, kind: str, quality: int) -> np.ndarray:
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, kind, quality=quality)
+    return np.asarray(Image.open(file).convert("RGB"))
+
+
+def resized(picture: np.ndarray, factor: float) -> np.ndarray:
+    size = (round(picture.shape[1] * factor), round(picture.shape[0] * factor))
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+
+
+def shifted(picture: np.ndarray, right: int, down: int) -> np.ndarray:
+    padded = np.pad(picture, ((20, 20), (20, 20), (0, 0)), mode="edge")
+    return np.roll(padded, (down, right), (0, 1))[20:-20, 20:-20]
+
+
+def brightened(picture: np.ndarray, by: int) -> np.ndarray:
+    return np.clip(picture.astype(int) + by, 0, 255).astype(np.uint8)
+
+
+def patched(picture: np.ndarray, x: int, y: int) -> np.ndarray:
+    patch = picture.copy()
+    patch[y : y + 12, x : x + 12] = 0 if picture[y : y + 12, x : x + 12].mean() > 127 else 255
+    return patch
+
+
+def with_part_moved(picture: np.ndarray, by: int) -> np.ndarray:
+    part = picture.copy()
+    rows = picture.shape[0] // 3
+    part[:rows] = np.roll(picture[:rows], by, axis=1)
+    return part
+
+
+def noisy(picture: np.ndarray, sigma: float) -> np.ndarray:
+    noise = np.random.default_rng(5).normal(0, sigma, picture.shape)
+    return np.clip(picture + noise, 0, 255).astype(np.uint8)
+
+
+HARMLESS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "as it is": lambda o: o,
+    "jpeg 75": lambda o: encoded(o, "JPEG", 75),
+    "webp 80": lambda o: encoded(o, "WEBP", 80),
+    "half the size": lambda o: resized(o, 0.5),
+    "half the size, jpeg 85": lambda o: encoded(resized(o, 0.5), "JPEG", 85),
+    "14 % larger": lambda o: resized(o, 1024 / 900),
+    "twice the size": lambda o: resized(o, 2),
+    "whole shifted": lambda o: shifted(o, 3, -2),
+    "whole shifted, jpeg 75": lambda o: encoded(shifted(o, -5, 4), "JPEG", 75),
+}
+HARMFUL: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "background repainted": lambda o, m: np.where(m[..., None], o, np.array([60, 140, 70], np.uint8)),
+    "background brightened": lambda o, m: np.where(m[..., None], o, brightened(o, 16)),
+    "background grey": lambda o, m: np.where(m[..., None], o, o.mean(axis=2, keepdims=True).astype(np.uint8)),
+    "all tinted": lambda o, m: np.dstack([brightened(o[..., 0], 20), o[..., 1:]]),
+    "patch": lambda o, m: patched(o, o.shape[1] - 60, 40),
+    "patch in the corner": lambda o, m: patched(o, 0, o.shape[0] - 12),
+    "patch, jpeg 75": lambda o, m: encoded(patched(o, o.shape[1] - 60, 40), "JPEG", 75),
+    "patch, whole shifted": lambda o, m: shifted(patched(o, o.shape[1] - 60, 40), 3, 2),
+    "part moved 6": lambda o, m: with_part_moved(o, 6),
+    "part moved 12": lambda o, m: with_part_moved(o, 12),
+    "noise": lambda o, m: noisy(o, 15),
+    "mirrored": lambda o, m: o[:, ::-1].copy(),
+}
+
+
+# On megapixels, what the drawing does not already show: real texture, and what a model's re-encoding leaves of it.
+REAL_HARMLESS = ["as it is", "jpeg 75", "half the size, jpeg 85", "14 % larger", "whole shifted, jpeg 75"]
+REAL_HARMFUL = [
+    "background repainted",
+    "background brightened",
+    "patch",
+    "patch, whole shifted",
+    "part moved 6",
+    "noise",
+]
+
+
+def measured(edit: Edit, output: np.ndarray, **options: Any) -> LocalityFinding:
+    base, _, mask = edit
+    return measure_locality(base, output, mask, **{"exact": False, "dilate": DEFAULTS.dilate, **options})
+
+
+def holds_outside(found: LocalityFinding) -> bool:
+    assert found.changed_outside is not None
+    assert found.worst_window is not None
+    return found.changed_outside <= DEFAULTS.max_changed_outside and found.worst_window <= DEFAULTS.max_worst_window
+
+
+def holds_inside(found: LocalityFinding) -> bool:
+    return found.changed_inside is not None and found.changed_inside >= DEFAULTS.min_changed_inside
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Edit:
+    """A drawing with shapes, small print and a little grain; the edit recolours a disc inside the mask."""
+    rng = np.random.default_rng(21)
+    image = Image.new("RGB", (420, 330), (205, 210, 190))
+    pen = ImageDraw.Draw(image)
+    for _ in range(70):
+        x, y = int(rng.integers(0, 400)), int(rng.integers(0, 310))
+        colour = tuple(int(value) for value in rng.integers(0, 256, 3))
+        pen.rectangle((x, y, x + int(rng.integers(8, 50)), y + int(rng.integers(8, 50))), fill=colour)
+    pen.rectangle((290, 230, 410, 260), fill="white")
+    pen.text((295, 238), "small print here", fill="black")
+    edited = image.copy()
+    ImageDraw.Draw(edited).ellipse((170, 120, 250, 190), fill=(220, 30, 60))
+    mask = np.zeros((330, 420), bool)
+    mask[BOX[1] : BOX[3], BOX[0] : BOX[2]] = True
+    return noisy(np.asarray(image), 2), np.asarray(edited), mask
+
+
+@pytest.fixture(scope="module", params=["poster", "pendant"])
+def real(request: pytest.FixtureRequest) -> Edit:
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data" / "edits"
+    if not folder.is_dir():
+        pytest.skip("../shared/data is not here")
+    name = request.param
+    base, output = (
+        np.asarray(Image.open(folder / f"{name}_{kind}.jpg").convert("RGB")) for kind in ("input", "output")
+    )
+    return base, output, np.asarray(Image.open(folder / f"{name}_mask.png").convert("RGBA"))[..., 3] == 0
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_drawn_edit_passes(drawn: Edit, name: str) -> None:
+    found = measured(drawn, HARMLESS[name](drawn[1]))
+    assert holds_outside(found)
+    assert holds_inside(found)
+
+
+@pytest.mark.parametrize("name", REAL_HARMLESS)
+def test_the_real_edits_pass(real: Edit, name: str) -> None:
+    found = measured(real, HARMLESS[name](real[1]))
+    assert holds_outside(found)
+    assert holds_inside(found)
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_a_drawn_edit_that_spills_fails(drawn: Edit, name: str) -> None:
+    assert not holds_outside(measured(drawn, HARMFUL[name](drawn[1], drawn[2])))
+
+
+@pytest.mark.parametrize("name", REAL_HARMFUL)
+def test_the_real_edits_fail_when_they_spill(real: Edit, name: str) -> None:
+    assert not holds_outside(measured(real, HARMFUL[name](real[1], real[2])))
+
+
+def test_small_print_that_is_gone_fails(drawn: Edit) -> None:
+    output = drawn[1].copy()
+    output[232:258, 292:408] = 255
+    found = measured(drawn, output)
+    assert not holds_outside(found)
+    assert found.window is not None
+    left, top, width, height = found.window
+    assert 280 <= left <= left + width <= 420
+    assert 215 <= top <= top + height <= 275
+
+
+@pytest.mark.parametrize("remade", [lambda b: b, lambda b: encoded(b, "JPEG", 85), lambda b: encoded(b, "WEBP", 80)])
+def test_no_edit_is_told_from_an_edit(drawn: Edit, remade: Callable[[np.ndarray], np.ndarray]) -> None:
+    found = measured(drawn, remade(drawn[0]))
+    assert holds_outside(found)
+    assert not holds_inside(found)
+
+
+@pytest.mark.parametrize("remade", [lambda b: b, lambda b: encoded(b, "JPEG", 85)])
+def test_no_edit_is_told_from_the_real_edits(real: Edit, remade: Callable[[np.ndarray], np.ndarray]) -> None:
+    found = measured(real, remade(real[0]))
+    assert holds_outside(found)
+    assert found.changed_inside == pytest.approx(0, abs=0.001)
+
+
+def test_the_worst_window_is_where_the_patch_is(real: Edit) -> None:
+    x, y = real[0].shape[1] - 60, 40
+    found = measured(real, patched(real[1], x, y))
+    assert found.window is not None
+    left, top, width, height = found.window
+    assert left - 2 <= x <= x + 12 <= left + width + 2
+    assert top - 2 <= y <= y + 12 <= top + height + 2
+
+
+def test_the_real_edits_measure_as_documented(real: Edit) -> None:
+    found = measured(real, real[1])
+    assert found.changed_outside == pytest.approx(0, abs=0.0005)
+    assert found.worst_window == pytest.approx(0.03, abs=0.04)
+    assert found.ssim_outside == pytest.approx(0.89, abs=0.06)
+    assert found.changed_inside is not None
+    assert found.changed_inside > 0.1
+
+
+def test_blur_shows_in_the_similarity(drawn: Edit) -> None:
+    blurred = np.asarray(Image.fromarray(drawn[1]).filter(ImageFilter.GaussianBlur(2)))
+    before, after = measured(drawn, drawn[1]).ssim_outside, measured(drawn, blurred).ssim_outside
+    assert before is not None
+    assert after is not None
+    assert after < before - 0.1
+
+
+def test_the_edit_has_no_part_in_what_is_measured_outside(drawn: Edit) -> None:
+    base, output, mask = drawn
+    assert measured((base, output, mask), np.where(mask[..., None], output, base)).changed_outside == 0
+    found = measured((base, output, mask), np.where(mask[..., None], 255 - base, base))
+    assert (found.changed_outside, found.worst_window) == (0, 0)
+    assert found.ssim_outside == pytest.approx(1)
+    assert found.window is None
+
+
+def test_dilate_grants_a_margin(drawn: Edit) -> None:
+    base, _, mask = drawn
+    output = base.copy()
+    output[BOX[1] - 6 : BOX[3] + 6, BOX[0] - 6 : BOX[2] + 6] = (255, 0, 255)
+    edit = (base, output, mask)
+    assert measured(edit, output, dilate=9).changed_outside == 0
+    assert not holds_outside(measured(edit, output, dilate=0))
+    assert measured(edit, output, dilate=0).pixels_outside > measured(edit, output, dilate=9).pixels_outside
+
+
+def test_exact_counts_every_pixel(drawn: Edit) -> None:
+    base, _, mask = drawn
+    output = base.copy()
+    output[5, 7, 0] ^= 1
+    output[150, 200, 1] ^= 1
+    found = measured((base, output, mask), output, exact=True, dilate=0)
+    assert found.changed_outside == 1 / (~mask).sum()
+    assert found.changed_inside == 1 / mask.sum()
+    assert found.worst_window == 1 / 24**2
+    assert measured((base, output, mask), output).changed_outside == 0
+
+
+def test_exact_takes_no_shift_back(drawn: Edit) -> None:
+    found = measured(drawn, shifted(drawn[0], 2, 0), exact=True)
+    assert found.registration.shift_x == 0
+    assert found.changed_outside is not None
+    assert found.changed_outside > 0.5
+
+
+def test_exact_has_limits_of_zero_unless_stated() -> None:
+    strict = LocalityGrader(type="locality", key="k", tolerance="exact")
+    assert (strict.max_changed_outside, strict.max_worst_window, strict.dilate) == (0, 0, 0)
+    assert strict.min_changed_inside == DEFAULTS.min_changed_inside
+    own = LocalityGrader(type="locality", key="k", tolerance="exact", max_changed_outside=0.1, dilate=3)
+    assert (own.max_changed_outside, own.dilate) == (0.1, 3)
+    assert LocalityGrader.model_validate(own.model_dump()) == own
+    with pytest.raises(ValidationError):
+        LocalityGrader(type="locality", key="k", max_worst_window=1.5)
+
+
+def test_masks_of_all_or_nothing_measure_nothing(drawn: Edit) -> None:
+    base, output, mask = drawn
+    everything = measured((base, output, np.ones_like(mask)), output)
+    assert (everything.changed_outside, everything.worst_window, everything.ssim_outside) == (None, None, None)
+    assert everything.changed_inside is not None
+    nothing = measured((base, output, np.zeros_like(mask)), output)
+    assert nothing.changed_inside is None
+    assert nothing.pixels_outside == mask.size
+
+
+@pytest.fixture
+def grade(tmp_path: Path, drawn: Edit) -> Callable[..., Grade]:
+    """``grade(output, mask=None, **options)`` grades an output of the drawn edit from files."""
+
+    def run(output: np.ndarray | Path, mask: np.ndarray | None = None, **options: Any) -> Grade:
+        files = CaseFiles((("base", tmp_path / "base.png"),), {"editable": tmp_path / "mask.png"})
+        Image.fromarray(drawn[0]).save(tmp_path / "base.png")
+        inside = drawn[2] if mask is None else mask
+        alpha = np.where(inside, 0, 255).astype(np.uint8)
+        Image.fromarray(np.dstack([np.zeros((*alpha.shape, 3), np.uint8), alpha])).save(tmp_path / "mask.png")
+        path = output if isinstance(output, Path) else tmp_path / "out.png"
+        if not isinstance(output, Path):
+            Image.fromarray(output).save(path)
+        picture = picture_at(path, path.read_bytes())
+
+        def save(name: str, data: bytes) -> str:
+            (tmp_path / name).write_bytes(data)
+            return f"artifacts/{name}"
+
+        case = TestCase(id="c", prompt="p")
+        subject = Subject(case, TaskType.IMAGE_EDITING, "p", None, picture, files, save)
+        return asyncio.run(Locality(LocalityGrader(type="locality", key="local", **options)).grade(subject))
+
+    return run
+
+
+def test_a_pass_carries_its_numbers_and_a_map(grade: Callable[..., Grade], drawn: Edit, tmp_path: Path) -> None:
+    found = grade(shifted(drawn[1], 4, 0))
+    assert found.scores["local"] is True
+    names = ("changed_outside", "worst_window", "ssim_outside", "changed_inside")
+    assert set(found.scores) == {"local", *(f"local.{name}" for name in names)}
+    assert all(isinstance(found.scores[f"local.{name}"], float) for name in names)
+    assert found.reasons == {}
+    assert found.error is None
+    assert found.details["difference_map"] == "artifacts/local.difference.png"
+    assert size_of(tmp_path / "local.difference.png") == (420, 330)
+    assert found.details["registration"]["shift_x"] == pytest.approx(4, abs=0.1)
+    assert found.details["registration"]["skipped"]["right"] == 4
+    assert found.tool_versions["opencv"]
+
+
+def test_a_spill_says_how_much_and_where(grade: Callable[..., Grade], drawn: Edit) -> None:
+    found = grade(patched(drawn[1], 360, 40))
+    assert found.scores["local"] is False
+    window = found.details["window"]
+    assert (
+        f"x {window['left']} to {window['left'] + 24}, y {window['top']} to {window['top'] + 24}"
+        in found.reasons["local"]
+    )
+    assert "%" in found.reasons["local"]
+
+
+def test_no_edit_says_so(grade: Callable[..., Grade], drawn: Edit) -> None:
+    found = grade(drawn[0])
+    assert found.scores["local"] is False
+    assert found.reasons["local"] == "0 % of the pixels inside the mask changed, at least 1 % must: the edit is missing"
+
+
+def test_another_shape_fails_as_distorted(grade: Callable[..., Grade], drawn: Edit) -> None:
+    found = grade(np.asarray(Image.fromarray(drawn[1]).resize((330, 330))))
+    assert found.scores["local"] is False
+    assert found.details["registration"]["distorted"] is True
+    assert "330x330" in found.reasons["local"]
+    assert "420x330" in found.reasons["local"]
+
+
+def test_exact_forgives_no_other_size(grade: Callable[..., Grade], drawn: Edit) -> None:
+    found = grade(resized(drawn[1], 0.5), tolerance="exact", max_changed_outside=1, max_worst_window=1)
+    assert found.scores["local"] is False
+    assert "210x165" in found.reasons["local"]
+
+
+def test_what_a_mask_leaves_out_is_null_with_its_cause(grade: Callable[..., Grade], drawn: Edit) -> None:
+    found = grade(drawn[1], np.ones_like(drawn[2]))
+    assert found.scores["local"] is None
+    assert found.scores["local.changed_outside"] is None
+    assert found.scores["local.worst_window"] is None
+    assert found.scores["local.ssim_outside"] is None
+    assert found.error == "the mask leaves nothing outside"
+    unedited = grade(drawn[0], np.ones_like(drawn[2]))
+    assert unedited.scores["local"] is False
+    empty = grade(drawn[1], np.zeros_like(drawn[2]), max_changed_outside=1, max_worst_window=1)
+    assert (empty.scores["local"], empty.scores["local.changed_inside"]) == (None, None)
+    assert empty.error == "the mask has nothing inside"
+
+
+def test_a_mask_of_another_size_is_an_error(grade: Callable[..., Grade], drawn: Edit) -> None:
+    with pytest.raises(GraderError, match=r"210x165.*420x330"):
+        grade(drawn[1], drawn[2][::2, ::2])

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from visioneval.errors import GraderError
+from visioneval.graders.base import Grade, Subject
+from visioneval.graders.reference import Reference, measure_reference
+from visioneval.images import picture_at, size_of
+from visioneval.suite.case import TestCase
+from visioneval.suite.graders import ReferenceGrader
+from visioneval.types import CaseFiles, TaskType
+
+
+@pytest.fixture(scope="module")
+def scene() -> np.ndarray:
+    rng = np.random.default_rng(4)
+    image = Image.new("RGB", (360, 300), (120, 160, 200))
+    pen = ImageDraw.Draw(image)
+    for _ in range(60):
+        x, y = int(rng.integers(0, 340)), int(rng.integers(0, 280))
+        colour = tuple(int(value) for value in rng.integers(0, 256, 3))
+        pen.ellipse((x, y, x + int(rng.integers(10, 60)), y + int(rng.integers(10, 60))), fill=colour)
+    return np.asarray(image)
+
+
+def graded(tmp_path: Path, reference: np.ndarray | bytes, output: np.ndarray, **options: Any) -> Grade:
+    if isinstance(reference, bytes):
+        (tmp_path / "reference.png").write_bytes(reference)
+    else:
+        Image.fromarray(reference).save(tmp_path / "reference.png")
+    Image.fromarray(output).save(tmp_path / "out.png")
+    picture = picture_at(tmp_path / "out.png", (tmp_path / "out.png").read_bytes())
+
+    def save(name: str, data: bytes) -> str:
+        (tmp_path / name).write_bytes(data)
+        return name
+
+    files = CaseFiles(reference=tmp_path / "reference.png")
+    subject = Subject(TestCase(id="c", prompt="p"), TaskType.IMAGE_GENERATION, "p", None, picture, files, save)
+    return asyncio.run(Reference(ReferenceGrader(type="reference", key="ref", **options)).grade(subject))
+
+
+def jpeg(picture: np.ndarray, quality: int) -> np.ndarray:
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file))
+
+
+def test_the_reference_itself_is_perfect(tmp_path: Path, scene: np.ndarray) -> None:
+    grade = graded(tmp_path, scene, scene)
+    assert grade.scores == {"ref": True, "ref.ssim": pytest.approx(1), "ref.delta_e": 0}
+    assert grade.reasons == {}
+    assert grade.details["changed"] == 0
+    assert size_of(tmp_path / grade.details["difference_map"]) == (360, 300)
+
+
+def test_encoding_size_and_a_small_shift_are_forgiven(tmp_path: Path, scene: np.ndarray) -> None:
+    half = np.asarray(Image.fromarray(scene).resize((180, 150), Image.Resampling.LANCZOS))
+    shifted = np.pad(scene, ((3, 0), (0, 4), (0, 0)), mode="edge")[:300, 4:]
+    for output in (jpeg(scene, 75), half, shifted):
+        grade = graded(tmp_path, scene, output)
+        assert grade.scores["ref"] is True, grade.reasons
+    assert grade.details["registration"]["shift_x"] == pytest.approx(-4, abs=0.1)
+
+
+def test_another_picture_fails_on_both(tmp_path: Path, scene: np.ndarray) -> None:
+    grade = graded(tmp_path, scene, scene[::-1].copy())
+    assert grade.scores["ref"] is False
+    assert grade.scores["ref.ssim"] < 0.8
+    assert grade.scores["ref.delta_e"] > 10
+    assert "structural similarity" in grade.reasons["ref"]
+    assert "CIEDE2000" in grade.reasons["ref"]
+
+
+def test_a_tint_fails_on_colour_alone(tmp_path: Path, scene: np.ndarray) -> None:
+    grade = graded(tmp_path, scene, np.clip(scene.astype(int) + np.array([25, 0, -25]), 0, 255).astype(np.uint8))
+    assert grade.scores["ref"] is False
+    assert "CIEDE2000" in grade.reasons["ref"]
+    assert "structural" not in grade.reasons["ref"]
+
+
+def test_limits_are_the_suites(tmp_path: Path, scene: np.ndarray) -> None:
+    assert graded(tmp_path, scene, scene[::-1].copy(), min_ssim=-1, max_delta_e=200).scores["ref"] is True
+    assert graded(tmp_path, scene, jpeg(scene, 75), min_ssim=0.999).scores["ref"] is False
+
+
+def test_another_shape_fails(tmp_path: Path) -> None:
+    flat = np.full((200, 200, 3), 90, np.uint8)
+    grade = graded(tmp_path, flat, flat[:150])
+    assert grade.scores["ref"] is False
+    assert grade.scores["ref.ssim"] == pytest.approx(1)
+    assert grade.reasons["ref"] == "the output is 200x150, another shape than the reference's 200x200"
+
+
+def test_a_broken_reference_is_an_error_that_names_it(tmp_path: Path, scene: np.ndarray) -> None:
+    with pytest.raises(GraderError, match=r"reference\.png"):
+        graded(tmp_path, b"no picture", scene)
+
+
+def test_a_real_edit_is_told_from_its_input_and_from_other_pictures(shared_data: Path) -> None:
+    defaults = ReferenceGrader(type="reference", key="ref")
+    folder = shared_data / "edits"
+    before, after = (
+        np.asarray(Image.open(folder / f"poster_{kind}.jpg").convert("RGB")) for kind in ("input", "output")
+    )
+    good = measure_reference(after, jpeg(after, 60))
+    assert good.ssim >= defaults.min_ssim
+    assert good.delta_e <= defaults.max_delta_e
+    unedited = measure_reference(after, before)
+    assert unedited.ssim == pytest.approx(0.898, abs=0.005)
+    assert unedited.delta_e == pytest.approx(4.52, abs=0.05)
+    drawn = [
+        np.asarray(Image.open(shared_data / "generations" / name).convert("RGB").resize((512, 512)))
+        for name in ("cats_dalle3.png", "cats_sdxl.jpg")
+    ]
+    other = measure_reference(*drawn)
+    assert other.ssim < 0.5
+    assert other.delta_e > 15
