@@ -1,0 +1,32 @@
+"""A local HTTP server that speaks OpenAI's and Gemini's wire formats, for tests through the real SDKs.
+
+    script = Script()
+    script.judge(lambda request: {"quality": 4})
+    with FakeAPI(script) as api:
+        client = openai.AsyncOpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0)
+
+What is wrong in a request is answered as the real service would; what is right is answered by the script, unless a
+``Fault`` says otherwise. ``python -m fake_api`` runs it alone, for benchmarks.
+"""
+
+from __future__ import annotations
+
+from .faults import KINDS, Fault, Faults
+from .script import DrawRequest, JudgeRequest, Script, SentFile, SentImage, Tool, ToolCall, ToolResult
+from .server import FakeAPI, LoggedRequest
+
+__all__ = [
+    "KINDS",
+    "DrawRequest",
+    "FakeAPI",
+    "Fault",
+    "Faults",
+    "JudgeRequest",
+    "LoggedRequest",
+    "Script",
+    "SentFile",
+    "SentImage",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+]

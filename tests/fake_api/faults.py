@@ -1,0 +1,155 @@
+"""Ways to misbehave, and when."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .script import DrawRequest, JudgeRequest
+
+Asked = DrawRequest | JudgeRequest
+
+KINDS: Final[Mapping[str, str]] = {
+    "rate_limit": "any",
+    "quota": "any",
+    "server_error": "any",
+    "bad_gateway": "any",
+    "unavailable": "any",
+    "unauthorized": "any",
+    "forbidden": "any",
+    "model_not_found": "any",
+    "bad_request": "any",
+    "reset": "any",
+    "hang": "any",
+    "truncated_body": "any",
+    "html": "any",
+    "refusal": "any",
+    "truncated_base64": "draw",
+    "empty_base64": "draw",
+    "no_image": "draw",
+    "not_an_image": "draw",
+    "fewer_images": "draw",
+    "off_schema": "judge",
+    "fenced": "judge",
+    "prose": "judge",
+    "mangled": "judge",
+    "empty": "judge",
+    "max_tokens": "judge",
+}
+"""Each kind, and the calls that it can happen to: ``any``, ``draw`` or ``judge``."""
+
+WIRE: Final = frozenset({"reset", "hang", "truncated_body", "html"})
+"""What happens to an answer on its way: ``html`` is a 200 with a web page, as a wrong base URL gives."""
+STATUS: Final = frozenset(
+    {
+        "rate_limit",
+        "quota",
+        "server_error",
+        "bad_gateway",
+        "unavailable",
+        "unauthorized",
+        "forbidden",
+        "model_not_found",
+        "bad_request",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way to misbehave.
+
+    ``retry_after`` is in seconds: OpenAI's ``retry-after`` and ``retry-after-ms`` headers, Gemini's ``RetryInfo``.
+    ``reason`` tells refusals apart: for OpenAI ``content_filter`` or ``invalid_prompt`` instead of the usual form;
+    for Gemini a ``BlockedReason`` with ``prompt:`` before it (the default is ``prompt:PROHIBITED_CONTENT``) or a
+    ``FinishReason`` such as ``IMAGE_SAFETY``. ``text`` replaces the words of the refusal or error, or of the answer.
+    """
+
+    kind: str
+    retry_after: float | None = None
+    reason: str | None = None
+    text: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"no such fault: {self.kind}; there are {', '.join(KINDS)}")
+
+    def fits(self, asked: Asked) -> bool:
+        scope = KINDS[self.kind]
+        return scope == "any" or scope == ("draw" if isinstance(asked, DrawRequest) else "judge")
+
+
+class Faults:
+    """Which call gets which fault: a queue first, then predicates, then chance. Safe to change while it is in use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: list[Fault | None] = []
+        self._rules: list[tuple[Callable[[Asked], bool], Fault]] = []
+        self._rates: dict[str, float] = {}
+        self._seed = 0
+        self._tries: dict[str, int] = {}
+        self.drawn: list[str] = []
+
+    def queue(self, *faults: Fault | None) -> None:
+        """Each for one call, the next that it fits; ``None`` lets one call through."""
+        with self._lock:
+            self._queue.extend(faults)
+
+    def when(self, predicate: Callable[[Asked], bool], fault: Fault) -> None:
+        """For every call that the predicate holds for."""
+        with self._lock:
+            self._rules.append((predicate, fault))
+
+    def random(self, rates: Mapping[str, float], seed: int = 0) -> None:
+        """A chance for each kind, 0 to 1, their sum at most 1.
+
+        The draw depends on the seed, the request and how often that request came before, never on the order in
+        which requests arrive: a concurrent run meets the same faults again.
+        """
+        if sum(rates.values()) > 1 or any(rate < 0 for rate in rates.values()):
+            raise ValueError("fault rates are chances whose sum is at most 1")
+        for kind in rates:
+            Fault(kind)
+        with self._lock:
+            self._rates = dict(rates)
+            self._seed = seed
+
+    def clear(self) -> None:
+        with self._lock:
+            self._queue.clear()
+            self._rules.clear()
+            self._rates.clear()
+
+    def next(self, asked: Asked, digest: str) -> Fault | None:
+        """The fault of this call, taken from the queue where it came from there."""
+        with self._lock:
+            tries = self._tries[digest] = self._tries.get(digest, 0) + 1
+            fault = self._pick(asked, digest, tries)
+            if fault is not None:
+                self.drawn.append(fault.kind)
+            return fault
+
+    def _pick(self, asked: Asked, digest: str, tries: int) -> Fault | None:
+        for place, queued in enumerate(self._queue):
+            if queued is None or queued.fits(asked):
+                return self._queue.pop(place)
+        for predicate, fault in self._rules:
+            if fault.fits(asked) and predicate(asked):
+                return fault
+        return self._chance(asked, digest, tries)
+
+    def _chance(self, asked: Asked, digest: str, tries: int) -> Fault | None:
+        if not self._rates:
+            return None
+        seed = f"{self._seed}:{digest}:{tries}".encode()
+        left = int.from_bytes(hashlib.sha256(seed).digest()[:8]) / 2**64
+        for kind, rate in self._rates.items():
+            if left < rate:
+                fault = Fault(kind)
+                return fault if fault.fits(asked) else None
+            left -= rate
+        return None

@@ -1,0 +1,66 @@
+"""Small real pictures to answer with, and a look at the ones that were sent."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from dataclasses import dataclass
+from functools import lru_cache
+
+from PIL import Image, ImageDraw
+
+VARIANTS = 8
+"""How many different default pictures there are of a size and format: encoding one is what costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a decoder finds: Pillow's format in lower case, size in pixels, whether pixels may be transparent."""
+
+    format: str
+    width: int
+    height: int
+    alpha: bool
+    transparent: bool
+    frames: int
+
+
+@lru_cache(maxsize=256)
+def drawn(width: int, height: int, fmt: str, variant: int) -> bytes:
+    """A plain picture with a block in it. ``fmt`` is ``png``, ``jpeg`` or ``webp``; ``variant`` picks the colours."""
+    shade = 40 + 25 * (variant % VARIANTS)
+    picture = Image.new("RGB", (width, height), (shade, 255 - shade, 120))
+    box = (width // 4, height // 4, width // 4 + max(1, width // 8) * (1 + variant % 3), height // 2)
+    ImageDraw.Draw(picture).rectangle(box, fill=(250, 250, 240))
+    out = io.BytesIO()
+    picture.save(out, fmt.upper())
+    return out.getvalue()
+
+
+@lru_cache(maxsize=512)
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@lru_cache(maxsize=128)
+def decoded(text: str) -> bytes | None:
+    """The bytes of a base64 text, in the standard or the URL-safe alphabet; ``None`` where it is neither."""
+    try:
+        return base64.b64decode(text.translate(str.maketrans("-_", "+/")), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+@lru_cache(maxsize=128)
+def look(data: bytes) -> Seen | None:
+    """What a picture is, after decoding all of it; ``None`` for what is no picture."""
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            picture.load()
+            alpha = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
+            transparent = alpha and picture.convert("RGBA").getchannel("A").getextrema()[0] != 255
+            frames = int(getattr(picture, "n_frames", 1))
+            return Seen((picture.format or "").lower(), picture.width, picture.height, alpha, transparent, frames)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Warning):
+        return None
