@@ -1,0 +1,18 @@
+"""The quickstart's pictures and the script that draws them."""
+
+from __future__ import annotations
+
+import numpy as np
+from make_assets import mask, storefront
+from PIL import Image
+
+from visioneval.builtin import builtin
+
+
+def test_the_pictures_of_the_quickstart_are_what_the_script_draws():
+    for name, image in (("storefront.png", storefront()), ("storefront-mask.png", mask())):
+        path = builtin("suites") / "quickstart" / "assets" / name
+        assert path.stat().st_size < 100_000
+        with Image.open(path) as stored:
+            assert stored.mode == image.mode
+            assert np.array_equal(np.asarray(stored), np.asarray(image))

@@ -1,0 +1,30 @@
+"""The stand-in's lettering: what counts as a glyph, and typos that nobody can mistake."""
+
+from __future__ import annotations
+
+from visioneval.providers.sketch_text import _OTHER, _OTHER_DIGIT, Dice, tidy, with_typo
+
+LOOK_ALIKES = ("Il1|ij", "O0oQDC", "cCGeo", "sS5", "vVuUyY", "wW", "xXkK", "zZ2", "B8", "hbn", "rnm", "gq9")
+
+
+def test_marks_without_a_shape_and_odd_spaces_are_no_glyphs():
+    assert tidy(["Fresh\u00a0\u200bbread \n now", " ", "\ufe0f"]) == ("Fresh bread now",)
+
+
+def test_no_typo_is_a_look_alike():
+    for before, after in (_OTHER | _OTHER_DIGIT).items():
+        assert before.casefold() != after.casefold()
+        assert not any(before in group and after in group for group in LOOK_ALIKES)
+    letters = {char for char in map(chr, range(33, 127)) if char.isalnum()}
+    assert letters == set(_OTHER) | set(_OTHER_DIGIT)
+
+
+def test_a_typo_never_makes_another_line():
+    for seed in range(20):
+        (wrong,) = with_typo(["A"], Dice(seed), keep=["B"])
+        assert wrong == "A"
+        lines = with_typo(["42", "bread"], Dice(seed))
+        assert lines[0] == "42"
+        assert lines[1] != "bread"
+    assert with_typo(["42"], Dice(0)) != ("42",)
+    assert with_typo(["&"], Dice(0)) == ("&",)
