@@ -4,7 +4,9 @@
     |-- UsageError             2   a flag, a name or a path on the command line
     |-- SuiteError             2   a suite, with every problem found in it
     |-- RunFormatError         2   a run directory that cannot be read
-    |-- StorageError           3   a run that cannot be written any more: the disk is full, the folder is gone
+    |-- StoppedError           3   a run that cannot go on
+    |   |-- StorageError       3   it cannot be written any more: the disk is full, the folder is gone
+    |   `-- AuthError          3   a provider refuses the key: no other call would fare better
     |-- ImageError             -   a picture that does not decode; becomes a record, or a suite problem
     |-- TemplateError          -   a template that does not compile or render; becomes a suite problem
     |-- ProviderError          -   a drawing or a judgement that failed; becomes a record
@@ -56,10 +58,18 @@ class RunFormatError(VisionEvalError):
     """A run directory or a results file that this version cannot read."""
 
 
-class StorageError(VisionEvalError):
-    """A run that cannot be written: what is on disk is kept, the rest was not done."""
+class StoppedError(VisionEvalError):
+    """A run that cannot go on: what is recorded is kept, the rest was not done."""
 
     exit_code = 3
+
+
+class StorageError(StoppedError):
+    """A run that cannot be written."""
+
+
+class AuthError(StoppedError):
+    """A provider that refuses the key."""
 
 
 class ImageError(VisionEvalError):

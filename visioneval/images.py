@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 MAX_BYTES = 256 * 1024 * 1024
 MAX_PIXELS = 100_000_000
 
-FORMATS = {"PNG": "png", "JPEG": "jpeg", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tiff"}
+FORMATS = {"PNG": "png", "JPEG": "jpeg", "MPO": "jpeg", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tiff"}
+_OPENED = [name for name in FORMATS if name != "MPO"]  # several JPEGs in one file, which begins as a JPEG
 EXTENSIONS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp", "gif": ".gif", "bmp": ".bmp", "tiff": ".tif"}
 
 
@@ -33,39 +34,40 @@ def opened(source: Path | bytes) -> Iterator[Image.Image]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        size = len(source) if isinstance(source, bytes) else source.stat().st_size
-        if size == 0:
-            raise ImageError("the file is empty")
-        if size > MAX_BYTES:
-            raise ImageError(f"the file has {size:,} bytes, over the limit of {MAX_BYTES:,}")
+        _check_file(source)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # our own limit on pixels is checked below, with an error
-            handle = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=list(FORMATS))
-        with handle:
-            if handle.width * handle.height > MAX_PIXELS:
-                raise ImageError(
-                    f"it declares {handle.width} x {handle.height} pixels, over the limit of {MAX_PIXELS:,}"
-                )
-            yield handle
+            warnings.simplefilter("ignore")  # of odd metadata, and of sizes, for which we have an error of our own
+            with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_OPENED) as file:
+                _check_pixels(file)
+                yield file
+    except ImageError:
+        raise
     except UnidentifiedImageError:
-        raise ImageError(f"not a picture we can read (we read {', '.join(FORMATS.values())})") from None
+        known = ", ".join(dict.fromkeys(FORMATS.values()))
+        raise ImageError(f"not a picture we can read (we read {known})") from None
     except Image.DecompressionBombError:
         raise ImageError(f"it declares more pixels than the limit of {MAX_PIXELS:,}") from None
     except FileNotFoundError:
         raise ImageError("there is no such file") from None
-    except IsADirectoryError:
-        raise ImageError("it is a directory, not a picture") from None
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-        KeyError,
-        IndexError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        raise ImageError(f"the picture does not decode: {error}") from error
+    except Exception as error:  # a decoder that is fed a hostile file may raise anything
+        told = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
+        why = (isinstance(error, OSError) and error.strerror) or told or "it is damaged"
+        raise ImageError(f"the picture does not decode: {why[:1].lower()}{why[1:]}") from error
+
+
+def _check_file(source: Path | bytes) -> None:
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    if not isinstance(source, bytes) and not source.is_file():
+        raise ImageError("it is a directory, not a picture" if source.is_dir() else "it is not a regular file")
+    if size == 0:
+        raise ImageError("the file is empty")
+    if size > MAX_BYTES:
+        raise ImageError(f"the file has {size:,} bytes, over the limit of {MAX_BYTES:,}")
+
+
+def _check_pixels(image: Image.Image) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise ImageError(f"it declares {image.width} x {image.height} pixels, over the limit of {MAX_PIXELS:,}")
 
 
 def inspect(source: Path | bytes) -> tuple[str, int, int]:
@@ -89,30 +91,48 @@ def load_rgb(source: Path | bytes) -> Image.Image:
 
     Raises ``ImageError``.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     with opened(source) as handle:
-        handle.load()
-        image = ImageOps.exif_transpose(handle)
-        if image.mode.startswith("I") or image.mode == "F":
-            image = _eight_bits(image)
-        if image.has_transparency_data:
-            rgba = image.convert("RGBA")
-            white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-            image = Image.alpha_composite(white, rgba)
-        return image.convert("RGB")
+        image = _upright(handle)
+        if not image.has_transparency_data:
+            return image.convert("RGB")
+        rgba = image.convert("RGBA")
+        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, rgba).convert("RGB")
 
 
 def load_mask(source: Path) -> Image.Image:
     """A mask as an ``L`` picture: 255 inside (alpha 0), 0 outside. Raises ``ImageError`` without alpha."""
-    from PIL import ImageOps
-
     with opened(source) as handle:
-        handle.load()
         if not handle.has_transparency_data:
             raise ImageError("a mask needs an alpha channel: transparent pixels (alpha 0) are inside")
-        alpha = ImageOps.exif_transpose(handle).convert("RGBA").getchannel("A")
+        alpha = _upright(handle).convert("RGBA").getchannel("A")
         return alpha.point([255] + [0] * 255)
+
+
+def _upright(handle: Image.Image) -> Image.Image:
+    """The first frame, decoded, rotated as its EXIF says, with 8 bits a sample."""
+    from PIL import ImageOps
+
+    handle.load()
+    image = ImageOps.exif_transpose(handle)
+    return _eight_bits(image) if image.mode[0] == "I" or image.mode == "F" else image
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Pillow clips 16-bit samples at 255 when it converts; a viewer scales them."""
+    import numpy as np
+    from PIL import Image
+
+    samples = np.nan_to_num(np.asarray(image, dtype=np.float64))
+    highest = samples.max(initial=0)
+    top = 65535 if image.mode != "F" or highest > 255 else 255 if highest > 1 else 1
+    shown = Image.fromarray((samples / top * 255).clip(0, 255).round().astype(np.uint8))
+    clear = image.info.get("transparency")
+    if isinstance(clear, int):
+        shown.putalpha(Image.fromarray(np.where(samples == clear, 0, 255).astype(np.uint8)))
+    return shown
 
 
 def frames(source: Path) -> int:
@@ -139,20 +159,14 @@ def picture_at(path: Path, data: bytes) -> Picture:
     return Picture(path, sha256(data), mime, width, height)
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Pillow clips 16-bit samples at 255 when it converts; a viewer scales them."""
-    import numpy as np
-    from PIL import Image
-
-    samples = np.asarray(image, dtype=np.float64)
-    top = 1.0 if image.mode == "F" and samples.max(initial=0) <= 1 else 65535.0
-    return Image.fromarray((samples / top * 255).clip(0, 255).astype(np.uint8))
-
-
 def verify(source: Path) -> None:
-    """A quick look that finds a file that is no picture, or a PNG that is cut off. Raises ``ImageError``."""
+    """Finds a file that is no picture or is cut off, as cheaply as its format allows. Raises ``ImageError``."""
     with opened(source) as handle:
-        handle.verify()
+        if handle.format == "PNG":
+            handle.verify()  # reads every chunk and its checksum
+            return
+        handle.draft("L", (1, 1))  # an eighth of a JPEG's size, which still reads all of it
+        handle.load()
 
 
 def has_alpha(source: Path) -> bool:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visioneval.errors import UsageError
+from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.records import Selection, find_run, read_info, read_records
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import BaseGrader
+from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.messages import did_you_mean
 from visioneval.suite.model import Suite
@@ -24,6 +27,7 @@ from visioneval.suite.scope import any_glob
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
 
 T = TypeVar("T")
+SHOWN_FAR = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,12 @@ class Plan:
         for call in range(self.suite.samples):
             yield tuple(range(call * each, (call + 1) * each)), run.params
 
+    def pictures_of(self, run: ModelRun) -> Iterator[str]:
+        """The path of every finished picture that a ``files`` model run would read, from the suite's folder."""
+        for case in self.suite.cases:
+            if run.config.does(case.task_type):
+                yield from filter(None, self._pictures(case, run, run.config))
+
     def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[str]:
         if config.path is not None:
             return [
@@ -108,6 +118,16 @@ class Plan:
         return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)
 
     @property
+    def judges(self) -> dict[str, BaseJudge]:
+        """The judges that some grader of the plan asks."""
+        asked = {
+            grader.judge_name
+            for grader in self.suite.graders
+            if grader.judge_name and any(applies(grader, case) for case in self.suite.cases)
+        }
+        return {name: judge for name, judge in self.suite.judges.items() if name in asked}
+
+    @property
     def metrics(self) -> dict[str, Metric]:
         """Every metric that some cell gets, in the graders' order."""
         found: dict[str, Metric] = {}
@@ -132,7 +152,9 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     """
     suite, folder = loaded.suite, loaded.folder
     labels_of = run_labels(runs_root)
-    runs = tuple(run for entry in suite.models for run in model_runs(entry, suite, folder, labels_of))
+    runs = tuple(
+        _pinned(run, runs_root) for entry in suite.models for run in model_runs(entry, suite, folder, labels_of)
+    )
     runs = _chosen("--model", selection.models, runs, lambda run: run.label)
     graders = _chosen("--grader", selection.graders, suite.graders, lambda grader: grader.key)
     cases = _chosen("--case", selection.cases, suite.cases, lambda case: case.id)
@@ -149,7 +171,10 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
     finished = {run.label: _finished(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
-    return Plan(resolved, folder, runs, finished)
+    plan = Plan(resolved, folder, runs, finished)
+    if not loaded.trust.everything:
+        _refuse_far(plan, loaded)
+    return plan
 
 
 def _chosen(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
@@ -170,6 +195,16 @@ def run_labels(root: Path) -> Callable[[str], list[str]]:
     return labels
 
 
+def _pinned(run: ModelRun, root: Path) -> ModelRun:
+    """A model run whose RUN is named in full, so that ``latest`` or a prefix means the same run tomorrow."""
+    if not isinstance(run.config, FilesProvider) or run.config.run is None:
+        return run
+    name, label = split_run(run.config.run)
+    source = find_run(name, root)
+    full = source.name if source.parent == root else str(source)
+    return replace(run, config=run.config.model_copy(update={"run": f"{full}@{label}"}))
+
+
 def _finished(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
     config: FilesProvider = run.config
     if config.run is None:
@@ -178,10 +213,49 @@ def _finished(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished
     source = find_run(name, root)
     found: dict[str, dict[int, str]] = {}
     for record in read_records(source):
-        if record.model_label == label and record.artifact_path:
-            path = str((source / record.artifact_path).absolute())
-            found.setdefault(record.test_id, {})[record.sample_index] = path
+        if record.model_label == label:
+            found.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
     return {case: [samples.get(index, "") for index in range(max(samples) + 1)] for case, samples in found.items()}
+
+
+def _in_run(source: Path, relative: str | None) -> str:
+    """The path of another run's picture; empty where it has none, or where a link leads out of that run."""
+    if not relative:
+        return ""
+    path = source.absolute() / relative
+    inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(source))
+    return str(path) if inside else ""
+
+
+def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
+    """Raises ``SuiteError`` for finished pictures that only a trusted suite may read.
+
+    A pattern or a dataset names them, so they are known only now. Each folder is resolved once.
+    """
+    told: dict[str, None] = {}
+    refusal = lru_cache(maxsize=None)(loaded.trust.refusal)
+    for run in plan.runs:
+        if not isinstance(run.config, FilesProvider) or run.config.run is not None:
+            continue
+        for path in plan.pictures_of(run):
+            folder, name = os.path.split(path)
+            whole = name in ("", "..") or (plan.folder / path).is_symlink()
+            if why := refusal(path if whole else folder or ".", plan.folder):
+                told[f"{run.label}: {path!r}: {why}" if not whole else f"{run.label}: {why}"] = None
+    if told:
+        raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(told)[:SHOWN_FAR])
+
+
+def needed_keys(plan: Plan) -> dict[str, list[str]]:
+    """The environment variables that a plan's run reads keys from, and the model runs and judges that need each."""
+    needed: dict[str, list[str]] = {}
+    for run in plan.runs:
+        if run.config.needs_key:
+            needed.setdefault(run.config.needs_key, []).append(run.label)
+    for name, judge in plan.judges.items():
+        if judge.needs_key:
+            needed.setdefault(judge.needs_key, []).append(f"the judge {name!r}")
+    return needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +266,12 @@ class Estimate:
     cells: int
     grader_calls: int
     unpriced: tuple[str, ...]
-    """Labels of model runs that may cost something that nobody here knows; the rest draws for nothing."""
-    missing_keys: tuple[tuple[str, str], ...]
-    """Environment variable and label of a model run that needs it."""
+    """Model runs and judges that may cost something that nobody here knows; the rest works for nothing."""
     missing_files: tuple[str, ...]
 
 
-def estimate(plan: Plan, has_key: Callable[[str], bool]) -> Estimate:
-    """Counts the work of a plan. ``has_key`` says whether an environment variable is set."""
+def estimate(plan: Plan) -> Estimate:
+    """Counts the work of a plan."""
     calls = cells = grader_calls = 0
     missing: list[str] = []
     for call in plan.calls():
@@ -213,11 +285,9 @@ def estimate(plan: Plan, has_key: Callable[[str], bool]) -> Estimate:
         calls=calls,
         cells=cells,
         grader_calls=grader_calls,
-        unpriced=tuple(run.label for run in plan.runs if not run.config.is_free),
-        missing_keys=tuple(
-            (run.config.needs_key, run.label)
-            for run in plan.runs
-            if run.config.needs_key and not has_key(run.config.needs_key)
+        unpriced=(
+            *(run.label for run in plan.runs if not run.config.is_free),
+            *(f"judge {name}" for name, judge in plan.judges.items() if not judge.is_free),
         ),
         missing_files=tuple(missing),
     )

@@ -8,16 +8,18 @@ runs/<run id>/run.json        what was run
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from hashlib import sha256
-from pathlib import Path
-from typing import Any, BinaryIO, Literal, Self, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError
 
 from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.suite.model import Suite
@@ -33,7 +35,19 @@ RunState = Literal["running", "complete", "interrupted"]
 CellKey = tuple[str, str, int]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def _inside(path: str) -> str:
+    """Refuses a path that leads out of the run: a run may come from a stranger too."""
+    parts = PurePosixPath(path).parts
+    if not parts or "\\" in path or "\x00" in path or parts[0] == "/" or ".." in parts:
+        raise ValueError("does not lie in the run")
+    return path
+
+
+PathInRun = Annotated[str, AfterValidator(_inside)]
 
 
 class CellError(Frozen):
@@ -75,7 +89,7 @@ class Record(Frozen):
     run_id: str
     test_id: str
     model_label: str
-    sample_index: int
+    sample_index: Annotated[int, Field(ge=0, le=1_000_000)]
     task_type: TaskType
     prompt: str
     tags: tuple[str, ...] = ()
@@ -91,7 +105,7 @@ class Record(Frozen):
     reasons: dict[str, str] = Field(default_factory=dict)
     failure_tags: tuple[str, ...] = ()
     graders: tuple[GraderRecord, ...] = ()
-    artifact_path: str | None = None
+    artifact_path: PathInRun | None = None
     artifact_sha256: str | None = None
     mime: str | None = None
     width: int | None = None
@@ -160,19 +174,27 @@ class RunWriter:
 
     @classmethod
     def create(cls, root: Path, info: RunInfo) -> Self:
-        """Makes the run's directory and writes ``run.json``. Raises ``UsageError`` where the id is taken or bad."""
-        if not _RUN_ID.fullmatch(info.run_id):
+        """Makes the run's directory and writes ``run.json``.
+
+        Raises ``UsageError`` for an id or a place that cannot be used, ``StorageError`` where the disk is full.
+        """
+        if not _RUN_ID.fullmatch(info.run_id) or info.run_id == "latest":
             raise UsageError(f"--run-id: {info.run_id!r} does not fit: letters, digits, _ - and . (not first)")
         folder = root / info.run_id
         try:
+            data = _json_bytes(info)
+        except ValueError as error:
+            raise UsageError(f"the suite cannot be kept as JSON: {error}") from None
+        try:
             folder.mkdir(parents=True)
             (folder / "artifacts").mkdir()
-            _write_whole(folder / "run.json", _json_bytes(info))
+            _write_whole(folder / "run.json", data)
             return cls(folder, info, (folder / "results.jsonl").open("xb", buffering=0))
-        except FileExistsError:
-            raise UsageError(f"{folder}: exists already; give another --run-id") from None
         except OSError as error:
-            raise UsageError(f"{folder}: cannot write the run here: {error.strerror or error}") from None
+            if isinstance(error, FileExistsError) and folder.is_dir():
+                raise UsageError(f"{folder}: exists already; give another --run-id") from None
+            kind = StorageError if error.errno in _FULL_DISK else UsageError
+            raise kind(f"{folder}: cannot write the run here: {error.strerror or error}") from None
 
     def append(self, record: Record) -> None:
         """Adds a record, whole or not at all: what a full disk cut off is taken away again."""
@@ -183,8 +205,9 @@ class RunWriter:
                 while written < len(line):
                     written += self._results.write(line[written:]) or 0
             except OSError as error:
-                self._results.truncate(self._end)
-                self._results.seek(self._end)
+                with contextlib.suppress(OSError):
+                    self._results.truncate(self._end)
+                    self._results.seek(self._end)
                 raise StorageError(f"{self.folder}: cannot write a record: {error.strerror}") from error
             self._end += len(line)
 
@@ -221,14 +244,16 @@ class RunWriter:
 
 def model_slug(label: str) -> str:
     """A folder name for a label: readable, inside the run, and different for different labels on any disk."""
-    safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60]
-    return safe if safe == label else f"{safe or 'model'}-{sha256(label.encode()).hexdigest()[:6]}"
+    safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60].rstrip(".-")
+    if safe == label and not re.search(r"-[0-9a-f]{10}$", label):
+        return safe
+    return f"{safe or 'model'}-{sha256(label.encode('utf-8', 'replace')).hexdigest()[:10]}"
 
 
 def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"
-    return _model(RunInfo, _upgraded("run", _header(path), str(path)), str(path))
+    return _validated(RunInfo, json.dumps(_upgraded("run", _header(path), str(path))), str(path))
 
 
 def read_records(folder: Path) -> Iterator[Record]:
@@ -254,18 +279,14 @@ def _record(line: bytes, where: str) -> Record | None:
         return None
     try:
         data = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if not line.endswith(b"\n"):
             return None
         raise RunFormatError(f"{where}: not a record: {error}") from None
     if not isinstance(data, dict):
         raise RunFormatError(f"{where}: not a record: not an object")
-    if data.get("schema_version") == SCHEMA_VERSION:
-        try:
-            return Record.model_validate_json(line)
-        except ValidationError as error:
-            raise RunFormatError(f"{where}: {_first(error)}") from None
-    return _model(Record, _upgraded("record", data, where), where)
+    current = _upgraded("record", data, where)
+    return _validated(Record, line if current is data else json.dumps(current), where)
 
 
 def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
@@ -285,9 +306,9 @@ def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
     return data
 
 
-def _model(model: type[ModelT], data: Mapping[str, Any], where: str) -> ModelT:
+def _validated(model: type[ModelT], data: str | bytes, where: str) -> ModelT:
     try:
-        return model.model_validate_json(json.dumps(data))
+        return model.model_validate_json(data)
     except ValidationError as error:
         raise RunFormatError(f"{where}: {_first(error)}") from None
 
@@ -302,7 +323,7 @@ def _header(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunFormatError(f"{path}: not JSON: {error}") from None
     if not isinstance(data, dict):
         raise RunFormatError(f"{path}: not a run")

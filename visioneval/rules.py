@@ -7,6 +7,7 @@ anything but letters, digits, ``_``, ``-`` and ``.`` is written in quotes.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,8 +30,8 @@ MEASURING = ("mean", "rate")
 _NAME = r"(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|(?P<plain>[A-Za-z_][\w.\-]*))"
 _NUMBER = r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
 _COMPARE = rf"\s*(?P<op>>=|<=|==|!=|>|<)\s*{_NUMBER}"
-_RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*")
-_GATE = re.compile(rf"\s*(?P<fn>[a-z_]+)\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*")
+_RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*", re.ASCII)
+_GATE = re.compile(rf"\s*(?P<fn>[a-z_]+)\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*", re.ASCII)
 
 Answer = Literal["holds", "broken", "unmeasured", "skipped"]
 
@@ -75,7 +76,7 @@ class Gate:
 def parse_rule(text: str) -> Rule:
     """Parses a verdict rule. Raises ``ValueError`` with what a rule looks like."""
     match = _RULE.fullmatch(text)
-    if match is None or (match["not"] and match["op"]):
+    if match is None or (match["not"] and match["op"]) or not _finite(match["number"]):
         raise ValueError(
             f"{text!r} is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER'"
             " with OP one of >= > <= < == != (a name with other signs goes in quotes)"
@@ -90,13 +91,17 @@ def parse_gate(text: str) -> Gate:
     """Parses a gate. Raises ``ValueError`` with what a gate looks like."""
     match = _GATE.fullmatch(text)
     fn = match["fn"] if match else None
-    if match is None or fn not in (MEASURING if match["call"] else COUNTING):
+    if match is None or fn not in (MEASURING if match["call"] else COUNTING) or not _finite(match["number"]):
         raise ValueError(
             f"{text!r} is not a gate: write 'FN OP NUMBER' with FN one of {', '.join(COUNTING)},"
             " mean(METRIC), rate(METRIC), and OP one of >= > <= < == !="
         )
     metric = match["single"] or match["double"] or match["plain"]
     return Gate(text.strip(), match["fn"], metric, match["op"], float(match["number"]))
+
+
+def _finite(number: str | None) -> bool:
+    return number is None or math.isfinite(float(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,10 @@ def pooled(gate: Gate, cells: Iterable[CellFacts]) -> tuple[float | None, int]:
     A value of ``None`` means that nothing was measured: the gate is unmet, whatever it asks.
     """
     counted = [value for cell in cells if (value := _counts_as(gate, cell)) is not None]
-    return (sum(counted) / len(counted) if counted else None), len(counted)
+    if not counted:
+        return None, 0
+    mean = math.fsum(counted) / len(counted)
+    return min(max(mean, min(counted)), max(counted)), len(counted)  # rounding must not lead out of the scores
 
 
 def gate_holds(gate: Gate, value: float | None) -> bool:

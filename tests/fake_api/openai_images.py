@@ -87,7 +87,7 @@ def _check_common(
         raise bad("Missing required parameter: 'prompt'.", "prompt", "missing_required_parameter")
     check_values(body, shape, skip)
     if len(body["prompt"]) > 32_000:
-        words = f"Invalid 'prompt': string too long. Expected a string with maximum length 32000, but got a string with length {len(body['prompt'])} instead."  # noqa: E501
+        words = f"Invalid 'prompt': string too long. Expected a string with maximum length 32000, but got a string with length {len(body['prompt'])} instead."
         raise bad(words, "prompt", "string_above_max_length")
     model = check_model(body.get("model"), models)
     for check in _CHECKS:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from math import fsum
 from typing import Literal
 
+from visioneval.analysis.disagreements import Disagreement, disagreements
 from visioneval.analysis.stats import wilson_interval
 from visioneval.records import CellError, Record, RunInfo, RunState
-from visioneval.rules import Gate, gate_holds, parse_gate, pooled
+from visioneval.rules import Gate, gate_holds, parse_gate, parse_rule, pooled
+from visioneval.suite.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.suite.scope import GateRule, Scope, any_glob
 from visioneval.types import Frozen, Metric, Status, Verdict
@@ -58,7 +61,7 @@ class ModelFindings(Frozen):
 
 
 class FailingCell(Frozen):
-    """A cell that did not pass, and why."""
+    """A cell that did not pass. ``reasons`` are those of its failed rules, by rule, or of its refusal."""
 
     test_id: str
     model_label: str
@@ -96,6 +99,7 @@ class Summary(Frozen):
     tags: dict[str, Counts]
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]
+    judge_disagreements: dict[str, Disagreement]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
     cost_usd: float | None
@@ -104,7 +108,7 @@ class Summary(Frozen):
 
 def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
     """Everything that the summary says, from a run and its records."""
-    cells = list(records)
+    cells = in_order(info, records)
     gates = tuple(_gate(entry, info, cells) for entry in gates_of(info.suite))
     by_label: dict[str, list[Record]] = {str(entry.label): [] for entry in info.suite.models}
     by_tag: dict[str, list[Record]] = {tag: [] for case in info.suite.cases for tag in case.tags}
@@ -125,11 +129,30 @@ def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
         tags={tag: count(own) for tag, own in by_tag.items()},
         failure_tags=dict(Counter(tag for cell in cells for tag in cell.failure_tags).most_common()),
         warned_rules=dict(Counter(rule for cell in cells for rule in cell.warned_rules).most_common()),
-        failing=tuple(_failing(cell) for cell in cells if cell.verdict is not Verdict.PASS),
+        judge_disagreements=disagreements(info.suite, cells),
+        failing=_failing(info, cells),
         gates=gates,
         cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),
         exit_code=exit_code(info.state, gates),
     )
+
+
+def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
+    """Records in the suite's order, by case, model run and sample, however the cells happened to finish."""
+    cases = {case.id: at for at, case in enumerate(info.suite.cases)}
+    labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
+
+    def place(cell: Record) -> tuple[int, int, int]:
+        return cases.get(cell.test_id, len(cases)), labels.get(cell.model_label, len(labels)), cell.sample_index
+
+    return sorted(records, key=place)
+
+
+def one_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
+    """A run as if one model run of it had been selected, of which there are ``cells`` records."""
+    suite = info.suite.model_copy(update={"models": tuple(m for m in info.suite.models if m.label == label)})
+    selection = info.selection.model_copy(update={"models": (label,)})
+    return info.model_copy(update={"suite": suite, "selection": selection, "planned_cells": cells})
 
 
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
@@ -191,21 +214,46 @@ def _metric(name: str, cells: Sequence[Record]) -> MetricFinding | None:
     measured = [float(score) for score in scores if score is not None]
     if not scores:
         return None
-    mean = sum(measured) / len(measured) if measured else None
+    mean = fsum(measured) / len(measured) if measured else None
     return MetricFinding(value=mean, n=len(measured), unmeasured=len(scores) - len(measured))
 
 
-def _failing(cell: Record) -> FailingCell:
-    return FailingCell(
-        test_id=cell.test_id,
-        model_label=cell.model_label,
-        sample_index=cell.sample_index,
-        verdict=cell.verdict,
-        failed_rules=cell.failed_rules,
-        failure_tags=cell.failure_tags,
-        reasons=cell.reasons,
-        error=cell.error,
+def _failing(info: RunInfo, cells: Iterable[Record]) -> tuple[FailingCell, ...]:
+    cases = {case.id: case for case in info.suite.cases}
+    return tuple(
+        FailingCell(
+            test_id=cell.test_id,
+            model_label=cell.model_label,
+            sample_index=cell.sample_index,
+            verdict=cell.verdict,
+            failed_rules=cell.failed_rules,
+            failure_tags=cell.failure_tags,
+            reasons=_reasons(cell, cases.get(cell.test_id), info.suite),
+            error=cell.error,
+        )
+        for cell in cells
+        if cell.verdict is not Verdict.PASS
     )
+
+
+def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
+    if cell.status is Status.REFUSED:
+        return {"refused": cell.reasons.get("refused", "")}
+    found = {rule: _reason(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
+    return {rule: reason for rule, reason in found.items() if reason}
+
+
+def _reason(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
+    """The reason of a metric, or else of the grader that writes it, or else of the other metrics of that grader."""
+    own = cell.reasons.get(metric)
+    if own or case is None:
+        return own or ""
+    for grader in suite.graders:
+        written = grader.metrics(case)
+        if metric in written:
+            parts = (cell.reasons.get(name) for name in written)
+            return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
+    return ""
 
 
 def _gate(entry: GateRule, info: RunInfo, cells: Sequence[Record]) -> GateFinding:
@@ -254,4 +302,4 @@ def _costs(cell: Record) -> Iterable[float | None]:
 
 def _sum(costs: Iterable[float | None]) -> float | None:
     known = [cost for cost in costs if cost is not None]
-    return sum(known) if known else None
+    return fsum(known) if known else None

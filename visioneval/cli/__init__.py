@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import traceback
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +23,10 @@ class ToldErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except VisionEvalError as error:
-            print(error, file=sys.stderr)
+            from visioneval.engine.plain import Plain
+            from visioneval.report.text import clean
+
+            print(clean(Plain.around().text(error)), file=sys.stderr)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
@@ -47,7 +52,8 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     pass
@@ -65,4 +71,11 @@ app.command()(suite.schema)
 
 def main() -> None:
     """The ``visioneval`` command."""
-    app()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show must not end a run
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except Exception:  # a fault of ours must not look like a gate that does not hold, which is exit 1
+        traceback.print_exc()
+        raise SystemExit(3) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,39 +17,42 @@ if TYPE_CHECKING:
     from visioneval.records import Selection
     from visioneval.suite.load import LoadedSuite
 
-Suites = Annotated[list[Path], typer.Argument(metavar="SUITE...", show_default=False, help="Suite files.")]
-OneSuite = Annotated[Path, typer.Argument(metavar="SUITE", show_default=False, help="A suite file.")]
-RunName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        show_default=False,
-        help="Path, id, unique prefix or 'latest'; RUN@label for one model run.",
-    ),
-]
-Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
-Cases = Annotated[list[str] | None, typer.Option("--case", metavar="GLOB", help="Only these cases. Repeatable.")]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only cases with one of these tags. Repeatable.")]
-Models = Annotated[
-    list[str] | None,
-    typer.Option("--model", metavar="GLOB", help="Only these model runs, by label. Repeatable."),
-]
-Graders = Annotated[
-    list[str] | None, typer.Option("--grader", metavar="GLOB", help="Only these graders, by key. Repeatable.")
-]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N selected cases.")]
+NARROW = "What to run"
+RESULT = "What comes out"
+
+
+def flag(name: str, text: str, panel: str | None = None) -> Any:
+    """An option that is there or not; the empty metavar keeps its type out of the help."""
+    return typer.Option(name, metavar="", help=text, rich_help_panel=panel)
+
+
+def value(name: str, metavar: str, text: str, panel: str | None = None, **more: Any) -> Any:
+    """An option with a value; ``name`` may hold a short form after a slash."""
+    return typer.Option(*name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, **more)
+
+
+def word(metavar: str, text: str) -> Any:
+    """An argument."""
+    return typer.Argument(metavar=metavar, show_default=False, help=text)
+
+
+Suites = Annotated[list[Path], word("SUITE", "Suite files.")]
+RunName = Annotated[str, word("RUN", "Path, id, unique prefix or 'latest'; RUN@LABEL for one model run.")]
+Out = Annotated[Path, value("--out", "DIR", "The folder of runs.", RESULT)]
+RunsFolder = Annotated[Path, value("--out", "DIR", "The folder of runs.")]
+Cases = Annotated[list[str] | None, value("--case", "GLOB", "Only these cases. Repeatable.", NARROW)]
+Tags = Annotated[list[str] | None, value("--tag", "TAG", "Only cases with one of these tags. Repeatable.", NARROW)]
+Models = Annotated[list[str] | None, value("--model", "GLOB", "Only these model runs, by label. Repeatable.", NARROW)]
+Graders = Annotated[list[str] | None, value("--grader", "GLOB", "Only these graders, by key. Repeatable.", NARROW)]
+Limit = Annotated[int | None, value("--limit", "N", "Only the first N selected cases.", NARROW, min=1)]
 Samples = Annotated[
     int | None,
-    typer.Option("--samples", min=1, max=1000, help="Calls per case and model run, instead of the suite's."),
+    value("--samples", "N", "Calls per case and model run, instead of the suite's.", NARROW, min=1, max=1000),
 ]
 Variables = Annotated[
-    list[str] | None,
-    typer.Option("--var", metavar="NAME=VALUE", help="Replaces one of the suite's vars. Repeatable."),
+    list[str] | None, value("--var", "NAME=VALUE", "Replaces one of the suite's vars. Repeatable.", NARROW)
 ]
-TrustSuite = Annotated[
-    bool,
-    typer.Option("--trust-suite", help="Let the suite run its own code and read files outside its folder."),
-]
+TrustSuite = Annotated[bool, flag("--trust-suite", "Let the suite run its own code and read files outside its folder.")]
 RUNS = Path("runs")
 
 
@@ -92,6 +95,24 @@ def load_and_expand(
 
     loaded = load_suite(path, trust=trust, variables=variables(given), run_labels=run_labels(out))
     return loaded, expand(loaded, chosen, samples=samples, runs_root=out)
+
+
+def load_all(
+    paths: list[Path], chosen: Selection, *, given: list[str] | None, trust: bool, samples: int | None, out: Path
+) -> list[tuple[LoadedSuite, Plan]]:
+    """The first two steps for several suites: the last is known to be right before the first is run."""
+    from visioneval.errors import Problem, SuiteError
+
+    found = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            found.append(load_and_expand(path, chosen, given=given, trust=trust, samples=samples, out=out))
+        except SuiteError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise SuiteError(problems)
+    return found
 
 
 def console(*, errors: bool = False) -> Console:

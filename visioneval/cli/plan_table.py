@@ -3,63 +3,93 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
+from rich.text import Text
 
-from visioneval.plan import Plan, estimate
-from visioneval.report.console import table
-from visioneval.report.text import clean, plain
+from visioneval.plan import Plan, estimate, needed_keys
+from visioneval.report.table import Cell, Column, fitted, pairs, table, titled
+from visioneval.report.text import clean, one_line
+from visioneval.suite.case import TestCase
+from visioneval.types import ModelRun
 
 SHOWN_CASES = 30
 SHOWN_FILES = 5
+SHOWN_UNPRICED = 3
 
 
 def print_plan(plan: Plan, console: Console) -> None:
-    """Prints what a run of the plan would do. A number in the table counts the pictures of a cell's samples."""
-    runs = table(f"{plan.suite.name}: model runs", "#", "model run", "provider", right=(0,), fold=(1,))
-    for number, run in enumerate(plan.runs, 1):
-        runs.add_row(str(number), plain(run.label), plain(run.provider))
-    console.print(runs)
+    """Prints what a run of the plan would do."""
+    columns = (Column("#", right=True), Column("model run", least=16), Column("provider"))
+    rows: list[list[Cell]] = [[str(number), run.label, run.provider] for number, run in enumerate(plan.runs, 1)]
+    console.print(titled(f"{plan.suite.name}: model runs", table(columns, rows, console.width)))
+    console.print()
     _print_cases(plan, console)
-    work = estimate(plan, lambda name: bool(os.environ.get(name)))
-    console.print(f"{work.calls} drawing calls, {work.cells} pictures, {work.grader_calls} grader calls")
-    console.print(f"cost: {_cost(work.unpriced, len(plan.runs))}")
-    for line in missing_keys(plan):
-        console.print(line)
-    for path in work.missing_files[:SHOWN_FILES]:
-        console.print(f"missing picture: {clean(path)}")
-    if len(work.missing_files) > SHOWN_FILES:
-        console.print(f"... and {len(work.missing_files) - SHOWN_FILES} more missing pictures")
+    console.print(pairs(_work(plan)))
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
-    per_table = max(1, (console.width - 40) // 5)
-    numbered = list(enumerate(plan.runs, 1))
-    for start in range(0, len(numbered), per_table):
-        part = numbered[start : start + per_table]
-        made = table("pictures by case", "case", "task", *(f"#{n}" for n, _ in part), right=range(2, len(part) + 2))
-        for case in plan.suite.cases[:SHOWN_CASES]:
-            counts = (plan.count(case, run)[1] for _, run in part)
-            made.add_row(plain(case.id), case.task_type, *(str(n) if n else "-" for n in counts))
-        console.print(made)
+    shown = plan.suite.cases[:SHOWN_CASES]
+    counted = [_counted(plan, case) for case in shown]
+    start, title = 0, "Pictures by case and model run (#)"
+    while start < len(plan.runs):
+        end = start + 1
+        while end < len(plan.runs) and fitted(*_side_by_side(shown, counted, start, end + 1), console.width):
+            end += 1
+        body = table(*_side_by_side(shown, counted, start, end), console.width)
+        console.print(titled(title, body) if start == 0 else body)
+        console.print()
+        start = end
     if len(plan.suite.cases) > SHOWN_CASES:
-        console.print(f"... and {len(plan.suite.cases) - SHOWN_CASES:,} more cases")
+        console.print(f"... and {len(plan.suite.cases) - SHOWN_CASES:,} more cases\n")
 
 
-def _cost(unpriced: tuple[str, ...], runs: int) -> str:
+def _counted(plan: Plan, case: TestCase) -> list[str]:
+    return [str(_pictures(plan, case, run) or "-") for run in plan.runs]
+
+
+def _pictures(plan: Plan, case: TestCase, run: ModelRun) -> int:
+    return plan.count(case, run)[1]
+
+
+def _side_by_side(
+    cases: Sequence[TestCase], counted: Sequence[Sequence[str]], start: int, end: int
+) -> tuple[list[Column], list[list[Cell]]]:
+    numbers = [Column(f"#{number}", right=True) for number in range(start + 1, end + 1)]
+    rows: list[list[Cell]] = [
+        [case.id, case.task_type, *own[start:end]] for case, own in zip(cases, counted, strict=True)
+    ]
+    return [Column("case", least=16), Column("task"), *numbers], rows
+
+
+def _work(plan: Plan) -> Iterator[tuple[str, Cell]]:
+    work = estimate(plan)
+    counts = ((work.calls, "drawing call"), (work.cells, "picture"), (work.grader_calls, "grader call"))
+    yield "work", ", ".join(many(number, what) for number, what in counts)
+    yield "cost", _cost(work.unpriced)
+    missing = list(missing_keys(plan))
+    yield from (("missing key", line) for line in missing)
+    for path in work.missing_files[:SHOWN_FILES]:
+        yield "missing picture", Text(one_line(path))
+    if len(work.missing_files) > SHOWN_FILES:
+        yield "", f"... and {len(work.missing_files) - SHOWN_FILES:,} more"
+
+
+def many(number: int, what: str) -> str:
+    """``1 cell``, ``1,200 cells``."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def _cost(unpriced: Sequence[str]) -> str:
     if not unpriced:
         return "nothing: all of it runs on this machine"
-    shown = ", ".join(clean(label) for label in unpriced[:3]) + (", ..." if len(unpriced) > 3 else "")
-    return f"unknown for {len(unpriced)} of {runs} model runs ({shown}); nothing for the rest"
+    more = f" and {len(unpriced) - SHOWN_UNPRICED} more" if len(unpriced) > SHOWN_UNPRICED else ""
+    return f"unknown for {'; '.join(unpriced[:SHOWN_UNPRICED])}{more}; nothing for the rest"
 
 
 def missing_keys(plan: Plan) -> Iterator[str]:
     """One line for each environment variable that a run would lack."""
-    needed: dict[str, list[str]] = {}
-    for run in plan.runs:
-        name = run.config.needs_key
-        if name and not os.environ.get(name):
-            needed.setdefault(name, []).append(run.label)
-    for name, labels in needed.items():
-        yield f"missing key: set {name} for {clean(', '.join(labels))}"
+    for name, users in needed_keys(plan).items():
+        if not os.environ.get(name):
+            yield f"set {name} for {clean(', '.join(users))}"

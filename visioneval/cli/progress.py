@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,27 @@ if TYPE_CHECKING:
     Watch = Callable[[Record], None]
 
 EVERY_S = 10.0
+ENOUGH = 8
+"""Cells after which their pace says something: the first ones wait for models to load."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is done so far."""
+
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    cost: float | None = None
+
+    def add(self, record: Record) -> None:
+        """Counts a finished cell and what it is known to have cost."""
+        self.verdicts[record.verdict] += 1
+        for cost in (record.cost_usd, *(grader.cost_usd for grader in record.graders)):
+            if cost is not None:
+                self.cost = (self.cost or 0.0) + cost
+
+    def __str__(self) -> str:
+        said = " ".join(f"{self.verdicts[verdict]} {verdict.lower()}" for verdict in Verdict)
+        return said if self.cost is None else f"{said} {self.cost:.2f} USD"
 
 
 @contextmanager
@@ -43,36 +65,33 @@ def _live(total: int) -> Iterator[Watch]:
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TextColumn("{task.fields[said]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True),
     )
-    seen: Counter[Verdict] = Counter()
+    tally = Tally()
     with Progress(*columns, console=console(errors=True), transient=True) as progress:
         task = progress.add_task("", total=total, said="")
 
         def watch(record: Record) -> None:
-            seen[record.verdict] += 1
+            tally.add(record)
             speed = progress.tasks[0].speed
             rate = f" {speed:.1f}/s" if speed else ""
-            progress.update(task, advance=1, said=_counts(seen) + rate)
+            progress.update(task, advance=1, said=f"{tally}{rate}")
 
         yield watch
 
 
 def _plain(total: int) -> Watch:
-    seen: Counter[Verdict] = Counter()
+    tally = Tally()
     start = last = monotonic()
 
     def watch(record: Record) -> None:
         nonlocal last
-        seen[record.verdict] += 1
-        done, now = seen.total(), monotonic()
+        tally.add(record)
+        done, now = tally.verdicts.total(), monotonic()
         if now - last >= EVERY_S and done < total:
             left = (total - done) * (now - start) / done
-            say(f"{done} of {total} cells: {_counts(seen)}; about {left:.0f} s left")
+            rest = f"; about {left:.0f} s left" if done >= ENOUGH else ""
+            say(f"{done} of {total} cells: {tally}{rest}")
             last = now
 
     return watch
-
-
-def _counts(seen: Counter[Verdict]) -> str:
-    return f"{seen[Verdict.PASS]} pass {seen[Verdict.FAIL]} fail {seen[Verdict.ERROR]} error"

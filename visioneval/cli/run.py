@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from visioneval.engine.tools import Tools
     from visioneval.plan import Plan
     from visioneval.records import RunInfo, RunWriter, Selection
+    from visioneval.suite.load import LoadedSuite
 
 SEVEREST = (130, 2, 3, 1, 0)
 
@@ -30,19 +32,13 @@ class Flags:
     out: Path
     run_id: str | None
     note: str | None
-    samples: int | None
-    given: list[str] | None
     max_concurrency: int
     as_json: bool
     quiet: bool
-    trust: bool
 
 
 def run(
     suites: options.Suites,
-    out: options.Out = options.RUNS,
-    run_id: Annotated[str | None, typer.Option("--run-id", help="Instead of a generated id.")] = None,
-    note: Annotated[str | None, typer.Option("--note", help="Kept with the run and listed by 'runs'.")] = None,
     case: options.Cases = None,
     tag: options.Tags = None,
     model: options.Models = None,
@@ -50,65 +46,65 @@ def run(
     limit: options.Limit = None,
     samples: options.Samples = None,
     var: options.Variables = None,
-    max_concurrency: Annotated[
-        int, typer.Option("--max-concurrency", min=1, max=4096, help="Cells in the works at once.")
-    ] = 64,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; call and write nothing.")] = False,
-    no_fail: Annotated[
-        bool, typer.Option("--no-fail", help="Exit 0 where a gate does not hold (and only then).")
-    ] = False,
+    out: options.Out = options.RUNS,
+    run_id: Annotated[str | None, options.value("--run-id", "ID", "Instead of a generated id.", options.RESULT)] = None,
+    note: Annotated[
+        str | None, options.value("--note", "TEXT", "Kept with the run and listed by 'runs'.", options.RESULT)
+    ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The summary as one line of JSON per suite on standard output.")
+        bool, options.flag("--json", "The summary as a line of JSON per suite on standard output.", options.RESULT)
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only the last line.")] = False,
+    quiet: Annotated[bool, options.flag("--quiet", "Only the last line.", options.RESULT)] = False,
+    no_fail: Annotated[
+        bool, options.flag("--no-fail", "Exit 0 where a gate does not hold (and only then).", options.RESULT)
+    ] = False,
+    dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; call and write nothing.")] = False,
+    max_concurrency: Annotated[
+        int, options.value("--max-concurrency", "N", "Drawing calls in the works at once.", min=1, max=4096)
+    ] = 64,
     trust_suite: options.TrustSuite = False,
 ) -> None:
     """Run suites: draw or read every picture, grade it, and gate on the verdicts.
 
-    Each suite becomes one run; the exit code is the worst of them.
+    Each suite becomes one run; the exit code is the worst of them. All suites are checked before the first runs.
     """
     if run_id is not None and len(suites) > 1:
         raise UsageError("--run-id names one run: give one suite")
-    flags = Flags(
-        options.selection(case, tag, model, grader, limit),
-        out,
-        run_id,
-        note,
-        samples,
-        var,
-        max_concurrency,
-        as_json,
-        quiet,
-        trust_suite,
-    )
+    chosen = options.selection(case, tag, model, grader, limit)
+    planned = options.load_all(suites, chosen, given=var, trust=trust_suite, samples=samples, out=out)
     if dry_run:
-        _print_plans(suites, flags)
+        _print_plans(planned)
         return
-    codes = [_run_one(path, flags) for path in suites]
-    worst = min(codes, key=SEVEREST.index)
+    flags = Flags(chosen, out, run_id, note, max_concurrency, as_json, quiet)
+    worst = min(_run_all(planned, flags), key=SEVEREST.index)
     raise typer.Exit(0 if no_fail and worst == 1 else worst)
 
 
-def _print_plans(suites: list[Path], flags: Flags) -> None:
+def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
     from visioneval.cli.plan_table import print_plan
 
-    for path in suites:
-        _, plan = options.load_and_expand(
-            path, flags.chosen, given=flags.given, trust=flags.trust, samples=flags.samples, out=flags.out
-        )
+    for _, plan in planned:
         print_plan(plan, options.console())
 
 
-def _run_one(path: Path, flags: Flags) -> int:
+def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags) -> list[int]:
+    """The exit code of each suite; an interrupt is for all that are still to come."""
+    from visioneval.engine.tools import build_tools
+
+    tools = [build_tools(plan) for _, plan in planned]
+    codes: list[int] = []
+    for (loaded, plan), own in zip(planned, tools, strict=True):
+        codes.append(_run_one(loaded, plan, own, flags))
+        if codes[-1] == 130:
+            break
+    return codes
+
+
+def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> int:
     from visioneval.analysis.summary import summarise
     from visioneval.engine.provenance import describe_run
-    from visioneval.engine.tools import build_tools
     from visioneval.records import RunWriter, read_records
 
-    loaded, plan = options.load_and_expand(
-        path, flags.chosen, given=flags.given, trust=flags.trust, samples=flags.samples, out=flags.out
-    )
-    tools = build_tools(plan)
     info = describe_run(
         plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])
     )
@@ -131,8 +127,10 @@ def _execute(plan: Plan, tools: Tools, writer: RunWriter, flags: Flags) -> RunIn
         options.say(f"{plan.suite.name}: {plan.cells} cells into {writer.folder}")
     try:
         with watched(plan.cells, quiet=flags.quiet) as watch:
-            complete = execute(plan, tools, writer, max_concurrency=flags.max_concurrency, watch=watch)
-    except StorageError:
+            complete = execute(
+                plan, tools, writer, max_concurrency=flags.max_concurrency, watch=watch, tell=options.say
+            )
+    except BaseException:
         with contextlib.suppress(StorageError):
             writer.finish("interrupted", now())
         options.say(f"stopped: what is recorded in {writer.folder} is kept")
@@ -149,7 +147,7 @@ def _show(summary: Summary, folder: Path, flags: Flags) -> None:
         print_summary(summary, options.console())
     if summary.state == "interrupted":
         options.say(f"interrupted: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
-    line = last_line(folder, summary)
+    line = last_line(folder, summary, options.RUNS)
     if flags.as_json:
         options.say(line)
     else:

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from visioneval.cli import options
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
     from visioneval.analysis.summary import Counts
-    from visioneval.records import Record
+    from visioneval.records import Record, RunInfo
+    from visioneval.suite.case import TestCase
+
+
+class Shown(StrEnum):
+    """The verdicts that can be asked for."""
+
+    passed = "PASS"
+    failed = "FAIL"
+    error = "ERROR"
 
 
 def list_all(
-    out: options.Out = options.RUNS,
-    experiment: Annotated[str | None, typer.Option("--experiment", help="Only runs of this experiment.")] = None,
+    out: options.RunsFolder = options.RUNS,
+    experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
 ) -> None:
     """List the runs of a folder, by experiment, oldest first."""
     from visioneval.records import list_runs
-    from visioneval.report.cell import print_runs
+    from visioneval.report.listing import Listed, print_runs
 
-    found = [run for run in list_runs(out) if experiment in (None, run[1].get("experiment"))]
+    found = [(path, info) for path, info in list_runs(out) if experiment in (None, info.get("experiment"))]
     if not found:
-        print(f"{out}: no runs here")
+        print(f"{out}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
         return
-    print_runs([(path, info, _counts(path)) for path, info in found], options.console())
+    print_runs([Listed(path.name, info, _counts(path)) for path, info in found], options.console())
 
 
 def _counts(folder: Path) -> Counts | None:
@@ -43,35 +52,47 @@ def _counts(folder: Path) -> Counts | None:
 
 def show(
     run: options.RunName,
-    case: Annotated[str | None, typer.Argument(metavar="[CASE]", show_default=False, help="A case id.")] = None,
-    sample: Annotated[int | None, typer.Option("--sample", min=0, help="Only this sample.")] = None,
-    verdict: Annotated[str | None, typer.Option("--verdict", help="Only PASS, FAIL or ERROR cells.")] = None,
-    out: options.Out = options.RUNS,
+    case: Annotated[str | None, options.word("CASE", "A case id: its cells are shown in full.")] = None,
+    sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of a case.", min=0)] = None,
+    verdict: Annotated[
+        Shown | None, options.value("--verdict", "PASS|FAIL|ERROR", "Only such cells.", case_sensitive=False)
+    ] = None,
+    out: options.RunsFolder = options.RUNS,
 ) -> None:
-    """Show a run's summary, or the cells of one case in full."""
-    from visioneval.analysis.summary import summarise
-    from visioneval.records import read_info, read_records
-    from visioneval.report.cell import print_cell
+    """Show a run's summary, or the cells of one case in full: what was asked, the scores, the reasons."""
+    from visioneval.analysis.summary import in_order, summarise
+    from visioneval.report.cell import print_cells
     from visioneval.report.console import print_summary
 
-    folder, label = _named(run, out)
-    info = read_info(folder)
-    records = [record for record in read_records(folder) if label in (None, record.model_label)]
+    folder, info, records = _read(run, out)
     if case is None:
+        if sample is not None or verdict is not None:
+            raise UsageError("--sample and --verdict choose among the cells of a case: name one")
         print_summary(summarise(info, records), options.console())
         return
     cells = [
         record
-        for record in records
+        for record in in_order(info, records)
         if record.test_id == case
         and sample in (None, record.sample_index)
-        and (verdict is None or record.verdict == verdict.upper())
+        and (verdict is None or record.verdict.value == verdict.value)
     ]
     if not cells:
         raise UsageError(_no_cell(case, records))
-    asked = next((each for each in info.suite.cases if each.id == case), None)
-    for record in cells:
-        print_cell(record, asked, folder, options.console())
+    print_cells(cells, _asked(info, case), folder, options.console())
+
+
+def _asked(info: RunInfo, case: str) -> TestCase | None:
+    """The case, with its criteria as judges saw them."""
+    from visioneval.errors import TemplateError
+    from visioneval.suite.prompts import rendered
+
+    found = next((each for each in info.suite.cases if each.id == case), None)
+    if found is None or not found.criteria:
+        return found
+    with suppress(TemplateError):
+        return found.model_copy(update={"criteria": rendered(found, info.suite.vars)[1]})
+    return found
 
 
 def _no_cell(case: str, records: list[Record]) -> str:
@@ -79,47 +100,50 @@ def _no_cell(case: str, records: list[Record]) -> str:
 
     ids = {record.test_id for record in records}
     if case in ids:
-        return f"{case!r}: no such cell in this run"
+        return f"{case!r}: this run has no such cell of this case"
     return f"no case {case!r} in this run{did_you_mean(case, ids)}"
 
 
 def export(
     run: options.RunName,
-    as_csv: Annotated[bool, typer.Option("--csv", help="One row per cell, one column per metric.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
-    out: options.Out = options.RUNS,
+    as_csv: Annotated[bool, options.flag("--csv", "One row per cell, one column per metric.")] = False,
+    output: Annotated[Path | None, options.value("--output/-o", "FILE", "Instead of standard output.")] = None,
+    out: options.RunsFolder = options.RUNS,
 ) -> None:
     """Make a flat table of a run."""
-    from visioneval.records import read_info, read_records
-    from visioneval.report.cell import write_csv
+    from visioneval.analysis.summary import in_order
+    from visioneval.report.flat import write_csv
 
     if not as_csv:
         raise UsageError("say which form: --csv")
-    folder, label = _named(run, out)
-    metrics = list(read_info(folder).metrics)
-    records = (record for record in read_records(folder) if label in (None, record.model_label))
+    _, info, records = _read(run, out)
+    cells = in_order(info, records)
     if output is None:
-        write_csv(records, metrics, sys.stdout)
+        write_csv(cells, list(info.metrics), sys.stdout)
         return
     try:
         with output.open("w", encoding="utf-8", newline="") as file:
-            write_csv(records, metrics, file)
+            write_csv(cells, list(info.metrics), file)
     except OSError as error:
         raise UsageError(f"{output}: cannot write: {error.strerror or error}") from None
     print(f"wrote {output}")
 
 
-def _named(name: str, out: Path) -> tuple[Path, str | None]:
-    """A run and, after ``@``, the label of one of its model runs."""
-    from visioneval.records import find_run, read_info
+def _read(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
+    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it."""
+    from visioneval.analysis.summary import one_model_run
+    from visioneval.records import find_run, read_info, read_records
     from visioneval.suite.messages import did_you_mean
     from visioneval.suite.runs import split_run
 
-    if (Path(name) / "run.json").is_file():
-        return Path(name), None
-    run, label = split_run(name)
+    is_path = (Path(name) / "run.json").is_file()
+    run, label = (name, None) if is_path else split_run(name)
     folder = find_run(run, out)
-    labels: list[Any] = [entry.label for entry in read_info(folder).suite.models]
-    if label is not None and label not in labels:
+    info, records = read_info(folder), list(read_records(folder))
+    if label is None:
+        return folder, info, records
+    labels = [str(entry.label) for entry in info.suite.models]
+    if label not in labels:
         raise UsageError(f"no model run {label!r} in {folder.name}{did_you_mean(label, labels)}")
-    return folder, label
+    records = [record for record in records if record.model_label == label]
+    return folder, one_model_run(info, label, len(records)), records

@@ -7,8 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from visioneval.cli import options
 from visioneval.errors import UsageError
 
@@ -22,8 +20,10 @@ class Template(StrEnum):
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write it.")] = Path(),
-    template: Annotated[Template, typer.Option(help="Which suite to start from.")] = Template.quickstart,
+    folder: Annotated[Path, options.word("DIR", "Where to write it; here, if not given.")] = Path(),
+    template: Annotated[
+        Template, options.value("--template", "NAME", "quickstart, generation or editing: what to start from.")
+    ] = Template.quickstart,
 ) -> None:
     """Write a commented suite that runs, with its pictures."""
     from shutil import copyfile
@@ -52,10 +52,10 @@ def validate(
     suites: options.Suites,
     var: options.Variables = None,
     trust_suite: options.TrustSuite = False,
-    out: options.Out = options.RUNS,
+    out: options.RunsFolder = options.RUNS,
 ) -> None:
     """Check suites: every problem in one go, as file:line:column."""
-    from visioneval.cli.plan_table import missing_keys
+    from visioneval.cli.plan_table import many, missing_keys
     from visioneval.errors import Problem, SuiteError
     from visioneval.records import Selection
 
@@ -66,9 +66,10 @@ def validate(
         except SuiteError as error:
             problems.extend(error.problems)
             continue
-        print(f"{path}: fine: {len(plan.suite.cases)} cases, {len(plan.runs)} model runs, {plan.cells} cells")
+        counts = ((len(plan.suite.cases), "case"), (len(plan.runs), "model run"), (plan.cells, "cell"))
+        print(f"{path}: fine: {', '.join(many(number, what) for number, what in counts)}")
         for line in missing_keys(plan):
-            print(f"{path}: {line}")
+            print(f"{path}: missing key: {line}")
     if problems:
         raise SuiteError(problems)
 
@@ -83,19 +84,21 @@ def plan(
     samples: options.Samples = None,
     var: options.Variables = None,
     trust_suite: options.TrustSuite = False,
-    out: options.Out = options.RUNS,
+    out: options.RunsFolder = options.RUNS,
 ) -> None:
     """Show what a run would do and cost. Nothing is called or written."""
     from visioneval.cli.plan_table import print_plan
 
     chosen = options.selection(case, tag, model, grader, limit)
-    for path in suites:
-        _, planned = options.load_and_expand(path, chosen, given=var, trust=trust_suite, samples=samples, out=out)
+    for _, planned in options.load_all(suites, chosen, given=var, trust=trust_suite, samples=samples, out=out):
         print_plan(planned, options.console())
 
 
 def schema() -> None:
-    """Print the JSON Schema of a suite, for editors: visioneval schema > visioneval.schema.json."""
+    """Print the JSON Schema of a suite, for editors.
+
+    visioneval schema > visioneval.schema.json
+    """
     from visioneval.suite.model import json_schema
 
     print(json.dumps(json_schema(), indent=2))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval import __version__
+from visioneval.engine.bench import secrets_around
 from visioneval.plan import Plan
 from visioneval.records import RunInfo, Selection
 from visioneval.suite.load import LoadedSuite
@@ -35,7 +36,8 @@ def describe_run(
     note: str | None,
     command_line: tuple[str, ...],
 ) -> RunInfo:
-    """The ``run.json`` of a run that starts now."""
+    """The ``run.json`` of a run that starts now. A key that stands in the command line or the note is left out."""
+    text = secrets_around(plan).text
     return RunInfo(
         run_id=run_id or new_run_id(plan.suite.name),
         state="running",
@@ -44,10 +46,10 @@ def describe_run(
         visioneval_version=__version__,
         python_version=platform.python_version(),
         experiment=plan.suite.experiment,
-        note=note,
-        command_line=command_line,
+        note=None if note is None else text(note),
+        command_line=tuple(map(text, command_line)),
         git_commit=_git_commit(loaded.folder),
-        suite_path=str(loaded.path),
+        suite_path=text(loaded.path),
         source_sha256=loaded.source_sha256,
         selection=selection,
         metrics=plan.metrics,

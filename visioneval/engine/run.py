@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -11,77 +12,85 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-from visioneval import images
-from visioneval.engine.cell import Bench, work
+from visioneval.builtin import builtin
+from visioneval.engine.bench import Bench, secrets_around
+from visioneval.engine.cell import work
 from visioneval.engine.tools import Tools
-from visioneval.errors import StorageError
+from visioneval.errors import StoppedError
 from visioneval.plan import Call, Plan
 from visioneval.records import Record, RunWriter
+from visioneval.suite.model import template_folders
 
 Watch = Callable[[Record], None]
+Tell = Callable[[str], None]
 
 
-def execute(plan: Plan, tools: Tools, writer: RunWriter, *, max_concurrency: int, watch: Watch) -> bool:
+def execute(plan: Plan, tools: Tools, writer: RunWriter, *, max_concurrency: int, watch: Watch, tell: Tell) -> bool:
     """Runs every call of the plan and returns whether all were done.
 
-    The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. A run that cannot be written
-    any more raises ``StorageError``; nothing else gets out.
+    ``watch`` gets each finished record, ``tell`` a line for the person at the terminal. The first interrupt
+    (Ctrl-C) lets running calls finish, the second cancels them. A run that cannot be written any more raises
+    ``StorageError``, a key that a provider refuses ``AuthError``; nothing else gets out.
     """
     try:
-        return asyncio.run(_execute(plan, tools, writer, max_concurrency, watch))
-    except* StorageError as group:
-        raise _first(group) from None
+        return asyncio.run(_execute(plan, tools, writer, max_concurrency, watch, tell))
+    except BaseExceptionGroup as group:
+        raise _cause(group) from None
 
 
-def _first(group: BaseExceptionGroup[StorageError]) -> StorageError:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to tell: what stopped the run, where that is known, as the others may follow from it."""
+    told: BaseExceptionGroup[BaseException] = group.subgroup(StoppedError) or group
+    error = told.exceptions[0]
+    return _cause(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _execute(plan: Plan, tools: Tools, writer: RunWriter, max_concurrency: int, watch: Watch) -> bool:
+async def _execute(plan: Plan, tools: Tools, writer: RunWriter, max_concurrency: int, watch: Watch, tell: Tell) -> bool:
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
         loop.set_default_executor(threads)
-        bench = Bench(tools, writer, plan.folder, lru_cache(maxsize=4096)(_hash_of))
+        hash_of = lru_cache(maxsize=4096)(lambda path: _hash_of(plan.folder / path))
+        folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
+        bench = Bench(tools, writer, plan.folder, hash_of, secrets_around(plan), plan.suite.vars, folders)
         stop = asyncio.Event()
         calls = plan.calls()
-        done = False
-        with _interrupts(loop, stop), contextlib.suppress(asyncio.CancelledError):
+        with _interrupts(loop, stop, tell), contextlib.suppress(asyncio.CancelledError):
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(max_concurrency, plan.cells)):
                     group.create_task(_pull(calls, stop, bench, watch))
-            done = not stop.is_set() or next(calls, None) is None
-        return done
+            return not stop.is_set() or next(calls, None) is None
+        return False
 
 
 async def _pull(calls: Iterator[Call], stop: asyncio.Event, bench: Bench, watch: Watch) -> None:
-    """One worker. All share the iterator, so that no call exists before somebody is free for it."""
+    """One worker. All share the iterator, so that no call exists before somebody is free for it.
+
+    A record is written on the loop's own thread: it is small, and must not queue behind pictures to be measured.
+    """
     for call in calls:
-        for record in await work(call, bench):
-            await asyncio.to_thread(bench.writer.append, record)
+        async for record in work(call, bench):
+            bench.writer.append(record)
             watch(record)
         if stop.is_set():
             return
 
 
 @contextlib.contextmanager
-def _interrupts(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Iterator[None]:
+def _interrupts(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, tell: Tell) -> Iterator[None]:
     running = asyncio.current_task()
     assert running is not None
 
     def interrupt() -> None:
         if stop.is_set():
             running.cancel()
+        else:
+            tell("stopping once the running calls are done; interrupt again to stop now")
         stop.set()
 
     try:
         loop.add_signal_handler(signal.SIGINT, interrupt)
         loop.add_signal_handler(signal.SIGTERM, interrupt)
-    except (
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-    ):  # not the main thread, or a system without signals
+    except (NotImplementedError, RuntimeError, ValueError):  # not the main thread, or a system without signals
         yield
         return
     try:
@@ -93,6 +102,9 @@ def _interrupts(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Iterato
 
 def _hash_of(path: Path) -> str:
     try:
-        return images.sha256(path.read_bytes())
+        if not path.is_file():
+            return "missing"
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return "missing"

@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.graders import GRADERS
 from visioneval.graders.base import Grader
-from visioneval.plan import Plan, applies
-from visioneval.providers import PROVIDERS
-from visioneval.providers.base import Editor, Generator
+from visioneval.plan import Plan, applies, needed_keys
+from visioneval.providers import JUDGES, PROVIDERS
+from visioneval.providers.base import Editor, Generator, Judge
 from visioneval.registry import load_class
+from visioneval.suite.judges import BaseJudge, RecordedJudge
 from visioneval.types import ModelRun, TaskType
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What draws, by the label of a model run, and what grades, by the key of a grader."""
+    """What draws, by the label of a model run; what grades and what judges, by their keys."""
 
     providers: Mapping[str, Any]
     graders: Mapping[str, Grader]
+    judges: Mapping[str, Judge] = field(default_factory=dict)
 
 
 def build_tools(plan: Plan) -> Tools:
     """Builds everything that the plan needs. Raises ``UsageError`` where something is missing or cannot do its task."""
+    _check_keys(plan)
     providers = {run.label: _built(PROVIDERS, run.provider, run.config, plan.folder) for run in plan.runs}
     for run in plan.runs:
         _check_ability(providers[run.label], run, (case.task_type for case in plan.suite.cases))
     used = [g for g in plan.suite.graders if any(applies(g, case) for case in plan.suite.cases)]
     graders = {g.key: _built(GRADERS, str(getattr(g, "type", "")), g, plan.folder) for g in used}
-    return Tools(providers, graders)
+    judges = {name: _judge(config, plan.folder) for name, config in plan.judges.items()}
+    return Tools(providers, graders, judges)
+
+
+def _check_keys(plan: Plan) -> None:
+    lines = [
+        f"set the environment variable {name}: {', '.join(users)} cannot be called without it"
+        for name, users in needed_keys(plan).items()
+        if not os.environ.get(name)
+    ]
+    if lines:
+        raise UsageError("\n".join(lines))
+
+
+def _judge(config: BaseJudge, folder: Path) -> Judge:
+    name = str(getattr(config, "provider", ""))
+    if isinstance(config, RecordedJudge):
+        config = config.model_copy(update={"path": str(folder / config.path)})
+    judge: Judge = _built(JUDGES, name, config, folder)
+    return judge
 
 
 def _built(table: Mapping[str, str], name: str, config: Any, folder: Path) -> Any:
@@ -41,7 +64,7 @@ def _built(table: Mapping[str, str], name: str, config: Any, folder: Path) -> An
         return cls(config)
     except VisionEvalError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if name in table:
             raise
         raise UsageError(f"{name}: cannot be built: {type(error).__name__}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 GRADERS = {
+    "rubric": "visioneval.graders.rubric:Rubric",
     "text": "visioneval.graders.text:Text",
     "locality": "visioneval.graders.locality:Locality",
     "reference": "visioneval.graders.reference:Reference",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
+from visioneval.errors import GraderError
+from visioneval.providers.base import Question, Reply
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, Picture, Score, TaskType
+
+
+async def _nobody(judge: str, question: Question) -> Reply:  # noqa: ARG001 - where a cell has no judge
+    raise GraderError(f"there is no judge {judge!r} to ask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,14 @@ class Subject:
     files: CaseFiles
     save: Callable[[str, bytes], str]
     """Keeps a grader's own picture beside the artifact: ``save("difference.png", data)`` gives its path in the run."""
+    rules: tuple[str, ...] = ()
+    """The verdict rules of this cell, as written, less those that only warn."""
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    """The suite's ``vars``."""
+    template_folders: tuple[Path, ...] = ()
+    """Where templates are looked for: beside the suite first, then the built-in ones."""
+    ask: Callable[[str, Question], Awaitable[Reply]] = _nobody
+    """Asks a judge by its key. Raises ``ProviderError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,9 @@ class Grade:
     error: str | None = None
     usage: Mapping[str, int] | None = None
     cost_usd: float | None = None
+    judge_model: str | None = None
+    template_sha256: str | None = None
+    schema_sha256: str | None = None
     tool_versions: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from visioneval.errors import GraderError
-from visioneval.graders import ocr
+from visioneval.errors import GraderError, ProviderError
+from visioneval.graders import ocr, text_judge
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.copy_check import CopyCheck, Miss, Pair, check
 from visioneval.graders.copy_match import Reading
+from visioneval.graders.judging import OffSchemaError, total_cost, total_usage, words
 from visioneval.images import load_rgb
+from visioneval.providers.base import Reply
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import ExpectText
 from visioneval.suite.graders import TextGrader
@@ -19,32 +22,84 @@ from visioneval.types import Score
 
 
 class Text:
-    """Grades a picture's copy. Raises ``GraderError`` where OCR is not installed or cannot read the lines."""
+    """Grades a picture's copy by local OCR, by a judge, or by OCR and then, where that finds a miss, a judge."""
 
     def __init__(self, config: TextGrader) -> None:
         self._config = config
 
     async def grade(self, subject: Subject) -> Grade:
-        """Reads the picture once and compares; nothing leaves the machine."""
+        """Compares what was read. Raises ``GraderError`` where nothing can read the lines."""
         expected = subject.case.expect.text
         if expected is None:
             return Grade(scores={})
+        by_judge = self._config.extract != "ocr"
+        if self._config.extract == "judge" or (by_judge and _strange(expected)):
+            return await self._by_judge(subject, expected)
         _refuse_unreadable(expected)
         readings = await asyncio.to_thread(lambda: ocr.read(load_rgb(subject.picture.path)))
         found = await asyncio.to_thread(
             lambda: check(readings, expected, fold=True, min_confidence=self._config.min_confidence)
         )
-        return _grade(self._config, expected, readings, found)
+        told = replace(_grade(self._config, expected, readings, found, "ocr"), tool_versions=ocr.tool_versions())
+        if found.passed or not by_judge:
+            return told
+        settled = await self._by_judge(subject, expected)
+        return replace(settled, details={**settled.details, "ocr": told.details}, tool_versions=told.tool_versions)
+
+    async def _by_judge(self, subject: Subject, expected: ExpectText) -> Grade:
+        """The same comparison, unfolded: a judge can tell a dash from a hyphen."""
+        try:
+            said = await text_judge.read(subject, self._config)
+        except OffSchemaError as error:
+            return _unread(self._config, subject, error.replies, str(error))
+        except ProviderError as error:
+            return _unread(self._config, subject, (), str(error))
+        found = check(said.readings, expected, fold=False, min_confidence=0.0)
+        graded = _grade(self._config, expected, said.readings, found, "judge")
+        return replace(
+            _with_criteria(graded, self._config.key, said),
+            details={**graded.details, **said.details},
+            usage=said.usage,
+            cost_usd=said.cost_usd,
+            judge_model=said.replies[-1].model,
+            template_sha256=said.template_sha256,
+            schema_sha256=said.schema_sha256,
+        )
+
+
+def _unread(config: TextGrader, subject: Subject, replies: tuple[Reply, ...], why: str) -> Grade:
+    """Nothing measured, with what the judge did say."""
+    return Grade(
+        scores=dict.fromkeys(config.metrics(subject.case)),
+        details={"extract": "judge", "replies": words(replies)},
+        error=why,
+        usage=total_usage(replies),
+        cost_usd=total_cost(replies),
+        judge_model=replies[-1].model if replies else None,
+    )
+
+
+def _with_criteria(graded: Grade, key: str, said: text_judge.Read) -> Grade:
+    """The copy may be right in a picture that, as described, does not meet its criteria."""
+    if said.criteria_met is not False:
+        return graded
+    reason = "; ".join(filter(None, [graded.reasons[key], f"criteria not met: {said.reason}"]))
+    return replace(graded, scores={**graded.scores, key: False}, reasons={key: reason})
+
+
+def _strange(expected: ExpectText) -> list[str]:
+    """Characters of the expected lines that OCR cannot read."""
+    return unreadable("".join((*expected.required, *expected.forbidden, *expected.allowed)))
 
 
 def _refuse_unreadable(expected: ExpectText) -> None:
-    lines = (*expected.required, *expected.forbidden, *expected.allowed)
-    strange = unreadable("".join(lines))
-    if strange:
+    if strange := _strange(expected):
         raise GraderError(f"local OCR cannot read {' '.join(strange[:10])}: use a vision judge, 'extract: judge'")
 
 
-def _grade(config: TextGrader, expected: ExpectText, readings: Sequence[Reading], found: CopyCheck) -> Grade:
+def _grade(
+    config: TextGrader, expected: ExpectText, readings: Sequence[Reading], found: CopyCheck, reader: str
+) -> Grade:
     key = config.key
     scores: dict[str, Score] = {key: found.passed}
     if expected.required:
@@ -53,9 +108,8 @@ def _grade(config: TextGrader, expected: ExpectText, readings: Sequence[Reading]
     return Grade(
         scores=scores,
         reasons={key: "; ".join([*_faults(found), *_doubts(found)]) or _praise(expected)},
-        details=_details(config, readings, found),
+        details=_details(config, readings, found, reader),
         error=f"OCR cannot settle it: {doubts}" if doubts and None in scores.values() else None,
-        tool_versions=ocr.tool_versions(),
     )
 
 
@@ -92,10 +146,10 @@ def _praise(expected: ExpectText) -> str:
     return ", ".join(parts)
 
 
-def _details(config: TextGrader, readings: Sequence[Reading], found: CopyCheck) -> dict[str, Any]:
+def _details(config: TextGrader, readings: Sequence[Reading], found: CopyCheck, reader: str) -> dict[str, Any]:
     """What was seen, ready for JSON. Boxes are four corners in pixels."""
     return {
-        "extract": config.extract,
+        "extract": reader,
         "lines": [
             {
                 "text": reading.text,

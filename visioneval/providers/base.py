@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -53,3 +53,75 @@ class Editor(Protocol):
     """Changes the first of a case's images as the prompt asks. Raises ``ProviderError``."""
 
     async def edit(self, request: DrawRequest) -> Drawing: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """A picture that a judge is shown, encoded as ``mime``."""
+
+    data: bytes
+    mime: str
+
+
+Part = str | ImagePart
+"""What a judge is sent, in order: words, and pictures each right after the words that label it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something that a judge may ask for while it looks.
+
+    ``parameters`` is a strict JSON Schema; ``call`` takes the arguments as the judge wrote them and answers with
+    parts, an error that the judge can act on included. It never raises for bad arguments.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    call: Callable[[Mapping[str, Any]], Sequence[Part]]
+
+
+@dataclass(frozen=True, slots=True)
+class CellRef:
+    """Which cell is asked about. For recorded answers alone: no judge is ever sent it."""
+
+    test_id: str
+    model_label: str
+    sample_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question to a judge. ``names`` are the answers that ``schema`` asks for, in its order."""
+
+    parts: tuple[Part, ...]
+    schema: Mapping[str, Any] | None = None
+    names: tuple[str, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    max_tool_calls: int = 0
+    detail: Literal["low", "high", "auto"] | None = None
+    vote: int = 0
+    """Counts the times that the same question is asked on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a judge answered, word for word.
+
+    ``shape`` says how the schema was asked for: ``schema`` (enforced by the provider), ``json`` (a JSON object),
+    ``text`` (in words alone) or ``recorded``. ``stopped`` is why an answer ended early, such as a token limit.
+    """
+
+    text: str
+    model: str
+    shape: Literal["schema", "json", "text", "recorded"] = "schema"
+    usage: Mapping[str, int] | None = None
+    cost_usd: float | None = None
+    stopped: str | None = None
+    tool_calls: int = 0
+
+
+class Judge(Protocol):
+    """Looks at pictures and answers. Raises ``ProviderError``; a refusal to judge is of the kind ``refused``."""
+
+    async def ask(self, question: Question, about: CellRef) -> Reply: ...

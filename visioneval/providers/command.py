@@ -2,7 +2,8 @@
 
 It reads one JSON object from standard input (``version``, ``task_type``, ``prompt``, ``images``, ``masks``,
 ``params``, ``sample_index``, ``output``), writes the picture to the path ``output``, and may say
-``{"refused": "why"}`` on standard output. Its working directory is the suite's folder.
+``{"refused": "why"}`` on the last line of standard output. Its working directory is the suite's folder. ``output``
+ends in ``.png`` for libraries that choose a format by the ending; the bytes alone say what the picture is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.suite.providers import CommandProvider
 
 PROTOCOL_VERSION = 1
+KEPT = 64 * 1024
+"""How much of what the program says is kept, from its end."""
 _TOLD = 2000
+_LAST_WORDS_S = 1.0
+_LOOK_S = 0.5
 
 
 class Command:
@@ -34,7 +39,7 @@ class Command:
     async def generate(self, request: DrawRequest) -> Drawing:
         """The picture that the program wrote, or its refusal. Raises ``ProviderError`` with its standard error."""
         with tempfile.TemporaryDirectory(prefix="visioneval-") as scratch:
-            return await self._draw(request, Path(scratch) / "output")
+            return await self._draw(request, Path(scratch) / "output.png")
 
     edit = generate
 
@@ -68,22 +73,64 @@ class Command:
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
-        except OSError as error:
-            raise ProviderError(f"cannot start {argv[0]!r}: {error.strerror or error}", kind="invalid") from None
+        except (OSError, ValueError) as error:
+            told = getattr(error, "strerror", None) or error
+            raise ProviderError(f"cannot start {argv[0]!r}: {told}", kind="invalid") from None
         try:
             async with asyncio.timeout(self.config.timeout_s):
-                said, errors = await process.communicate(asked)
-        except TimeoutError:
-            raise ProviderError(f"the command took over {self.config.timeout_s:g} s", kind="transient") from None
+                said, errors = await _converse(process, asked)
+        except BaseException as error:
+            await _kill(process)
+            if isinstance(error, TimeoutError):
+                raise ProviderError(f"the command took over {self.config.timeout_s:g} s", kind="transient") from None
+            raise
         finally:
-            _end(process)
+            _let_go(process)
         if process.returncode:
             raise ProviderError(f"the command ended with {_status(process.returncode)}{_told(errors)}", kind="invalid")
         return said, errors
 
 
+async def _converse(process: asyncio.subprocess.Process, asked: bytes) -> tuple[bytes, bytes]:
+    """Sends the request and waits for the program to end; gives the ends of its standard output and error."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said, errors = bytearray(), bytearray()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_send(process.stdin, asked))
+        waiting = {
+            group.create_task(_keep_end(process.stdout, said)),
+            group.create_task(_keep_end(process.stderr, errors)),
+        }
+        while waiting and process.returncode is None:
+            _, waiting = await asyncio.wait(waiting, timeout=_LOOK_S)
+        if waiting:  # a child that lives on may hold the pipes open for ever, and process.wait() waits for them
+            await asyncio.wait(waiting, timeout=_LAST_WORDS_S)
+        else:
+            await process.wait()
+        for task in waiting:
+            task.cancel()
+    return bytes(said), bytes(errors)
+
+
+async def _send(stdin: asyncio.StreamWriter, asked: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a program need not read its input
+        stdin.write(asked)
+        await stdin.drain()
+    stdin.close()
+
+
+async def _keep_end(stream: asyncio.StreamReader, kept: bytearray) -> None:
+    while part := await stream.read(KEPT):
+        kept += part
+        del kept[:-KEPT]
+
+
 def _written(output: Path, errors: bytes) -> bytes:
     try:
+        if not output.is_file():
+            raise FileNotFoundError
         size = output.stat().st_size
         if size > MAX_BYTES:
             raise ProviderError(f"the command wrote {size:,} bytes, over the limit of {MAX_BYTES:,}", kind="bad_image")
@@ -92,15 +139,26 @@ def _written(output: Path, errors: bytes) -> bytes:
         raise ProviderError(f"the command wrote no picture to 'output'{_told(errors)}", kind="invalid") from None
 
 
-def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends the program and whatever it started, where a time limit or an interrupt cut it short."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    """Ends a program that was cut short, and whatever it started in its session."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    _let_go(process)
+    await process.wait()
+
+
+def _let_go(process: asyncio.subprocess.Process) -> None:
+    """Closes our ends of the pipes, which a child may still hold; asyncio has no public name for this."""
+    getattr(process, "_transport").close()  # noqa: B009
 
 
 def _status(code: int) -> str:
-    return f"exit status {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
+    if code > 0:
+        return f"exit status {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
 
 
 def _told(errors: bytes) -> str:
@@ -110,9 +168,9 @@ def _told(errors: bytes) -> str:
 
 def _refusal(said: bytes) -> str | None:
     """The refusal on the last line of standard output, if any; other output is the program's own business."""
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    last = said.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
     try:
-        reply: Any = json.loads(lines[-1]) if lines else None
-    except ValueError:
+        reply: Any = json.loads(last) if last else None
+    except (ValueError, RecursionError):
         return None
     return str(reply["refused"]) if isinstance(reply, dict) and reply.get("refused") else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from pathlib import Path
 
 from visioneval.errors import ProviderError
@@ -33,7 +34,10 @@ class Files:
 
 def _read(path: Path, shown: str) -> bytes:
     try:
-        if path.stat().st_size > MAX_BYTES:
+        found = path.stat()
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # a pipe would be waited for for ever
+            raise ProviderError(f"{shown}: not a file", kind="invalid")
+        if found.st_size > MAX_BYTES:
             raise ProviderError(f"{shown}: over the limit of {MAX_BYTES:,} bytes", kind="bad_image")
         return path.read_bytes()
     except OSError as error:

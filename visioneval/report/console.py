@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from visioneval.analysis.summary import Counts, FailingCell, GateFinding, MetricFinding, Rate, Summary
+from visioneval.analysis.summary import Counts, FailingCell, GateFinding, MetricFinding, ModelFindings, Rate, Summary
+from visioneval.report.table import Cell, Column, fitted, table, titled
 from visioneval.report.text import clean, one_line, plain
 from visioneval.types import Metric, Verdict
 
 SHOWN_FAILING = 20
+RATE = "pass rate [95%]"
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
 _MARKS = {"holds": "holds", "unmet": "NOT MET", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
 _MARK_COLOURS = {"holds": "green", "unmet": "red", "unmeasured": "yellow", "skipped": "dim"}
@@ -24,86 +25,93 @@ def print_summary(summary: Summary, console: Console, *, shown_failing: int = SH
     """Prints the whole summary but for its last line."""
     for part in _parts(summary, console.width, shown_failing):
         console.print(part)
+        console.print()
 
 
 def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[RenderableType]:
-    yield _headline(summary)
+    yield _headline(summary, width)
     if any(model.stand_in for model in summary.models):
         yield Text(
             "Drawn by 'sketch', a stand-in that is no model: this shows how the graders work, not how a model does.",
             style="dim",
         )
-    yield _model_table(summary)
+    yield from _model_tables(summary.models, width)
     yield from _metric_tables(summary, width)
     if summary.failing:
-        yield _failing_table(summary, shown_failing)
-    yield from _tag_tables(summary)
-    yield _gate_table(summary.gates)
+        yield _failing_table(summary, width, shown_failing)
+    if summary.tags:
+        yield titled("By tag", _tag_table(summary.tags, width))
+    for title, what, found in (
+        ("Failure tags", "tag", summary.failure_tags),
+        ("Warnings", "warned rule", summary.warned_rules),
+    ):
+        if found:
+            columns = (Column(what, least=12), Column("cells", right=True))
+            yield titled(title, table(columns, [(name, str(number)) for name, number in found.items()], width))
+    for key, beside in summary.judge_disagreements.items():
+        if beside.judged:
+            cells = f"{beside.judged} cell{'s' * (beside.judged != 1)}"
+            yield Text(f"judge and rules disagree in {beside.disagreed} of {cells} ({clean(key)})")
+    yield titled("Gates", _gate_table(summary.gates, width))
 
 
-def _headline(summary: Summary) -> Text:
+def _headline(summary: Summary, width: int) -> Text:
     counts = summary.counts
-    line = Text()
-    line.append(clean(summary.suite), style="bold")
-    line.append(f"  {counts.cells} of {summary.planned_cells} cells")
-    line.append(f"  {counts.passed} PASS", style="green")
-    line.append(f"  {counts.failed} FAIL", style="red" if counts.failed else "")
-    line.append(f"  {counts.errors} ERROR", style="yellow" if counts.errors else "")
+    parts = [
+        Text(clean(summary.suite), style="bold"),
+        Text(f"{counts.cells} of {summary.planned_cells} cells"),
+        Text(f"{counts.passed} PASS", style="green"),
+        Text(f"{counts.failed} FAIL", style="red" if counts.failed else ""),
+        Text(f"{counts.errors} ERROR", style="yellow" if counts.errors else ""),
+    ]
     if summary.state != "complete":
-        line.append(f"  {summary.state}", style="bold yellow")
-    return line
-
-
-def table(title: str, *columns: str, right: Sequence[int] = (), fold: Sequence[int] = ()) -> Table:
-    """A plain table that reads well in a pipe."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, name in enumerate(columns):
-        made.add_column(
-            name,
-            justify="right" if index in right else "left",
-            overflow="fold",
-            no_wrap=index in right,
-            ratio=1 if index in fold else None,
-        )
-    return made
+        parts.append(Text(summary.state, style="bold yellow"))
+    line = Text("  ").join(parts)
+    return line if line.cell_len <= width else Text("\n").join(parts)
 
 
 def show_rate(rate: Rate) -> str:
-    """``83.3% [55.2, 95.3] n=12``; ``-`` where nothing was counted."""
+    """``83.3% [55.2, 95.3] n=12``; ``- n=0`` where nothing was counted."""
     if rate.value is None or rate.low is None or rate.high is None:
         return "- n=0"
     return f"{rate.value:.1%} [{rate.low * 100:.1f}, {rate.high * 100:.1f}] n={rate.n}"
 
 
-def _model_table(summary: Summary) -> Table:
-    costs = any(model.cost_usd is not None for model in summary.models)
-    made = table(
-        "Model runs",
-        "#",
-        "model run",
-        "pass rate [95% interval]",
-        "fail",
-        "error",
-        "refused",
-        "s/draw",
-        *(["USD"] if costs else []),
-        right=(0, 3, 4, 5, 6, 7),
-        fold=(1,),
-    )
-    for number, model in enumerate(summary.models, 1):
-        counts = model.counts
-        cost = "unknown" if model.cost_usd is None else f"{model.cost_usd:.4f}"
-        made.add_row(
-            str(number),
-            plain(model.label),
-            show_rate(counts.pass_rate),
-            _count(counts.failed, "red"),
-            _count(counts.errors, "yellow"),
-            _count(counts.refused, "yellow"),
-            f"{model.seconds:.2f}",
-            *([cost] if costs else []),
-        )
-    return made
+def _model_tables(models: Sequence[ModelFindings], width: int) -> Iterator[RenderableType]:
+    """One table with the labels in it, or, where long labels leave the numbers no room, two."""
+    label = Column("model run", least=max((len(model.label) for model in models), default=0))
+    numbers = _model_columns(models)
+    rows = [_model_row(number, model, numbers) for number, model in enumerate(models, 1)]
+    columns = [Column("#", right=True), label, *numbers]
+    if fitted(columns, rows, width) is not None:
+        yield titled("Model runs", table(columns, rows, width))
+        return
+    yield titled("Model runs", table((columns[0], Column("model run", least=12)), [row[:2] for row in rows], width))
+    yield table((columns[0], *numbers), [(row[0], *row[2:]) for row in rows], width)
+
+
+def _model_columns(models: Sequence[ModelFindings]) -> list[Column]:
+    """What is nowhere known, or nowhere anything but nothing, needs no column."""
+    shown = {
+        "refused": any(model.counts.refused for model in models),
+        "s/draw": any(model.seconds >= 0.005 for model in models),
+        "USD": any(model.cost_usd is not None for model in models),
+    }
+    optional = [Column(name, right=True) for name, wanted in shown.items() if wanted]
+    return [Column(RATE), Column("fail", right=True), Column("error", right=True), *optional]
+
+
+def _model_row(number: int, model: ModelFindings, columns: Sequence[Column]) -> list[Cell]:
+    counts = model.counts
+    cells: dict[str, Cell] = {
+        RATE: show_rate(counts.pass_rate),
+        "fail": _count(counts.failed, "red"),
+        "error": _count(counts.errors, "yellow"),
+        "refused": _count(counts.refused, "yellow"),
+        "s/draw": f"{model.seconds:.2f}",
+        "USD": "unknown" if model.cost_usd is None else f"{model.cost_usd:.4f}",
+    }
+    return [str(number), model.label, *(cells[column.name] for column in columns)]
 
 
 def _count(number: int, colour: str) -> Text:
@@ -123,101 +131,99 @@ def show_finding(finding: MetricFinding | None, metric: Metric) -> str:
 
 
 def _metric_tables(summary: Summary, width: int) -> Iterator[RenderableType]:
-    name_width = max((len(name) for name in summary.metrics), default=0)
-    per_table = max(1, (width - min(name_width, 30) - 2) // 12)
-    numbered = list(enumerate(summary.models, 1))
-    for start in range(0, len(numbered), per_table):
-        part = numbered[start : start + per_table]
-        title = "Metrics by model run" if start == 0 else ""
-        made = table(title, "metric", *(f"#{n}" for n, _ in part), right=range(1, len(part) + 1))
-        for name, metric in summary.metrics.items():
-            row = [show_finding(model.metrics.get(name), metric) for _, model in part]
-            made.add_row(plain(f"{name}{_arrow(metric)}"), *row)
-        yield made
+    """As many model runs side by side as fit."""
+    names = [plain(f"{name}{_direction(metric)}") for name, metric in summary.metrics.items()]
+    found = [
+        [show_finding(model.metrics.get(name), metric) for name, metric in summary.metrics.items()]
+        for model in summary.models
+    ]
+    if not names:
+        return
+    first = Column("metric", least=min(24, max(len(name) for name in summary.metrics)))
+    start, title = 0, "Metrics by model run: how many cells say yes, or the mean (of how many cells)"
+    while start < len(found):
+        end = start + 1
+        while end < len(found) and fitted(*_metrics_side_by_side(first, names, found, start, end + 1), width):
+            end += 1
+        body = table(*_metrics_side_by_side(first, names, found, start, end), width)
+        yield titled(title, body) if start == 0 else body
+        start = end
     if any(finding.unmeasured for model in summary.models for finding in model.metrics.values()):
-        yield Text("  !n: in n more cells the metric could not be measured", style="dim")
+        yield Text("!n: in n more cells the metric could not be measured", style="dim")
 
 
-def _arrow(metric: Metric) -> str:
+def _metrics_side_by_side(
+    first: Column, names: Sequence[Text], found: Sequence[Sequence[str]], start: int, end: int
+) -> tuple[list[Column], list[list[Cell]]]:
+    columns = [first, *(Column(f"#{number}", right=True) for number in range(start + 1, end + 1))]
+    rows: list[list[Cell]] = [[name, *(own[at] for own in found[start:end])] for at, name in enumerate(names)]
+    return columns, rows
+
+
+def _direction(metric: Metric) -> str:
     return " (lower is better)" if metric.better == "lower" else ""
 
 
-def _failing_table(summary: Summary, limit: int) -> Group:
+def _failing_table(summary: Summary, width: int, limit: int) -> RenderableType:
     numbers = {model.label: number for number, model in enumerate(summary.models, 1)}
-    cells = sorted(summary.failing, key=lambda cell: (numbers[cell.model_label], cell.test_id, cell.sample_index))
-    made = table("Cells that did not pass", "#", "case", "verdict", "why", right=(0,), fold=(3,))
-    for cell in cells[:limit]:
-        sample = f" [{cell.sample_index}]" if cell.sample_index else ""
-        made.add_row(
+    cells = sorted(summary.failing, key=lambda cell: numbers[cell.model_label])
+    samples = any(cell.sample_index for cell in cells)
+    columns = [Column("#", right=True), Column("case", least=12), Column("verdict"), Column("why", least=24)]
+    rows: list[list[Cell]] = [
+        [
             str(numbers[cell.model_label]),
-            plain(f"{cell.test_id}{sample}"),
+            f"{cell.test_id} [{cell.sample_index}]" if samples else cell.test_id,
             Text(cell.verdict, style=COLOURS[cell.verdict]),
-            Text("\n").join(plain(line) for line in why(cell)),
-        )
+            plain("\n".join(why(cell))),
+        ]
+        for cell in cells[:limit]
+    ]
+    note = "case [sample]" if samples else "case"
+    title = f"Cells that did not pass, by model run (#) and {note}"
     more = len(cells) - limit
     if more <= 0:
-        return Group(made)
-    return Group(made, Text(f"  ... and {more} more: 'visioneval export RUN --csv' lists all", style="dim"))
+        return titled(title, table(columns, rows, width))
+    hint = f"... and {more} more: 'visioneval export {summary.run_id} --csv' lists all"
+    return titled(title, Group(table(columns, rows, width), Text(hint, style="dim")))
 
 
 def why(cell: FailingCell) -> list[str]:
-    """Each failed rule with the reason that its grader gave, then the error."""
-    lines = [
-        f"{rule}: {one_line(reason)}" if (reason := _reason(rule, cell.reasons)) else rule for rule in cell.failed_rules
-    ]
-    if not cell.failed_rules:
-        lines += [f"{tag}: {one_line(cell.reasons.get(tag, ''))}".rstrip(": ") for tag in cell.failure_tags]
+    """Each failed rule with the reason that its grader gave, or the refusal; then the error."""
+    rules = cell.failed_rules or tuple(cell.reasons)
+    lines = [f"{rule}: {one_line(cell.reasons[rule])}" if cell.reasons.get(rule) else rule for rule in rules]
     if cell.error is not None:
         lines.append(f"{cell.error.stage}, {cell.error.kind}: {one_line(cell.error.message)}")
     return lines
 
 
-def _reason(rule: str, reasons: Mapping[str, str]) -> str:
-    """The reason of the metric in a rule, or of its grader, whose key the metric begins with."""
-    words = rule.replace("'", " ").replace('"', " ").split()
-    metric = words[1] if words[0] == "not" and len(words) == 2 else words[0]
-    return reasons.get(metric) or reasons.get(metric.split(".")[0], "")
+def _tag_table(found: Mapping[str, Counts], width: int) -> RenderableType:
+    columns = (Column("tag", least=12), Column(RATE), Column("fail", right=True), Column("error", right=True))
+    rows = [
+        (name, show_rate(counts.pass_rate), _count(counts.failed, "red"), _count(counts.errors, "yellow"))
+        for name, counts in found.items()
+    ]
+    return table(columns, rows, width)
 
 
-def _tag_tables(summary: Summary) -> Iterator[RenderableType]:
-    if summary.tags:
-        yield _counts_table("By tag", "tag", summary.tags)
-    for title, found in (("Failure tags", summary.failure_tags), ("Warnings", summary.warned_rules)):
-        if found:
-            made = table(title, "warned rule" if title == "Warnings" else "tag", "cells", right=(1,))
-            for name, number in found.items():
-                made.add_row(plain(name), str(number))
-            yield made
+def _gate_table(gates: Sequence[GateFinding], width: int) -> RenderableType:
+    columns = (Column(""), Column("gate", least=16), Column("for", least=14), Column("found"))
+    return table(columns, [_gate_row(gate) for gate in gates], width)
 
 
-def _counts_table(title: str, what: str, found: Mapping[str, Counts]) -> Table:
-    made = table(title, what, "pass rate [95% interval]", "fail", "error", right=(2, 3))
-    for name, counts in found.items():
-        made.add_row(
-            plain(name),
-            show_rate(counts.pass_rate),
-            _count(counts.failed, "red"),
-            _count(counts.errors, "yellow"),
-        )
-    return made
+def _gate_row(gate: GateFinding) -> tuple[Cell, ...]:
+    found = "nothing" if gate.value is None else f"{gate.value:.4g} n={gate.n}"
+    beside = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
+    mark = Text(_MARKS[gate.state], style=_MARK_COLOURS[gate.state])
+    return mark, gate.rule, gate.scope or "all cells", found + beside
 
 
-def _gate_table(gates: Sequence[GateFinding]) -> Table:
-    made = table("Gates", "gate", "for", "found", "", fold=(0, 1))
-    for gate in gates:
-        found = "nothing" if gate.value is None else f"{gate.value:.4g} n={gate.n}"
-        beside = f", {gate.errors} errors" if gate.errors else ""
-        made.add_row(
-            plain(gate.rule),
-            plain(gate.scope or "all cells"),
-            found + beside,
-            Text(_MARKS[gate.state], style=_MARK_COLOURS[gate.state]),
-        )
-    return made
-
-
-def last_line(folder: Path, summary: Summary) -> str:
-    """Names the run and the next useful command."""
-    first = next((cell.test_id for cell in summary.failing), None)
-    hint = f"visioneval show {folder} {first}" if first else f"visioneval show {folder}"
-    return f"run: {folder}   next: {hint}"
+def last_line(folder: Path, summary: Summary, default: Path) -> str:
+    """Names the run and the next useful command, ready to be pasted: by id where ``default`` holds the run."""
+    name = folder.name if folder.parent == default else str(folder)
+    first = next(iter(summary.failing), None)
+    words = (
+        ["visioneval", "show", name]
+        if first is None
+        else ["visioneval", "show", f"{name}@{first.model_label}", first.test_id]
+    )
+    return f"run: {clean(str(folder))}   next: {clean(shlex.join(words))}"

@@ -10,7 +10,6 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    field_validator,
     model_validator,
 )
 
@@ -19,15 +18,20 @@ from visioneval.types import Frozen, TaskType
 
 CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=120, strict=True)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
-Text = Annotated[str, StringConstraints(min_length=1)]
+PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
+ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
+FilePath = Annotated[str, StringConstraints(min_length=1, pattern=ONE_LINE)]
+YesNo = Annotated[bool, Field(strict=True)]
 Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
+WantedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
 AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][0-9]{0,3}$")]
 
 
 class InputImage(Frozen):
     """A picture that the case starts from. In YAML a plain path is allowed."""
 
-    path: Text
+    path: FilePath
     role: Name = "base"
 
 
@@ -38,12 +42,22 @@ def _plain_path(value: Any) -> Any:
 ImageEntry = Annotated[InputImage, BeforeValidator(_plain_path, json_schema_input_type=str | InputImage)]
 
 
+def _jpg_is_jpeg(value: Any) -> Any:
+    return "jpeg" if value == "jpg" else value
+
+
+PictureFormat = Annotated[
+    Literal["png", "jpeg", "webp", "gif", "bmp", "tiff"],
+    BeforeValidator(_jpg_is_jpeg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff"]),
+]
+
+
 class Masks(Frozen):
     """Mask files of the size of the base image, whose fully transparent pixels (alpha 0) are inside."""
 
-    editable: Text | None = None
-    clothing: Text | None = None
-    occluders: Text | None = None
+    editable: FilePath | None = None
+    clothing: FilePath | None = None
+    occluders: FilePath | None = None
 
 
 class ExpectText(Frozen):
@@ -59,7 +73,7 @@ class ExpectText(Frozen):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.required and not self.forbidden and self.extra == "allow":
-            raise ValueError("says nothing to check: give required or forbidden lines, or 'extra: forbid'")
+            raise ValueError("expect.text says nothing to check: give required or forbidden lines, or 'extra: forbid'")
         return self
 
 
@@ -67,20 +81,15 @@ class Expect(Frozen):
     """Facts about the picture for the graders that measure."""
 
     text: ExpectText | None = None
-    size: Literal["requested"] | Size | None = Field(
+    size: WantedSize | None = Field(
         default=None, description="WIDTHxHEIGHT, or 'requested': the size that the model was asked for."
     )
     aspect_ratio: AspectRatio | None = None
-    format: Literal["png", "jpeg", "webp", "gif", "bmp", "tiff"] | None = None
-    alpha: bool | None = Field(
+    format: PictureFormat | None = None
+    alpha: YesNo | None = Field(
         default=None, description="Whether the picture must have pixels that are not fully opaque."
     )
-    refusal: bool = Field(default=False, description="The case passes only if the model refuses.")
-
-    @field_validator("format", mode="before")
-    @classmethod
-    def _jpg_is_jpeg(cls, value: Any) -> Any:
-        return "jpeg" if value == "jpg" else value
+    refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
 
 
 class TestCase(Frozen):
@@ -89,7 +98,7 @@ class TestCase(Frozen):
     __test__ = False  # pytest would collect a class of this name
     model_config = ConfigDict(
         json_schema_extra=lambda schema: schema["properties"].update(
-            mask={"type": "string", "description": "Short for masks.editable."}
+            mask={"type": "string", "minLength": 1, "description": "Short for masks.editable."}
         )
     )
 
@@ -100,15 +109,15 @@ class TestCase(Frozen):
     images: tuple[ImageEntry, ...] = ()
     masks: Masks | None = None
     region: str | None = None
-    reference: Text | None = None
+    reference: FilePath | None = None
     expect: Expect = Expect()
-    pictures: dict[str, Annotated[tuple[Text, ...], Field(min_length=1)]] = Field(
+    pictures: dict[str, Annotated[tuple[FilePath, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Finished pictures, one path a sample, by the label of what drew them; a dataset's image "
         "column fills this in, and a {provider: files} model without a source reads it.",
     )
     tags: tuple[Name, ...] = ()
-    flaky: bool = False
+    flaky: YesNo = False
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(

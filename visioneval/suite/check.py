@@ -5,29 +5,42 @@ A check yields ``(loc, message)``: ``loc`` is a path in the suite such as ``("ca
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from visioneval import images
-from visioneval.errors import ImageError, SuiteError, TemplateError, VisionEvalError
+from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import TestCase
-from visioneval.suite.check_rules import View, rule_problems
+from visioneval.suite.check_judges import judge_problems
+from visioneval.suite.check_rules import Found, View, rule_problems
+from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
 from visioneval.suite.messages import Loc
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
-from visioneval.suite.prompts import RESERVED, rendered
+from visioneval.suite.prompts import RESERVED, context
 from visioneval.suite.providers import BaseProvider, CommandProvider, DrawingProvider, FilesProvider
-from visioneval.suite.runs import RunLabels, model_runs, split_run
-from visioneval.types import ModelRun
+from visioneval.suite.runs import RunLabels, dataset_rows, model_runs, split_run
+from visioneval.templates import render
+from visioneval.types import ModelRun, TaskType
 
-Found = Iterator[tuple[Loc, str]]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_LABEL = 200
 
 
-def problems(suite: Suite, folder: Path, trust: Trust, run_labels: RunLabels) -> Found:
-    """Every problem of a suite that its model cannot see."""
+def problems(
+    suite: Suite, folder: Path, trust: Trust, run_labels: RunLabels, broken: frozenset[str] = frozenset()
+) -> Iterator[tuple[Loc, str] | Problem]:
+    """Every problem of a suite that its model cannot see. Those in a file of its own come with their place.
+
+    ``broken`` names the top-level keys from which something is missing here because it is wrong by itself: what
+    depends on them cannot be checked.
+    """
     runs: list[tuple[int, ModelRun]] = []
     for index, entry in enumerate(suite.models):
         loc = ("models", index)
@@ -38,76 +51,94 @@ def problems(suite: Suite, folder: Path, trust: Trust, run_labels: RunLabels) ->
         try:
             found = model_runs(entry, suite, folder, run_labels)
         except SuiteError as error:
-            yield from ((loc, str(problem)) for problem in error.problems)
-            continue
+            yield from error.problems
         except VisionEvalError as error:
-            yield (*loc, "run"), str(error)
-            continue
-        yield from _swept(entry, found, loc)
-        runs.extend((index, run) for run in found)
+            yield _unreadable_source(entry, loc, str(error))
+        else:
+            yield from _swept(entry, found, loc, folder, complete="cases" not in broken)
+            runs.extend((index, run) for run in found)
     yield from _labels(runs)
     yield from _ids(suite)
     yield from _files(suite, folder, trust)
-    yield from _prompts(suite)
+    if "vars" not in broken:
+        yield from _prompts(suite)
     yield from _graders(suite, trust)
+    if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
+        yield from judge_problems(suite, folder, trust)
     view = View(suite, [run for _, run in runs])
-    if len({index for index, _ in runs}) == len(suite.models):
-        yield from _tasks(view)
-        yield from rule_problems(view)
+    if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
+        return
+    yield from _tasks(view)
+    if "graders" not in broken:
+        yield from rule_problems(view, complete="verdict" not in broken)
 
 
 def _entry(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Found:
     if entry.runs_code and not trust.everything:
-        yield loc, _runs_code(str(getattr(entry, "provider", "")))
+        yield (*loc, "provider"), _runs_code(str(getattr(entry, "provider", "")))
     if isinstance(entry, CommandProvider) and not _is_program(entry.argv[0], folder):
         yield (*loc, "argv"), f"there is no program {entry.argv[0]!r} on this machine"
     if isinstance(entry, FilesProvider):
-        for key, path in _named_paths(entry):
-            if refusal := trust.refusal(path, folder):
-                yield (*loc, key), refusal
+        for key, path, start in _named_paths(entry, folder):
+            if refusal := trust.refusal(path, start):
+                yield (*loc, *key), refusal
 
 
 def _is_program(name: str, folder: Path) -> bool:
     return shutil.which(name) is not None or ("/" in name and shutil.which(str(folder / name)) is not None)
 
 
-def _named_paths(entry: FilesProvider) -> Iterator[tuple[str, str]]:
+def _named_paths(entry: FilesProvider, folder: Path) -> Iterator[tuple[Loc, str, Path]]:
     if entry.path:
-        yield "path", entry.path.split("{")[0]
-    if entry.run and "/" in (run := split_run(entry.run)[0]):
-        yield "run", str(Path.cwd() / run)
+        yield ("path",), entry.path.split("{")[0], folder
+    if entry.run and ("/" in (run := split_run(entry.run)[0]) or run in (".", "..")):
+        yield ("run",), run, Path.cwd()
     if entry.dataset:
-        yield "dataset", entry.dataset.path
+        yield ("dataset", "path"), entry.dataset.path, folder
+
+
+def _unreadable_source(entry: BaseProvider, loc: Loc, message: str) -> tuple[Loc, str]:
+    if isinstance(entry, FilesProvider) and entry.dataset is not None:
+        return (*loc, "dataset", "path"), f"dataset: {entry.dataset.path}: {message}"
+    return (*loc, "run"), message
 
 
 def _runs_code(name: str) -> str:
     return f"{name!r} runs code that the suite brings: pass --trust-suite if you trust this suite"
 
 
-def _swept(entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc) -> Found:
-    if not runs:
+def _swept(entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc, folder: Path, *, complete: bool) -> Found:
+    if isinstance(entry, FilesProvider) and entry.dataset is not None:
+        missing = missing_columns(dataset_rows(entry.dataset, folder), entry.dataset.fields)
+        yield from (((*loc, "dataset", "fields", key), message) for key, message in missing)
+    if not runs and complete:
         what = f"no picture is labelled {entry.label!r}" if entry.label else "no case brings a finished picture"
         yield loc, f"this entry makes no model run: {what}"
-    said: set[str] = set()
+    grid = entry.grid if isinstance(entry, DrawingProvider) else {}
+    said: set[tuple[str, str]] = set()
     for run in runs:
-        try:
-            entry.check_params(dict(run.params))
-        except ValueError as error:
-            if str(error) not in said:
-                key = "grid" if isinstance(entry, DrawingProvider) and entry.grid else "params"
-                yield (*loc, key), str(error)
-            said.add(str(error))
+        for problem in entry.param_problems(run.params):
+            if problem not in said:
+                said.add(problem)
+                yield (*loc, "grid" if problem[0] in grid else "params", problem[0]), problem[1]
 
 
 def _labels(runs: Sequence[tuple[int, ModelRun]]) -> Found:
-    seen: set[str] = set()
-    for index, run in runs:
-        if run.label in seen:
+    first: dict[str, int] = {}
+    for (index, label), count in Counter((index, run.label) for index, run in runs).items():
+        loc = ("models", index)
+        if _CONTROL.search(label) or label != label.strip() or not label:
+            yield loc, f"the label {label!r} is not text on one line, without spaces around it"
+        elif len(label) > _LONGEST_LABEL:
             yield (
-                ("models", index),
-                f"two model runs are labelled {run.label!r}: give each a label of its own",
+                loc,
+                f"the label {label[:40]!r}... has over {_LONGEST_LABEL} characters: shorten the grid's values",
             )
-        seen.add(run.label)
+        elif label in first:
+            yield loc, f"two model runs are labelled {label!r}: give each entry a label of its own"
+        elif count > 1:
+            yield loc, f"two model runs are labelled {label!r}: list each value of the grid once"
+        first.setdefault(label, index)
 
 
 def _ids(suite: Suite) -> Found:
@@ -115,84 +146,87 @@ def _ids(suite: Suite) -> Found:
     for index, case in enumerate(suite.cases):
         folded = case.id.lower()
         if folded in first:
-            same = first[folded] == case.id
-            yield (
-                ("cases", index, "id"),
-                f"the id {case.id!r} stands here twice"
-                if same
-                else f"the ids {first[folded]!r} and {case.id!r} differ only by upper and lower case",
-            )
+            same = f"two cases have the id {case.id!r}"
+            close = f"the ids {first[folded]!r} and {case.id!r} differ only by upper and lower case"
+            yield ("cases", index, "id"), same if first[folded] == case.id else close
         first.setdefault(folded, case.id)
 
 
+@dataclass(slots=True)
+class _Pictures:
+    """Looks at every picture once, however many cases name it."""
+
+    folder: Path
+    trust: Trust
+    seen: dict[str, tuple[tuple[int, int], bool] | str] = field(default_factory=dict)
+
+    def look(self, path: str) -> tuple[tuple[int, int], bool] | str:
+        """Its size and whether it has alpha, or why it cannot be used."""
+        if path not in self.seen:
+            self.seen[path] = self._look(path)
+        return self.seen[path]
+
+    def _look(self, path: str) -> tuple[tuple[int, int], bool] | str:
+        full = self.folder / path
+        try:
+            if refusal := self.trust.refusal(path, self.folder):
+                return refusal
+            images.verify(full)
+            return images.size_of(full), images.has_alpha(full)
+        except ImageError as error:
+            return f"{path}: {error}"
+
+
 def _files(suite: Suite, folder: Path, trust: Trust) -> Found:
-    seen: dict[Path, str | None] = {}
-
-    def wrong(path: str) -> str | None:
-        full = folder / path
-        if full not in seen:
-            seen[full] = trust.refusal(path, folder) or _unreadable_picture(full)
-        return f"{path}: {seen[full]}" if seen[full] else None
-
+    pictures = _Pictures(folder, trust)
     for index, case in enumerate(suite.cases):
-        named: list[tuple[Loc, str]] = [(("images", at, "path"), image.path) for at, image in enumerate(case.images)]
-        if case.reference:
-            named.append((("reference",), case.reference))
-        masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
-        named.extend((("masks", name), path) for name, path in masks.items())
-        bad = [(loc, message) for loc, path in named if (message := wrong(path))]
-        yield from ((("cases", index, *loc), message) for loc, message in bad)
-        yield from ((("cases", index, *loc), message) for loc, message in _finished(case, folder, trust))
-        if masks and not bad:
-            yield from ((("cases", index, *loc), message) for loc, message in _masks(case, masks, folder))
+        for loc, message in _case_files(case, pictures):
+            yield ("cases", index, *loc), message
 
 
-def _unreadable_picture(path: Path) -> str | None:
-    try:
-        images.verify(path)
-    except ImageError as error:
-        return str(error)
-    return None
-
-
-def _finished(case: TestCase, folder: Path, trust: Trust) -> Found:
+def _case_files(case: TestCase, pictures: _Pictures) -> Found:
+    named: list[tuple[Loc, str]] = [(("images", at, "path"), image.path) for at, image in enumerate(case.images)]
+    if case.reference:
+        named.append((("reference",), case.reference))
+    masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
+    named.extend((("masks", name), path) for name, path in masks.items())
+    bad = [(loc, found) for loc, path in named if isinstance(found := pictures.look(path), str)]
+    yield from bad
     for label, paths in case.pictures.items():
         for at, path in enumerate(paths):
-            if refusal := trust.refusal(path, folder):
+            if refusal := pictures.trust.refusal(path, pictures.folder):
                 yield ("pictures", label, at), refusal
-
-
-def _masks(case: TestCase, masks: dict[str, str], folder: Path) -> Found:
-    if not case.images:
+    if masks and not case.images:
         yield ("masks",), "a mask needs an image: the case has none"
-        return
-    base = images.size_of(folder / case.images[0].path)
-    for name, path in masks.items():
-        size = images.size_of(folder / path)
-        if size != base:
-            yield (
-                ("masks", name),
-                f"{path} has {size[0]} x {size[1]} pixels, but the base image has {base[0]} x {base[1]}",
-            )
-        elif not images.has_alpha(folder / path):
-            yield (
-                ("masks", name),
-                f"{path} has no alpha channel: transparent pixels (alpha 0) are inside the mask",
-            )
+    elif not bad:
+        for name, path in masks.items():
+            if message := _mask(path, case.images[0].path, pictures):
+                yield ("masks", name), message
+
+
+def _mask(path: str, base: str, pictures: _Pictures) -> str | None:
+    mask, image = pictures.look(path), pictures.look(base)
+    if isinstance(mask, str) or isinstance(image, str):
+        return None
+    (size, alpha), (wanted, _) = mask, image
+    if size != wanted:
+        return f"{path} has {size[0]} x {size[1]} pixels, but the base image has {wanted[0]} x {wanted[1]}"
+    return None if alpha else f"{path} has no alpha channel: transparent pixels (alpha 0) are inside the mask"
 
 
 def _prompts(suite: Suite) -> Found:
     for name in RESERVED:
         if name in suite.vars:
-            yield ("vars", name), f"the name {name!r} is taken: templates see the case by it"
+            yield ("vars", name, "[key]"), f"the name {name!r} is taken: templates see the case by it"
     for index, case in enumerate(suite.cases):
-        try:
-            prompt, _ = rendered(case, suite.vars)
-        except TemplateError as error:
-            yield ("cases", index, "prompt"), str(error)
-            continue
-        if not prompt.strip():
-            yield ("cases", index, "prompt"), "the prompt is empty once it is rendered"
+        for key, text in (("prompt", case.prompt), ("criteria", case.criteria or "-")):
+            try:
+                shown = render(text, context(case, suite.vars)) if "{" in text else text
+            except TemplateError as error:
+                yield ("cases", index, key), str(error)
+                continue
+            if key == "prompt" and not shown.strip():
+                yield ("cases", index, key), "the prompt is empty once it is rendered"
 
 
 def _graders(suite: Suite, trust: Trust) -> Found:
@@ -202,8 +236,8 @@ def _graders(suite: Suite, trust: Trust) -> Found:
             yield ("graders", index, "key"), f"two graders have the key {grader.key!r}"
         seen.add(grader.key)
         if grader.runs_code and not trust.everything:
-            yield ("graders", index), _runs_code(grader.type)
-        if isinstance(grader, TextGrader):
+            yield ("graders", index, "type"), _runs_code(grader.type)
+        if isinstance(grader, TextGrader) and grader.extract == "ocr":
             yield from _alphabet(suite, grader)
 
 
@@ -222,14 +256,14 @@ def _alphabet(suite: Suite, grader: TextGrader) -> Found:
 
 
 def _tasks(view: View) -> Found:
+    doing = {task: any(run.config.does(task) for run in view.runs) for task in TaskType}
     for index, entry in enumerate(view.suite.models):
         if impossible := [task for task in entry.tasks if task not in entry.can_do]:
             yield ("models", index, "tasks"), f"this provider cannot do {', '.join(impossible)}"
-    for index, case in enumerate(view.suite.cases):
-        if not any(run.config.does(case.task_type) for run in view.runs):
-            yield ("cases", index), f"no model of this suite does {case.task_type}: the case would never run"
-        if case.task_type == "image_editing" and not case.images:
-            yield ("cases", index), "an editing case needs images: the first is the picture to edit"
-    for index, entry in enumerate(view.suite.models):
-        if not any(entry.does(case.task_type) for case in view.suite.cases):
+        elif not any(entry.does(task) for task in {case.task_type for case in view.suite.cases}):
             yield ("models", index), "no case of this suite is of a task that this model does"
+    for index, case in enumerate(view.suite.cases):
+        if not doing[case.task_type]:
+            yield ("cases", index), f"no model of this suite does {case.task_type}: the case would never run"
+        if case.task_type == TaskType.IMAGE_EDITING and not case.images:
+            yield ("cases", index), "an editing case needs images: the first is the picture to edit"

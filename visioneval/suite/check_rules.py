@@ -23,28 +23,33 @@ class View:
     runs: Sequence[ModelRun]
 
     @cached_property
-    def metrics(self) -> list[dict[str, list[Metric]]]:
-        """For each case its metrics, with one entry for every grader that writes it."""
-        found: list[dict[str, list[Metric]]] = []
+    def written(self) -> list[dict[str, list[tuple[int, Metric]]]]:
+        """For each case its metrics, with every grader (by its index) that writes it."""
+        found: list[dict[str, list[tuple[int, Metric]]]] = []
         for case in self.suite.cases:
-            written: dict[str, list[Metric]] = {}
-            for grader in self.suite.graders:
+            written: dict[str, list[tuple[int, Metric]]] = {}
+            for index, grader in enumerate(self.suite.graders):
                 if grader.when is None or grader.when.fits(case.id, case.task_type, case.tags):
                     for name, metric in grader.metrics(case).items():
-                        written.setdefault(name, []).append(metric)
+                        written.setdefault(name, []).append((index, metric))
             found.append(written)
         return found
 
     @cached_property
     def metric_names(self) -> set[str]:
         """Every metric that some case gets."""
-        return {name for written in self.metrics for name in written}
+        return {name for written in self.written for name in written}
 
     @cached_property
     def labels(self) -> list[tuple[str, frozenset[str]]]:
         """Label and tasks of each model run."""
         tasks = {case.task_type for case in self.suite.cases}
         return [(run.label, frozenset(t for t in tasks if run.config.does(t))) for run in self.runs]
+
+    @cached_property
+    def has_cells(self) -> bool:
+        """Whether any model run takes any case."""
+        return any(tasks for _, tasks in self.labels)
 
     def cases_in(self, scope: Scope) -> list[int]:
         """Indices of the cases that have at least one cell in the scope."""
@@ -58,17 +63,29 @@ class View:
         ]
 
 
-def rule_problems(view: View) -> Found:
-    """Problems of every scope, verdict rule and gate."""
-    yield from _scopes(view)
+def rule_problems(view: View, *, complete: bool = True) -> Found:
+    """Problems of every scope, verdict rule and gate. ``complete`` says that no verdict rule is missing here."""
+    found = [*_scopes(view), *_twice(view), *_suite_rules(view), *_case_rules(view)]
+    yield from found
+    if complete:
+        yield from _unjudged(view, wrong={loc[: 1 + (loc[0] == "cases")] for loc, _ in found})
+    yield from _gates(view)
+
+
+def _suite_rules(view: View) -> Found:
     for index, rule in enumerate(view.suite.verdict):
-        judged = [at for at in view.cases_in(rule) if view.suite.cases[at].verdict is None]
+        cases = view.cases_in(rule)
+        if not cases and view.has_cells and not any(_empty_scope(view, rule)):
+            yield ("verdict", index), f"{rule.rule!r} is for no cell of this suite"
+        judged = [at for at in cases if view.suite.cases[at].verdict is None]
         yield from ((("verdict", index), message) for message in _rule(view, rule, judged))
+
+
+def _case_rules(view: View) -> Found:
     for at, case in enumerate(view.suite.cases):
         for index, rule in enumerate(case.verdict or ()):
-            yield from ((("cases", at, "verdict", index), message) for message in _rule(view, rule, [at]))
-    yield from _unjudged(view)
-    yield from _gates(view)
+            messages = [*_unknown_labels(view, rule), *_rule(view, rule, [at])]
+            yield from ((("cases", at, "verdict", index), message) for message in messages)
 
 
 def _scopes(view: View) -> Found:
@@ -82,20 +99,37 @@ def _scopes(view: View) -> Found:
 
 def _empty_scope(view: View, scope: When) -> Iterator[str]:
     cases = view.suite.cases
-    ids, labels = [case.id for case in cases], [label for label, _ in view.labels]
-    tags = {tag for case in cases for tag in case.tags}
+    tags = {tag for case in cases for tag in case.tags} if scope.tags else set()
     for tag in scope.tags:
         if tag not in tags:
             yield f"no case has the tag {tag!r}{did_you_mean(tag, tags)}"
+    ids = {case.id for case in cases} if scope.cases else set()
     for pattern in scope.cases:
-        if not any(any_glob([pattern], case_id) for case_id in ids):
-            yield f"no case is called {pattern!r}{did_you_mean(pattern, ids[:200])}"
+        if pattern not in ids and not any(any_glob([pattern], case_id) for case_id in ids):
+            yield f"no case is called {pattern!r}{did_you_mean(pattern, ids)}"
     for task in scope.tasks:
         if not any(case.task_type == task for case in cases):
             yield f"no case is of the task {task}"
+    yield from _unknown_labels(view, scope)
+
+
+def _unknown_labels(view: View, scope: When) -> Iterator[str]:
+    labels = [label for label, _ in view.labels]
     for pattern in getattr(scope, "models", ()):
         if not any(any_glob([pattern], label) for label in labels):
-            yield f"no model run is labelled {pattern!r}{did_you_mean(pattern, labels[:200])}"
+            yield f"no model run is labelled {pattern!r}{did_you_mean(pattern, labels)}"
+
+
+def _twice(view: View) -> Found:
+    """Metrics that two graders write for one case: a cell has one score of a name."""
+    told: set[tuple[int, str]] = set()
+    for written in view.written:
+        for name, writers in written.items():
+            for index, _ in writers[1:]:
+                first = view.suite.graders[writers[0][0]].key
+                if (index, name) not in told and view.suite.graders[index].key != first:
+                    told.add((index, name))
+                    yield ("graders", index), f"writes the metric {name!r}, which the grader {first!r} writes too"
 
 
 def _rule(view: View, rule: VerdictRule, judged: Sequence[int]) -> Iterator[str]:
@@ -104,50 +138,50 @@ def _rule(view: View, rule: VerdictRule, judged: Sequence[int]) -> Iterator[str]
 
 
 def _metric(view: View, name: str, cases: Sequence[int], wanted: str, text: str) -> Iterator[str]:
-    written = [view.metrics[index][name] for index in cases if name in view.metrics[index]]
-    if not written:
-        if name in view.metric_names:
-            yield f"{text!r}: no grader writes {name!r} for any case that this is for"
-        else:
-            yield f"{text!r}: no grader writes {name!r}{did_you_mean(name, view.metric_names)}"
+    if name not in view.metric_names:
+        yield f"{text!r}: no grader writes {name!r}{did_you_mean(name, view.metric_names)}"
         return
-    if any(len(metrics) > 1 for metrics in written):
-        yield f"{text!r}: two graders write {name!r}"
-    if any(metric.type != wanted for metrics in written for metric in metrics):
+    types = {metric.type for at in cases for _, metric in view.written[at].get(name, ())}
+    if cases and not types:
+        yield f"{text!r}: no grader writes {name!r} for any case that this is for"
+    if types - {wanted}:
         article = "a yes or no" if wanted == "number" else "a number"
         advice = "write it alone or with 'not'" if wanted == "number" else "compare it: 'METRIC >= NUMBER'"
         yield f"{text!r}: {name!r} is {article}; {advice}"
 
 
-def _unjudged(view: View) -> Found:
-    """Cells to which no rule applies: they could only ever be errors."""
-    parsed = [(rule, parse_rule(rule.rule).metric) for rule in view.suite.verdict if rule.level == "fail"]
+def _unjudged(view: View, wrong: set[Loc]) -> Found:
+    """Cases to which no rule applies: they could only ever be errors. Rules that are wrong are told of already."""
+    of_suite = _failing(view.suite.verdict)
     for at, case in enumerate(view.suite.cases):
-        if case.expect.refusal:
+        told = ("verdict",) if case.verdict is None else ("cases", at)
+        if case.expect.refusal or told in wrong:
             continue
-        own = case.verdict
-        rules = parsed if own is None else [(r, parse_rule(r.rule).metric) for r in own if r.level == "fail"]
-        about = [rule for rule, metric in rules if metric in view.metrics[at]]
-        bare = next(
-            (
-                label
-                for label, tasks in view.labels
-                if case.task_type in tasks
-                and not any(rule.covers(case.id, case.task_type, case.tags, label) for rule in about)
-            ),
-            None,
-        )
-        if bare is not None:
-            yield ("cases", at), f"no verdict rule applies to the case {case.id!r} on {bare!r}"
+        rules = of_suite if case.verdict is None else _failing(case.verdict)
+        about = [
+            rule
+            for rule, metric in rules
+            if metric in view.written[at] and rule.fits(case.id, case.task_type, case.tags)
+        ]
+        if any(not rule.models for rule in about):
+            continue
+        for label, tasks in view.labels:
+            if case.task_type in tasks and not any(any_glob(rule.models, label) for rule in about):
+                yield ("cases", at), f"no verdict rule applies to the case {case.id!r} on {label!r}"
+                break
+
+
+def _failing(rules: Sequence[VerdictRule]) -> list[tuple[VerdictRule, str]]:
+    return [(rule, parse_rule(rule.rule).metric) for rule in rules if rule.level == "fail"]
 
 
 def _gates(view: View) -> Found:
     for index, entry in enumerate(view.suite.gates):
         gate = parse_gate(entry.rule)
         cases = view.cases_in(entry)
-        if not cases and not list(_empty_scope(view, entry)):
+        if not cases and view.has_cells and not any(_empty_scope(view, entry)):
             yield ("gates", index), f"{entry.rule!r} is for no cell of this suite"
-        elif gate.metric is not None and cases:
+        if gate.metric is not None:
             wanted = "number" if gate.fn == "mean" else "bool"
             for message in _metric(view, gate.metric, cases, wanted, entry.rule):
                 yield ("gates", index), message

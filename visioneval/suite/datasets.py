@@ -7,16 +7,17 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
-from visioneval.errors import Problem, SuiteError
-from visioneval.suite.messages import did_you_mean
-from visioneval.suite.yaml_reader import decode
+from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.suite.case import TestCase
+from visioneval.suite.messages import did_you_mean, known_keys
+from visioneval.suite.yaml_reader import MAX_DEPTH, decode, plain
 
 MAX_BYTES = 1024 * 1024 * 1024
 
@@ -32,31 +33,36 @@ class Row:
 def read_rows(path: Path, name: str) -> list[Row]:
     """All rows of a JSONL (``.jsonl``, ``.ndjson``), CSV or TSV file.
 
-    Raises ``SuiteError`` for a file that is missing, not UTF-8 or of another kind, and for each row that cannot
-    be read, all rows in one go.
+    Raises ``UsageError`` in one line for a file that cannot be read at all, and ``SuiteError`` for one that is not
+    UTF-8 or has rows that cannot be read, all rows in one go.
     """
     readers = {".jsonl": _json_rows, ".ndjson": _json_rows, ".csv": _comma_rows, ".tsv": _tab_rows}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise SuiteError([Problem(name, 0, 0, f"a dataset ends in {', '.join(readers)}")])
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise SuiteError([Problem(name, 0, 0, f"over the limit of {MAX_BYTES:,} bytes")])
-        data = path.read_bytes()
-    except OSError as error:
-        raise SuiteError([Problem(name, 0, 0, error.strerror or str(error))]) from None
+        raise UsageError(f"a dataset ends in {', '.join(readers)}")
     rows: list[Row] = []
     problems: list[Problem] = []
-    for row in reader(decode(data, name), name):
+    for row in reader(decode(_read_bytes(path), name), name):
         if isinstance(row, Row):
             rows.append(row)
         else:
             problems.append(row)
     if not rows and not problems:
-        problems.append(Problem(name, 0, 0, "the dataset has no rows"))
+        problems.append(Problem(name, 1, 1, "the dataset has no rows"))
     if problems:
         raise SuiteError(problems)
     return rows
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError("is not a regular file")
+        if path.stat().st_size > MAX_BYTES:
+            raise UsageError(f"over the limit of {MAX_BYTES:,} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError((error.strerror or str(error)).lower()) from None
 
 
 def _json_rows(text: str, name: str) -> Iterator[Row | Problem]:
@@ -64,15 +70,64 @@ def _json_rows(text: str, name: str) -> Iterator[Row | Problem]:
         if not line.strip():
             continue
         try:
-            cells = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            column = getattr(error, "colno", 1)
-            yield Problem(name, number, column, f"not JSON: {getattr(error, 'msg', 'nested too deeply')}")
-            continue
-        if isinstance(cells, dict):
-            yield Row(number, cells)
+            cells = _DECODER.decode(line.strip())
+            _check_plain(line, cells)
+        except json.JSONDecodeError as error:
+            yield Problem(name, number, error.colno, f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}")
+        except RecursionError:
+            yield Problem(name, number, 1, f"nested deeper than {MAX_DEPTH} levels")
+        except ValueError as error:
+            yield Problem(name, number, 1, str(error))
         else:
-            yield Problem(name, number, 1, 'a row is an object: {"column": value, ...}')
+            row = isinstance(cells, dict)
+            yield Row(number, cells) if row else Problem(name, number, 1, 'a row is an object: {"column": value, ...}')
+
+
+def _refuse_constant(text: str) -> Never:
+    raise ValueError(f"{text} is not a number that JSON knows: write null or a text")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if abs(number) == float("inf"):
+        raise ValueError(f"{text} is too large a number")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > 100:
+        raise ValueError("a number of over 100 digits: write it as a text")
+    return int(text)
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    cells = dict(pairs)
+    if len(cells) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands here twice")
+    return cells
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole, object_pairs_hook=_no_twins
+)
+
+
+def _check_plain(line: str, cells: Any) -> None:
+    """Refuses what could not be written to a record again. Raises ``ValueError`` and ``RecursionError``."""
+    if "\\u" in line:
+        try:
+            json.dumps(cells, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            lone = ord(error.object[error.start])
+            raise ValueError(f"a lone surrogate (\\u{lone:04x}) is not text") from None
+    if line.count("{") + line.count("[") > MAX_DEPTH and _depth(cells) > MAX_DEPTH:
+        raise RecursionError
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
 
 
 def _comma_rows(text: str, name: str) -> Iterator[Row | Problem]:
@@ -85,7 +140,7 @@ def _tab_rows(text: str, name: str) -> Iterator[Row | Problem]:
 
 def _table_rows(text: str, name: str, delimiter: str) -> Iterator[Row | Problem]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
+    header: list[str] = []
     line = 1
     while True:
         try:
@@ -95,26 +150,54 @@ def _table_rows(text: str, name: str, delimiter: str) -> Iterator[Row | Problem]
             return
         if cells is None:
             return
-        if header is None:
+        if not cells:
+            pass
+        elif not header:
             header = cells
-            if len(set(header)) < len(header):
-                yield Problem(name, line, 1, "two columns of the header have one name")
+            if twice := [column for column in header if header.count(column) > 1]:
+                yield Problem(name, line, 1, f"two columns of the header are called {twice[0]!r}")
                 return
         elif len(cells) == len(header):
             yield Row(line, dict(zip(header, cells, strict=True)))
-        elif cells:
+        else:
             yield Problem(name, line, 1, f"{len(cells)} cells, but the header has {len(header)}")
         line = reader.line_num + 1
 
 
-def missing_columns(rows: list[Row], fields: Mapping[str, str]) -> list[str]:
-    """What to say of each mapped column that no row has."""
+def field_problems(fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each key of ``fields`` that is no key of a case, and what to say of it."""
+    for key in fields:
+        above = next((parent for parent in _parents(key) if parent in fields), None)
+        if above:
+            yield key, f"{above!r} has a column of its own, so {key!r} cannot have one"
+        elif message := _unknown_key(key):
+            yield key, message
+
+
+def _parents(key: str) -> list[str]:
+    steps = key.split(".")
+    return [".".join(steps[:end]) for end in range(1, len(steps))]
+
+
+def _unknown_key(key: str) -> str | None:
+    schema = TestCase.model_json_schema()
+    steps = key.split(".")
+    if steps[0] == "metadata" and all(steps):
+        return None
+    for depth, step in enumerate(steps):
+        known = known_keys(schema, steps[:depth]) | ({"image", "model"} if len(steps) == 1 else set())
+        if step not in known:
+            dotted = (".".join([*steps[:depth], name]) for name in known)
+            return f"a case has no key {key!r}{did_you_mean(key, dotted)}"
+    return None
+
+
+def missing_columns(rows: Sequence[Row], fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each key of ``fields`` whose column no row has, and what to say of it."""
     have = {column for row in rows for column in row.cells}
-    return [
-        f"fields.{key}: the dataset has no column {column!r}{did_you_mean(column, have)}"
-        for key, column in fields.items()
-        if column not in have
-    ]
+    for key, column in fields.items():
+        if column not in have:
+            yield key, f"the dataset has no column {column!r}{did_you_mean(column, have)}"
 
 
 def prompt_id(prompt: str) -> str:
@@ -146,10 +229,9 @@ def case_of(row: Row, fields: Mapping[str, str]) -> dict[str, Any]:
             inner = inner.setdefault(parent, {})
         inner[last] = _value(key, value)
     case["id"] = row_id(row, fields)
-    if isinstance(case.get("prompt"), str):
-        case["prompt"] = literal(case["prompt"])
-    if isinstance(case.get("criteria"), str):
-        case["criteria"] = literal(case["criteria"])
+    for key in ("prompt", "criteria"):
+        if isinstance(case.get(key), str):
+            case[key] = literal(case[key])
     return case
 
 
@@ -160,14 +242,18 @@ def literal(text: str) -> str:
     return "{{ " + json.dumps(text, ensure_ascii=False) + " }}"
 
 
-_LISTS = {"images", "tags", "expect.text.required", "expect.text.forbidden", "expect.text.allowed"}
-_MAPPINGS = {"masks", "expect", "expect.text", "metadata"}
+_LISTS = {"images", "tags", "verdict", "expect.text.required", "expect.text.forbidden", "expect.text.allowed"}
+_MAPPINGS = {"masks", "pictures", "expect", "expect.text", "metadata"}
+_YES_OR_NO = {"flaky", "expect.alpha", "expect.refusal"}
 
 
 def _value(key: str, value: Any) -> Any:
+    """A cell as a case's key wants it: in a table everything is text."""
+    if key in _YES_OR_NO and isinstance(value, str):
+        return plain(value)
     if key in _LISTS | _MAPPINGS and isinstance(value, str) and value[:1] in ("[", "{"):
-        with suppress(ValueError):
-            value = json.loads(value)
+        with suppress(ValueError, RecursionError):
+            value = _DECODER.decode(value)
     if key in _LISTS and not isinstance(value, list):
         return [value]
     return value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from visioneval.suite.case import Name, TestCase
+from visioneval.suite.rubric import RubricOptions
 from visioneval.suite.scope import When
 from visioneval.types import Frozen, Metric
 
@@ -31,13 +32,35 @@ class BaseGrader(Frozen):
         """What this grader writes for ``case``; empty where the case holds nothing for it to measure."""
         raise NotImplementedError
 
+    @property
+    def judge_name(self) -> str | None:
+        """The key of the judge that it asks, under ``judges:``; ``None`` where it asks nobody."""
+        return None
+
 
 class TextGrader(BaseGrader):
     """Exact copy, case included: the lines that the picture must and must not show."""
 
     type: Literal["text"]
-    extract: Literal["ocr"] = "ocr"
+    extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
+        default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, and the judge where OCR finds a miss."
+    )
+    judge: Name = "default"
+    describe: bool = Field(
+        default=False,
+        description="The judge first describes the picture; a second call, which sees no picture, lists the text.",
+    )
     min_confidence: Share = Field(default=0.5, description="OCR readings below this confidence (0 to 1) are not text.")
+
+    @model_validator(mode="after")
+    def _who_describes(self) -> Self:
+        if self.describe and self.extract == "ocr":
+            raise ValueError("describe is for a judge: it needs extract: judge, or [ocr, judge]")
+        return self
+
+    @property
+    def judge_name(self) -> str | None:
+        return None if self.extract == "ocr" else self.judge
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         expected = case.expect.text
@@ -48,6 +71,19 @@ class TextGrader(BaseGrader):
             found[f"{self.key}.recall"] = _SHARE_UP
             found[f"{self.key}.cer"] = _SHARE_DOWN
         return found
+
+
+class RubricGrader(BaseGrader, RubricOptions):
+    """A judge's scores against a rubric."""
+
+    type: Literal["rubric"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - a rubric is for every case
+        return {name: asked.metric for name, asked in self.asked.items()}
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
 
 
 class LocalityGrader(BaseGrader):
@@ -150,6 +186,7 @@ class CustomGrader(BaseGrader):
 
 
 GRADERS: dict[str, type[BaseGrader]] = {
+    "rubric": RubricGrader,
     "text": TextGrader,
     "locality": LocalityGrader,
     "reference": ReferenceGrader,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
+from visioneval.suite.case import ONE_LINE, PRINTABLE
+
 Loc = tuple[str | int, ...]
 
+_QUOTE = "'"
 _EXPECTED = {
     "string_type": "text",
+    "string_unicode": "text without lone surrogates",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -26,73 +31,145 @@ _EXPECTED = {
 }
 _PATTERNS = {
     "id": "letters, digits, _ - and . (not first), at most 120",
-    "size": "a size such as 1024x1536, or 'requested'",
+    "label": "text without control characters",
+    "size": "a size such as 1024x1536",
     "aspect_ratio": "a ratio such as 2:3",
+    "provider": "a class of your own is written package.module:Class",
+    "type": "a class of your own is written package.module:Class",
+    "vars": "templates know names of letters, digits and _, not first a digit",
 }
+_LIMITS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("over", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("under", "lt"),
+}
+_NEAR, _SHOWN, _LONGEST = 1000, 20, 200
+_ALTERNATIVE = re.compile(r"(literal|tuple|list|dict|constrained-\w+|function-\w+|lax-or-strict)(\[.*\])?", re.DOTALL)
+_TAGS = ("provider", "type")
+_SHORT_FORMS = ("verdict", "gates", "images")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` for the nearest known word, else what is known, else nothing."""
     words = sorted(known)
-    near = get_close_matches(word, words, n=1, cutoff=0.6)
+    near = get_close_matches(word[:_LONGEST], words[:_NEAR], n=1, cutoff=0.6)
     if near:
         return f" (did you mean {near[0]!r}?)"
-    return f" (known: {', '.join(words)})" if words else ""
+    more = ", ..." if len(words) > _SHOWN else ""
+    return f" (known: {', '.join(words[:_SHOWN])}{more})" if words else ""
+
+
+def in_document(loc: Sequence[str | int]) -> Loc:
+    """A pydantic location without the steps that name an alternative of a union: no document has them."""
+    return tuple(step for step in loc if not (isinstance(step, str) and _ALTERNATIVE.fullmatch(step)))
 
 
 def explain(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """One line for one entry of a pydantic ``errors()`` list."""
-    kind, loc = error["type"], tuple(error["loc"])
+    kind, loc = error["type"], in_document([step for step in error["loc"] if step != "[key]"])
     name = str(loc[-1]) if loc else "the suite"
     if kind == "extra_forbidden":
         return f"unknown key {name!r}{did_you_mean(name, known_keys(schema, loc[:-1]))}"
-    if kind == "missing":
+    if kind == "missing" and isinstance(loc[-1], str):
         return f"the key {name!r} is missing"
     if kind == "value_error":
         return str(error["ctx"]["error"])
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _unknown_type(error)
-    where = f"{_readable(loc)}: " if loc else ""
+        return _unknown_type(error, schema)
+    return f"{_readable(loc)}: {_misfit(kind, loc, error.get('ctx', {}), error['input']) or error['msg']}"
+
+
+def worth_telling(errors: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Leaves out what follows from another error.
+
+    A list that lost its bad entries is not empty, a misspelt key is not missing, and the alternatives of a union say
+    the same of one value.
+    """
+    unknown: dict[Loc, list[str]] = {}
+    for error in errors:
+        if error["type"] == "extra_forbidden":
+            unknown.setdefault(tuple(error["loc"][:-1]), []).append(str(error["loc"][-1]))
+    told: set[Loc] = set()
+    for error in errors:
+        loc = tuple(error["loc"])
+        plain = in_document(loc)
+        emptied = error["type"] == "too_short" and bool(error["input"])
+        misspelt = error["type"] == "missing" and get_close_matches(str(loc[-1]), unknown.get(loc[:-1], ()), n=1)
+        if not emptied and not misspelt and not (plain in told and len(plain) < len(loc)):
+            yield error
+        told.add(plain)
+
+
+def _misfit(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> str | None:
+    """What is wrong with a value."""
     if kind in _EXPECTED:
-        return f"{where}expected {_EXPECTED[kind]}, not {shown(error['input'])}"
-    if kind == "string_pattern_mismatch":
-        wanted = _PATTERNS.get(name) or "letters, digits, _ - and ."
-        return f"{where}{shown(error['input'])} does not fit: {wanted}"
+        wanted = _EXPECTED[kind]
+        if kind == "model_type" and len(loc) > 1 and loc[-2] in _SHORT_FORMS:
+            wanted = "text or a mapping of keys to values"
+        quote = ": put it in quotes" if wanted == "text" and isinstance(value, (bool, int, float)) else ""
+        return f"expected {wanted}, not {shown(value)}{quote}"
+    if kind in _LIMITS:
+        words, limit = _LIMITS[kind]
+        return f"must be {words} {ctx[limit]:g}, not {shown(value)}"
     if kind in ("literal_error", "enum"):
-        wanted = error["ctx"].get("expected", "").replace("'", "")
-        return f"{where}{shown(error['input'])} is not one of {wanted.replace(' or ', ', ')}"
-    if kind in ("too_short", "string_too_short"):
-        return f"{where}must not be empty"
-    return f"{where}{error['msg'][:1].lower()}{error['msg'][1:]}, not {shown(error['input'])}"
+        return f"{shown(value)} is not one of {ctx['expected'].replace(' or ', ', ').replace(_QUOTE, '')}"
+    if kind == "string_pattern_mismatch":
+        return f"{shown(value)} does not fit: {_wanted(loc, str(ctx['pattern']))}"
+    if kind == "string_too_long":
+        return f"{shown(value)} is longer than {ctx['max_length']} characters"
+    if kind in ("missing", "too_long"):
+        return "holds too few values" if kind == "missing" else "holds too many values"
+    return {"too_short": "must not be empty", "string_too_short": "must not be empty"}.get(kind)
 
 
-def _unknown_type(error: Mapping[str, Any]) -> str:
-    field = "provider" if "models" in error["loc"] else "type"
-    data = error["input"]
+def _wanted(loc: Loc, pattern: str) -> str:
+    if pattern in (PRINTABLE, ONE_LINE):
+        return "a control character is not text"
+    if "requested" in pattern:
+        return "a size such as 1024x1536, or 'requested'"
+    return next((_PATTERNS[step] for step in (*loc[-1:], *loc[:1]) if step in _PATTERNS), "letters, digits, _ - and .")
+
+
+def _unknown_type(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    loc, data = tuple(error["loc"]), error["input"]
+    tags = [(field, const) for node in _nodes(schema, loc) for field, const in _tag_of(node)]
+    field = tags[0][0] if tags else "type"
     if not isinstance(data, dict):
         return f"expected a mapping with the key {field!r}, not {shown(data)}"
     if field not in data:
         return f"the key {field!r} is missing"
-    from visioneval.suite.graders import GRADERS
-    from visioneval.suite.providers import PROVIDERS
+    what = "grader type" if field == "type" and loc[:1] == ("graders",) and len(loc) == 2 else field
+    return f"unknown {what} {shown(data[field])}{did_you_mean(str(data[field]), [const for _, const in tags])}"
 
-    known: Sequence[str] = [*(PROVIDERS if field == "provider" else GRADERS)]
-    what = "provider" if field == "provider" else "grader type"
-    return f"unknown {what} {shown(data[field])}{did_you_mean(str(data[field]), known)}"
+
+def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+    properties = node.get("properties", {})
+    return [(field, properties[field]["const"]) for field in _TAGS if "const" in properties.get(field, {})]
 
 
 def shown(value: Any) -> str:
-    """A value of a suite in an error line: short, and on one line."""
-    text = repr(value) if not isinstance(value, float) else str(value)
+    """A value of a suite in an error line: short, on one line, and as YAML writes it."""
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _readable(loc: Loc) -> str:
-    return next((str(step) for step in reversed(loc) if isinstance(step, str)), "item")
+    name = next((step for step in reversed(loc) if isinstance(step, str)), "item")
+    return name if name.isprintable() else repr(name)
 
 
 def known_keys(schema: Mapping[str, Any], loc: Sequence[str | int]) -> set[str]:
     """The keys that the JSON Schema allows in the mapping at ``loc``."""
+    return {key for node in _nodes(schema, loc) for key in node.get("properties", {})}
+
+
+def _nodes(schema: Mapping[str, Any], loc: Sequence[str | int]) -> list[Mapping[str, Any]]:
+    """The schemas that stand at ``loc``, one for each alternative."""
     nodes = _alternatives(schema, schema)
     for step in loc:
         below = [child for node in nodes for child in _children(node, step)]
@@ -100,7 +177,7 @@ def known_keys(schema: Mapping[str, Any], loc: Sequence[str | int]) -> set[str]:
             nodes = [alt for child in below for alt in _alternatives(child, schema)]
         else:  # the tag of a union is part of pydantic's location, and of no document
             nodes = [node for node in nodes if _is_tagged(node, step)] or nodes
-    return {key for node in nodes for key in node.get("properties", {})}
+    return nodes
 
 
 def _children(node: Mapping[str, Any], step: str | int) -> list[Any]:
@@ -113,9 +190,8 @@ def _children(node: Mapping[str, Any], step: str | int) -> list[Any]:
 
 
 def _is_tagged(node: Mapping[str, Any], tag: str | int) -> bool:
-    properties = node.get("properties", {})
-    consts = [properties.get(field, {}).get("const") for field in ("provider", "type")]
-    return tag in consts or (tag == "module:Class" and consts == [None, None])
+    consts = [const for _, const in _tag_of(node)]
+    return tag in consts or (tag == "module:Class" and not consts)
 
 
 def _alternatives(node: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.case import FilePath, Name, TestCase, Text
 from visioneval.suite.graders import (
     GRADERS,
     CustomGrader,
     ImageGrader,
     LocalityGrader,
     ReferenceGrader,
+    RubricGrader,
     TextGrader,
 )
+from visioneval.suite.judges import JUDGES, CustomJudge, GeminiJudge, OpenAIJudge, RecordedJudge
 from visioneval.suite.providers import (
     PROVIDERS,
     CommandProvider,
     CustomProvider,
     FilesProvider,
+    GeminiProvider,
+    OpenAIProvider,
     SketchProvider,
 )
 from visioneval.suite.scope import GateEntry, GateRule, RuleEntry
@@ -37,27 +41,38 @@ def _tag(field: str, known: dict[str, Any]) -> Discriminator:
     return Discriminator(tag)
 
 
+VarName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=60)]
 ModelEntry = Annotated[
-    Annotated[FilesProvider, Tag("files")]
+    Annotated[OpenAIProvider, Tag("openai")]
+    | Annotated[GeminiProvider, Tag("gemini")]
+    | Annotated[FilesProvider, Tag("files")]
     | Annotated[SketchProvider, Tag("sketch")]
     | Annotated[CommandProvider, Tag("command")]
     | Annotated[CustomProvider, Tag("module:Class")],
     _tag("provider", PROVIDERS),
 ]
 GraderEntry = Annotated[
-    Annotated[TextGrader, Tag("text")]
+    Annotated[RubricGrader, Tag("rubric")]
+    | Annotated[TextGrader, Tag("text")]
     | Annotated[LocalityGrader, Tag("locality")]
     | Annotated[ReferenceGrader, Tag("reference")]
     | Annotated[ImageGrader, Tag("image")]
     | Annotated[CustomGrader, Tag("module:Class")],
     _tag("type", GRADERS),
 ]
+JudgeEntry = Annotated[
+    Annotated[OpenAIJudge, Tag("openai")]
+    | Annotated[GeminiJudge, Tag("gemini")]
+    | Annotated[RecordedJudge, Tag("recorded")]
+    | Annotated[CustomJudge, Tag("module:Class")],
+    _tag("provider", JUDGES),
+]
 
 
 class CaseFile(Frozen):
     """Cases kept in a YAML file of their own: a list, like ``cases:`` itself."""
 
-    file: Text
+    file: FilePath
 
 
 class CaseRows(Frozen):
@@ -66,7 +81,7 @@ class CaseRows(Frozen):
     ``image`` and ``model`` are a finished picture and the label of what drew it.
     """
 
-    path: Text
+    path: FilePath
     fields: dict[str, str] = Field(min_length=1)
 
 
@@ -83,7 +98,11 @@ class Suite(Frozen):
     experiment: Name | None = Field(default=None, description="Runs are listed and grouped by it.")
     description: str | None = None
     task: TaskType | None = Field(default=None, description="The default for the cases.")
-    vars: dict[str, Any] = Field(default_factory=dict, description="For every template.")
+    vars: dict[VarName, Any] = Field(default_factory=dict, description="For every template.")
+    prompts_dir: Text | None = Field(default=None, description="Templates here are found before the built-in ones.")
+    judges: dict[Name, JudgeEntry] = Field(
+        default_factory=dict, description="What graders ask, by the key that they name; --judge replaces one."
+    )
     cases: Annotated[tuple[TestCase, ...], Field(min_length=1)]
     models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)]
     samples: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
@@ -106,6 +125,12 @@ class Suite(Frozen):
             masks={name: folder / path for name, path in masks.items()},
             reference=folder / case.reference if case.reference else None,
         )
+
+
+def template_folders(suite: Suite, folder: Path, builtin: Path) -> tuple[Path, ...]:
+    """Where a suite's templates are looked for, in order: its ``prompts_dir``, its folder, the built-in ones."""
+    own = (folder / suite.prompts_dir,) if suite.prompts_dir else ()
+    return (*own, folder, builtin)
 
 
 def json_schema() -> dict[str, Any]:

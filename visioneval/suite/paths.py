@@ -6,10 +6,16 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+@lru_cache(maxsize=16)
+def _real(folder: Path) -> str:
+    return os.path.realpath(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,10 @@ class Trust:
     working: Path
     everything: bool = False
 
+    @property
+    def _tops(self) -> tuple[str, str]:
+        return _real(self.folder), _real(self.working)
+
     def refusal(self, path: str, start: Path) -> str | None:
         """Why ``path``, named in a file of the folder ``start``, must not be read; ``None`` where it may."""
         if "\x00" in path:
@@ -28,8 +38,8 @@ class Trust:
             return f"{path!r} is a URL: pictures and datasets are read from disk"
         if self.everything:
             return None
-        real = Path(os.path.realpath(start / path))
-        if any(real.is_relative_to(os.path.realpath(top)) for top in (self.folder, self.working)):
+        real = os.path.realpath(start / path)
+        if any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in self._tops):
             return None
         return (
             f"{path!r} lies outside the suite's folder and the working directory;"

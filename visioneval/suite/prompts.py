@@ -23,7 +23,7 @@ def context(case: TestCase, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 def rendered(case: TestCase, variables: Mapping[str, Any]) -> tuple[str, str | None]:
     """Prompt and criteria as text. Raises ``TemplateError``."""
-    if not any("{" in text for text in (case.prompt, case.criteria or "")):
+    if "{" not in case.prompt and "{" not in (case.criteria or ""):
         return case.prompt, case.criteria
     seen = context(case, variables)
     return render(case.prompt, seen), None if case.criteria is None else render(case.criteria, seen)

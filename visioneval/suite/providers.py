@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from visioneval.suite.case import Name, Text
+from visioneval.suite.case import PRINTABLE, FilePath, Name
 from visioneval.suite.graders import ModuleClass
+from visioneval.suite.messages import explain
+from visioneval.suite.remote import GeminiOptions, MaskMode, OpenAIOptions
 from visioneval.suite.sketch import SketchParams
 from visioneval.types import Frozen, TaskType
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]
+Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 DRAWING = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
@@ -61,8 +65,9 @@ class BaseProvider(Frozen):
         """Whether this entry takes cases of a task: able to, and not restricted to others."""
         return task in self.can_do and (not self.tasks or task in self.tasks)
 
-    def check_params(self, params: dict[str, Any]) -> None:
-        """Raises ``ValueError`` for parameters that this provider does not take."""
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - takes anything
+        """Each parameter that this provider does not take, and why."""
+        yield from ()
 
 
 class DrawingProvider(BaseProvider):
@@ -92,7 +97,7 @@ class DrawingProvider(BaseProvider):
 class PictureDataset(Frozen):
     """Finished pictures in a file of rows; rows meet cases by id, or by prompt where they have no id."""
 
-    path: Text
+    path: FilePath
     fields: dict[str, str] = Field(description="image, and id or prompt, and optionally model: the column of each.")
 
     @model_validator(mode="after")
@@ -105,21 +110,67 @@ class PictureDataset(Frozen):
         return self
 
 
+class OpenAIProvider(DrawingProvider, OpenAIOptions):
+    """OpenAI's Images API, or a server that speaks it. Parameters are passed through as written."""
+
+    provider: Literal["openai"]
+    mask_mode: MaskMode = Field(default="send", description="send: as the mask; as_image: as one more picture; ignore.")
+
+    @property
+    def needs_key(self) -> str | None:
+        return self.key_variable
+
+    def pictures_per_call(self, params: dict[str, Any]) -> int:
+        return int(params.get("n") or 1)
+
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield from _drawing_params(params)
+
+
+class GeminiProvider(DrawingProvider, GeminiOptions):
+    """A Gemini model that answers with pictures; ``params`` holds ``model`` and the generation config, as written."""
+
+    provider: Literal["gemini"]
+    mask_mode: Literal["as_image", "ignore"] = Field(
+        default="as_image", description="as_image: the mask is one more picture, as there is no mask argument; ignore."
+    )
+
+    @property
+    def needs_key(self) -> str | None:
+        return None if self.google else self.key_variable
+
+    def pictures_per_call(self, params: dict[str, Any]) -> int:
+        return int(params.get("n") or 1)
+
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield from _drawing_params(params)
+
+
+def _drawing_params(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if not isinstance(params.get("model"), str):
+        yield "model", "params.model is missing: name the model"
+    n = params.get("n", 1)
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 100:
+        yield "n", "n is a whole number from 1 to 100"
+    if params.get("stream"):
+        yield "stream", "stream is not for a run: pictures are taken whole"
+
+
 class FilesProvider(BaseProvider):
     """Pictures that exist already: a path pattern, another run, or rows of a dataset."""
 
     is_free: ClassVar[bool] = True
 
     provider: Literal["files"]
-    path: Text | None = Field(default=None, description="A pattern with {case}, {model} (the label) and {sample}.")
-    run: Text | None = Field(default=None, description="RUN or RUN@label: another run's pictures.")
+    path: FilePath | None = Field(default=None, description="A pattern with {case}, {model} (the label) and {sample}.")
+    run: FilePath | None = Field(default=None, description="RUN or RUN@label: another run's pictures.")
     dataset: PictureDataset | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         given = [name for name in ("path", "run", "dataset") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"takes one source of pictures, not {' and '.join(given)}")
+            raise ValueError(f"files takes one source of pictures, not {' and '.join(given)}")
         if self.path is not None:
             _only_known_fields(self.path)
         return self
@@ -142,12 +193,12 @@ class SketchProvider(DrawingProvider):
 
     provider: Literal["sketch"]
 
-    def check_params(self, params: dict[str, Any]) -> None:
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         try:
             SketchParams.model_validate(params)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise ValueError(f"sketch: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            for part in error.errors(include_url=False):
+                yield str(part["loc"][0]), explain(part, SketchParams.model_json_schema())
 
 
 class CommandProvider(DrawingProvider):
@@ -156,8 +207,8 @@ class CommandProvider(DrawingProvider):
     runs_code: ClassVar[bool] = True
 
     provider: Literal["command"]
-    argv: Annotated[list[str], Field(min_length=1)] = Field(description="The program and its arguments; no shell.")
-    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 600.0
+    argv: Annotated[list[Argument], Field(min_length=1)] = Field(description="The program and its arguments; no shell.")
+    timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=True)] = 600.0
 
 
 class CustomProvider(DrawingProvider):
@@ -175,6 +226,8 @@ class CustomProvider(DrawingProvider):
 
 
 PROVIDERS: dict[str, type[BaseProvider]] = {
+    "openai": OpenAIProvider,
+    "gemini": GeminiProvider,
     "files": FilesProvider,
     "sketch": SketchProvider,
     "command": CommandProvider,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from visioneval.suite.case import TestCase
-from visioneval.suite.datasets import prompt_id, read_rows
+from visioneval.errors import UsageError
+from visioneval.suite.datasets import Row, prompt_id, read_rows
 from visioneval.suite.model import Suite
+from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import BaseProvider, DrawingProvider, FilesProvider, PictureDataset
 from visioneval.suite.sweep import grid_sweep
 from visioneval.types import ModelRun
@@ -52,12 +54,27 @@ def _run(entry: BaseProvider, label: str, **changes: Any) -> ModelRun:
 
 
 def _dataset_labels(dataset: PictureDataset, wanted: str | None, folder: Path) -> list[str]:
+    rows = dataset_rows(dataset, folder)
     column = dataset.fields.get("model")
     if column is None:
         return [wanted or Path(dataset.path).stem]
-    rows = read_rows(folder / dataset.path, dataset.path)
     labels = dict.fromkeys(str(row.cells[column]) for row in rows if row.cells.get(column) not in (None, ""))
     return [label for label in labels if wanted in (None, label)]
+
+
+def dataset_rows(dataset: PictureDataset, folder: Path) -> Sequence[Row]:
+    """The rows of a dataset of finished pictures. Raises as ``read_rows``; an unchanged file is read once."""
+    path = folder / dataset.path
+    try:
+        now = path.stat()
+        return _rows(path, dataset.path, (now.st_mtime_ns, now.st_size))
+    except OSError as error:
+        raise UsageError((error.strerror or str(error)).lower()) from None
+
+
+@lru_cache(maxsize=2)
+def _rows(path: Path, name: str, _state: tuple[int, int]) -> Sequence[Row]:
+    return read_rows(path, name)
 
 
 Finished = Mapping[str, Sequence[str]]
@@ -77,9 +94,9 @@ def dataset_pictures(run: ModelRun, suite: Suite, folder: Path) -> Finished:
 
 
 def _rows_of(dataset: PictureDataset, label: str, suite: Suite, folder: Path) -> Iterator[tuple[str, str]]:
-    by_prompt = {prompt_id(case.prompt): case.id for case in suite.cases}
     fields = dataset.fields
-    for row in read_rows(folder / dataset.path, dataset.path):
+    by_prompt = _ids_by_prompt(suite) if "prompt" in fields else {}
+    for row in dataset_rows(dataset, folder):
         cell = {key: str(row.cells.get(column) or "") for key, column in fields.items()}
         if "model" in fields and cell["model"] != label:
             continue
@@ -88,6 +105,5 @@ def _rows_of(dataset: PictureDataset, label: str, suite: Suite, folder: Path) ->
             yield key, cell["image"]
 
 
-def applicable(case: TestCase, runs: Sequence[ModelRun]) -> list[ModelRun]:
-    """The model runs that take a case."""
-    return [run for run in runs if run.config.does(case.task_type)]
+def _ids_by_prompt(suite: Suite) -> dict[str, str]:
+    return {prompt_id(rendered(case, suite.vars)[0]): case.id for case in suite.cases}

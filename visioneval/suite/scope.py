@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -14,7 +15,15 @@ from visioneval.types import Frozen, TaskType
 
 def any_glob(patterns: Iterable[str], text: str) -> bool:
     """Whether ``text`` equals or matches one of the patterns. Brackets are literal: labels hold them."""
-    return any(text == p or fnmatchcase(text, p.replace("[", "[[]")) for p in patterns)
+    plain, globs = _sorted_out(tuple(patterns))
+    return text in plain or any(fnmatchcase(text, glob) for glob in globs)
+
+
+@lru_cache(maxsize=256)
+def _sorted_out(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The patterns as they are, and as globs those that are globs: a scope may list thousands of ids."""
+    globs = tuple(p.replace("[", "[[]") for p in patterns if "*" in p or "?" in p)
+    return frozenset(patterns), globs
 
 
 class When(Frozen):

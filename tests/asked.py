@@ -1,0 +1,79 @@
+"""A judge that answers by script, and a cell to ask it about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from visioneval.builtin import builtin
+from visioneval.graders.base import Subject
+from visioneval.images import picture_at
+from visioneval.providers.base import ImagePart, Question, Reply
+from visioneval.suite.case import TestCase
+from visioneval.types import CaseFiles
+
+Said = str | Mapping[str, Any] | Reply | Exception
+
+
+class Asked:
+    """Answers one after the other, the last for ever, and remembers the questions."""
+
+    def __init__(self, *said: Said) -> None:
+        self.said = list(said)
+        self.questions: list[Question] = []
+        self.names: list[str] = []
+
+    async def __call__(self, name: str, question: Question) -> Reply:
+        self.questions.append(question)
+        self.names.append(name)
+        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, Reply):
+            return said
+        text = said if isinstance(said, str) else json.dumps(said)
+        return Reply(text=text, model="judge-1", usage={"input": 10}, cost_usd=0.25)
+
+    def words(self, at: int = 0) -> list[str]:
+        """The words of a question."""
+        return [part for part in self.questions[at].parts if isinstance(part, str)]
+
+    def images(self, at: int = 0) -> list[bytes]:
+        """The pictures of a question."""
+        return [part.data for part in self.questions[at].parts if isinstance(part, ImagePart)]
+
+
+def drawn(path: Path, size: tuple[int, int] = (64, 48), color: Any = "white", mode: str = "RGB") -> Path:
+    """A picture in a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, color).save(path)
+    return path
+
+
+def subject(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, **changes: Any) -> Subject:
+    """A cell with a white picture. What its graders save is in ``folder / "kept"``."""
+    made = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
+    path = changes.pop("path", None) or drawn(folder / "output.png")
+
+    def save(name: str, data: bytes) -> str:
+        (folder / "kept").mkdir(exist_ok=True)
+        assert not (folder / "kept" / name).exists(), f"{name} is kept twice"
+        (folder / "kept" / name).write_bytes(data)
+        return f"kept/{name}"
+
+    known: dict[str, Any] = {
+        "case": made,
+        "task_type": made.task_type,
+        "prompt": made.prompt,
+        "requested_size": None,
+        "picture": picture_at(path, path.read_bytes()),
+        "files": CaseFiles(),
+        "save": save,
+        "template_folders": (folder, builtin("prompts")),
+        "ask": asked,
+    }
+    return Subject(**{**known, **changes})

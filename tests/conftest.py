@@ -1,0 +1,141 @@
+"""What every test gets: a clean environment and home, and makers of small suites and pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from toys import Toy
+
+from visioneval.errors import SuiteError, UsageError
+from visioneval.suite.load import LoadedSuite, load_suite
+
+ROOT = Path(__file__).parent.parent
+_LEAKS = re.compile(
+    r".*(_API_KEY|_TOKEN|_SECRET)|(GOOGLE|OPENAI|GEMINI|ANTHROPIC|AZURE|AWS|VISIONEVAL|XDG|HF)_.*"
+    r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLUMNS|LINES|GITHUB_ACTIONS|CI"
+)
+
+SUITE = """\
+name: demo
+cases:
+  - {id: one, prompt: a tree}
+models:
+  - {provider: sketch}
+graders:
+  - {key: image, type: image}
+verdict: [not image.blank]
+"""
+
+
+@pytest.fixture(scope="session")
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path) -> None:
+    """No key, no setting and no home of whoever runs the tests."""
+    for name in [name for name in os.environ if _LEAKS.fullmatch(name)]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(_home))
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder of real pictures and answers beside the checkout; the test is skipped where it is absent."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("../shared/data is not here")
+    return folder
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Callable[..., Path]:
+    """``picture(name="a.png", size=(64, 48), color="white", mode="RGB", **save)`` writes a picture in tmp_path."""
+
+    def make(
+        name: str = "a.png", size: tuple[int, int] = (64, 48), color: Any = "white", mode: str = "RGB", **save: Any
+    ) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new(mode, size, color).save(path, **save)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def mask(tmp_path: Path) -> Callable[..., Path]:
+    """``mask(name="mask.png", size=(64, 48), box=(16, 12, 48, 36))`` writes a mask whose box is inside (alpha 0)."""
+
+    def make(
+        name: str = "mask.png", size: tuple[int, int] = (64, 48), box: tuple[int, int, int, int] = (16, 12, 48, 36)
+    ) -> Path:
+        image = Image.new("RGBA", size, (0, 0, 0, 255))
+        image.paste((0, 0, 0, 0), box)
+        image.save(tmp_path / name)
+        return tmp_path / name
+
+    return make
+
+
+@pytest.fixture
+def write_suite(tmp_path: Path) -> Callable[..., Path]:
+    """``write_suite(text=SUITE, name="suite.yaml")`` writes a suite in tmp_path; bytes are written as they are."""
+
+    def write(text: str | bytes = SUITE, name: str = "suite.yaml") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def no_runs(run: str) -> list[str]:
+    """A folder of runs with nothing in it."""
+    raise UsageError(f"there is no run {run!r}")
+
+
+@pytest.fixture
+def load(write_suite: Callable[..., Path]) -> Callable[..., LoadedSuite]:
+    """``load(text=SUITE, **options)`` writes a suite and loads it, with no other run to refer to."""
+
+    def loaded(text: str | bytes = SUITE, **options: Any) -> LoadedSuite:
+        return load_suite(write_suite(text), **{"run_labels": no_runs, **options})
+
+    return loaded
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
+    """Suites with a provider and a grader that do what a case's metadata says; the working directory is theirs."""
+    monkeypatch.chdir(tmp_path)
+    return Toy(tmp_path)
+
+
+@pytest.fixture
+def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """``problems(text, files={name: text or bytes}, **options)``: the error lines of a suite that stands alone.
+
+    The suite is ``suite.yaml`` in the working directory, so a line begins with ``suite.yaml:LINE:COLUMN: ``.
+    """
+
+    def told(text: str | bytes, files: Mapping[str, str | bytes] | None = None, **options: Any) -> list[str]:
+        monkeypatch.chdir(tmp_path)
+        for name, content in {"suite.yaml": text, **(files or {})}.items():
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        try:
+            load_suite(Path("suite.yaml"), **{"run_labels": no_runs, **options})
+        except SuiteError as error:
+            return [str(problem) for problem in error.problems]
+        return []
+
+    return told

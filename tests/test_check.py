@@ -1,0 +1,310 @@
+"""Everything about a well-formed suite that can be wrong before anything is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from test_images import png
+from writing import suite
+
+Problems = Callable[..., list[str]]
+Make = Callable[..., Path]
+
+EDIT = "cases: [{id: a, prompt: x, images: [%s], mask: %s}]"
+
+
+def edit(image: str, mask: str = "mask.png") -> str:
+    return suite(cases=EDIT % (image, mask))
+
+
+# --- pictures
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("gone.png", None, "gone.png: there is no such file"),
+        (".", None, ".: it is a directory, not a picture"),
+        ("empty.png", b"", "empty.png: the file is empty"),
+        ("text.png", b"hello", "text.png: not a picture we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
+        ("bomb.png", png(50_000, 50_000), "bomb.png: it declares more pixels than the limit of 100,000,000"),
+        ("https://x.org/a.png", None, "'https://x.org/a.png' is a URL: pictures and datasets are read from disk"),
+    ],
+)
+def test_a_picture_that_cannot_be_used(
+    problems: Problems, mask: Make, name: str, content: bytes | None, told: str
+) -> None:
+    mask()
+    files = {} if content is None else {name: content}
+    assert problems(edit(name), files) == [f"suite.yaml:2:37: {told}"]
+    assert problems(suite(cases=f"cases: [{{id: a, prompt: x, reference: '{name}'}}]"), files) == [
+        f"suite.yaml:2:39: {told}"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "webp", "gif", "bmp", "tiff"])
+def test_a_picture_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path, kind: str) -> None:
+    mask(size=(300, 200))
+    path = tmp_path / f"a.{kind}"
+    Image.effect_noise((300, 200), 60).save(path)
+    assert problems(edit(path.name)) == []
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    (told,) = problems(edit(path.name))
+    assert told.startswith(f"suite.yaml:2:37: a.{kind}: the picture does not decode: ")
+
+
+def test_a_picture_that_many_cases_name_is_looked_at_once(problems: Problems, picture: Make, mask: Make) -> None:
+    picture()
+    mask()
+    cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(3000))
+    assert problems(suite(cases=f"cases: [{cases}]")) == []
+
+
+def test_masks(problems: Problems, picture: Make, mask: Make) -> None:
+    picture()
+    picture("large.png", size=(65, 48))
+    mask()
+    assert problems(edit("a.png")) == []
+    assert problems(edit("large.png")) == [
+        "suite.yaml:2:55: mask.png has 64 x 48 pixels, but the base image has 65 x 48"
+    ]
+    assert problems(edit("a.png", "a.png")) == [
+        "suite.yaml:2:51: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask"
+    ]
+    assert problems(suite(cases="cases: [{id: a, prompt: x, masks: {clothing: mask.png}}]")) == [
+        "suite.yaml:2:35: a mask needs an image: the case has none"
+    ]
+    named = "cases: [{id: a, prompt: x, images: [a.png], masks: {editable: mask.png, occluders: a.png}}]"
+    assert problems(suite(cases=named)) == [
+        "suite.yaml:2:84: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask"
+    ]
+
+
+def test_a_mask_fits_the_picture_as_a_viewer_shows_it(problems: Problems, mask: Make, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (64, 48)).save(tmp_path / "turned.jpg", exif=exif)
+    mask("upright.png", size=(48, 64))
+    mask("as_stored.png", size=(64, 48))
+    assert problems(edit("turned.jpg", "upright.png")) == []
+    assert problems(edit("turned.jpg", "as_stored.png")) == [
+        "suite.yaml:2:56: as_stored.png has 64 x 48 pixels, but the base image has 48 x 64"
+    ]
+
+
+# --- ids, prompts
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        ("a, b, a", ["2:%d: two cases have the id 'a'"]),
+        ("a, A", ["2:%d: the ids 'a' and 'A' differ only by upper and lower case"]),
+        ("a, b, C.d-e_1", []),
+    ],
+)
+def test_ids(problems: Problems, ids: str, told: list[str]) -> None:
+    cases = "cases: [" + ", ".join(f"{{prompt: x, id: {each}}}" for each in ids.split(", ")) + "]"
+    place = cases.rfind("id: ") + 5
+    assert problems(suite(cases=cases)) == [f"suite.yaml:{line % place}" for line in told]
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("prompt: '{{ brand }}'", "25: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
+        ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (there is: nothing)"),
+        ("prompt: '{{ expect.text }}'", "25: undefined template variable: there is no 'text' (there is: refusal)"),
+        ("prompt: '{{ case }'", "25: template line 1: unexpected '}'"),
+        ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template does not render: a value of over 10,000 characters"),
+        ("prompt: '{{ metadata.empty }}', metadata: {empty: ''}", "25: the prompt is empty once it is rendered"),
+        ("prompt: x, criteria: '{{ brand }}'", "38: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
+    ],
+)  # fmt: skip
+def test_prompts(problems: Problems, case: str, told: str) -> None:
+    assert problems(suite(cases=f"cases: [{{id: a, {case}}}]")) == [f"suite.yaml:2:{told}"]
+
+
+def test_a_prompt_sees_the_case(problems: Problems) -> None:
+    prompt = "{{ brand }} {{ case.id }} {{ case.tags[0] }} {{ metadata.font }} {{ expect.text.required | join }}"
+    case = f"{{id: a, prompt: '{prompt}', tags: [t], metadata: {{font: F}}, expect: {{text: {{required: [A]}}}}}}"
+    assert problems(suite("vars: {brand: B}", cases=f"cases: [{case}]")) == []
+
+
+# --- tasks and models
+
+
+@pytest.mark.parametrize(
+    ("cases", "models", "told"),
+    [
+        ("{id: a, prompt: x, task: image_editing}", "{provider: sketch}",
+         ["2:9: an editing case needs images: the first is the picture to edit"]),
+        ("{id: a, prompt: x, task: video_generation}", "{provider: sketch}",
+         ["2:9: no model of this suite does video_generation: the case would never run",
+          "3:10: no case of this suite is of a task that this model does"]),
+        ("{id: a, prompt: x}", "{provider: sketch, tasks: [video_generation]}",
+         ["2:9: no model of this suite does image_generation: the case would never run",
+          "3:36: this provider cannot do video_generation"]),
+        ("{id: a, prompt: x}", "{provider: sketch}, {provider: sketch, label: b, tasks: [image_editing]}",
+         ["3:30: no case of this suite is of a task that this model does"]),
+        ("{id: a, prompt: x}", "{provider: sketch}, {provider: sketch}",
+         ["3:30: two model runs are labelled 'sketch': give each entry a label of its own"]),
+        ("{id: a, prompt: x}", "{provider: sketch, grid: {seed: [1, 2, 1]}}",
+         ["3:10: two model runs are labelled 'sketch,seed=1': list each value of the grid once"]),
+        ("{id: a, prompt: x}", "{provider: sketch, grid: {flaw: [tpyo, tpyo2], seed: [1, 2]}}",
+         ["3:42: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size",
+          "3:42: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size"]),
+        ("{id: a, prompt: x}", "{provider: sketch, params: {flow: typo}}", ["3:44: unknown key 'flow' (did you mean 'flaw'?)"]),
+        ("{id: a, prompt: x}", "{provider: sketch, params: {size: 5}}", ["3:44: size: expected text, not 5: put it in quotes"]),
+        ("{id: a, prompt: x}", "{provider: files}", ["3:10: this entry makes no model run: no case brings a finished picture"]),
+        ("{id: a, prompt: x}", "{provider: files, run: gone}", ["3:33: there is no run 'gone'"]),
+    ],
+)  # fmt: skip
+def test_models(problems: Problems, cases: str, models: str, told: list[str]) -> None:
+    text = suite(cases=f"cases: [{cases}]", models=f"models: [{models}]")
+    assert problems(text) == [f"suite.yaml:{line}" for line in told]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (r'"a\x1b[31mb"', r"3:10: the label 'command,x=a\x1b[31mb' is not text on one line, without spaces around it"),
+        ("'b '", "3:10: the label 'command,x=b ' is not text on one line, without spaces around it"),
+        ("y" * 300, f"3:10: the label 'command,x={'y' * 30}'... has over 200 characters: shorten the grid's values"),
+    ],
+)
+def test_labels_that_a_sweep_makes(problems: Problems, value: str, told: str) -> None:
+    text = suite(models=f"models: [{{provider: command, argv: [sh], grid: {{x: [{value}]}}}}]")
+    assert problems(text, trust=True) == [f"suite.yaml:{told}"]
+
+
+def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "draw.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "draw.sh").chmod(0o755)
+    (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
+    for name, there in [
+        ("sh", True),
+        ("./draw.sh", True),
+        ("./plain.sh", False),
+        ("no-such-program", False),
+        ("", False),
+    ]:
+        told = problems(suite(models=f"models: [{{provider: command, argv: ['{name}']}}]"), trust=True)
+        assert told == ([] if there else [f"suite.yaml:3:36: there is no program {name!r} on this machine"])
+
+
+# --- rules
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        ("[imge.blank]", ["11: 'imge.blank': no grader writes 'imge.blank' (did you mean 'image.blank'?)"]),
+        ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes or no; write it alone or with 'not'"]),
+        ("[image, text.recall]", ["18: 'text.recall': 'text.recall' is a number; compare it: 'METRIC >= NUMBER'"]),
+        ("[image, {rule: text, tags: [plain]}]", ["18: 'text': no grader writes 'text' for any case that this is for"]),
+        ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),
+        ("[image, {rule: image, cases: [a*, z]}]", ["18: no case is called 'z' (known: one, two)"]),
+        ("[image, {rule: image, tasks: [image_editing]}]", ["18: no case is of the task image_editing"]),
+        ("[image, {rule: image, models: [sktch]}]", ["18: no model run is labelled 'sktch' (did you mean 'sketch'?)"]),
+        ("[image, {rule: image, cases: [one], tags: [plain]}]", ["18: 'image' is for no cell of this suite"]),
+        ("[image, {rule: not image.blank, models: ['sk*'], cases: ['t*']}]", []),
+    ],
+)
+def test_verdict_rules(problems: Problems, verdict: str, told: list[str]) -> None:
+    text = suite(
+        cases="cases: [{id: one, prompt: x, expect: {text: {required: [A]}}}, {id: two, prompt: y, tags: [plain]}]",
+        graders="graders: [{key: image, type: image}, {key: text, type: text}]",
+        verdict=f"verdict: {verdict}",
+    )
+    if "cases: [a*, z]" in verdict:
+        told = ["18: no case is called 'a*' (known: one, two)", *told]
+    assert problems(text) == [f"suite.yaml:5:{line}" for line in told]
+
+
+@pytest.mark.parametrize(
+    ("cases", "verdict", "told"),
+    [
+        ("{id: a, prompt: x}", "[{rule: image, level: warn}]", ["2:9: no verdict rule applies to the case 'a' on 'sketch'"]),
+        ("{id: a, prompt: x, tags: [t]}, {id: b, prompt: y}", "[{rule: image, tags: [t]}]",
+         ["2:40: no verdict rule applies to the case 'b' on 'sketch'"]),
+        ("{id: a, prompt: x, expect: {text: {required: [A]}}}, {id: b, prompt: y}", "[text]",
+         ["2:62: no verdict rule applies to the case 'b' on 'sketch'"]),
+        ("{id: a, prompt: x, expect: {refusal: true}}, {id: b, prompt: y}", "[{rule: image, cases: [b]}]", []),
+        ("{id: a, prompt: x, verdict: [image]}", "[image]", []),
+        ("{id: a, prompt: x, verdict: [{rule: image, level: warn}]}", "[image]",
+         ["2:9: no verdict rule applies to the case 'a' on 'sketch'"]),
+        ("{id: a, prompt: x, verdict: [imge]}", "[image]",
+         ["2:38: 'imge': no grader writes 'imge' (did you mean 'image'?)"]),
+        ("{id: a, prompt: x, verdict: [{rule: image, models: [z]}]}", "[image]",
+         ["2:38: no model run is labelled 'z' (known: sketch)"]),
+        ("{id: a, prompt: x}, {id: b, prompt: x}, {id: c, prompt: x}", "[imge]",
+         ["5:11: 'imge': no grader writes 'imge' (did you mean 'image'?)"]),
+    ],
+)  # fmt: skip
+def test_a_case_to_which_no_rule_applies(problems: Problems, cases: str, verdict: str, told: list[str]) -> None:
+    graders = "graders: [{key: image, type: image}, {key: text, type: text}]"
+    text = suite(cases=f"cases: [{cases}]", graders=graders, verdict=f"verdict: {verdict}")
+    assert problems(text) == [f"suite.yaml:{line}" for line in told]
+
+
+def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
+    models = "models: [{provider: sketch, grid: {flaw: [none, typo]}}]"
+    text = suite(models=models, verdict="verdict: [{rule: image, models: ['*none']}]")
+    assert problems(text) == ["suite.yaml:2:9: no verdict rule applies to the case 'one' on 'sketch,flaw=typo'"]
+
+
+@pytest.mark.parametrize(
+    ("gates", "told"),
+    [
+        ("[]", ["8: gates: must not be empty"]),
+        ("[pass_rate >= 0.9, error_rate <= 0.1, refusal_rate == 0, rate(image) > 0, mean(text.recall) > 0]", []),
+        ("[mean(image) > 0]", ["9: 'mean(image) > 0': 'image' is a yes or no; write it alone or with 'not'"]),
+        (
+            "[rate(text.recall) > 0]",
+            ["9: 'rate(text.recall) > 0': 'text.recall' is a number; compare it: 'METRIC >= NUMBER'"],
+        ),
+        ("[rate(imge) > 0]", ["9: 'rate(imge) > 0': no grader writes 'imge' (did you mean 'image'?)"]),
+        ("[{rule: pass_rate == 1, models: [z]}]", ["9: no model run is labelled 'z' (known: sketch)"]),
+        ("[{rule: pass_rate == 1, tags: [z]}]", ["9: no case has the tag 'z'"]),
+    ],
+)
+def test_gates(problems: Problems, gates: str, told: list[str]) -> None:
+    text = suite(
+        f"gates: {gates}",
+        cases="cases: [{id: one, prompt: x, expect: {text: {required: [A]}}}]",
+        graders="graders: [{key: image, type: image}, {key: text, type: text}]",
+    )
+    assert problems(text) == [f"suite.yaml:6:{line}" for line in told]
+
+
+@pytest.mark.parametrize(
+    ("graders", "told"),
+    [
+        ("{key: image, type: image}, {key: image, type: text}", ["44: two graders have the key 'image'"]),
+        ("{key: image, type: image}, {key: x, type: 'm:C', writes: {image.blank: {}, own: {}}}",
+         ["38: writes the metric 'image.blank', which the grader 'image' writes too"]),
+        ("{key: image, type: image, when: {tags: [z]}}", ["43: no case has the tag 'z' (known: t)"]),
+        ("{key: image, type: image, when: {cases: [one]}}, {key: x, type: 'm:C', when: {cases: [two]}, writes: {image: {}}}", []),
+    ],
+)  # fmt: skip
+def test_graders(problems: Problems, graders: str, told: list[str]) -> None:
+    text = suite(
+        cases="cases: [{id: one, prompt: x, tags: [t]}, {id: two, prompt: y}]",
+        graders=f"graders: [{graders}]",
+        verdict="verdict: [image]",
+    )
+    got = problems(text, trust=True)
+    assert [line for line in got if ":4:" in line] == [f"suite.yaml:4:{line}" for line in told]
+
+
+def test_copy_that_local_ocr_cannot_read(problems: Problems) -> None:
+    text = suite(
+        cases="cases: [{id: a, prompt: x, expect: {text: {required: [OK, 'Привет']}}}]",
+        graders="graders: [{key: image, type: image}, {key: text, type: text}]",
+    )
+    (told,) = problems(text)
+    assert told.startswith("suite.yaml:2:59: local OCR cannot read ")

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Problems = Callable[..., list[str]]
+
+SUITE = """\
+name: demo
+cases:
+  - {id: one, prompt: a tree, metadata: {kind: oak}, expect: {text: {required: [OAK]}}}
+  - {id: two, prompt: a bush, tags: [short]}
+models:
+  - {provider: sketch}
+judges:
+  default: {provider: openai, model: gpt-5}
+graders:
+  - {key: look, type: rubric, metrics: {good: {type: pass_fail, about: Is it good}}}
+verdict: [good]
+"""
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    text = SUITE
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def test_a_suite_with_a_judge_is_right(problems: Problems) -> None:
+    assert problems(SUITE) == []
+
+
+def test_a_judge_that_is_not_there(problems: Problems) -> None:
+    found = problems(changed(("type: rubric,", "type: rubric, judge: defualt,")))
+    assert found == [
+        "suite.yaml:10:38: there is no judge 'defualt' under 'judges:' (did you mean 'default'?)",
+    ]
+    text = changed(("type: rubric,", "type: text, extract: judge, judge: eyes}\n  - {key: more, type: rubric,"))
+    assert [line.split(": ", 1)[1] for line in problems(text)] == [
+        "there is no judge 'eyes' under 'judges:' (known: default)"
+    ]
+
+
+@pytest.mark.parametrize("extract", ["judge", "[ocr, judge]"])
+def test_a_text_grader_with_a_judge_takes_every_sign(extract: str, problems: Problems) -> None:
+    grader = f"{{key: copy, type: text, extract: {extract}}}\n  - {{key: look, type: rubric,"
+    text = changed(("{key: look, type: rubric,", grader), ("OAK", "नमस्ते"))
+    assert problems(text) == []
+    assert "local OCR cannot read" in problems(text.replace(f", extract: {extract}", ""))[0]
+
+
+TEMPLATE = ("type: rubric,", "type: rubric, template: mine.j2,")
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (None, "there is no template 'mine.j2'"),
+        ("{{ nothing }}", "mine.j2: undefined template variable: 'nothing'"),
+        (
+            "{{ metadata.kind }}",
+            "there is no 'kind' (there is: nothing) (case 'two')",
+        ),
+        ("a\n{% if %}", "mine.j2 line 2: Expected an expression, got 'end of statement block' (case 'one')"),
+        ("{% include 'other.j2' %}", "there is no template 'other.j2'"),
+        ("{{ 1 / 0 }}", "does not render: division by zero (case 'one')"),
+    ],
+)
+def test_a_template_is_tried_on_every_case(template: str | None, message: str, problems: Problems) -> None:
+    files = {} if template is None else {"mine.j2": template}
+    found = problems(changed(TEMPLATE), files)
+    assert len(found) == 1
+    assert found[0].startswith("suite.yaml:10:41: ")
+    assert message in found[0]
+
+
+def test_a_template_is_tried_only_where_it_is_used(problems: Problems) -> None:
+    text = changed(
+        ("type: rubric,", "type: rubric, template: mine.j2, when: {cases: [one]},"), ("[good]", "[good, tree]")
+    )
+    text = text.replace(
+        "\nverdict", "\n  - {key: tree, type: rubric, metrics: {tree: {type: pass_fail, about: x}}}\nverdict"
+    )
+    assert problems(text, {"mine.j2": "{{ metadata.kind }}"}) == []
+
+
+def test_a_template_for_one_metric_at_a_time_is_tried_like_that(problems: Problems) -> None:
+    metrics = "metrics: {good: {type: pass_fail, about: x}, fine: {type: pass_fail, about: x}}"
+    text = changed(("metrics: {good: {type: pass_fail, about: Is it good}}", metrics), TEMPLATE)
+    assert problems(text, {"mine.j2": "{{ metrics.good.about }}"}) == []
+    alone = problems(text.replace("template: mine.j2,", "template: mine.j2, per_metric: true,"))
+    assert len(alone) == 1
+    assert "there is no 'good'" in alone[0]
+
+
+def test_templates_of_the_suite_come_first_and_are_tried_for_text_too(problems: Problems) -> None:
+    text = changed(("{key: look", "{key: copy, type: text, extract: judge}\n  - {key: look"))
+    found = problems(text, {"text/list.md.j2": "{{ lines }}"})
+    assert len(found) == 1
+    assert found[0].startswith("suite.yaml:10:5: text/list.md.j2: undefined template variable: 'lines'")
+    moved = changed(("name: demo", "name: demo\nprompts_dir: words"), TEMPLATE)
+    assert problems(moved, {"words/mine.j2": "Look at {{ case.id }}."}) == []
+
+
+@pytest.mark.parametrize("name", ["../outside.j2", "sub/../../outside.j2", "/etc/hostname"])
+def test_a_template_outside_is_not_there(name: str, problems: Problems, tmp_path: Path) -> None:
+    (tmp_path.parent / "outside.j2").write_text("secret")
+    found = problems(changed(("type: rubric,", f"type: rubric, template: {name},")))
+    assert len(found) == 1
+    assert f"there is no template '{name}'" in found[0]
+
+
+def test_a_link_that_leads_out_is_not_followed_without_trust(problems: Problems, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.j2"
+    outside.write_text("secret")
+    (tmp_path / "mine.j2").symlink_to(outside)
+    assert "lies outside the suite's folder" in problems(changed(TEMPLATE))[0]
+    assert problems(changed(TEMPLATE), trust=True) == []
+    moved = changed(("name: demo", "name: demo\nprompts_dir: ../elsewhere"))
+    assert problems(moved)[0].startswith("suite.yaml:2:14: '../elsewhere' lies outside the suite's folder")
+
+
+REMOTE = "{provider: openai, model: gpt-5}"
+
+
+@pytest.mark.parametrize(
+    ("judge", "message"),
+    [
+        (
+            "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1'}",
+            "name an environment variable of its own",
+        ),
+        (
+            "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: OPENAI_API_KEY}",
+            "so that OPENAI_API_KEY is not sent there",
+        ),
+        (
+            "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: LOCAL_KEY}",
+            "base_url '10.0.0.1' is not the provider's own host: pass --trust-suite",
+        ),
+        ("{provider: openai, model: m, base_url: 'http://api.openai.com/v1'}", "api.openai.com takes https only"),
+        ("{provider: gemini, model: m, base_url: 'https://evil-googleapis.com'}", "GEMINI_API_KEY is not sent there"),
+        ("{provider: 'own:Judge'}", "'own:Judge' runs code that the suite brings"),
+        ("{provider: recorded, path: ../answers.csv}", "lies outside the suite's folder"),
+        ("{provider: recorded, path: none.csv}", "none.csv: no such file or directory"),
+        ("{provider: recorded, path: answers.txt}", "answers.txt: a dataset ends in .jsonl"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked(judge: str, message: str, problems: Problems) -> None:
+    found = problems(changed((REMOTE, judge)))
+    assert len(found) == 1
+    key = next(key for key in ("base_url: ", "path: ", "provider: ") if key in judge)
+    column = len("  default: ") + judge.index(key) + len(key) + 1
+    assert found[0].startswith(f"suite.yaml:8:{column}: ")
+    assert message in found[0]
+
+
+def test_trust_and_the_list_of_hosts(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: LOCAL_KEY}"
+    assert problems(changed((REMOTE, own)), trust=True) == []
+    model = changed(("{provider: sketch}", own.replace("model: m", "params: {model: m}")))
+    assert problems(model)[0].startswith("suite.yaml:6:")
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "other, 10.0.0.1")
+    assert problems(changed((REMOTE, own))) == []
+    assert problems(model) == []
+
+
+RECORDED = (REMOTE, "{provider: recorded, path: answers.csv, fields: {answer: said, model: model}}")
+
+
+def test_recorded_answers(problems: Problems) -> None:
+    rows = "case,model,question,said\none,sketch,good,true\n"
+    assert problems(changed(RECORDED), {"answers.csv": rows}) == []
+    found = problems(changed(RECORDED), {"answers.csv": rows.replace("said", "sad")})
+    assert found == ["suite.yaml:8:69: the dataset has no column 'said' (did you mean 'sad'?)"]
+    broken = problems(changed((REMOTE, "{provider: recorded, path: a.jsonl}")), {"a.jsonl": '{"case": 1}\n{"case":\n'})
+    assert broken == ["a.jsonl:2:9: not JSON: expecting value"]
+    empty: Any = problems(changed(RECORDED), {"answers.csv": ""})
+    assert empty == ["answers.csv:1:1: the dataset has no rows"]

@@ -1,0 +1,238 @@
+"""The commands: what they print, what they write, and what they leave alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import LOOK, Toy
+
+from visioneval import __version__
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+GRID: dict[str, Any] = {"models": [{"provider": "mine:Draw", "params": {"model": "m"}, "grid": {"q": ["low", "high"]}}]}
+LOOKING = [["validate"], ["plan"], ["run", "--dry-run"], ["schema"], ["runs"], ["--version"], ["--help"]]
+
+
+@pytest.mark.parametrize("words", LOOKING)
+def test_looking_calls_and_writes_nothing(toy: Toy, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (toy.folder / "home").mkdir()
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TMPDIR"):
+        monkeypatch.setenv(name, str(toy.folder / "home"))
+    path = toy.write({"metadata": {"draw": "exits"}}, **GRID)
+    before = files(toy.folder)
+    suite = [] if words[0] in ("schema", "runs", "--version", "--help") else [path, "--trust-suite"]
+    result = toy(*words, *suite)
+    assert result.exit_code == 0, result.output
+    assert files(toy.folder) == before
+    assert {entry.name for entry in toy.folder.iterdir()} == {"home", "mine.py", "suite.yaml"}
+
+
+def test_version(toy: Toy) -> None:
+    assert toy("--version").stdout == f"visioneval {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["init", "validate", "plan", "run", "runs", "show", "export", "schema"])
+def test_every_command_has_help_that_fits_80_columns(toy: Toy, command: str) -> None:
+    result = toy(command, "--help", COLUMNS="80")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "list[str]" not in result.stdout
+    assert "--out" in result.stdout or command in ("init", "schema")
+
+
+def test_validate_says_what_is_fine_and_tells_every_problem_of_every_suite(toy: Toy) -> None:
+    good = toy.write({}, name="good.yaml", **GRID)
+    bad = toy.write({"id": "a b"}, name="bad.yaml", verdict=["fin"])
+    result = toy("validate", good, bad, "--trust-suite")
+    assert result.exit_code == 2
+    assert "good.yaml: fine: 1 case, 2 model runs, 2 cells" in result.stdout
+    assert "bad.yaml:1:" in result.stderr
+
+
+def test_plan_shows_cases_by_model_runs_and_the_work(toy: Toy) -> None:
+    toy.pictures("base.png")
+    only = {"provider": "mine:Draw", "label": "drawing", "tasks": ["image_generation"]}
+    cases: list[dict[str, Any]] = [{"id": "draw"}, {"id": "change", "images": ["base.png"]}]
+    path = toy.write(*cases, models=[*GRID["models"], only], samples=2)
+    lines = toy("plan", path, "--trust-suite", COLUMNS="80").stdout.splitlines()
+    assert "1  m,q=low    mine:Draw" in [line.strip() for line in lines]
+    assert "draw    image_generation   2   2   2" in lines
+    assert "change  image_editing      2   2   -" in lines
+    assert "work  10 drawing calls, 10 pictures, 10 grader calls" in [line.strip() for line in lines]
+    assert "cost  unknown for m,q=low; m,q=high; drawing; nothing for the rest" in [line.strip() for line in lines]
+
+
+def test_a_plan_of_finished_pictures_costs_nothing_and_names_the_missing_ones(toy: Toy) -> None:
+    model = {"provider": "files", "label": "old", "path": "{case}.png"}
+    image = {"graders": [{"key": "file", "type": "image"}], "verdict": ["file"]}
+    path = toy.write(*[{} for _ in range(8)], models=[model], **image)
+    said = toy("plan", path).stdout
+    assert "nothing: all of it runs on this machine" in said
+    assert "missing picture  case0.png" in said
+    assert "... and 3 more" in said
+
+
+def test_run_ends_with_the_run_and_the_next_command(toy: Toy) -> None:
+    result = toy.run({}, {"metadata": {"look": "bad"}}, **GRID)
+    last = result.stdout.splitlines()[-1]
+    assert last == f"run: runs/{toy.latest.name}   next: visioneval show {toy.latest.name}@m,q=low case1"
+    shown = toy(*last.split("visioneval ")[1].split(" "))
+    assert shown.exit_code == 0
+    assert "FAIL  m,q=low  sample 0" in shown.stdout
+
+
+def test_the_next_command_can_be_pasted_whatever_the_label_and_the_folder(toy: Toy) -> None:
+    import shlex
+
+    models = [{"provider": "mine:Draw", "label": "it's $HOME; a"}]
+    result = toy.run({"metadata": {"look": "bad"}}, models=models, arguments=("--out", "my runs/here"))
+    words = shlex.split(result.stdout.splitlines()[-1].split("next: ")[1])
+    assert words[:2] == ["visioneval", "show"]
+    shown = toy(*words[1:])
+    assert shown.exit_code == 0, shown.output
+    assert "it's $HOME; a" in shown.stdout
+
+
+def test_quiet_prints_the_last_line_alone(toy: Toy) -> None:
+    result = toy.run({}, arguments=("--quiet",))
+    assert (len(result.stdout.splitlines()), result.stderr) == (1, "")
+    assert result.stdout.startswith("run: runs/")
+
+
+def test_json_is_a_line_for_each_suite_and_says_what_summary_json_says(toy: Toy) -> None:
+    path = toy.write({}, {"metadata": {"look": "bad"}})
+    result = toy("run", path, path, "--trust-suite", "--json")
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert {first["run_id"], second["run_id"]} == {run.name for run in (toy.folder / "runs").iterdir()}
+    assert json.loads((toy.folder / "runs" / second["run_id"] / "summary.json").read_text()) == second
+    assert [gate["state"] for gate in second["gates"]] == ["unmet", "holds"]
+    assert result.stderr.count("run: runs/") == 2
+
+
+def test_runs_lists_by_experiment_and_keeps_notes(toy: Toy) -> None:
+    toy.run({}, experiment="brand", arguments=("--note", "first [try]"))
+    toy.run({"metadata": {"draw": "raises"}}, arguments=("--run-id", "loose"))
+    (toy.folder / "runs" / "loose" / "results.jsonl").write_text("broken\n{}\n")
+    (toy.folder / "runs" / "notes").mkdir()
+    said = toy("runs", COLUMNS="100").stdout
+    assert (
+        said.index("no experiment") < said.index("loose") < said.index("experiment brand") < said.index("first [try]")
+    )
+    assert "cannot be read" in said
+    assert "100.0% [20.7, 100.0] n=1" in said
+    only = toy("runs", "--experiment", "brand").stdout
+    assert "loose" not in only
+    assert toy("runs", "--experiment", "nope").stdout == "runs: no runs here of the experiment 'nope'\n"
+    assert toy("runs", "--out", "elsewhere").stdout == "elsewhere: no runs here\n"
+
+
+@pytest.fixture
+def swept(toy: Toy) -> Toy:
+    cases: list[dict[str, Any]] = [
+        {"id": "good", "tags": ["x"]},
+        {"id": "bad", "metadata": {"look": "bad"}, "criteria": "It is {{ metadata.look }}.", "region": "the middle"},
+    ]
+    toy.run(*cases, samples=2, **GRID)
+    return toy
+
+
+def test_show_prints_a_summary_or_the_cells_of_a_case(swept: Toy) -> None:
+    assert "8 of 8 cells  4 PASS  4 FAIL  0 ERROR" in swept("show", "latest").stdout
+    said = swept("show", "latest", "bad").stdout
+    assert said.count("prompt") == 1
+    assert "criteria  It is bad." in said
+    assert "the middle" in said
+    assert said.count("sample 0") == said.count("sample 1") == 2
+    assert said.index("m,q=low  sample 0") < said.index("m,q=low  sample 1") < said.index("m,q=high  sample 0")
+    assert said.count("all is ill") == 4
+    assert f"runs/{swept.latest.name}/artifacts/bad/" in said
+
+
+def test_show_narrows_to_a_model_run_a_sample_and_a_verdict(swept: Toy) -> None:
+    assert swept("show", "latest@m,q=high", "bad", "--sample", "1").stdout.count("sample ") == 1
+    assert swept("show", f"{swept.latest}@m,q=high", "bad", "--verdict", "fail").stdout.count("sample ") == 2
+    summary = swept("show", "latest@m,q=high").stdout
+    assert "4 of 4 cells" in summary
+    assert "q=low" not in summary
+
+
+BAD_NAMES = [
+    (["latest", "goo"], "no case 'goo' in this run (did you mean 'good'?)"),
+    (["latest", "good", "--verdict", "FAIL"], "'good': this run has no such cell of this case"),
+    (["latest", "good", "--sample", "7"], "'good': this run has no such cell of this case"),
+    (["latest@m,q=lo", "good"], "no model run 'm,q=lo' in"),
+    (["latest", "--sample", "1"], "name one"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD_NAMES)
+def test_show_tells_what_is_not_there(swept: Toy, words: list[str], message: str) -> None:
+    result = swept("show", *words)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+def test_export_makes_a_flat_table(swept: Toy) -> None:
+    said = swept("export", "latest", "--csv").stdout
+    rows = list(csv.DictReader(io.StringIO(said)))
+    assert [(row["test_id"], row["model_label"], row["sample_index"]) for row in rows][:3] == [
+        ("good", "m,q=low", "0"),
+        ("good", "m,q=low", "1"),
+        ("good", "m,q=high", "0"),
+    ]
+    bad = rows[-1]
+    assert (bad["verdict"], bad["failed_rules"], bad["failure_tags"]) == ("FAIL", "fine", "ill")
+    assert (bad["fine"], bad["level"], bad["error"]) == ("false", "0.25", "")
+    result = swept("export", "latest@m,q=low", "--csv", "--output", "flat.csv")
+    assert result.stdout == "wrote flat.csv\n"
+    assert len((swept.folder / "flat.csv").read_text().splitlines()) == 5
+    assert swept("export", "latest", "--csv", "--output", "no/flat.csv").exit_code == 2
+
+
+def test_a_damaged_run_is_told_in_a_line(swept: Toy) -> None:
+    results = swept.latest / "results.jsonl"
+    results.write_bytes(results.read_bytes().replace(b'"PASS"', b'"MAYBE"', 1))
+    for words in (["show", "latest"], ["export", "latest", "--csv"]):
+        result = swept(*words)
+        assert result.exit_code == 2
+        assert f"{results.relative_to(swept.folder)}:" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:
+    toy.run({"tags": ["x"]}, {}, arguments=("--case", "case*", "--tag", "x", "--limit", "1", "--note", "n"), **GRID)
+    info = toy.info
+    assert info.selection.model_dump() == {
+        "cases": ("case*",), "tags": ("x",), "models": (), "graders": (), "limit": 1
+    }  # fmt: skip
+    assert (info.note, info.planned_cells) == ("n", 2)
+    assert len(info.source_sha256) == 64
+
+
+def test_an_emptied_gate_is_said_to_be_skipped(toy: Toy) -> None:
+    gates = [{"rule": "pass_rate == 1", "cases": ["case1"]}, "pass_rate >= 0"]
+    result = toy.run({}, {}, gates=gates, graders=[LOOK], arguments=("--case", "case0"))
+    assert result.exit_code == 0
+    assert "skipped" in result.stdout
+
+
+def test_init_writes_a_suite_that_is_valid_and_nothing_over_another(toy: Toy) -> None:
+    assert toy("init", "first").exit_code == 0
+    assert toy("validate", toy.folder / "first" / "suite.yaml").exit_code == 0
+    before = files(toy.folder)
+    result = toy("init", "first", "--template", "editing")
+    assert result.exit_code == 2
+    assert "exists already; nothing was written" in result.stderr
+    assert files(toy.folder) == before
+
+
+def test_schema_is_json(toy: Toy) -> None:
+    assert json.loads(toy("schema").stdout)["title"] == "visioneval suite"

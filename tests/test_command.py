@@ -1,0 +1,190 @@
+"""A program of the user's own as a provider, held to its contract whatever it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import Toy
+
+from visioneval.records import Record
+
+DRAW = """
+import json, os, signal, subprocess, sys, time
+asked = json.load(sys.stdin)
+from PIL import Image
+Image.new("RGB", (32, 24), "white").save(asked["output"])
+"""
+
+
+def run(toy: Toy, program: str, case: dict[str, Any] | None = None, **entry: Any) -> Record:
+    """Runs one case on a program; what it prints is not looked at."""
+    (toy.folder / "draw.py").write_text(program)
+    model = {"provider": "command", "label": "mine", "argv": [sys.executable, "draw.py"], **entry}
+    result = toy.run(case or {}, models=[model])
+    assert "Traceback" not in result.stdout
+    return toy.record
+
+
+def error_of(record: Record) -> tuple[str, str]:
+    assert record.error is not None
+    assert (record.status, record.verdict, record.error.stage) == ("error", "ERROR", "generate")
+    return record.error.kind, record.error.message
+
+
+@pytest.mark.parametrize(
+    "prompt", ["a tree", 'say "hi" & $(rm -rf) `ls` \\ \'', "zwei\nZeilen\t\u2028", "木 🌳 \u202e"]
+)
+def test_a_program_is_told_everything_and_writes_the_picture(toy: Toy, prompt: str) -> None:
+    toy.pictures("base.png", "coat.png")
+    program = DRAW + "json.dump([asked, os.getcwd(), sys.argv], open('asked.json', 'w'))"
+    case = {"prompt": "{{ metadata.text }}", "metadata": {"text": prompt}}
+    images = {"images": ["base.png", {"path": "coat.png", "role": "garment"}]}
+    record = run(toy, program, {**case, **images}, params={"steps": 20, "scale": 1.5})
+    assert record.verdict == "PASS"
+    asked, folder, argv = json.loads((toy.folder / "asked.json").read_text())
+    output = asked.pop("output")
+    assert asked == {
+        "version": 1,
+        "task_type": "image_editing",
+        "prompt": prompt,
+        "images": [
+            {"role": "base", "path": str(toy.folder / "base.png")},
+            {"role": "garment", "path": str(toy.folder / "coat.png")},
+        ],
+        "masks": {},
+        "params": {"steps": 20, "scale": 1.5},
+        "sample_index": 0,
+    }
+    assert Path(folder) == toy.folder.resolve()
+    assert argv == ["draw.py"]
+    assert not Path(output).parent.exists()
+    assert (record.prompt, record.run_params) == (prompt, {"steps": 20, "scale": 1.5})
+
+
+def test_masks_are_named(toy: Toy, mask: Any) -> None:
+    toy.pictures("base.png")
+    mask("mask.png", size=(32, 24), box=(0, 0, 8, 8))
+    program = DRAW + "print(file=open('masks', 'w'), *asked['masks'].items())"
+    run(toy, program, {"images": ["base.png"], "mask": "mask.png"})
+    assert (toy.folder / "masks").read_text().strip() == f"('editable', '{toy.folder / 'mask.png'}')"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ('{"refused": "not that"}', "not that"),
+        ('loading...\\n{"refused": "a\u2028b"}\\n\\n', "a\u2028b"),
+        ('{"refused": "\\\\ud800"}', "?"),
+    ],
+)
+def test_a_program_may_refuse(toy: Toy, said: str, why: str) -> None:
+    record = run(toy, f"# encoding: utf-8\nimport sys\nsys.stdout.buffer.write('{said}'.encode())")
+    assert (record.status, record.verdict, record.reasons) == ("refused", "FAIL", {"refused": why})
+
+
+@pytest.mark.parametrize("said", ["done", "{}", '{"refused": null}', "[" * 100_000, "null", "\\xff"])
+def test_other_output_is_the_programs_own_business(toy: Toy, said: str) -> None:
+    assert run(toy, DRAW + f"sys.stdout.buffer.write(b'{said}')").verdict == "PASS"
+
+
+def test_standard_error_is_told_when_a_program_fails(toy: Toy) -> None:
+    kind, message = error_of(run(toy, "import sys; sys.stderr.write('x' * 5000 + ' no GPU \\u00fc'); sys.exit(3)"))
+    assert kind == "invalid"
+    assert message.startswith("the command ended with exit status 3; its standard error: xxx")
+    assert message.endswith("no GPU \u00fc")
+    assert len(message) < 2100
+
+
+FAILURES = [
+    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "invalid", "ended with signal SIGSEGV; its standard"),
+    ("import os; os.kill(os.getpid(), 40)", "invalid", "ended with signal 40"),
+    ("pass", "invalid", "wrote no picture to 'output'; its standard error is empty"),
+    (DRAW + "os.remove(asked['output']); os.mkdir(asked['output'])", "invalid", "wrote no picture to 'output'"),
+    (DRAW + "os.remove(asked['output']); os.mkfifo(asked['output'])", "invalid", "wrote no picture to 'output'"),
+    (DRAW + "open(asked['output'], 'w').write('hello')", "bad_image", "not a picture"),
+    (DRAW + "open(asked['output'], 'w').close()", "bad_image", "the file is empty"),
+    (DRAW + "open(asked['output'], 'w').truncate(10**9)", "bad_image", "1,000,000,000 bytes, over the limit"),
+]
+
+
+@pytest.mark.parametrize(("program", "kind", "message"), FAILURES)
+def test_whatever_a_program_does_is_the_error_of_its_cell(toy: Toy, program: str, kind: str, message: str) -> None:
+    found = error_of(run(toy, program))
+    assert found[0] == kind
+    assert message in found[1]
+
+
+def test_a_program_that_reads_nothing_and_says_much_is_heard(toy: Toy) -> None:
+    case = {"prompt": "x" * 300_000}
+    record = run(toy, "import sys\nfor _ in range(400): sys.stdout.write('y' * 50_000)\nsys.exit('at last')", case)
+    assert error_of(record)[1] == "the command ended with exit status 1; its standard error: at last"
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        return True
+
+
+CHILD = "child = subprocess.Popen(['sleep', '60']); open('pids', 'w').write(f'{os.getpid()} {child.pid}')\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+def test_a_time_limit_ends_the_program_and_what_it_started(toy: Toy) -> None:
+    record = run(toy, f"import os, subprocess, time\n{CHILD}time.sleep(60)", timeout_s=2)
+    assert error_of(record) == ("transient", "the command took over 2 s")
+    pids = [int(word) for word in (toy.folder / "pids").read_text().split()]
+    deadline = time.monotonic() + 10
+    while not all(map(gone, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert all(map(gone, pids))
+
+
+def test_a_child_that_lives_on_holds_nothing_up(toy: Toy) -> None:
+    record = run(toy, DRAW + CHILD, timeout_s=50)
+    os.kill(int((toy.folder / "pids").read_text().split()[1]), 9)
+    assert record.verdict == "PASS"
+    assert record.seconds < 30
+
+
+def test_a_program_that_cannot_be_started_is_an_error_of_the_cell(toy: Toy) -> None:
+    script = toy.folder / "draw"
+    script.write_text("no program")
+    script.chmod(0o755)
+    record = run(toy, "", argv=["./draw"])
+    assert error_of(record) == ("invalid", "cannot start './draw': Exec format error")
+
+
+def test_a_script_beside_the_suite_is_found_from_anywhere(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = toy.folder / "draw"
+    script.write_text(f"#!{sys.executable}\n{DRAW}")
+    script.chmod(0o755)
+    path = toy.write({}, models=[{"provider": "command", "argv": ["./draw"]}])
+    elsewhere = toy.folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    result = toy("run", path, "--trust-suite", "--out", toy.folder / "runs")
+    assert (result.exit_code, toy.record.verdict) == (0, "PASS")
+
+
+def test_a_program_is_not_run_without_trust(toy: Toy) -> None:
+    path = toy.write({}, models=[{"provider": "command", "argv": [sys.executable, "-c", "open('ran', 'w')"]}])
+    for command in ("validate", "plan", "run"):
+        result = toy(command, path)
+        assert result.exit_code == 2
+        assert "runs code that the suite brings: pass --trust-suite" in result.stderr
+    assert not (toy.folder / "ran").exists()
+
+
+def test_each_model_run_of_a_sweep_gets_its_parameters(toy: Toy) -> None:
+    (toy.folder / "draw.py").write_text(DRAW + "open(f\"got-{asked['params']['q']}\", 'w')")
+    model = {"provider": "command", "argv": [sys.executable, "draw.py"], "params": {"a": 1}, "grid": {"q": [1.5, "x"]}}
+    toy.run({}, models=[model])
+    assert {path.name for path in toy.folder.glob("got-*")} == {"got-1.5", "got-x"}

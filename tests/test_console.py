@@ -1,0 +1,320 @@
+"""What is printed, at every width, in a pipe, and whatever a model or a suite has written."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made import UNMEASURED, record, run_of
+from rich.cells import cell_len
+from rich.console import Console
+
+from visioneval.analysis.summary import Summary, summarise
+from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo
+from visioneval.report.cell import print_cells
+from visioneval.report.console import last_line, print_summary, why
+from visioneval.report.table import Column, table
+from visioneval.report.text import clean, one_line
+
+METRICS: dict[str, Any] = {
+    "fine": {"type": "bool"},
+    "text.cer": {"type": "number", "range": [0, None], "better": "lower"},
+    "a_metric_with_quite_a_long_name": {"type": "number"},
+}
+HOSTILE = (
+    "a\x1b[31mred\x1b]0;title\x07 [bold]b[/bold] [link=x]\r\n\u202eevil\u2066 \x9b2J \u2028 \u200f\ufeff\u0000 木🌳"
+)
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200e\u200f\ufeff]")
+
+
+def rendered(width: int, *, terminal: bool = False, **options: Any) -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=terminal, highlight=False, markup=False, **options)
+    return console, out
+
+
+def summary_of(models: int, label: str = "model,size=1024x1024,q={}", reason: str = "it is not") -> Summary:
+    labels = [label.format(at) for at in range(models)]
+    cases = {"flyer": {"tags": ["text"]}, "checkout_screen": {"tags": ["text", "screen"]}, "sign": {}}
+    gates: list[Any] = ["pass_rate >= 0.9", {"rule": "mean(text.cer) <= 0.1", "models": [labels[0]]}]
+    info = run_of(cases, labels, gates, METRICS)
+    return summarise(info, [cell for label in labels for cell in cells_of(label, reason)])
+
+
+def cells_of(label: str, reason: str) -> list[Record]:
+    scores: dict[str, Any] = {"fine": False, "text.cer": 0.123456, "a_metric_with_quite_a_long_name": 1234567.0}
+    return [
+        record(
+            test_id="flyer",
+            model_label=label,
+            verdict="FAIL",
+            failed_rules=["fine"],
+            reasons={"fine": reason},
+            failure_tags=["blurred"],
+            scores=scores,
+            cost_usd=0.1234,
+            seconds=12.345,
+            tags=["text"],
+        ),
+        record(
+            test_id="checkout_screen",
+            model_label=label,
+            verdict="ERROR",
+            error=UNMEASURED,
+            scores={"fine": None},
+            warned_rules=["text.cer <= 0.05"],
+            tags=["text", "screen"],
+        ),
+        record(test_id="sign", model_label=label, scores={**scores, "fine": True}),
+    ]
+
+
+def printed(summary: Summary, width: int, **options: Any) -> str:
+    console, out = rendered(width, **options)
+    print_summary(summary, console)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("models", [1, 8, 40])
+@pytest.mark.parametrize("label", ["m{}", "model,size=1024x1024,q={}", "a long label of " + "x" * 150 + "{}"])
+def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label: str) -> None:
+    said = printed(summary_of(models, label), width)
+    assert max(map(cell_len, said.splitlines())) <= width
+    assert "\u2026" not in said
+    assert said.count("50.0% [9.5, 90.5] n=2") >= models
+    assert said.count("0.123 (2)") == models
+    assert said.count("1.23e+06 (2)") == models
+    assert said.count("1/2 !1") == models
+    assert said.count("0.1234") >= models
+    folded = re.sub(r"\s+", "", said)
+    for number in range(models):
+        assert label.format(number) in folded or re.sub(r"\s+", "", label.format(number)) in folded
+    for fact in ("NOTMET", "blurred", "text.cer<=0.05", "checkout_screen", "toodark", "mean(text.cer)<=0.1"):
+        assert fact in folded
+
+
+def test_eighty_columns_read_like_this() -> None:
+    lines = [line.rstrip() for line in printed(summary_of(2, "m{}"), 80).splitlines()]
+    assert lines == [
+        "demo  6 of 6 cells  2 PASS  2 FAIL  2 ERROR",
+        "",
+        "Model runs",
+        "#  model run  pass rate [95%]        fail  error  s/draw     USD",
+        "────────────────────────────────────────────────────────────────",
+        "1  m0         50.0% [9.5, 90.5] n=2     1      1    4.12  0.1234",
+        "2  m1         50.0% [9.5, 90.5] n=2     1      1    4.12  0.1234",
+        "",
+        "Metrics by model run: how many cells say yes, or the mean (of how many cells)",
+        "metric                                     #1            #2",
+        "───────────────────────────────────────────────────────────",
+        "fine                                   1/2 !1        1/2 !1",
+        "text.cer (lower is better)          0.123 (2)     0.123 (2)",
+        "a_metric_with_quite_a_long_name  1.23e+06 (2)  1.23e+06 (2)",
+        "",
+        "!n: in n more cells the metric could not be measured",
+        "",
+        "Cells that did not pass, by model run (#) and case",
+        "#  case             verdict  why",
+        "────────────────────────────────────────────────────────",
+        "1  flyer            FAIL     fine: it is not",
+        "1  checkout_screen  ERROR    grade, unmeasured: too dark",
+        "2  flyer            FAIL     fine: it is not",
+        "2  checkout_screen  ERROR    grade, unmeasured: too dark",
+        "",
+        "By tag",
+        "tag     pass rate [95%]       fail  error",
+        "─────────────────────────────────────────",
+        "text    0.0% [0.0, 65.8] n=2     2      2",
+        "screen  - n=0                    0      2",
+        "",
+        "Failure tags",
+        "tag      cells",
+        "──────────────",
+        "blurred      2",
+        "",
+        "Warnings",
+        "warned rule       cells",
+        "───────────────────────",
+        "text.cer <= 0.05      2",
+        "",
+        "Gates",
+        "         gate                   for         found",
+        "────────────────────────────────────────────────────────────────",
+        "NOT MET  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
+        "NOT MET  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
+        "NOT MET  error_rate == 0        all cells   0.3333 n=6, 2 errors",
+        "",
+    ]
+
+
+def test_colour_says_nothing_that_is_not_said_in_words() -> None:
+    summary = summary_of(3)
+    coloured = printed(summary, 80, terminal=True, color_system="standard")
+    assert "\x1b[31m" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == printed(summary, 80)
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    said = printed(summary_of(1), 80, terminal=True)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", said)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_hostile_text_is_printed_as_text(width: int) -> None:
+    label, case = HOSTILE.replace("\n", " "), "a"
+    info = run_of({case: {"criteria": HOSTILE, "region": HOSTILE}}, ["m"], [], METRICS)
+    hostile = record(
+        test_id=case,
+        model_label=label,
+        prompt=HOSTILE,
+        verdict="FAIL",
+        failed_rules=["fine"],
+        reasons={"fine": HOSTILE},
+        failure_tags=[HOSTILE],
+        warned_rules=[HOSTILE],
+        tags=[HOSTILE],
+        run_params={HOSTILE: HOSTILE},
+        scores={"fine": False},
+        error={"stage": "grade", "kind": "k", "message": HOSTILE},
+        graders=[
+            GraderRecord(
+                key="look",
+                type=HOSTILE,
+                error=HOSTILE,
+                details={HOSTILE: [{HOSTILE: HOSTILE}]},
+                fingerprint=Fingerprint(config_sha256=""),
+            )
+        ],
+    )
+    for terminal in (False, True):
+        console, out = rendered(width, terminal=terminal, color_system=None)
+        print_summary(summarise(info, [hostile]), console)
+        print_cells([hostile], info.suite.cases[0], folder(), console)
+        said = out.getvalue()
+        assert not CONTROL.search(said)
+        assert "[bold]b[/bold]" in re.sub(r"\s+", "", said).replace("\ufffd", "")
+        assert "木🌳" in said
+        assert max(map(cell_len, said.splitlines())) <= width
+    summary = summarise(info, [hostile])
+    assert not CONTROL.search(last_line(folder(), summary, folder()))
+
+
+def folder() -> Any:
+    from pathlib import Path
+
+    return Path("runs")
+
+
+@given(st.text(max_size=80))
+def test_cleaned_text_moves_no_cursor(text: str) -> None:
+    assert not CONTROL.search(clean(text).replace("\n", "").replace("\t", ""))
+    assert "\n" not in one_line(text)
+    assert clean(clean(text)) == clean(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Größe", "木", "👨\u200d👩\u200d👧", "क\u094d\u200cष", "a\tb\nc", "e\u0301", "🏳\ufe0f"]
+)
+def test_what_people_write_is_left_alone(text: str) -> None:
+    assert clean(text) == text
+
+
+def test_a_long_reason_is_cut_in_the_summary_and_whole_in_the_cell() -> None:
+    reason = "very " * 200 + "blurred"
+    summary = summary_of(1, reason=reason)
+    assert why(summary.failing[0])[0].endswith("...")
+    console, out = rendered(80)
+    print_cells(cells_of("m", reason)[:1], None, folder(), console)
+    assert out.getvalue().count("very") == 200
+    assert "blurred" in out.getvalue()
+
+
+def test_only_the_first_failing_cells_are_listed() -> None:
+    cells = [record(test_id=f"c{at}", verdict="FAIL", failed_rules=["fine"]) for at in range(50)]
+    info: RunInfo = run_of({f"c{at}": {} for at in range(50)}, ["m"], [], METRICS)
+    said = printed(summarise(info, cells), 80)
+    assert ("c19 " in said, "c20 " in said) == (True, False)
+    assert "... and 30 more: 'visioneval export r --csv' lists all" in said
+
+
+def test_samples_are_named_where_there_are_several() -> None:
+    cells = [record(test_id="c", sample_index=at, verdict="FAIL", failed_rules=["fine"]) for at in (0, 3)]
+    said = printed(summarise(run_of({"c": {}}, ["m"], [], METRICS), cells), 80)
+    assert "c [0]" in said
+    assert "c [3]" in said
+
+
+def test_a_stand_in_is_named_as_one_and_an_interrupted_run_as_that() -> None:
+    info = run_of({"c": {}}, ["m"], [], METRICS, state="interrupted", planned_cells=9)
+    sketch = info.suite.models[0].model_validate({"provider": "mine:Draw", "label": "m"})
+    assert "stand-in" not in printed(summarise(info, []), 80)
+    from visioneval.suite.providers import SketchProvider
+
+    drawn = SketchProvider.model_validate({"provider": "sketch", "label": "m"})
+    stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (drawn, sketch)})})
+    said = printed(summarise(stand_in, []), 80)
+    assert "a stand-in that is no model" in said
+    assert "0 of 9 cells" in said
+    assert "interrupted" in said
+
+
+def test_the_details_of_a_grader_leave_out_what_only_a_program_can_use() -> None:
+    details: dict[str, Any] = {
+        "extract": "ocr",
+        "lines": [
+            {"text": "SNOW", "confidence": 0.98765, "box": [[1, 2], [3, 4]], "counted": True},
+            {"text": "T·", "confidence": 0.4, "box": [[1, 2], [3, 4]], "counted": False},
+        ],
+        "found": [
+            {"line": "SNOW", "read": "SNOW", "readings": [0]},
+            {"line": "PLANE", "read": "PIANE", "readings": [1]},
+        ],
+        "missing": [],
+        "nothing": None,
+        "polygon": [[1, 2], [3, 4]],
+        "limits": {"max_changed": 0.01, "none": None},
+        "exact": False,
+    }
+    grader = GraderRecord(key="copy", type="text", details=details, fingerprint=Fingerprint(config_sha256=""))
+    console, out = rendered(80)
+    print_cells([record(graders=[grader])], None, folder(), console)
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert lines[lines.index("copy (text)") :] == [
+        "copy (text)",
+        "extract  ocr",
+        "lines    SNOW  (confidence 0.9877, counted)",
+        "         T·  (confidence 0.4, not counted)",
+        "found    SNOW",
+        "         PLANE  (read PIANE)",
+        "limits   max changed: 0.01",
+        "exact    no",
+    ]
+
+
+def test_a_reason_of_a_whole_grader_stands_under_its_key() -> None:
+    grader = GraderRecord(key="look", type="own:Look", fingerprint=Fingerprint(config_sha256=""))
+    console, out = rendered(80)
+    print_cells(
+        [record(graders=[grader], scores={"fine": True}, reasons={"look": "all is well"})], None, folder(), console
+    )
+    assert re.search(r"fine\s+yes\s*\n", out.getvalue())
+    assert re.search(r"look\s+all is well", out.getvalue())
+
+
+cells = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
+
+
+@given(st.lists(st.tuples(cells, cells, st.integers(0, 10**9)), min_size=1, max_size=4), st.integers(24, 120))
+def test_a_table_never_cuts_a_number(rows: list[tuple[str, str, int]], width: int) -> None:
+    columns = (Column("name", least=6), Column("why", least=6), Column("n", right=True))
+    console, out = rendered(width)
+    console.print(table(columns, [(name, said, str(number)) for name, said, number in rows], width))
+    assert max(map(cell_len, out.getvalue().splitlines())) <= width
+    for _, _, number in rows:
+        assert re.search(rf"\b{number}\b", out.getvalue())

@@ -1,0 +1,117 @@
+"""Providers and graders of the user's own, ``module:Class``, beside the suite."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from toys import LOOK, Toy
+
+
+def problems(toy: Toy, *, code: str | None = None, **changes: Any) -> str:
+    """What ``run`` says of a suite that it does not start."""
+    if code is not None:
+        (toy.folder / "own.py").write_text(code)
+    result = toy.run({}, **changes)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    assert not (toy.folder / "runs").exists()
+    return str(result.stderr).strip()
+
+
+def provider(name: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"provider": name, "label": "own", **more}]
+
+
+def grader(name: str) -> list[dict[str, Any]]:
+    return [{**LOOK, "type": name}]
+
+
+def test_a_provider_and_a_grader_beside_the_suite_are_used(toy: Toy) -> None:
+    result = toy.run({}, models=[{"provider": "mine:Draw", "label": "toy", "options": {"steps": 3}}])
+    assert result.exit_code == 0
+    assert toy.record.provider == "mine:Draw"
+    assert toy.record.graders[0].type == "mine:Look"
+
+
+def test_a_class_sees_its_options(toy: Toy) -> None:
+    (toy.folder / "own.py").write_text(
+        "from mine import Draw, Look\n"
+        "class Own(Draw):\n"
+        "    def __init__(self, config): self.how = config.options['how']\n"
+        "    async def generate(self, request): return getattr(self, self.how)(request)\n"
+    )
+    assert toy.run({}, models=provider("own:Own", options={"how": "refuses"})).exit_code == 1
+    assert toy.record.status == "refused"
+
+
+def test_a_module_in_a_package_beside_the_suite_is_found(toy: Toy) -> None:
+    (toy.folder / "pack").mkdir()
+    (toy.folder / "pack" / "__init__.py").touch()
+    (toy.folder / "pack" / "inner.py").write_text("from mine import Draw\n")
+    assert toy.run({}, models=provider("pack.inner:Draw")).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["nowhere:Draw", "mine:Nothing", "mine.deeper:Draw"])
+def test_a_class_that_is_not_there_is_told_in_one_line(toy: Toy, name: str) -> None:
+    assert problems(toy, models=provider(name)).startswith(f"{name}: cannot be imported: ")
+    assert problems(toy, graders=grader(name)).startswith(f"{name}: cannot be imported: ")
+
+
+@pytest.mark.parametrize("code", ["1 / 0", "import nothing_of_this_name", "def x(:", "raise SystemExit(5)"])
+def test_a_module_that_does_not_load_is_told_in_one_line(toy: Toy, code: str) -> None:
+    said = problems(toy, code=code, models=provider("own:Draw"))
+    assert said.startswith("own:Draw: cannot be imported: ")
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("code", ["def __init__(self): pass", "def __init__(self, config): raise SystemExit('no GPU')"])
+def test_a_class_that_cannot_be_built_is_told_in_one_line(toy: Toy, code: str) -> None:
+    said = problems(toy, code=f"class Own:\n    {code}\n", models=provider("own:Own"))
+    assert said.startswith("own:Own: cannot be built: ")
+
+
+def test_a_key_in_an_error_of_a_class_is_hidden(toy: Toy) -> None:
+    (toy.folder / "own.py").write_text(
+        "import os\nclass Own:\n    def __init__(self, config): raise OSError(os.environ['TOY_API_KEY'])\n"
+    )
+    result = toy("run", toy.write({}, models=provider("own:Own")), "--trust-suite", TOY_API_KEY="sk-0123456789")
+    assert result.stderr.strip() == "own:Own: cannot be built: OSError: ***"
+
+
+def test_a_class_that_cannot_do_the_task_is_told_before_anything_is_drawn(toy: Toy) -> None:
+    code = "class Own:\n    def __init__(self, config): pass\n    async def edit(self, request): pass\n"
+    said = problems(toy, code=code, models=provider("own:Own"))
+    assert said == "own:Own: has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"
+
+
+def test_nothing_of_the_users_own_is_loaded_without_trust_or_by_looking(toy: Toy) -> None:
+    (toy.folder / "own.py").write_text("import pathlib\npathlib.Path('loaded').touch()\nfrom mine import Draw, Look\n")
+    path = toy.write({}, models=provider("own:Draw"), graders=grader("own:Look"))
+    result = toy("run", path)
+    assert result.exit_code == 2
+    assert result.stderr.count("runs code that the suite brings: pass --trust-suite") == 2
+    for words in (("validate",), ("plan",), ("run", "--dry-run")):
+        assert toy(*words, path, "--trust-suite").exit_code == 0
+    assert not (toy.folder / "loaded").exists()
+    assert toy("run", path, "--trust-suite").exit_code == 0
+    assert (toy.folder / "loaded").exists()
+
+
+def test_modules_beside_a_suite_hide_no_installed_ones(toy: Toy) -> None:
+    (toy.folder / "json.py").write_text("raise ImportError('shadowed')")
+    (toy.folder / "own.py").write_text("import json\njson.dumps\nfrom mine import Draw\n")
+    assert toy.run({}, models=provider("own:Draw")).exit_code == 0
+    assert "shadowed" not in str(sys.modules["json"])
+
+
+def test_a_missing_key_is_known_before_anything_is_drawn(toy: Toy) -> None:
+    path = toy.write({}, models=provider("mine:Draw", key_variable="TOY_KEY"))
+    assert "TOY_KEY" in toy("plan", path, "--trust-suite").stdout
+    assert "TOY_KEY" in toy("validate", path, "--trust-suite").stdout
+    result = toy("run", path, "--trust-suite")
+    assert result.exit_code == 2
+    assert "set the environment variable TOY_KEY" in result.stderr
+    assert not (toy.folder / "runs").exists()
+    assert toy("run", path, "--trust-suite", TOY_KEY="sk-0123456789").exit_code == 0

@@ -1,0 +1,304 @@
+"""Rows as cases and as finished pictures, and every row that cannot be one, on its line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from writing import suite
+
+from visioneval.errors import SuiteError, UsageError
+from visioneval.suite.case import TestCase
+from visioneval.suite.datasets import case_of, prompt_id, read_rows, row_id
+from visioneval.suite.load import LoadedSuite, load_suite
+from visioneval.suite.runs import dataset_pictures, model_runs
+from visioneval.templates import render
+
+Problems = Callable[..., list[str]]
+Load = Callable[..., LoadedSuite]
+
+
+def fed(fields: str, name: str = "d.jsonl", **sections: str) -> str:
+    return suite(cases=f"cases: [{{dataset: {{path: {name}, fields: {{{fields}}}}}}}]", **sections)
+
+
+def cases(load: Load, tmp_path: Path, fields: str, text: str, name: str = "d.jsonl") -> list[TestCase]:
+    (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+    return list(load(fed(fields, name)).suite.cases)
+
+
+def test_json_lines_become_cases(load: Load, tmp_path: Path) -> None:
+    rows = '{"i": "a", "p": "x", "t": ["u", "v"]}\n\n{"i": 5, "p": "y", "t": "u", "deep": {"k": [1, null]}}\r\n'
+    first, second = cases(load, tmp_path, "id: i, prompt: p, tags: t, metadata.k: deep", rows)
+    assert (first.id, first.prompt, first.tags, first.metadata) == ("a", "x", ("u", "v"), {})
+    assert (second.id, second.tags, second.metadata) == ("5", ("u",), {"k": {"k": [1, None]}})
+
+
+def test_tables_become_cases(load: Load, tmp_path: Path) -> None:
+    table = '\ufeffi,p,t,f,r\r\na,"two\nlines, ""quoted""",u,true,\r\n\r\nb,y,"[""u"", ""v""]",,"[""SALE""]"\r\n'
+    first, second = cases(
+        load, tmp_path, "id: i, prompt: p, tags: t, flaky: f, expect.text.required: r", table, "d.csv"
+    )
+    assert (first.prompt, first.tags, first.flaky, first.expect.text) == ('two\nlines, "quoted"', ("u",), True, None)
+    assert (second.tags, second.flaky) == (("u", "v"), False)
+    assert second.expect.text is not None
+    assert second.expect.text.required == ("SALE",)
+
+
+def test_tabs_separate_a_tsv(load: Load, tmp_path: Path) -> None:
+    assert [case.prompt for case in cases(load, tmp_path, "id: i, prompt: p", "i\tp\na\tx, y\n", "d.tsv")] == ["x, y"]
+
+
+def test_masks_and_pictures_are_relative_to_the_dataset(
+    load: Load, tmp_path: Path, picture: Callable[..., Path], mask: Callable[..., Path]
+) -> None:
+    picture("data/a.png")
+    mask().rename(tmp_path / "data" / "m.png")
+    row = {"i": "a", "p": "x", "b": "a.png", "m": "m.png"}
+    (tmp_path / "data" / "d.jsonl").write_text(json.dumps(row))
+    loaded = load(fed("id: i, prompt: p, images: b, masks.editable: m", "data/d.jsonl"))
+    case = loaded.suite.cases[0]
+    assert case.images[0].path == "data/a.png"
+    assert case.masks is not None
+    assert case.masks.editable == "data/m.png"
+
+
+def test_text_of_a_dataset_is_no_template(load: Load, tmp_path: Path) -> None:
+    (case,) = cases(load, tmp_path, "id: i, prompt: p", '{"i": "a", "p": "100% {{ brand }} {% x"}\n')
+    assert render(case.prompt, {}) == "100% {{ brand }} {% x"
+
+
+def test_rows_that_share_an_id_and_a_model_are_samples(load: Load, tmp_path: Path) -> None:
+    rows = [("a", "x", "1.png", "m"), ("a", "x", "2.png", "m"), ("a", "x", "3.png", "n"), ("b", "y", "4.png", "m")]
+    lines = "".join(json.dumps(dict(zip("ipfm", row, strict=True))) + "\n" for row in rows)
+    found = cases(load, tmp_path, "id: i, prompt: p, image: f, model: m", lines)
+    assert [case.pictures for case in found] == [{"m": ("1.png", "2.png"), "n": ("3.png",)}, {"m": ("4.png",)}]
+
+
+def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path) -> None:
+    found = cases(
+        load, tmp_path, "prompt: p, image: f", '{"p": "A red fox!", "f": "1.png"}\n{"p": "日本", "f": "2.png"}\n'
+    )
+    assert [case.id for case in found] == [prompt_id("A red fox!"), prompt_id("日本")]
+    assert found[0].id.startswith("a_red_fox_")
+    assert found[1].id.startswith("prompt_")
+    assert found[0].pictures == {"d": ("1.png",)}  # the file's name stands for what drew them
+
+
+BAD_ROWS = [
+    ('{"i": "a"', "1:10: not JSON: expecting ',' delimiter"),
+    ("[1]", '1:1: a row is an object: {"column": value, ...}'),
+    ('{"i": "\\ud800"}', "1:1: a lone surrogate (\\ud800) is not text"),
+    ('{"i": "a", "\\udfff": 1}', "1:1: a lone surrogate (\\udfff) is not text"),
+    ('{"i": NaN}', "1:1: NaN is not a number that JSON knows: write null or a text"),
+    ('{"i": [-Infinity]}', "1:1: -Infinity is not a number that JSON knows: write null or a text"),
+    ('{"i": 1e999}', "1:1: 1e999 is too large a number"),
+    ('{"i": ' + "9" * 5000 + "}", "1:1: a number of over 100 digits: write it as a text"),
+    ('{"i": 1, "i": 2}', "1:1: the key 'i' stands here twice"),
+    ('{"i": ' + "[" * 61 + "]" * 61 + "}", "1:1: nested deeper than 60 levels"),
+    ('{"i": ' + "[" * 100_000, "1:1: nested deeper than 60 levels"),
+]
+
+
+@pytest.mark.parametrize(("row", "told"), BAD_ROWS)
+def test_a_row_that_is_not_plain_json(problems: Problems, row: str, told: str) -> None:
+    assert problems(fed("id: i, prompt: i"), {"d.jsonl": row + "\n"}) == [f"d.jsonl:{told}"]
+
+
+def test_all_bad_rows_are_told_in_one_go(problems: Problems) -> None:
+    told = problems(fed("id: i, prompt: i"), {"d.jsonl": "".join(row + "\n" for row, _ in BAD_ROWS)})
+    assert [int(line.split(":")[1]) for line in told] == list(range(1, len(BAD_ROWS) + 1))
+
+
+def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
+    assert cases(load, tmp_path, "id: i, prompt: p", '{"i": "a", "p": "\\ud83d\\ude00"}')[0].prompt == "😀"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "1:1: the dataset has no rows"),
+        ("i,p\n", "1:1: the dataset has no rows"),
+        ("i,p,p\na,b,c\n", "1:1: two columns of the header are called 'p'"),
+        ("i,p\na,b\nc\n", "3:1: 1 cells, but the header has 2"),
+        ('i,p\na,"b\nb"\nc,d,e\n', "4:1: 3 cells, but the header has 2"),
+        ('i,p\na,"b\nc,d\n', "2:1: not a table: unexpected end of data"),
+        (b"i,p\na,caf\xe9\n", "2:6: not UTF-8: save the file as UTF-8"),
+        ("i,p\na,x\na,y\n", "3:1: prompt of 'a': not what line 2 says"),
+        ("i,p\n../a,x\n", "2:1: id: '../a' does not fit: letters, digits, _ - and . (not first), at most 120"),
+        ("i,p\na,\n", "2:1: the key 'prompt' is missing"),
+        ("i,p\n,\n", "2:1: the row has neither an id nor a prompt"),
+        ("i,p\na,x\x07\n", "2:1: prompt: 'x\\x07' does not fit: a control character is not text"),
+    ],
+)
+def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, told: str) -> None:
+    assert problems(fed("id: i, prompt: p", "d.csv"), {"d.csv": text}) == [f"d.csv:{told}"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "told"),
+    [
+        ("id: i, prompt: pp", "2:59", "the dataset has no column 'pp' (did you mean 'p'?)"),
+        ("id: i, promt: p", "2:51", "a case has no key 'promt' (did you mean 'prompt'?)"),
+        ("id: i, prompt: p, expect.txt: q", "2:62", "a case has no key 'expect.txt' (did you mean 'expect.text'?)"),
+        ("id: i, prompt: p, prompt.x: q", "2:62", "'prompt' has a column of its own, so 'prompt.x' cannot have one"),
+        ("id: i, prompt: p, tags.x: q", "2:62", "a case has no key 'tags.x'"),
+        ("id: i, prompt: 5", "2:59", "prompt: expected text, not 5: put it in quotes"),
+    ],
+)
+def test_fields_that_no_case_or_row_has(problems: Problems, fields: str, place: str, told: str) -> None:
+    rows = {"d.jsonl": '{"i": "a", "p": "x", "q": "y"}\n{"i": "b", "p": "x"}\n'}
+    assert problems(fed(fields), rows) == [f"suite.yaml:{place}: {told}"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "place", "told"),
+    [
+        ("{path: gone.jsonl, fields: {id: i}}", "2:26", "dataset: gone.jsonl: no such file or directory"),
+        ("{path: d.xlsx, fields: {id: i}}", "2:26", "dataset: d.xlsx: a dataset ends in .jsonl, .ndjson, .csv, .tsv"),
+        ("{path: d.jsonl}", "2:19", "the key 'fields' is missing"),
+        ("{path: d.jsonl, fields: {}}", "2:43", "fields: must not be empty"),
+        ("x.csv", "2:19", "dataset: expected a mapping of keys to values, not 'x.csv'"),
+        ("{path: folder.csv, fields: {id: i}}", "2:26", "dataset: folder.csv: is not a regular file"),
+    ],
+)
+def test_datasets_that_cannot_be_opened(problems: Problems, tmp_path: Path, entry: str, place: str, told: str) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    assert problems(suite(cases=f"cases: [{{dataset: {entry}}}]"), {"d.xlsx": ""}) == [f"suite.yaml:{place}: {told}"]
+
+
+ROWS = st.lists(
+    st.dictionaries(st.sampled_from(["i", "p", "t"]), st.text(st.characters(codec="utf-8"), max_size=12)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(ROWS)
+def test_what_a_table_holds_is_what_json_lines_hold(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, str]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    with (folder / "h.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, ["i", "p", "t"], restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    (folder / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    fields = {"id": "i", "prompt": "p", "region": "t"}
+
+    def read(name: str) -> list[tuple[str, dict[str, Any]]]:
+        return [(row_id(row, fields), case_of(row, fields)) for row in read_rows(folder / name, name)]
+
+    assert read("h.csv") == read("h.jsonl")
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_rows_or_placed_problems(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    for name in ("b.csv", "b.jsonl"):
+        path = tmp_path_factory.getbasetemp() / name
+        path.write_bytes(data)
+        try:
+            read_rows(path, name)
+        except SuiteError as error:
+            assert all(problem.line >= 1 for problem in error.problems)
+
+
+# --- finished pictures by {provider: files}
+
+
+def pictures(
+    load: Load, tmp_path: Path, fields: str, rows: list[dict[str, Any]], more: str = "", **sections: str
+) -> Any:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    entry = f"{{provider: files, dataset: {{path: out/f.jsonl, fields: {{{fields}}}}}{more}}}"
+    loaded = load(suite(models=f"models: [{entry}]", **sections))
+    runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
+    return {run.label: dataset_pictures(run, loaded.suite, loaded.folder) for run in runs}
+
+
+def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -> None:
+    rows = [
+        {"i": "one", "f": "1.png", "m": "b"},
+        {"i": "one", "f": "2.png", "m": "a"},
+        {"i": "one", "f": "3.png", "m": "b"},
+    ]
+    assert pictures(load, tmp_path, "image: f, id: i, model: m", rows) == {
+        "b": {"one": ["out/1.png", "out/3.png"]},
+        "a": {"one": ["out/2.png"]},
+    }
+
+
+def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp_path: Path) -> None:
+    rows = [{"p": "a red tree", "f": "1.png"}, {"p": "something else", "f": "2.png"}]
+    found = pictures(
+        load,
+        tmp_path,
+        "image: f, prompt: p",
+        rows,
+        cases="cases: [{id: one, prompt: 'a {{ colour }} tree'}]\nvars: {colour: red}",
+    )
+    assert found == {"f": {"one": ["out/1.png"]}}
+
+
+def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
+    rows = [{"i": "one", "f": "1.png", "m": "b"}, {"i": "one", "f": "2.png", "m": "a"}]
+    assert list(pictures(load, tmp_path, "image: f, id: i, model: m", rows, ", label: a")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "rows", "told"),
+    [
+        (
+            "image: img, id: i",
+            '{"i": "one", "f": "1.png"}',
+            "suite.yaml:3:69: the dataset has no column 'img' (known: f, i)",
+        ),
+        ("image: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
+        ("image: f", "{}", "suite.yaml:3:37: fields must map image, and id or prompt"),
+        ("image: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, image, model, prompt)"),
+        (
+            "image: f, id: i, model: m",
+            '{"i": "one", "f": "1", "m": "a\\nb"}',
+            "suite.yaml:3:10: the label 'a\\nb' is not text on one line, without spaces around it",
+        ),
+    ],
+)
+def test_finished_pictures_that_cannot_be_read(problems: Problems, fields: str, rows: str, told: str) -> None:
+    text = suite(models=f"models: [{{provider: files, dataset: {{path: f.jsonl, fields: {{{fields}}}}}}}]")
+    assert problems(text, {"f.jsonl": rows}) == [told]
+
+
+def test_a_label_that_no_picture_has(problems: Problems) -> None:
+    text = fed("id: i, prompt: p, image: f, model: m", models="models: [{provider: files, label: x}]")
+    rows = {"d.jsonl": '{"i": "a", "p": "x", "f": "1.png", "m": "y"}\n'}
+    assert problems(text, rows) == ["suite.yaml:3:10: this entry makes no model run: no picture is labelled 'x'"]
+
+
+def test_the_real_generations_are_four_models_over_two_prompts(
+    shared_data: Path, write_suite: Callable[..., Path]
+) -> None:
+    rows = read_rows(shared_data / "generations" / "dataset.jsonl", "dataset.jsonl")
+    columns = set(rows[0].cells)
+    assert len(rows) == 8
+    fields = {key: next(c for c in columns if key in c) for key in ("prompt", "image", "model")}
+    source = f"{{path: {shared_data}/generations/dataset.jsonl, fields: {json.dumps(fields)}}}"
+    path = write_suite(suite(cases=f"cases: [{{dataset: {source}}}]", models="models: [{provider: files}]"))
+    loaded = load_suite(path, trust=True, run_labels=lambda run: [])
+    assert len(loaded.suite.cases) == 2
+    runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
+    assert len(runs) == 4
+    for run in runs:
+        found = dataset_pictures(run, loaded.suite, loaded.folder)
+        assert all((loaded.folder / path).is_file() for paths in found.values() for path in paths)
+
+
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a dataset ends in"):
+        read_rows(tmp_path / "x.parquet", "x.parquet")

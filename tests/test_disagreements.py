@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from made import info, record
+from rich.console import Console
+
+from visioneval.analysis.disagreements import Disagreement, disagreements
+from visioneval.analysis.summary import summarise
+from visioneval.records import Fingerprint, GraderRecord, Record
+from visioneval.report.console import print_summary
+from visioneval.suite.model import Suite
+
+SUITE = Suite.model_validate(
+    {
+        "name": "demo",
+        "cases": [{"id": "one", "prompt": "a tree"}],
+        "models": [{"provider": "sketch"}],
+        "judges": {"default": {"provider": "openai", "model": "m"}},
+        "graders": [
+            {
+                "key": "logo",
+                "type": "rubric",
+                "metrics": {
+                    "intent": {"type": "score", "scale": [0, 5], "about": "x"},
+                    "clean": {"type": "pass_fail", "about": "x"},
+                },
+            },
+            {"key": "copy", "type": "text"},
+        ],
+        "verdict": ["intent >= 4", "clean", "copy"],
+    }
+)
+
+
+def cell(verdict: str | None, failed: list[str], intent: Any = 4, sample: int = 0) -> Record:
+    details: dict[str, Any] = {} if verdict is None else {"judge_verdict": verdict}
+    judged = GraderRecord(key="logo", type="rubric", details=details, fingerprint=Fingerprint(config_sha256="0"))
+    other = GraderRecord(
+        key="copy", type="text", details={"judge_verdict": "FAIL"}, fingerprint=Fingerprint(config_sha256="0")
+    )
+    return record(
+        sample_index=sample,
+        model_label="sketch",
+        verdict="FAIL" if failed else "PASS",
+        failed_rules=failed,
+        scores={"intent": intent, "clean": True, "copy": True},
+        graders=[judged, other],
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "judged", "disagreed"),
+    [
+        (cell("PASS", []), 1, 0),
+        (cell("FAIL", ["clean"]), 1, 0),
+        (cell("PASS", ["intent >= 4"], intent=3), 1, 1),
+        (cell("FAIL", []), 1, 1),
+        (cell("PASS", ["copy"]), 1, 0),
+        (cell("FAIL", ["copy"]), 1, 1),
+        (cell("PASS", ["clean"], intent=None), 0, 0),
+        (cell(None, ["clean"]), 0, 0),
+        (record(status="error", verdict="ERROR"), 0, 0),
+        (record(status="refused", verdict="FAIL", failed_rules=["expect.refusal"]), 0, 0),
+    ],
+)
+def test_a_judge_s_verdict_beside_the_rules_over_its_own_metrics(one: Record, judged: int, disagreed: int) -> None:
+    assert disagreements(SUITE, [one]) == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
+
+
+def printed(cells: list[Record]) -> tuple[str, dict[str, Any]]:
+    summary = summarise(info(suite=SUITE, state="complete", planned_cells=len(cells)), cells)
+    out = io.StringIO()
+    print_summary(summary, Console(file=out, width=80))
+    return out.getvalue(), json.loads(summary.model_dump_json())
+
+
+def test_the_summary_counts_them() -> None:
+    cells = [cell("PASS", ["intent >= 4"], intent=3), *(cell("PASS", [], sample=at) for at in range(1, 24))]
+    words, data = printed([*cells, cell("FAIL", [], sample=24)])
+    assert "judge and rules disagree in 2 of 25 cells (logo)\n" in words
+    assert data["judge_disagreements"] == {"logo": {"judged": 25, "disagreed": 2}}
+
+
+def test_the_summary_is_silent_where_no_judge_gave_a_verdict() -> None:
+    words, data = printed([cell(None, [])])
+    assert "disagree" not in words
+    assert data["judge_disagreements"] == {"logo": {"judged": 0, "disagreed": 0}}
+    assert "disagree in 0 of 1 cell (logo)" in printed([cell("PASS", [])])[0]

@@ -1,0 +1,76 @@
+"""The documentation names every key, field, option and command, and none that does not exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from visioneval.cli import app
+from visioneval.records import Record
+from visioneval.suite import case, graders, judges, model, providers, scope
+from visioneval.suite.sketch import SketchParams
+
+ROOT = Path(__file__).parent.parent
+SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when"}
+
+
+def _section(document: str, title: str) -> set[str]:
+    """The first column of the tables under a heading."""
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    body = re.split(r"^#+ ", text.split(f"# {title}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+    return set(re.findall(r"^\| `([^`]+)` \|", body, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("document", "title", "documented"),
+    [
+        ("suite.md", "Suite", model.Suite),
+        ("suite.md", "Case", case.TestCase),
+        ("suite.md", "Expect", case.Expect),
+        ("suite.md", "openai", providers.OpenAIProvider),
+        ("suite.md", "gemini", providers.GeminiProvider),
+        ("suite.md", "files", providers.FilesProvider),
+        ("suite.md", "sketch", SketchParams),
+        ("suite.md", "command", providers.CommandProvider),
+        ("suite.md", "openai judge", judges.OpenAIJudge),
+        ("suite.md", "gemini judge", judges.GeminiJudge),
+        ("suite.md", "recorded judge", judges.RecordedJudge),
+        ("suite.md", "Judges of your own", judges.CustomJudge),
+        ("suite.md", "rubric", graders.RubricGrader),
+        ("suite.md", "text", graders.TextGrader),
+        ("suite.md", "locality", graders.LocalityGrader),
+        ("suite.md", "reference", graders.ReferenceGrader),
+        ("suite.md", "Rules and gates", scope.VerdictRule),
+        ("records.md", "Record", Record),
+    ],
+)
+def test_tables_name_exactly_the_fields(document: str, title: str, documented: type[BaseModel]) -> None:
+    fields = {field.alias or name for name, field in documented.model_fields.items()}
+    if not issubclass(documented, judges.BaseJudge) and title not in (
+        "Suite",
+        "Case",
+        "Expect",
+        "Record",
+        "Rules and gates",
+        "sketch",
+    ):
+        fields -= SHARED
+    assert _section(document, title) == fields
+
+
+def test_every_provider_and_grader_has_a_section() -> None:
+    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
+    for name in [*providers.PROVIDERS, *graders.GRADERS]:
+        assert f"\n### {name}\n" in text
+    for name in judges.JUDGES:
+        assert f"\n### {name} judge\n" in text
+
+
+def test_the_readme_names_every_command() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"visioneval {name}" in readme, name

@@ -1,0 +1,313 @@
+"""Drawing and grading cell by cell: what goes wrong in one is told in its record and stops no other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import LOOK, SECOND, Toy
+
+FAILED_DRAWINGS = [
+    ("raises", "internal", "RuntimeError: the model is on fire"),
+    ("exits", "internal", "it called exit(7)"),
+    ("cancels", "internal", "it was cancelled from within"),
+    ("gives_none", "internal", "it gave NoneType, not Drawing"),
+    ("no_such_way", "internal", "AttributeError"),
+    ("gives_path", "bad_image", "a picture is handed over as bytes, not as PosixPath"),
+    ("limited", "rate_limit", "slow down"),
+    ("text", "bad_image", "not a picture we can read"),
+    ("empty", "bad_image", "the file is empty"),
+    ("cut", "bad_image", "does not decode"),
+    ("few", "missing_picture", "pictures asked for: 1; given: 0"),
+]
+
+
+def test_no_failed_drawing_stops_another_cell(toy: Toy) -> None:
+    cases = [{"id": how, "metadata": {"draw": how}} for how, _, _ in FAILED_DRAWINGS]
+    result = toy.run(*cases, {"id": "good"}, arguments=("--max-concurrency", "1"))
+    assert result.exit_code == 3
+    assert "Traceback" not in result.output
+    records = toy.records
+    for how, kind, message in FAILED_DRAWINGS:
+        record = records[how]
+        assert record.error is not None, how
+        assert (record.status, record.verdict) == ("error", "ERROR"), how
+        assert (record.error.stage, record.error.kind) == ("generate", kind), how
+        assert message in record.error.message, how
+        assert record.artifact_path is None, how
+        assert (record.scores, record.graders, record.failed_rules) == ({}, (), ()), how
+    assert records["good"].verdict == "PASS"
+    assert toy.info.state == "complete"
+
+
+@pytest.mark.parametrize(("how", "why"), [("refuses", "not that"), ("refuses_with_error", "against the rules")])
+@pytest.mark.parametrize(("expected", "verdict", "code"), [(False, "FAIL", 1), (True, "PASS", 0)])
+def test_a_refusal_is_a_result_of_its_own(
+    toy: Toy, how: str, why: str, expected: bool, verdict: str, code: int
+) -> None:
+    result = toy.run({"metadata": {"draw": how}, "expect": {"refusal": expected}})
+    record = toy.record
+    assert (record.status, record.verdict, record.error) == ("refused", verdict, None)
+    assert (record.failure_tags, record.reasons) == (("refused",), {"refused": why})
+    assert (record.scores, record.skipped_rules) == ({}, ("fine",))
+    assert result.exit_code == code
+
+
+def test_a_picture_where_a_refusal_was_expected_is_a_fail(toy: Toy) -> None:
+    result = toy.run({"expect": {"refusal": True}})
+    record = toy.record
+    assert (record.status, record.verdict, record.error) == ("completed", "FAIL", None)
+    assert (record.failed_rules, record.skipped_rules, record.scores) == (("expect.refusal",), ("fine",), {})
+    assert record.artifact_path is not None
+    assert result.exit_code == 1
+    assert "expect.refusal" in result.stdout
+
+
+UNMEASURED = [
+    ("raises", {"fine": None, "level": None}, "RuntimeError: the lens is broken"),
+    ("gives_up", {"fine": None, "level": None}, "too dark to see"),
+    ("judge_down", {"fine": None, "level": None}, "the judge is out"),
+    ("gives_none", {"fine": None, "level": None}, "it gave NoneType, not Grade"),
+    ("nothing", {"fine": None, "level": None}, "fine was not measured; level was not measured"),
+    ("half", {"fine": True, "level": None}, "no scale in the picture"),
+    ("undeclared", {"fine": True, "level": 0.5}, "wrote 'mood', which it does not declare"),
+    ("wrong_types", {"fine": None, "level": None}, "fine is 1, not a yes or no; level is True, not a number"),
+    ("nan", {"fine": True, "level": None}, "level is nan, not a number"),
+    ("off_the_scale", {"fine": True, "level": None}, "level is 7, outside 0 to 1"),
+    ("saves_over", {"fine": None, "level": None}, "'png' is not the name of a picture"),
+    ("saves_outside", {"fine": None, "level": None}, "is not a file name"),
+]
+
+
+def test_a_grader_that_fails_is_never_a_zero_or_a_fail(toy: Toy) -> None:
+    cases = [{"id": how, "metadata": {"look": how}} for how, _, _ in UNMEASURED]
+    result = toy.run(*cases, {"id": "good"}, verdict=["fine", "level >= 0.1"])
+    records = toy.records
+    for how, scores, message in UNMEASURED:
+        record = records[how]
+        assert record.scores == scores, how
+        assert record.verdict == ("ERROR" if None in scores.values() else "PASS"), how
+        assert record.status == "completed", how
+        assert record.failed_rules == (), how
+        (grader,) = record.graders
+        assert message in str(grader.error), how
+        assert record.error is not None, how
+        assert (record.error.stage, record.error.kind) == ("grade", "unmeasured"), how
+        assert record.artifact_path is not None, how
+        assert (toy.latest / record.artifact_path).read_bytes().startswith(b"\x89PNG"), how
+    assert records["good"].verdict == "PASS"
+    assert result.exit_code == 3
+    assert not (toy.folder / "x.png").exists()
+
+
+def test_a_measured_fail_is_not_hidden_by_another_graders_outage(toy: Toy) -> None:
+    result = toy.run(
+        {"metadata": {"look": "raises", "second": "fails"}},
+        graders=[LOOK, SECOND],
+        verdict=["fine", "second"],
+    )
+    record = toy.record
+    assert (record.verdict, record.failed_rules) == ("FAIL", ("second",))
+    assert record.scores == {"fine": None, "level": None, "second": False}
+    assert record.error is not None
+    assert record.error.message == "look: RuntimeError: the lens is broken"
+    assert result.exit_code == 1
+
+
+def test_a_rule_that_only_warns_never_changes_the_verdict(toy: Toy) -> None:
+    toy.run({}, verdict=["fine", {"rule": "level >= 0.9", "level": "warn"}])
+    assert (toy.record.verdict, toy.record.warned_rules) == ("PASS", ("level >= 0.9",))
+
+
+def test_a_cell_to_which_no_rule_applies_is_an_error_of_its_own_kind(toy: Toy) -> None:
+    result = toy.run({}, graders=[LOOK, SECOND], verdict=["fine"], arguments=("--grader", "second"))
+    record = toy.record
+    assert (record.verdict, record.scores, record.skipped_rules) == ("ERROR", {"second": True}, ("fine",))
+    assert record.error is not None
+    assert (record.error.stage, record.error.kind) == ("verdict", "no_rule")
+    assert result.exit_code == 3
+
+
+def test_numpy_scores_count_as_what_they_are(toy: Toy) -> None:
+    toy.run({"metadata": {"look": "numpy"}})
+    assert toy.record.scores == {"fine": True, "level": 0.5}
+    assert toy.record.graders[0].error is None
+    assert toy.record.graders[0].details["array"] == "[0 1 2]"
+
+
+def test_whatever_classes_of_the_users_own_hand_over_becomes_plain_data(toy: Toy) -> None:
+    result = toy.run({"metadata": {"draw": "odd", "look": "odd"}})
+    record = toy.record
+    params = {"path": "a", "nan": None, "surrogate": "?", "set": [1], "bytes": "<1 bytes>", "3": "<class 'object'>"}
+    assert record.run_params == params
+    assert (record.usage, record.cost_usd) == ({"c": 2}, None)
+    (grader,) = record.graders
+    assert grader.details == {"nan": None, "at": "x", "1": [2]}
+    assert (grader.usage, grader.cost_usd) == ({}, None)
+    assert record.failure_tags == ("one",)
+    assert record.verdict == "PASS"
+    assert result.exit_code == 0
+
+
+def test_a_grader_keeps_pictures_beside_the_artifact(toy: Toy) -> None:
+    toy.run({"metadata": {"look": "saves"}})
+    kept = toy.record.graders[0].details["map"]
+    assert kept == "artifacts/case0/toy/0.look.map.png"
+    assert (toy.latest / str(kept)).read_bytes() == b"picture"
+
+
+def test_a_key_appears_nowhere_in_a_run(toy: Toy) -> None:
+    key = 'sk-0123456789"\\abc'
+    model = {"provider": "mine:Draw", "label": "toy", "key_variable": "TOY_KEY"}
+    path = toy.write({"metadata": {"draw": "tells_key"}}, models=[model])
+    result = toy("run", path, "--trust-suite", "--note", f"with {key}", TOY_KEY=key)
+    assert toy.record.error is not None
+    assert toy.record.error.message == "RuntimeError: 401 for the key ***"
+    assert toy.info.note == "with ***"
+    written = b"".join(path.read_bytes() for path in toy.latest.rglob("*") if path.is_file())
+    assert b"0123456789" not in written
+    assert "0123456789" not in result.output
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_no_more_drawings_run_at_once_than_allowed(toy: Toy, limit: int) -> None:
+    result = toy.run(*[{"metadata": {"wait": 0.01}} for _ in range(12)], arguments=("--max-concurrency", str(limit)))
+    assert result.exit_code == 0, result.output
+    draw = sys.modules["mine"].Draw
+    assert (draw.most, draw.started) == (limit, 12)
+
+
+def test_work_is_pulled_only_when_somebody_is_free_for_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    from visioneval import plan as plans
+
+    ahead: list[int] = []
+    calls = plans.Plan.calls
+
+    def counted(plan: plans.Plan) -> Any:
+        for made, call in enumerate(calls(plan), 1):
+            ahead.append(made - sys.modules["mine"].Draw.started)
+            yield call
+
+    monkeypatch.setattr(plans.Plan, "calls", counted)
+    toy.run(*[{} for _ in range(40)], arguments=("--max-concurrency", "2"))
+    assert len(ahead) == 40
+    assert max(ahead) <= 2
+
+
+def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_error(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from visioneval.suite.providers import CustomProvider
+
+    monkeypatch.setattr(CustomProvider, "pictures_per_call", lambda self, params: 2)
+    toy.run({}, samples=2)
+    from visioneval.records import read_records
+
+    records = {record.sample_index: record for record in read_records(toy.latest)}
+    assert {at: record.status for at, record in records.items()} == {
+        0: "completed", 1: "error", 2: "completed", 3: "error"
+    }  # fmt: skip
+    assert {record.cost_usd for record in records.values()} == {0.25}
+    assert records[1].error is not None
+    assert records[1].error.message == "pictures asked for: 2; given: 1"
+    assert records[2].artifact_path == "artifacts/case0/toy/2.png"
+
+
+def test_a_record_says_all_of_section_6(toy: Toy) -> None:
+    toy.run({"tags": ["a"], "metadata": {"font": "Futura", "draw": "jpeg"}, "prompt": "a {{ metadata.font }} tree"})
+    record = toy.record
+    assert record.run_id == toy.latest.name == toy.info.run_id
+    assert (record.test_id, record.model_label, record.sample_index) == ("case0", "toy", 0)
+    assert (record.task_type, record.prompt) == ("image_generation", "a Futura tree")
+    assert (record.tags, record.metadata) == (("a",), {"font": "Futura", "draw": "jpeg"})
+    assert (record.provider, record.attempts, record.cached) == ("mine:Draw", 1, False)
+    assert (record.artifact_path, record.mime) == ("artifacts/case0/toy/0.jpg", "image/jpeg")
+    assert (record.width, record.height) == (32, 24)
+    assert record.reasons == {"fine": "all is well"}
+    (grader,) = record.graders
+    assert (grader.key, grader.type, grader.error) == ("look", "mine:Look", None)
+    assert len(grader.fingerprint.config_sha256) == 64
+
+
+def keys_of(toy: Toy, case: dict[str, Any], **changes: Any) -> tuple[dict[str, str], dict[str, str]]:
+    toy.run(case, **changes)
+    record = toy.record
+    (toy.latest / "results.jsonl").unlink()
+    return tuple(  # type: ignore[return-value]
+        dict(part.split(":") for part in key.split(" ")) for key in (record.generation_key, record.grade_key)
+    )
+
+
+def differing(one: dict[str, str], other: dict[str, str]) -> set[str]:
+    return {part for part in one.keys() | other.keys() if one.get(part) != other.get(part)}
+
+
+CHANGES: list[tuple[dict[str, Any], dict[str, Any], set[str], set[str]]] = [
+    ({}, {}, set(), set()),
+    ({"prompt": "a bush"}, {}, {"prompt"}, {"case"}),
+    ({"criteria": "green"}, {}, set(), {"case"}),
+    ({}, {"verdict": ["fine", "level > 0"]}, set(), {"rules"}),
+    ({}, {"graders": [{**LOOK, "options": {"strict": True}}]}, set(), {"grader.look"}),
+    ({}, {"graders": [{**LOOK, "when": {"cases": ["case0"]}}]}, set(), {"grader.look"}),
+    ({}, {"models": [{"provider": "mine:Draw", "label": "toy", "params": {"seed": 1}}]}, {"params"}, set()),
+    ({}, {"models": [{"provider": "mine:Draw", "label": "renamed"}]}, set(), set()),
+    ({}, {"models": [{"provider": "mine:Draw", "label": "toy", "options": {"a": 1}}]}, {"model"}, set()),
+    ({}, {"name": "another"}, set(), set()),
+]
+
+
+@pytest.mark.parametrize(("case", "changes", "drawing", "grading"), CHANGES)
+def test_keys_say_what_must_be_done_again(
+    toy: Toy, case: dict[str, Any], changes: dict[str, Any], drawing: set[str], grading: set[str]
+) -> None:
+    before, after = keys_of(toy, {}), keys_of(toy, case, **changes)
+    assert differing(before[0], after[0]) == drawing
+    assert differing(before[1], after[1]) == grading
+
+
+def test_keys_follow_the_bytes_of_finished_pictures_and_not_their_place(toy: Toy) -> None:
+    toy.pictures("here/case0.png", "there/case0.png")
+    models = {"models": [{"provider": "files", "label": "old", "path": "here/{case}.png"}]}
+    moved = {"models": [{"provider": "files", "label": "old", "path": "there/{case}.png"}]}
+    first = keys_of(toy, {}, **models)
+    assert keys_of(toy, {}, **moved) == first
+    (toy.folder / "there/case0.png").write_bytes((toy.folder / "here/case0.png").read_bytes() + b"x")
+    assert differing(keys_of(toy, {}, **moved)[0], first[0]) == {"picture"}
+
+
+def test_keys_are_the_same_from_any_working_directory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy.pictures("here/case0.png")
+    models = {"models": [{"provider": "files", "label": "old", "path": "here/{case}.png"}]}
+    first = keys_of(toy, {}, **models)
+    elsewhere = toy.folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    toy("run", toy.folder / "suite.yaml", "--trust-suite", "--out", str(toy.folder / "runs"))
+    assert toy.record.generation_key.split(" ")[0] == f"model:{first[0]['model']}"
+    assert f"picture:{first[0]['picture']}" in toy.record.generation_key
+    assert toy.record.status == "completed"
+
+
+def test_many_cells_leave_one_record_each(toy: Toy) -> None:
+    result = toy.run(*[{} for _ in range(150)], samples=2)
+    lines = (toy.latest / "results.jsonl").read_text().splitlines()
+    assert len(lines) == 300
+    assert len({(cell["test_id"], cell["sample_index"]) for cell in map(json.loads, lines)}) == 300
+    assert result.exit_code == 0
+
+
+def test_each_suite_has_modules_of_its_own(toy: Toy, tmp_path: Path) -> None:
+    toy.write({}, name="suite.yaml")
+    other = tmp_path / "other"
+    other.mkdir()
+    second = Toy(other)
+    second.write({}, name="suite.yaml", graders=[LOOK], verdict=["fine"])
+    code = (other / "mine.py").read_text().replace("def fine(self, subject):", "def was_fine(self, subject):")
+    (other / "mine.py").write_text(code.replace("def bad(self, subject):", "def fine(self, subject):"))
+    result = toy("run", toy.folder / "suite.yaml", other / "suite.yaml", "--trust-suite")
+    assert result.exit_code == 1
+    assert result.stdout.count("1 PASS") == 1
+    assert result.stdout.count("1 FAIL") == 1

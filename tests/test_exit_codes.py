@@ -1,0 +1,115 @@
+"""The exit code of the command, for runs of one suite and of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from toys import Toy
+
+PASSES: dict[str, Any] = {}
+FAILS: dict[str, Any] = {"metadata": {"look": "bad"}}
+BREAKS: dict[str, Any] = {"metadata": {"draw": "raises"}}
+REFUSES: dict[str, Any] = {"metadata": {"draw": "refuses"}}
+
+RUNS: list[tuple[list[dict[str, Any]], list[Any] | None, int]] = [
+    ([PASSES], None, 0),
+    ([PASSES, FAILS], None, 1),
+    ([PASSES, REFUSES], None, 1),
+    ([PASSES, BREAKS], None, 3),
+    ([FAILS, BREAKS], None, 3),
+    ([BREAKS], None, 3),
+    ([PASSES, FAILS], ["pass_rate >= 0.5"], 0),
+    ([PASSES, FAILS, BREAKS], ["pass_rate >= 0.5", "error_rate < 0.5"], 0),
+    ([PASSES, FAILS, BREAKS], ["pass_rate >= 0.5", {"rule": "error_rate < 0.5", "cases": ["case0"]}], 3),
+    ([PASSES, REFUSES], ["refusal_rate <= 0.5"], 0),
+    ([PASSES], ["mean(level) > 0.5"], 1),
+    ([{"metadata": {"look": "half"}}], ["mean(level) >= 0"], 3),
+]
+
+
+@pytest.mark.parametrize(("cases", "gates", "code"), RUNS)
+def test_gates_decide_the_exit_code(toy: Toy, cases: list[dict[str, Any]], gates: Any, code: int) -> None:
+    result = toy.run(*cases, **({"gates": gates} if gates else {}))
+    assert result.exit_code == code, result.output
+    assert toy.summary["exit_code"] == code
+
+
+@pytest.mark.parametrize(("cases", "code"), [([PASSES], 0), ([FAILS], 0), ([BREAKS], 3)])
+def test_no_fail_turns_a_gate_that_does_not_hold_into_0_and_nothing_else(
+    toy: Toy, cases: list[dict[str, Any]], code: int
+) -> None:
+    assert toy.run(*cases, arguments=("--no-fail",)).exit_code == code
+
+
+def test_no_fail_hides_no_wrong_usage(toy: Toy) -> None:
+    assert toy.run(PASSES, arguments=("--no-fail", "--case", "nope")).exit_code == 2
+
+
+def test_several_suites_end_with_the_worst_code(toy: Toy) -> None:
+    suites = {
+        name: toy.write(case, name=f"{name}.yaml")
+        for name, case in (("good", PASSES), ("bad", FAILS), ("broken", BREAKS))
+    }
+    for names, code in ((("good", "good"), 0), (("good", "bad"), 1), (("broken", "bad"), 3), (("bad", "broken"), 3)):
+        result = toy("run", *(suites[name] for name in names), "--trust-suite")
+        assert result.exit_code == code, names
+        assert result.stdout.count("run: runs/") == len(names)
+
+
+def test_all_suites_are_checked_before_the_first_is_run(toy: Toy) -> None:
+    good = toy.write(PASSES, name="good.yaml")
+    bad = toy.write({"promt": "x"}, name="bad.yaml")
+    worse = toy.write({"id": "../x"}, name="worse.yaml")
+    result = toy("run", good, bad, worse, "--trust-suite")
+    assert result.exit_code == 2
+    assert "bad.yaml:1:" in result.stderr
+    assert "worse.yaml:1:" in result.stderr
+    assert not (toy.folder / "runs").exists()
+
+
+USAGE = [
+    ([], "Usage"),
+    (["nope"], "No such command"),
+    (["run"], "Missing argument"),
+    (["run", "nope.yaml"], "nope.yaml: "),
+    (["run", "."], "is a directory"),
+    (["run", "suite.yaml", "--nope"], "No such option"),
+    (["run", "suite.yaml", "--max-concurrency", "0"], "--max-concurrency"),
+    (["run", "suite.yaml", "suite.yaml", "--run-id", "x", "--trust-suite"], "--run-id names one run"),
+    (["run", "suite.yaml", "--trust-suite", "--var", "a"], "--var 'a': write NAME=VALUE"),
+    (["run", "suite.yaml", "--trust-suite", "--var", "a=b"], "--var a: the suite has no such variable"),
+    (["run", "suite.yaml", "--trust-suite", "--model", "x"], "--model: nothing is called 'x'"),
+    (["run", "suite.yaml", "--trust-suite", "--run-id", "../x"], "--run-id: '../x' does not fit"),
+    (["run", "suite.yaml"], "pass --trust-suite"),
+    (["show", "nope"], "'nope': no such run in runs"),
+    (["show", "latest"], "runs: there is no run here yet"),
+    (["export", "latest"], "say which form: --csv"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), USAGE)
+def test_wrong_usage_is_2_with_a_line_and_no_traceback(toy: Toy, words: list[str], message: str) -> None:
+    toy.write(PASSES)
+    result = toy(*words)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+    assert not (toy.folder / "runs").exists()
+
+
+def test_a_fault_of_the_programs_own_is_not_taken_for_a_gate(toy: Toy) -> None:
+    (toy.folder / "sitecustomize.py").write_text(
+        "import visioneval.analysis.summary as s\ndef summarise(*a): raise ZeroDivisionError\ns.summarise = summarise\n"
+    )
+    program = toy.program("run", toy.write(FAILS), "--trust-suite", env=_with(toy))
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 3
+    assert "ZeroDivisionError" in errors
+
+
+def _with(toy: Toy) -> dict[str, str]:
+    import os
+    import sys
+
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(toy.folder), *filter(None, sys.path)])}

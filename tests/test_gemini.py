@@ -1,0 +1,375 @@
+"""Gemini drawing and editing through the real SDK: requests as sent, usage, faults, Developer API and Vertex AI."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from fake_api import DrawRequest as Asked
+from fake_api import FakeAPI, Fault, Script
+from fake_api.samples import asked_draw, encode
+from PIL import Image
+
+from visioneval.errors import ProviderError, UsageError
+from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.gemini import Gemini
+from visioneval.suite.case import TestCase
+from visioneval.suite.providers import GeminiProvider
+from visioneval.types import CaseFiles, TaskType
+
+pytest_plugins = ("fake_api.fixtures",)
+
+MODEL = "gemini-2.5-flash-image"
+HOSTILE = {
+    "GOOGLE_API_KEY": "wrong-key-of-the-environment",
+    "GEMINI_API_KEY": "another-wrong-key",
+    "GOOGLE_GENAI_USE_VERTEXAI": "true",
+    "GOOGLE_GENAI_USE_ENTERPRISE": "true",
+    "GOOGLE_CLOUD_PROJECT": "stray",
+    "GOOGLE_CLOUD_LOCATION": "nowhere",
+    "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9/gemini",
+    "GOOGLE_VERTEX_BASE_URL": "http://127.0.0.1:9/vertex",
+    "GOOGLE_GENAI_API_VERSION": "v7",
+}
+
+
+@pytest.fixture(autouse=True)
+def key(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_KEY", api.key)
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in HOSTILE.items():
+        monkeypatch.setenv(name, value)
+
+
+def config(url: str, **options: Any) -> GeminiProvider:
+    entry = {"provider": "gemini", "base_url": url, "api_key_env": "FAKE_KEY", "params": {"model": MODEL}}
+    return GeminiProvider.model_validate({**entry, **options})
+
+
+def request_for(n: int = 1, files: CaseFiles | None = None, prompt: str = "a tree", **params: Any) -> DrawRequest:
+    return DrawRequest(
+        case=TestCase(id="one", prompt=prompt),
+        task_type=TaskType.IMAGE_EDITING if files else TaskType.IMAGE_GENERATION,
+        prompt=prompt,
+        model_label="m",
+        params={"model": MODEL, **({"n": n} if n > 1 else {}), **params},
+        files=files or CaseFiles(),
+        samples=tuple(range(n)),
+        folder=Path(),
+    )
+
+
+def draw(entry: GeminiProvider, request: DrawRequest) -> Drawing:
+    provider = Gemini(entry)
+    return asyncio.run((provider.edit if request.files.images else provider.generate)(request))
+
+
+def failed(entry: GeminiProvider, request: DrawRequest | None = None) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        draw(entry, request or request_for())
+    return caught.value
+
+
+def size(data: bytes) -> tuple[int, int]:
+    return Image.open(io.BytesIO(data)).size
+
+
+@pytest.mark.usefixtures("hostile")
+def test_draws_with_the_parameters_as_written(api: FakeAPI) -> None:
+    sent: dict[str, Any] = {"image_config": {"aspect_ratio": "16:9"}, "temperature": 0.5, "seed": 7}
+    drawn = draw(config(api.gemini_base_url), request_for(**sent))
+    assert [size(data) for data in drawn.pictures] == [(1344, 768)]
+    assert drawn.run_params == {"model": MODEL, **sent}
+    assert drawn.usage is not None
+    assert drawn.usage == {"prompt_token_count": 2, "candidates_token_count": 1291, "total_token_count": 1293}
+    (logged,) = api.requests
+    assert logged.path == f"/v1beta/models/{MODEL}:generateContent"
+    assert logged.body == {
+        "contents": [{"role": "user", "parts": [{"text": "a tree"}]}],
+        "generationConfig": {
+            "responseModalities": ["IMAGE"], "imageConfig": {"aspectRatio": "16:9"}, "temperature": 0.5, "seed": 7,
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["response_modalities", "responseModalities"])
+def test_a_picture_is_found_among_words_and_thoughts(api: FakeAPI, name: str) -> None:
+    params: dict[str, Any] = {name: ["TEXT", "IMAGE"], "thinking_config": {"include_thoughts": True}}
+    drawn = draw(config(api.gemini_base_url), request_for(**params))
+    assert [size(data) for data in drawn.pictures] == [(1024, 1024)]
+    assert api.requests[0].body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
+
+
+def test_n_pictures_are_n_calls(api: FakeAPI) -> None:
+    drawn = draw(config(api.gemini_base_url), request_for(n=3))
+    assert len(drawn.pictures) == 3
+    assert drawn.usage is not None
+    assert drawn.usage["candidates_token_count"] == 3 * 1291
+    assert api.paid == {"gemini": 3}
+
+
+@pytest.mark.parametrize("kind", ["server_error", "refusal", "no_image", "empty_base64", "reset"])
+def test_a_failed_repetition_costs_no_paid_picture(api: FakeAPI, kind: str) -> None:
+    api.faults.queue(Fault(kind))
+    drawn = draw(config(api.gemini_base_url), request_for(n=3))
+    assert [size(data) for data in drawn.pictures] == [(1024, 1024)] * 2
+    assert drawn.refused is None
+
+
+def test_a_wrong_key_is_told_even_when_pictures_came(api: FakeAPI) -> None:
+    api.faults.queue(None, Fault("unauthorized"))
+    assert failed(config(api.gemini_base_url), request_for(n=3)).kind == "auth"
+
+
+def test_many_repetitions_are_under_way_together(api: FakeAPI) -> None:
+    api.latency["images"] = 0.5
+    assert len(draw(config(api.gemini_base_url), request_for(n=130)).pictures) == 130
+    assert api.most_connections > 100
+
+
+@pytest.fixture
+def files(picture: Callable[..., Path], mask: Callable[..., Path]) -> CaseFiles:
+    """A person, a jacket in a format that the service does not take, and a mask."""
+    images = (("person", picture("a.jpg", (80, 60), "red")), ("garment", picture("b.gif", (40, 30), "blue")))
+    return CaseFiles(images=images, masks={"editable": mask(size=(80, 60))})
+
+
+def test_edits_show_the_inputs_in_order_and_then_the_mask(api: FakeAPI, files: CaseFiles) -> None:
+    drawn = draw(config(api.gemini_base_url), request_for(files=files, prompt="Wear it."))
+    asked = asked_draw(api)
+    assert [(image.mime, image.size) for image in asked.images] == [
+        ("image/jpeg", (80, 60)), ("image/png", (40, 30)), ("image/png", (80, 60)),
+    ]  # fmt: skip
+    assert asked.images[0].data == files.images[0][1].read_bytes()
+    shown = Image.open(io.BytesIO(asked.images[2].data)).convert("L")
+    assert (shown.getpixel((40, 20)), shown.getpixel((0, 0))) == (255, 0)
+    assert asked.prompt.startswith("Wear it.\n\nPicture 3 is a mask for picture 1: change only what is white")
+    assert [set(part) for part in api.requests[0].body["contents"][0]["parts"]] == [{"inlineData"}] * 3 + [{"text"}]
+    assert drawn.run_params["mask_mode"] == "as_image"
+
+
+def test_a_mask_may_be_ignored(api: FakeAPI, files: CaseFiles) -> None:
+    drawn = draw(config(api.gemini_base_url, mask_mode="ignore"), request_for(files=files, prompt="Wear it."))
+    assert len(asked_draw(api).images) == 2
+    assert asked_draw(api).prompt == "Wear it."
+    assert drawn.run_params["mask_mode"] == "ignore"
+
+
+FAULTS = [
+    (Fault("rate_limit"), "rate_limit", "429: You exceeded your current quota"),
+    (Fault("server_error"), "transient", "500: An internal error has occurred"),
+    (Fault("bad_gateway"), "transient", "502: <html>"),
+    (Fault("unavailable"), "transient", "503: The model is overloaded"),
+    (Fault("reset"), "transient", "no answer: ReadError"),
+    (Fault("truncated_body"), "transient", "no answer: RemoteProtocolError"),
+    (Fault("html"), "transient", "the answer is not JSON: it begins '<!doctype html>"),
+    (Fault("truncated_base64"), "transient", "the answer could not be read: 1 validation error"),
+    (Fault("unauthorized"), "auth", "400: API key not valid"),
+    (Fault("forbidden"), "invalid", "403: The caller does not have permission"),
+    (Fault("model_not_found"), "invalid", f"404: models/{MODEL} is not found for API version v1beta"),
+    (Fault("bad_request"), "invalid", "400: Request contains an invalid argument."),
+    (Fault("refusal"), "refused", "the prompt was blocked: PROHIBITED_CONTENT"),
+    (Fault("refusal", reason="prompt:IMAGE_SAFETY"), "refused", "the prompt was blocked: IMAGE_SAFETY"),
+    (Fault("refusal", reason="IMAGE_SAFETY"), "refused", "the answer was blocked: IMAGE_SAFETY"),
+    (Fault("refusal", reason="PROHIBITED_CONTENT"), "refused", "the answer was blocked: PROHIBITED_CONTENT"),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind", "words"), FAULTS, ids=lambda value: getattr(value, "kind", None))
+def test_a_fault_is_told_in_the_providers_words_after_one_call(
+    api: FakeAPI, fault: Fault, kind: str, words: str
+) -> None:
+    api.faults.when(lambda _asked: True, fault)
+    error = failed(config(api.gemini_base_url))
+    assert (error.kind, error.retry_after) == (kind, None)
+    assert words.lower() in str(error).lower()
+    assert api.key not in str(error)
+    assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault("refusal", reason="NO_IMAGE"), Fault("no_image"), Fault("empty_base64")],
+    ids=lambda fault: fault.reason or fault.kind,
+)
+def test_an_answer_without_a_picture_is_no_refusal(api: FakeAPI, fault: Fault) -> None:
+    api.faults.queue(fault)
+    drawn = draw(config(api.gemini_base_url), request_for())
+    assert (drawn.refused, drawn.pictures) == (None, ())
+
+
+def test_the_body_of_a_429_says_how_long_to_wait(api: FakeAPI) -> None:
+    api.faults.queue(Fault("rate_limit", retry_after=12.5))
+    assert failed(config(api.gemini_base_url)).retry_after == 12.5
+
+
+def test_a_wrong_key_stays_secret(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_KEY", "AIza-a-wrong-secret")
+    error = failed(config(api.gemini_base_url))
+    assert (error.kind, "AIza" in str(error)) == ("auth", False)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"colour": "red"}, "bad parameter colour: Extra inputs are not permitted"),
+        ({"image_config": {"ratio": "1:1"}}, "bad parameter image_config.ratio"),
+        ({"temperature": "hot"}, "bad parameter temperature"),
+        ({"image_config": {"output_mime_type": "image/jpeg"}}, "output_mime_type parameter is only supported in"),
+        ({"http_options": {"base_url": "http://127.0.0.1:9"}}, "bad parameter http_options"),
+        ({"httpOptions": {"headers": {"x": "y"}}}, "bad parameter http_options"),
+    ],
+)
+def test_a_bad_parameter_is_named_and_nothing_is_called(api: FakeAPI, params: Any, words: str) -> None:
+    error = failed(config(api.gemini_base_url), request_for(**params))
+    assert (error.kind, api.requests) == ("invalid", [])
+    assert words in str(error)
+
+
+def test_what_the_service_does_not_take_is_told_in_its_words(api: FakeAPI) -> None:
+    error = failed(config(api.gemini_base_url), request_for(image_config={"aspect_ratio": "7:3"}))
+    assert (error.kind, str(error)[:33]) == ("invalid", "400: Invalid aspect ratio: 7:3. S")
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(UsageError, match="set GEMINI_API_KEY: the key of the Gemini API"):
+        Gemini(GeminiProvider.model_validate({"provider": "gemini", "params": {"model": MODEL}}))
+
+
+class Canned:
+    """A server that gives every request one answer, and keeps the headers that it got."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        seen = self.seen = []  # type: list[dict[str, str]]
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                seen.append({name.lower(): value for name, value in self.headers.items()})
+                self.send_response(status)
+                for name, value in {**headers, "content-length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Canned:
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+KEYLESS = {"error": {"code": 403, "message": "Blocked.", "details": [{"reason": "API_KEY_SERVICE_BLOCKED"}]}}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "kind", "wait"),
+    [
+        (429, {"retry-after": "3"}, {"error": {"message": "Slow down."}}, "rate_limit", 3.0),
+        (429, {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, {"error": {}}, "rate_limit", None),
+        (503, {"retry-after": "1.5"}, {"message": "Busy."}, "transient", 1.5),
+        (500, {}, ["odd", "body"], "transient", None),
+        (403, {}, KEYLESS, "auth", None),
+        (200, {}, ["odd", "body"], "transient", None),
+    ],
+)
+def test_odd_answers(status: int, headers: dict[str, str], body: Any, kind: str, wait: float | None) -> None:
+    with Canned(status, headers, json.dumps(body).encode()) as server:
+        error = failed(config(server.url))
+        assert (error.kind, error.retry_after) == (kind, wait)
+        assert len(server.seen) == 1
+
+
+def test_the_key_follows_no_redirect() -> None:
+    with Canned(200, {}, b"{}") as other, Canned(307, {"location": f"{other.url}/there"}, b"") as server:
+        assert failed(config(server.url)).kind == "invalid"
+        assert (len(server.seen), other.seen) == (1, [])
+
+
+@pytest.fixture
+def own_credentials(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
+    """The machine's own credentials: a service account whose tokens are given out on this machine."""
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    token = {"access_token": api.key, "expires_in": 3600, "token_type": "Bearer"}
+    with Canned(200, {"content-type": "application/json"}, json.dumps(token).encode()) as tokens:
+        account = {"type": "service_account", "client_email": "a@example.com", "project_id": "other"}
+        account |= {"private_key": pem.decode(), "private_key_id": "1", "token_uri": tokens.url}
+        path = tmp_path / "account.json"
+        path.write_text(json.dumps(account))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+        yield tokens
+
+
+VERTEX = {"api_key_env": None, "google": {"project": "shop", "location": "europe-west4"}}
+
+
+@pytest.mark.usefixtures("hostile", "own_credentials")
+def test_vertex_is_chosen_by_the_suite(api: FakeAPI) -> None:
+    params: dict[str, Any] = {"image_config": {"aspect_ratio": "4:3", "output_mime_type": "image/jpeg"}}
+    drawn = draw(config(api.gemini_base_url, **VERTEX), request_for(**params))
+    assert Image.open(io.BytesIO(drawn.pictures[0])).format == "JPEG"
+    (logged,) = api.requests
+    where = "projects/shop/locations/europe-west4"
+    assert logged.path == f"/v1beta1/{where}/publishers/google/models/{MODEL}:generateContent"
+    assert api.paid == {"vertex": 1}
+
+
+@pytest.mark.usefixtures("own_credentials")
+def test_vertex_refuses_a_token_with_a_401(api: FakeAPI) -> None:
+    api.faults.queue(Fault("unauthorized"))
+    error = failed(config(api.gemini_base_url, **VERTEX))
+    assert (error.kind, str(error)[:20]) == ("auth", "401: Request had inv")
+
+
+def test_vertex_tells_of_a_missing_model(api: FakeAPI, own_credentials: Canned) -> None:
+    error = failed(config(api.gemini_base_url, **VERTEX), request_for(model="gemini-nope"))
+    assert (error.kind, "Publisher Model `projects/shop" in str(error)) == ("invalid", True)
+    assert len(own_credentials.seen) == 1
+
+
+def test_vertex_without_credentials_is_told_before_anything_is_called(
+    api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))
+    with pytest.raises(UsageError, match="Vertex AI: no credentials for the project 'shop'"):
+        Gemini(config(api.gemini_base_url, **VERTEX))
+    assert api.requests == []
+
+
+def test_credentials_that_give_no_token_are_an_error_of_the_key(
+    api: FakeAPI, own_credentials: Canned, tmp_path: Path
+) -> None:
+    path = tmp_path / "account.json"
+    with Canned(400, {}, b'{"error": "invalid_grant", "error_description": "Account not found."}') as tokens:
+        path.write_text(path.read_text().replace(own_credentials.url, tokens.url))
+        error = failed(config(api.gemini_base_url, **VERTEX))
+    assert (error.kind, "Account not found" in str(error)) == ("auth", True)
+
+
+def test_the_picture_of_a_script_is_kept_byte_for_byte(api: FakeAPI, script: Script) -> None:
+    data = encode("PNG", (30, 20))
+    script.draw(lambda request: data if isinstance(request, Asked) else None)
+    assert draw(config(api.gemini_base_url), request_for()).pictures == (data,)

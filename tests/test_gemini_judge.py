@@ -1,0 +1,286 @@
+"""A Gemini judge through the real SDK: schema, tools, refusals; and a whole run over two providers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI, Fault, JudgeRequest, Script, ToolCall
+from fake_api.samples import CROP, SCHEMA, asked_judge, encode
+from google.genai import types
+from toys import Toy
+
+from visioneval.errors import ProviderError
+from visioneval.providers.base import CellRef, ImagePart, Question, Reply, Tool
+from visioneval.providers.gemini_judge import Gemini, _answers
+from visioneval.records import read_records
+from visioneval.suite.judges import GeminiJudge
+
+pytest_plugins = ("fake_api.fixtures",)
+
+CELL = CellRef("case-77", "the-drawing-model", 0)
+PARTS = ("Judge it.", "output: the picture", ImagePart(encode(), "image/png"))
+
+
+@pytest.fixture(autouse=True)
+def key(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_KEY", api.key)
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+    monkeypatch.setenv("GOOGLE_API_KEY", "wrong-key-of-the-environment")
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9")
+
+
+def ask(api: FakeAPI, question: Question, model: str = "gemini-2.5-flash", **params: Any) -> Reply:
+    entry = {"provider": "gemini", "model": model, "base_url": api.gemini_base_url, "api_key_env": "FAKE_KEY"}
+    judge = Gemini(GeminiJudge.model_validate({**entry, "params": params}))
+    return asyncio.run(judge.ask(question, CELL))
+
+
+def failed(api: FakeAPI, question: Question, **params: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        ask(api, question, **params)
+    return caught.value
+
+
+class Zoom:
+    """Crops that say what they were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.tool = Tool("crop", "Look closer.", CROP, self._call)
+
+    def _call(self, arguments: Any) -> Any:
+        self.asked.append(dict(arguments))
+        return [f"crop {len(self.asked)}", ImagePart(encode(size=(10 + len(self.asked), 9)), "image/png")]
+
+    def question(self, max_calls: int = 6) -> Question:
+        return Question(PARTS, SCHEMA, ("quality",), (self.tool,), max_tool_calls=max_calls)
+
+
+def test_a_question_is_asked_with_its_schema(api: FakeAPI, script: Script) -> None:
+    script.judge({"verdict": "PASS", "quality": 4, "tags": []})
+    params: dict[str, Any] = {"temperature": 0, "thinking_config": {"include_thoughts": True}}
+    reply = ask(api, Question(PARTS, SCHEMA, ("quality",), detail="high"), **params)
+    assert json.loads(reply.text) == {"verdict": "PASS", "quality": 4, "tags": []}
+    assert (reply.shape, reply.model, reply.stopped, reply.tool_calls) == ("schema", "gemini-2.5-flash", None, 0)
+    assert reply.usage is not None
+    assert reply.usage["prompt_token_count"] > 258
+    sent = api.requests[0].body
+    assert sent["generationConfig"] == {
+        "responseMimeType": "application/json", "responseJsonSchema": SCHEMA, "temperature": 0,
+        "thinkingConfig": {"include_thoughts": True}, "mediaResolution": "MEDIA_RESOLUTION_HIGH",
+    }  # fmt: skip
+    assert [set(part) for part in sent["contents"][0]["parts"]] == [{"text"}, {"text"}, {"inlineData"}]
+    assert not any(word in json.dumps(sent) for word in ("case-77", "the-drawing-model"))
+
+
+def test_without_a_schema_a_judge_answers_in_words(api: FakeAPI, script: Script) -> None:
+    script.judge("A tree.")
+    assert ask(api, Question(("Describe it.",))).text == "A tree."
+    assert api.requests[0].body["generationConfig"] == {}
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3-pro-preview"])
+def test_a_judge_looks_closer_for_several_rounds(api: FakeAPI, script: Script, model: str) -> None:
+    def answer(request: JudgeRequest) -> Any:
+        if request.schema:
+            return {"verdict": "PASS", "quality": len(request.tool_results), "tags": []}
+        if request.turns < 2:
+            return [ToolCall("crop", {"image_id": name, "x1": request.turns}) for name in ("output", "ref_1")]
+        return "I have seen enough."
+
+    script.judge(answer)
+    zoom = Zoom()
+    reply = ask(api, zoom.question(), model)
+    assert json.loads(reply.text)["quality"] == 4
+    assert (reply.tool_calls, reply.shape) == (4, "schema")
+    assert zoom.asked == [{"image_id": name, "x1": turn} for turn in (0, 1) for name in ("output", "ref_1")]
+    assert [logged.asked.tools != () for logged in api.requests if isinstance(logged.asked, JudgeRequest)] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    last = asked_judge(api)
+    assert [result.text for result in last.tool_results] == [f'{{"result": "crop {n}"}}' for n in (1, 2, 3, 4)]
+    assert [image.size[0] for image in last.images] == [64, 11, 12, 13, 14]
+    assert reply.usage is not None
+    assert reply.usage["prompt_token_count"] > 4 * 258
+    turns = api.requests[-1].body["contents"]
+    assert [turn["role"] for turn in turns] == ["user", "model", "user", "model", "user", "model", "user"]
+    signed = "thoughtSignature" in turns[1]["parts"][0]
+    assert signed == model.startswith("gemini-3")
+
+
+def test_whole_numbers_reach_a_tool_as_such(api: FakeAPI, script: Script) -> None:
+    call = ToolCall("crop", {"image_id": "output", "x1": 3.0})
+    script.judge(lambda request: None if request.turns else call)
+    zoom = Zoom()
+    ask(api, zoom.question())
+    assert isinstance(zoom.asked[0]["x1"], int)
+
+
+def test_a_judge_that_never_stops_looking_is_stopped(api: FakeAPI, script: Script) -> None:
+    call = ToolCall("crop", {"image_id": "output", "x1": 3})
+    script.judge(lambda request: call if request.tools else None)
+    zoom = Zoom()
+    reply = ask(api, zoom.question(max_calls=2))
+    assert (len(api.requests), reply.tool_calls, len(zoom.asked)) == (5, 4, 4)
+    assert set(json.loads(reply.text)) == {"verdict", "quality", "tags"}
+
+
+def test_a_tool_that_does_not_exist_is_told_to_the_judge() -> None:
+    zoom = Zoom()
+    (answer,) = _answers(zoom.question(), [types.FunctionCall(id="7", name="measure", args={})])
+    assert answer.function_response == types.FunctionResponse(
+        id="7", name="measure", response={"result": "There is no tool 'measure'. There are: crop."}
+    )
+    assert zoom.asked == []
+
+
+def test_an_empty_turn_is_not_sent_back(api: FakeAPI) -> None:
+    api.faults.queue(Fault("empty"))
+    reply = ask(api, Zoom().question())
+    assert set(json.loads(reply.text)) == {"verdict", "quality", "tags"}
+    assert [turn["role"] for turn in api.requests[-1].body["contents"]] == ["user", "user"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        (Fault("refusal"), "refused", "the prompt was blocked: PROHIBITED_CONTENT"),
+        (Fault("refusal", reason="SAFETY"), "refused", "the answer was blocked: SAFETY"),
+        (Fault("rate_limit", retry_after=4), "rate_limit", "429: You exceeded"),
+        (Fault("unavailable"), "transient", "503: The model is overloaded"),
+        (Fault("unauthorized"), "auth", "400: API key not valid"),
+        (Fault("model_not_found"), "invalid", "404: models/gemini-2.5-flash is not found"),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+@pytest.mark.parametrize("with_tools", [False, True])
+def test_a_fault_is_told(api: FakeAPI, fault: Fault, kind: str, words: str, with_tools: bool) -> None:
+    api.faults.queue(fault)
+    error = failed(api, Zoom().question() if with_tools else Question(PARTS, SCHEMA, ("quality",)))
+    assert (error.kind, error.retry_after) == (kind, fault.retry_after)
+    assert words in str(error)
+    assert api.key not in str(error)
+    assert len(api.requests) == 1
+
+
+def test_a_token_limit_is_told(api: FakeAPI) -> None:
+    api.faults.queue(Fault("max_tokens"))
+    assert ask(api, Question(PARTS, SCHEMA, ("quality",))).stopped == "max_tokens"
+
+
+def test_a_bad_parameter_is_named(api: FakeAPI) -> None:
+    error = failed(api, Question(PARTS), colour="red")
+    assert (error.kind, "bad parameter colour" in str(error), api.requests) == ("invalid", True, [])
+
+
+METRICS = {
+    "right": {"type": "pass_fail", "about": "Is it what was asked for?"},
+    "quality": {"type": "score", "scale": [0, 5], "about": "How good is it?"},
+}
+RUBRIC = {"key": "rubric", "type": "rubric", "judge": "eye", "metrics": METRICS}
+
+
+def suite_over_two_providers(api: FakeAPI) -> dict[str, Any]:
+    own = {"api_key_env": "FAKE_KEY"}
+    gemini = {**own, "provider": "gemini", "base_url": api.gemini_base_url}
+    return {
+        "models": [
+            {
+                **own, "provider": "openai", "base_url": api.openai_base_url, "label": "gpt",
+                "params": {"model": "gpt-image-1.5", "n": 2, "size": "1024x1024"}, "grid": {"quality": ["low", "high"]},
+            },
+            {
+                **gemini, "label": "gem", "params": {"model": "gemini-2.5-flash-image", "n": 2},
+                "grid": {"image_config": [{"aspect_ratio": "1:1"}, {"aspect_ratio": "3:2"}]},
+            },
+        ],
+        "judges": {
+            "eye": {**gemini, "model": "gemini-2.5-flash"},
+            "file": {"provider": "recorded", "path": "answers.csv", "fields": {"sample": "sample"}},
+        },
+        "graders": [
+            RUBRIC,
+            {"key": "people", "type": "rubric", "judge": "file", "metrics": {"liked": METRICS["right"]}},
+        ],
+        "verdict": ["right", "quality >= 3", "liked"],
+    }  # fmt: skip
+
+
+def one_gemini(api: FakeAPI, n: int = 1) -> dict[str, Any]:
+    """A suite with one Gemini model and the Gemini judge."""
+    both = suite_over_two_providers(api)
+    model = {**both["models"][1], "grid": {}, "params": {"model": "gemini-2.5-flash-image", "n": n}}
+    return {"models": [model], "judges": {"eye": both["judges"]["eye"]}, "graders": [RUBRIC], "verdict": ["right"]}
+
+
+def test_every_picture_of_two_providers_is_judged(toy: Toy, api: FakeAPI, script: Script) -> None:
+    def answer(request: JudgeRequest) -> Any:
+        wide = request.images[0].size[0] > request.images[0].size[1]
+        return {"right": True, "quality": 2 if wide else 4, "reason": "seen", "verdict": "PASS"}
+
+    script.judge(answer)
+    (toy.folder / "answers.csv").write_text("case,sample,question,answer\ncase0,0,liked,TRUE\ncase0,1,liked,TRUE\n")
+    result = toy.run(arguments=("--max-concurrency", "4"), **suite_over_two_providers(api))
+    assert result.exit_code == 1, result.output
+    records = list(read_records(toy.latest))
+    assert list(Counter(record.model_label for record in records).values()) == [2, 2, 2, 2]
+    assert all(record.error is None and record.scores["liked"] is True for record in records)
+    wide = [record for record in records if record.scores["quality"] == 2]
+    assert len(wide) == 2
+    for record in records:
+        grader = next(each for each in record.graders if each.key == "rubric")
+        assert grader.details["judge_verdict"] == "PASS"
+        assert (record.verdict, record.failed_rules) == (
+            ("FAIL", ("quality >= 3",)) if record in wide else ("PASS", ())
+        )
+    assert {record.width for record in wide} == {1248}
+    assert api.paid == {"images.generations": 2, "gemini": 4 + 8}
+
+
+ROWS = [
+    (Fault("rate_limit"), "error", "rate_limit"),
+    (Fault("unavailable"), "error", "transient"),
+    (Fault("reset"), "error", "transient"),
+    (Fault("html"), "error", "transient"),
+    (Fault("model_not_found"), "error", "invalid"),
+    (Fault("refusal"), "refused", None),
+    (Fault("refusal", reason="IMAGE_SAFETY"), "refused", None),
+    (Fault("refusal", reason="NO_IMAGE"), "error", "missing_picture"),
+]
+
+
+@pytest.mark.parametrize(("fault", "status", "kind"), ROWS, ids=lambda value: getattr(value, "kind", None))
+def test_what_the_record_says_of_a_fault(toy: Toy, api: FakeAPI, fault: Fault, status: str, kind: str | None) -> None:
+    api.faults.when(lambda asked: not isinstance(asked, JudgeRequest), fault)
+    toy.run(**one_gemini(api))
+    record = toy.record
+    assert (record.status, record.error.kind if record.error else None) == (status, kind)
+    assert record.verdict == ("FAIL" if status == "refused" else "ERROR")
+
+
+def test_one_failed_repetition_is_one_missing_picture(toy: Toy, api: FakeAPI) -> None:
+    api.faults.queue(Fault("unavailable"))
+    toy.run(**one_gemini(api, n=2))
+    first, second = read_records(toy.latest)
+    assert (first.status, first.error) == ("completed", None)
+    assert second.error is not None
+    assert (second.error.kind, second.error.message) == ("missing_picture", "pictures asked for: 2; given: 1")
+
+
+def test_a_wrong_key_stops_the_run_with_one_line(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_KEY", "AIza-a-wrong-secret")
+    result = toy.run({}, {}, **one_gemini(api))
+    assert result.exit_code == 3
+    assert "the provider refuses the key: 400: API key not valid" in result.output
+    assert "AIza" not in result.output
+
+
+def test_a_refusing_judge_leaves_no_score(toy: Toy, api: FakeAPI) -> None:
+    api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("refusal"))
+    toy.run(**one_gemini(api))
+    assert (toy.record.verdict, toy.record.scores) == ("ERROR", {"right": None, "quality": None})
+    assert "the prompt was blocked" in (toy.record.graders[0].error or "")

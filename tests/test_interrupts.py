@@ -1,0 +1,131 @@
+"""A run that is stopped from outside: nothing that was finished is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from toys import Toy
+
+from visioneval.records import list_runs, read_info, read_records
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
+
+QUICK = [{"id": f"quick{at}"} for at in range(4)]
+
+
+def slow(seconds: float) -> list[dict[str, object]]:
+    return [{"id": f"slow{at}", "metadata": {"wait": seconds}} for at in range(8)]
+
+
+def until(true: Callable[[], bool], program: subprocess.Popen[str]) -> None:
+    """Waits for something that the program does."""
+    end = time.monotonic() + 60
+    while not true():
+        assert program.poll() is None, program.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def results(toy: Toy) -> Path:
+    return toy.folder / "runs" / "r" / "results.jsonl"
+
+
+def started(toy: Toy, seconds: float) -> subprocess.Popen[str]:
+    """A run of four cells that are done and eight that take long, two of which are running."""
+    path = toy.write(*QUICK, *slow(seconds))
+    program = toy.program("run", path, "--trust-suite", "--max-concurrency", "2", "--run-id", "r")
+    until(lambda: results(toy).is_file() and results(toy).read_bytes().count(b"\n") == len(QUICK), program)
+    return program
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signals) -> None:
+    program = started(toy, 1)
+    program.send_signal(sent)
+    out, errors = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert "stopping once the running calls are done" in errors
+    assert "Traceback" not in errors
+    assert read_info(toy.latest).state == "interrupted"
+    records = list(read_records(toy.latest))
+    assert {record.test_id for record in records} == {"quick0", "quick1", "quick2", "quick3", "slow0", "slow1"}
+    assert {record.verdict for record in records} == {"PASS"}
+    assert "6 of 12 cells" in out
+    assert "interrupted: 6 of 12 cells are recorded" in errors
+    assert json.loads((toy.latest / "summary.json").read_text())["exit_code"] == 130
+
+
+def test_the_second_interrupt_stops_now(toy: Toy) -> None:
+    program = started(toy, 600)
+    program.send_signal(signal.SIGINT)
+    assert program.stderr is not None
+    while "stopping once" not in program.stderr.readline():
+        assert program.poll() is None
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert "Traceback" not in errors
+    assert read_info(toy.latest).state == "interrupted"
+    assert len(list(read_records(toy.latest))) == len(QUICK)
+
+
+def test_an_interrupt_is_for_the_suites_to_come_too(toy: Toy) -> None:
+    first, second = toy.write(*QUICK, *slow(1), name="a.yaml"), toy.write({}, name="b.yaml")
+    program = toy.program("run", first, second, "--trust-suite", "--max-concurrency", "2")
+    until(lambda: bool(list(toy.folder.glob("runs/*/results.jsonl"))), program)
+    until(lambda: next(toy.folder.glob("runs/*/results.jsonl")).read_bytes().count(b"\n") == len(QUICK), program)
+    program.send_signal(signal.SIGINT)
+    program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert [info["state"] for _, info in list_runs(toy.folder / "runs")] == ["interrupted"]
+
+
+def test_a_program_that_draws_does_not_outlive_the_second_interrupt(toy: Toy) -> None:
+    (toy.folder / "draw.py").write_text("import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)")
+    path = toy.write({}, models=[{"provider": "command", "argv": [sys.executable, "draw.py"]}])
+    program = toy.program("run", path, "--trust-suite")
+    until(lambda: (toy.folder / "pid").is_file() and bool((toy.folder / "pid").read_text()), program)
+    program.send_signal(signal.SIGINT)
+    assert program.stderr is not None
+    while "stopping once" not in program.stderr.readline():
+        assert program.poll() is None
+    program.send_signal(signal.SIGINT)
+    program.communicate(timeout=60)
+    assert program.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((toy.folder / "pid").read_text()), 0)
+
+
+def test_a_kill_loses_no_finished_cell(toy: Toy) -> None:
+    program = started(toy, 600)
+    program.kill()
+    program.communicate(timeout=60)
+    assert read_info(toy.latest).state == "running"
+    assert {record.verdict for record in read_records(toy.latest)} == {"PASS"}
+    assert len(list(read_records(toy.latest))) == len(QUICK)
+    shown = toy("show", "latest")
+    assert shown.exit_code == 0
+    assert "4 of 12 cells" in shown.stdout
+    assert "running" in shown.stdout
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1])
+def test_a_kill_at_any_moment_leaves_readable_records(toy: Toy, delay: float) -> None:
+    path = toy.write(*[{} for _ in range(400)], samples=5)
+    program = toy.program("run", path, "--trust-suite", "--run-id", "r")
+    until(lambda: results(toy).is_file() and results(toy).stat().st_size > 0, program)
+    time.sleep(delay)
+    program.kill()
+    program.communicate(timeout=60)
+    for record in read_records(toy.latest):
+        assert record.verdict == "PASS"
+        assert (toy.latest / str(record.artifact_path)).read_bytes().startswith(b"\x89PNG")
+    assert toy("export", "latest", "--csv").exit_code == 0

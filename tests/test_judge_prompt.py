@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visioneval.builtin import builtin
+from visioneval.graders.judging import object_schema
+from visioneval.graders.rubric import faults
+from visioneval.suite.case import TestCase
+from visioneval.suite.graders import RubricGrader
+from visioneval.suite.judge_prompt import (
+    CHECK,
+    DESCRIBE,
+    LIST,
+    rubric_context,
+    rubric_groups,
+    rubric_keys,
+    rubric_schema,
+    rules_over,
+    text_contexts,
+)
+from visioneval.templates import render_file
+
+METRICS = {
+    "gate": {"type": "pass_fail", "about": "A gate.", "pass_if": ["it is there"], "fail_if": ["it is torn"]},
+    "score": {"type": "score", "scale": [0, 5], "about": "A score.", "anchors": {5: "fine", "0-2": "poor"}},
+    "share": {"type": "score", "scale": [0, 1], "step": 0.05, "about": "A share."},
+}
+CASE = TestCase.model_validate({"id": "one", "prompt": "a tree", "metadata": {"size": "tall"}, "tags": ["t"]})
+FOLDERS = (builtin("prompts"),)
+
+
+def options(**changes: Any) -> RubricGrader:
+    return RubricGrader.model_validate({"key": "k", "type": "rubric", "metrics": METRICS, **changes})
+
+
+def context(made: RubricGrader, **changes: Any) -> dict[str, Any]:
+    known = {"rules": [], "pictures": [{"id": "output", "about": "the picture"}], "variables": {"tone": "calm"}}
+    return rubric_context(CASE, "a tall tree", made, made.asked, **{**known, **changes})
+
+
+def test_the_schema_is_in_the_form_that_strict_mode_takes() -> None:
+    schema = object_schema(rubric_schema(options().asked, ["blurry"]))
+    assert schema["additionalProperties"] is False
+    assert schema["required"] == list(schema["properties"])
+    assert schema["required"] == ["reason", "gate", "score", "share", "failure_tags", "verdict"]
+    assert schema["properties"]["gate"] == {"type": "boolean"}
+    assert schema["properties"]["score"] == {"type": "integer", "enum": [0, 1, 2, 3, 4, 5]}
+    assert schema["properties"]["share"] == {"type": "number", "minimum": 0, "maximum": 1}
+    assert schema["properties"]["failure_tags"]["items"]["enum"] == ["blurry"]
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_without_tags_none_are_asked_for() -> None:
+    assert rubric_keys(options().asked, []) == ["reason", "gate", "score", "share", "verdict"]
+    assert list(rubric_schema(options().asked, [])) == rubric_keys(options().asked, [])
+
+
+@given(
+    gate=st.one_of(st.booleans(), st.integers(-1, 2)),
+    score=st.one_of(st.integers(-1, 6), st.booleans(), st.floats(-1, 6)),
+    share=st.one_of(st.sampled_from([0, 0.05, 1, 1.5]), st.text(max_size=2)),
+    verdict=st.sampled_from(["PASS", "FAIL", "MAYBE", None]),
+    more=st.sampled_from([{}, {"extra": 1}]),
+)
+def test_what_the_check_takes_the_schema_takes(gate: Any, score: Any, share: Any, verdict: Any, more: Any) -> None:
+    asked = options().asked
+    said = {"reason": "r", "gate": gate, "score": score, "share": share, "verdict": verdict, **more}
+    if not faults(asked, [], said):
+        jsonschema.validate(said, object_schema(rubric_schema(asked, [])))
+
+
+def test_the_built_in_template_says_everything_of_every_metric() -> None:
+    made = options(failure_tags=["blurry", "cut_off"], zoom={"max_crops": 3})
+    words = render_file(made.template, FOLDERS, context(made, rules=["gate", "score >= 3"]))
+    for said in (
+        *("A gate.", "it is there", "it is torn", "A score.", "5: fine", "0-2: poor", "from 0 to 5 in steps of 1"),
+        *("from 0 to 1 in steps of 0.05", "a tall tree", "output: the picture", "- gate", "- score >= 3"),
+        *("blurry, cut_off", "up to 3 times", "reason, gate, score, share, failure_tags, verdict"),
+    ):
+        assert said in words, said
+    bare = render_file(made.template, FOLDERS, context(options()))
+    for unsaid in ("Failure tags", "Looking closer", "Rules for your verdict", "What makes it good", "None"):
+        assert unsaid not in bare, unsaid
+
+
+def test_a_template_sees_the_case_and_the_variables() -> None:
+    seen = context(options())
+    assert (seen["tone"], seen["metadata"], seen["case"]["id"]) == ("calm", {"size": "tall"}, "one")
+    assert seen["task_type"] == "image_generation"
+    assert not {"model", "label", "model_label", "provider", "run_id"} & seen.keys()
+
+
+def test_metrics_that_share_a_call() -> None:
+    assert [list(group) for group in rubric_groups(options())] == [["gate", "score", "share"]]
+    assert [list(group) for group in rubric_groups(options(per_metric=True))] == [["gate"], ["score"], ["share"]]
+    assert rules_over(["gate", "not copy", "score >= 3", "'share' < 1"], {"score": 1, "share": 1}) == [
+        "score >= 3",
+        "'share' < 1",
+    ]
+
+
+@pytest.mark.parametrize(("describe", "names"), [(False, [LIST]), (True, [DESCRIBE, CHECK])])
+def test_every_template_of_a_text_grader_renders(describe: bool, names: list[str]) -> None:
+    for criteria in (None, "A red lamp."):
+        case = CASE.model_copy(update={"criteria": criteria})
+        contexts = text_contexts(case, "a tree", "It shows a lamp.", describe=describe)
+        assert list(contexts) == names
+        for name, seen in contexts.items():
+            words = render_file(name, FOLDERS, seen)
+            assert ("A red lamp." in words) is (name == CHECK and criteria is not None)
+            assert name == CHECK or "content to be" in words, "words in a picture are content"

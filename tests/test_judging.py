@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+from asked import Asked, Said
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visioneval.graders.judging import (
+    Answer,
+    OffSchemaError,
+    ask_for_json,
+    object_schema,
+    read_reply,
+    told,
+    total_cost,
+    total_usage,
+)
+from visioneval.providers.base import Question, Reply
+
+GOOD = {"n": 4}
+QUESTION = Question(parts=("how many?",), schema=object_schema({"n": {"type": "integer"}}), names=("n",))
+
+
+def check(data: Any) -> list[str]:
+    if not isinstance(data, dict):
+        return ["the answer is not a JSON object"]
+    return [] if data.keys() == {"n"} and type(data["n"]) is int else [f"{data} is not right"]
+
+
+def answered(*said: Said, **options: Any) -> tuple[Answer, Asked]:
+    judge = Asked(*said)
+    return asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, check, **options)), judge
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ('{"n": 4}', "json"),
+        ('\n {"n": 4}\n', "json"),
+        ('```json\n{"n": 4}\n```', "extracted"),
+        ('```\n{"n": 4}\n```', "extracted"),
+        ('I count {them}. So:\n{"n": 4}\nHope that helps {you}!', "extracted"),
+        ('{"n": 3}\nWait, one more. {"n": 4}', "extracted"),
+        ('{"n": 3}{"n": 4}', "extracted"),
+        ('{"n": 4} and {"other": 1}', "extracted"),
+        ('{"n": 3, {"n": 4}', "extracted"),
+    ],
+)
+def test_an_answer_is_found_and_the_last_that_fits_wins(text: str, how: str) -> None:
+    answer, judge = answered(text)
+    assert (answer.data, answer.how, answer.asked_again) == (GOOD, how, False)
+    assert len(judge.questions) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "fault"),
+    [
+        ('{"n": "4"}', "{'n': '4'} is not right"),
+        ("", "the answer was empty"),
+        ("four", "not JSON"),
+        ("[1]", "the answer is not a JSON object"),
+        ('{"n": 1.5} or {"n": null}', "{'n': None} is not right"),
+        ("[" * 100_000, "not JSON"),
+        ('{"n":' * 20_000, "not JSON"),
+    ],
+)
+def test_an_answer_off_the_schema_is_asked_again_once_with_the_fault_and_the_answer(first: str, fault: str) -> None:
+    answer, judge = answered(first, '{"n": 4}')
+    assert (answer.data, answer.how, answer.asked_again) == (GOOD, "json", True)
+    assert len(judge.questions) == 2
+    assert judge.questions[1].parts[:-1] == QUESTION.parts
+    note = judge.words(1)[-1]
+    assert fault in note
+    assert (first[:2000] or "(nothing)") in note
+    assert judge.questions[1].schema == QUESTION.schema
+    assert told(answer)["asked_again"] == 1
+    assert told(answer)["replies"][1] == '{"n": 4}'
+
+
+def test_off_the_schema_twice_is_an_error_that_keeps_the_words() -> None:
+    judge = Asked('{"m": 4}', "no")
+    with pytest.raises(OffSchemaError, match="did not answer in shape: not JSON") as caught:
+        asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, check))
+    assert [reply.text for reply in caught.value.replies] == ['{"m": 4}', "no"]
+    assert len(judge.questions) == 2
+
+
+@pytest.mark.parametrize("mangled", ['{"n": 4,}', "{'n': 4}", "{n: 4}", '```json\n{"n": 4,\n```', '{"n": 4'])
+def test_mangled_json_is_mended_only_when_the_second_answer_is_off_too(mangled: str) -> None:
+    answer, judge = answered(mangled, "sorry")
+    assert (answer.data, answer.how) == (GOOD, "repaired")
+    assert len(judge.questions) == 2
+    assert told(answer)["read"] == ["repaired"]
+    assert told(answer)["replies"] == [mangled, "sorry"]
+    right, _ = answered(mangled, '{"n": 5}')
+    assert (right.data, right.how) == ({"n": 5}, "json")
+    second, _ = answered(mangled, "{'n': 6}")
+    assert (second.data, second.how) == ({"n": 6}, "repaired")
+
+
+def test_an_answer_that_was_cut_off_is_never_used_nor_mended() -> None:
+    cut = Reply(text='{"n": 4', model="m", stopped="max_tokens")
+    with pytest.raises(OffSchemaError, match=r"cut off \(max_tokens\)"):
+        answered(cut)
+    whole = Reply(text='{"n": 4}', model="m", stopped="max_tokens")
+    answer, judge = answered(whole, '{"n": 40}')
+    assert answer.data == {"n": 40}
+    assert "cut off (max_tokens)" in judge.words(1)[-1]
+    mended, _ = answered("{'n': 7}", cut)
+    assert (mended.data, mended.how) == ({"n": 7}, "repaired")
+
+
+def test_recorded_answers_need_not_hold_everything_and_are_asked_for_once() -> None:
+    def wants_both(data: Any) -> list[str]:
+        return [f"{key} is missing" for key in ("n", "why") if key not in data]
+
+    recorded = Reply(text='{"n": 4}', model="recorded", shape="recorded")
+    judge = Asked(recorded)
+    answer = asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, wants_both, {"why": ""}))
+    assert (answer.data, answer.how) == (GOOD, "json")
+    with pytest.raises(OffSchemaError, match="the recorded answer does not fit: why is missing"):
+        asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, wants_both))
+    assert len(judge.questions) == 2
+
+
+def test_sums_of_several_replies() -> None:
+    a, b = Reply("", "m", usage={"in": 2}, cost_usd=0.5), Reply("", "m", usage={"in": 3, "out": 1}, cost_usd=0.25)
+    assert total_usage((a, b)) == {"in": 5, "out": 1}
+    assert total_cost((a, b)) == 0.75
+    assert total_cost((a, Reply("", "m"))) is None
+    assert total_usage(()) is None
+    assert total_cost(()) is None
+
+
+@given(before=st.text(alphabet="ab {}\"'\n`[,:", max_size=40), n=st.integers(), after=st.text(max_size=20))
+def test_an_object_among_any_words_is_found(before: str, n: int, after: str) -> None:
+    text = before + "\n" + json.dumps({"n": n}) + "\n" + after.replace("{", "")
+    data, _, problems = read_reply(Reply(text, "m"), check)
+    # Words before that open a text swallow nothing: each brace is tried by itself.
+    assert (data, problems) == ({"n": n}, [])
+
+
+@given(st.text(max_size=200))
+def test_no_words_are_too_strange(text: str) -> None:
+    data, _, problems = read_reply(Reply(text, "m"), check)
+    assert problems or check(data) == []

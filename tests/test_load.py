@@ -1,0 +1,394 @@
+"""From a file to a checked suite, or to every problem in it with its place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from writing import suite
+
+from visioneval.errors import SuiteError, UsageError
+from visioneval.suite.load import LoadedSuite, load_suite
+from visioneval.suite.model import Suite
+
+Problems = Callable[..., list[str]]
+Load = Callable[..., LoadedSuite]
+
+CASE_KEYS = "criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, pictures, prompt, reference"
+RULE = (
+    "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
+    " (a name with other signs goes in quotes)"
+)
+TASKS = "image_generation, image_editing, video_generation"
+
+
+def test_a_suite_is_loaded(load: Load) -> None:
+    loaded = load()
+    assert loaded.suite.name == "demo"
+    assert loaded.folder == loaded.path.parent
+    assert [case.id for case in loaded.suite.cases] == ["one"]
+
+
+def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
+    text = suite(
+        "vars: {brand: Butter & Flour, ratio: 1.10, big: 123456789012345678901234567890}",
+        "gates: [{rule: pass_rate >= 0.9, models: ['sketch*']}, error_rate <= 0.1]",
+        cases="cases: [{id: one, prompt: '{{ brand }}', metadata: {no: on, at: 4:30, 5: [1, null]}, verdict: [image]}]",
+        models="models: [{provider: sketch, grid: {flaw: [none, typo]}}]",
+    )
+    resolved = load(text).suite
+    assert Suite.model_validate(json.loads(resolved.model_dump_json())) == resolved
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "suite.yaml:1:1: the suite is empty: 'visioneval init' writes one to start from"),
+        ("# nothing\n", "suite.yaml:1:1: the suite is empty: 'visioneval init' writes one to start from"),
+        ("\n- 1\n", "suite.yaml:2:1: a suite is a mapping with name, cases, models, graders, verdict"),
+        ("hello", "suite.yaml:1:1: a suite is a mapping with name, cases, models, graders, verdict"),
+        (b"name: caf\xe9\n", "suite.yaml:1:10: not UTF-8: save the file as UTF-8"),
+        (suite("name: again"), "suite.yaml:6:1: the key 'name' stands here twice"),
+        ("vars: &a {b: *a}", "suite.yaml:1:14: the alias *a stands inside its own anchor"),
+        (suite("gatez: []"), "suite.yaml:6:1: unknown key 'gatez' (did you mean 'gates'?)"),
+        (suite(name="name: ''"), "suite.yaml:1:7: name: '' does not fit: letters, digits, _ - and ."),
+        (suite(name="name: a b"), "suite.yaml:1:7: name: 'a b' does not fit: letters, digits, _ - and ."),
+        (suite(name="name: 5"), "suite.yaml:1:7: name: expected text, not 5: put it in quotes"),
+        (suite(name="name: 2024-01-31\nname_of: x"), "suite.yaml:2:1: unknown key 'name_of' (did you mean 'name'?)"),
+        (suite("task: image_edit"), f"suite.yaml:6:7: task: 'image_edit' is not one of {TASKS}"),
+        (suite("samples: 0"), "suite.yaml:6:10: samples: must be at least 1, not 0"),
+        (suite("samples: 1001"), "suite.yaml:6:10: samples: must be at most 1000, not 1001"),
+        (suite("samples: true"), "suite.yaml:6:10: samples: expected a whole number, not true"),
+        (suite("samples: 1.5"), "suite.yaml:6:10: samples: expected a whole number, not 1.5"),
+        (suite("samples: '3'"), "suite.yaml:6:10: samples: expected a whole number, not '3'"),
+        (suite("samples: " + "9" * 100), f"suite.yaml:6:10: samples: must be at most 1000, not {'9' * 57}..."),
+        (suite("samples: " + "9" * 9000), f"suite.yaml:6:10: samples: expected a whole number, not '{'9' * 56}..."),
+        (suite("vars: [x]"), "suite.yaml:6:7: vars: expected a mapping of keys to values, not a list"),
+        (
+            suite("vars: {ok: 1, a-b: 2}"),
+            "suite.yaml:6:15: a-b: 'a-b' does not fit: templates know names of letters, digits and _, not first a digit",
+        ),
+        (suite("vars: {case: 2}"), "suite.yaml:6:8: the name 'case' is taken: templates see the case by it"),
+    ],
+)
+def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
+    assert problems(text) == [told]
+
+
+@pytest.mark.parametrize(
+    ("cases", "told"),
+    [
+        ("{}", "2:8: cases: expected a list, not a mapping"),
+        ("", "2:7: cases: expected a list, not null"),
+        ("[]", "2:8: cases: must not be empty"),
+        ("one", "2:8: cases: expected a list, not 'one'"),
+        ("[5]", "2:9: cases: expected a mapping of keys to values, not 5"),
+        ("[null]", "2:9: cases: expected a mapping of keys to values, not null"),
+        ("[[]]", "2:9: cases: expected a mapping of keys to values, not a list"),
+        ("[{id: a}]", "2:9: the key 'prompt' is missing"),
+        ("[{prompt: a}]", "2:9: the key 'id' is missing"),
+        ("[{id: a, promt: x}]", "2:17: unknown key 'promt' (did you mean 'prompt'?)"),
+        ("[{id: a, prompt: x, 5: y}]", f"2:28: unknown key '5' (known: {CASE_KEYS}, region, tags, task, verdict)"),
+        (
+            "[{id: ../a, prompt: x}]",
+            "2:14: id: '../a' does not fit: letters, digits, _ - and . (not first), at most 120",
+        ),
+        ("[{id: .a, prompt: x}]", "2:14: id: '.a' does not fit: letters, digits, _ - and . (not first), at most 120"),
+        (
+            r'[{id: "a\n", prompt: x}]',
+            r"2:14: id: 'a\n' does not fit: letters, digits, _ - and . (not first), at most 120",
+        ),
+        ("[{id: 5, prompt: x}]", "2:14: id: expected text, not 5: put it in quotes"),
+        (f"[{{id: {'x' * 121}, prompt: x}}]", f"2:14: id: '{'x' * 56}... is longer than 120 characters"),
+        ("[{id: a, prompt: 1.50}]", "2:25: prompt: expected text, not 1.5: put it in quotes"),
+        ("[{id: a, prompt: ''}]", "2:25: prompt: must not be empty"),
+        ("[{id: a, prompt: '  '}]", "2:25: the prompt is empty once it is rendered"),
+        (r'[{id: a, prompt: "a\x1b[31m"}]', r"2:25: prompt: 'a\x1b[31m' does not fit: a control character is not text"),
+        ("[{id: a, prompt: x, task: edit}]", f"2:34: task: 'edit' is not one of {TASKS}"),
+        ("[{id: a, prompt: x, flaky: no}]", "2:35: flaky: expected true or false, not 'no'"),
+        ("[{id: a, prompt: x, tags: t}]", "2:34: tags: expected a list, not 't'"),
+        ("[{id: a, prompt: x, tags: [a b]}]", "2:35: tags: 'a b' does not fit: letters, digits, _ - and ."),
+        ("[{id: a, prompt: x, images: [5]}]", "2:37: images: expected text or a mapping of keys to values, not 5"),
+        ("[{id: a, prompt: x, images: [{pth: a}]}]", "2:38: unknown key 'pth' (did you mean 'path'?)"),
+        (
+            r'[{id: a, prompt: x, images: ["a\0"]}]',
+            r"2:37: path: 'a\x00' does not fit: a control character is not text",
+        ),
+        ("[{id: a, prompt: x, mask: 5}]", "2:34: editable: expected text, not 5: put it in quotes"),
+        ("[{id: a, prompt: x, mask: m, masks: {}}]", "2:9: give mask or masks, not both"),
+        ("[{id: a, prompt: x, masks: {edit: m}}]", "2:36: unknown key 'edit' (did you mean 'editable'?)"),
+        (
+            "[{id: a, prompt: x, expect: {size: 5x}}]",
+            "2:43: size: '5x' does not fit: a size such as 1024x1536, or 'requested'",
+        ),
+        (
+            "[{id: a, prompt: x, expect: {aspect_ratio: 2/3}}]",
+            "2:51: aspect_ratio: '2/3' does not fit: a ratio such as 2:3",
+        ),
+        (
+            "[{id: a, prompt: x, expect: {format: svg}}]",
+            "2:45: format: 'svg' is not one of png, jpeg, webp, gif, bmp, tiff",
+        ),
+        (
+            "[{id: a, prompt: x, expect: {text: {}}}]",
+            "2:43: expect.text says nothing to check: give required or forbidden lines, or 'extra: forbid'",
+        ),
+        ("[{id: a, prompt: x, verdict: []}]", "2:37: verdict: must not be empty"),
+        ("[{id: a, prompt: x, verdict: [a b]}]", f"2:38: 'a b' {RULE}"),
+    ],
+)
+def test_cases(problems: Problems, cases: str, told: str) -> None:
+    assert problems(suite(cases=f"cases: {cases}")) == [f"suite.yaml:{told}"]
+
+
+@pytest.mark.parametrize(
+    ("models", "told"),
+    [
+        ("{provider: sketch}", "3:9: models: expected a list, not a mapping"),
+        ("[]", "3:9: models: must not be empty"),
+        ("[sketch]", "3:10: expected a mapping with the key 'provider', not 'sketch'"),
+        ("[{label: a}]", "3:10: the key 'provider' is missing"),
+        ("[{provider: sketsh}]", "3:10: unknown provider 'sketsh' (did you mean 'sketch'?)"),
+        ("[{provider: sketch, parms: {}}]", "3:29: unknown key 'parms' (did you mean 'params'?)"),
+        ("[{provider: sketch, params: 5}]", "3:37: params: expected a mapping of keys to values, not 5"),
+        ("[{provider: sketch, grid: {flaw: []}}]", "3:42: flaw: must not be empty"),
+        ("[{provider: sketch, grid: {flaw: typo}}]", "3:42: flaw: expected a list, not 'typo'"),
+        (
+            "[{provider: sketch, params: {flaw: typo}, grid: {flaw: [none]}}]",
+            "3:10: params and grid both set flaw",
+        ),
+        (r'[{provider: sketch, label: "a\x1b"}]', r"3:36: label: 'a\x1b' does not fit: text without control characters"),
+        ("[{provider: files, path: a, run: b}]", "3:10: files takes one source of pictures, not path and run"),
+        ("[{provider: files, path: '{cse}'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
+        ("[{provider: files, path: '{case!r}'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
+        ("[{provider: files, path: '{case'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
+        ("[{provider: command, argv: []}]", "3:36: argv: must not be empty"),
+        ("[{provider: command, argv: [a], timeout_s: 0}]", "3:52: timeout_s: must be over 0, not 0"),
+        ("[{provider: command, argv: [a], timeout_s: '5'}]", "3:52: timeout_s: expected a number, not '5'"),
+        ("[{provider: 'a:'}]", "3:21: provider: 'a:' does not fit: a class of your own is written package.module:Class"),
+    ],
+)  # fmt: skip
+def test_models(problems: Problems, models: str, told: str) -> None:
+    assert problems(suite(models=f"models: {models}")) == [f"suite.yaml:{told}"]
+
+
+@pytest.mark.parametrize(
+    ("graders", "told"),
+    [
+        ("[text]", "4:11: expected a mapping with the key 'type', not 'text'"),
+        ("[{key: a}]", "4:11: the key 'type' is missing"),
+        ("[{key: a, type: imge}]", "4:11: unknown grader type 'imge' (did you mean 'image'?)"),
+        ("[{key: a b, type: image}]", "4:17: key: 'a b' does not fit: letters, digits, _ - and ."),
+        ("[{key: a, type: image, wen: {}}]", "4:33: unknown key 'wen' (did you mean 'when'?)"),
+        ("[{key: a, type: image, when: {tag: [a]}}]", "4:40: unknown key 'tag' (did you mean 'tags'?)"),
+        ("[{key: a, type: text, min_confidence: 5}]", "4:48: min_confidence: must be at most 1, not 5"),
+        ("[{key: a, type: 'm:C'}]", "4:11: the key 'writes' is missing"),
+        (
+            "[{key: a, type: 'm:C', writes: {x: {range: [1]}}}]",
+            "4:53: range: holds too few values",
+        ),
+    ],
+)
+def test_graders(problems: Problems, graders: str, told: str) -> None:
+    assert problems(suite(graders=f"graders: {graders}")) == [f"suite.yaml:{told}"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        ("image", ["5:10: verdict: expected a list, not 'image'"]),
+        ("[]", ["5:10: verdict: must not be empty"]),
+        ("[5]", ["5:11: verdict: expected text or a mapping of keys to values, not 5"]),
+        ("[image >=]", [f"5:11: 'image >=' {RULE}"]),
+        ("[{rul: image}]", ["5:12: unknown key 'rul' (did you mean 'rule'?)"]),
+        ("[{rule: image, level: bad}]", ["5:32: level: 'bad' is not one of fail, warn"]),
+        (
+            "[{image: true}]",
+            [
+                "5:11: the key 'rule' is missing",
+                "5:12: unknown key 'image' (known: cases, level, models, rule, tags, tasks)",
+            ],
+        ),
+    ],
+)
+def test_verdict(problems: Problems, verdict: str, told: list[str]) -> None:
+    assert problems(suite(verdict=f"verdict: {verdict}")) == [f"suite.yaml:{line}" for line in told]
+
+
+def test_every_missing_key_is_told(problems: Problems) -> None:
+    assert problems("description: x\n") == [
+        f"suite.yaml:1:1: the key {key!r} is missing" for key in ("cases", "graders", "models", "name", "verdict")
+    ]
+
+
+def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(problems: Problems) -> None:
+    text = suite(
+        "vars: {a-b: 1}",
+        "sampels: 3",
+        cases="cases: [{id: a, prompt: x, bogus: 1}, {id: b, prompt: y, images: [gone.png]}, {id: b, prompt: z}]",
+        models="models: [{provider: sketch, grid: {flaw: [tpyo]}}, {provider: skech}]",
+        graders="graders: [{key: image, type: image}, {key: image, type: image}]",
+        verdict="verdict: [image, 'a b']",
+    )
+    told = problems(text)
+    assert [line.split(": ", 1)[1][:38] for line in told] == [
+        "unknown key 'bogus' (known: criteria, ",
+        "gone.png: there is no such file",
+        "two cases have the id 'b'",
+        "flaw: 'tpyo' is not one of none, typo,",
+        "unknown provider 'skech' (did you mean",
+        "two graders have the key 'image'",
+        "'a b' is not a rule: write a bool metr",
+        "a-b: 'a-b' does not fit: templates kno",
+        "unknown key 'sampels' (did you mean 's",
+    ]
+    places = [tuple(map(int, line.split(":")[1:3])) for line in told]
+    assert places == sorted(places)
+
+
+def test_one_cause_is_told_once(problems: Problems) -> None:
+    text = suite(cases="base: &base {id: a, prompt: 5}\ncases: [*base, {<<: *base, id: b}, *base]")
+    assert problems(text) == [
+        "suite.yaml:2:1: unknown key 'base' (did you mean 'cases'?)",
+        "suite.yaml:2:29: prompt: expected text, not 5: put it in quotes",
+    ]
+
+
+def test_a_task_that_does_not_exist_is_not_told_for_every_case(problems: Problems) -> None:
+    assert len(problems(suite("task: edit", cases="cases: [{id: a, prompt: x}, {id: b, prompt: y}]"))) == 1
+
+
+def test_the_suites_task_is_the_default_of_its_cases(load: Load) -> None:
+    text = suite(
+        "task: image_generation", cases="cases: [{id: a, prompt: x}, {id: b, prompt: x, task: image_generation}]"
+    )
+    assert [case.task for case in load(text).suite.cases] == ["image_generation"] * 2
+
+
+def test_no_message_speaks_of_the_inside(problems: Problems) -> None:
+    text = suite(
+        cases="cases: [{id: [], prompt: {}, images: x, masks: 5, expect: [], tags: {}, metadata: 5, flaky: null, verdict: x}]",
+        models="models: [{provider: sketch, label: 5, tasks: x, params: [], grid: {x: {}}}, {provider: command, argv: {}}]",
+        graders="graders: [{key: {}, type: text, when: 5, min_confidence: x}, {key: a, type: 'a:B', writes: {x: 5}}]",
+        verdict="verdict: [{rule: 5, tags: x, level: {}}]",
+    )
+    told = problems(text)
+    assert len(told) >= 20
+    for word in ("Input", "input", " dict", "tuple", "None", "True", "validation", "instance", "pydantic", "model_"):
+        assert not [line for line in told if word in line]
+
+
+# --- files of cases
+
+
+def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> None:
+    cases = "- {id: a, prompt: x}\n- {id: ../b, prompt: y}\n- {id: c, prompt: z, mask: gone.png, images: [no.png]}\n- {id: a, prompt: '{{ u }}'}\n"
+    assert problems(suite(cases="cases: [{file: sub/cases.yaml}]"), {"sub/cases.yaml": cases}) == [
+        "sub/cases.yaml:2:8: id: '../b' does not fit: letters, digits, _ - and . (not first), at most 120",
+        "sub/cases.yaml:3:28: sub/gone.png: there is no such file",
+        "sub/cases.yaml:3:47: sub/no.png: there is no such file",
+        "sub/cases.yaml:4:8: two cases have the id 'a'",
+        "sub/cases.yaml:4:19: undefined template variable: 'u' is not set (known: case, expect, metadata)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "content", "told"),
+    [
+        ("{file: c.yaml}", None, "suite.yaml:2:16: file: c.yaml: no such file or directory"),
+        ("{file: .}", None, "suite.yaml:2:16: file: .: is a directory; name the file in it"),
+        ("{file: 5}", None, "suite.yaml:2:16: file: expected text, not 5: put it in quotes"),
+        ("{file: c.yaml, tags: [a]}", "[]", "suite.yaml:2:24: unknown key 'tags' (known: file)"),
+        ("{file: c.yaml}, {file: ./c.yaml}", "- {id: a, prompt: x}", "suite.yaml:2:32: file: ./c.yaml is included already, here or further up"),
+        ("{file: c.yaml}", "- {file: c.yaml}", "c.yaml:1:10: file: c.yaml is included already, here or further up"),
+        ("{file: c.yaml}", "", "c.yaml:1:1: a file of cases is a list: '- id: ...'"),
+        ("{file: c.yaml}", "\ncases: []", "c.yaml:2:1: a file of cases is a list: '- id: ...'"),
+        ("{file: c.yaml}", "[]", "suite.yaml:2:8: cases: must not be empty"),
+        ("{file: c.yaml}", "- {id: a", "c.yaml:1:3: not YAML: the mapping that opens at line 1, column 3 is not closed with '}', or lacks a ','"),
+        ("{file: c.yaml}", "- id: a\n  id: b", "c.yaml:2:3: the key 'id' stands here twice"),
+        ("{file: c.yaml}", b"- {id: \xff}", "c.yaml:1:8: not UTF-8: save the file as UTF-8"),
+        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: pictures and datasets are read from disk"),
+    ],
+)  # fmt: skip
+def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, told: str) -> None:
+    files = {} if content is None else {"c.yaml": content}
+    assert problems(suite(cases=f"cases: [{entry}]"), files) == [told]
+
+
+def test_what_a_file_of_cases_lacks_does_not_hide_the_rest(problems: Problems) -> None:
+    text = suite(cases="cases: [{file: gone.yaml}]", models="models: [{provider: sketch, x: 1}]")
+    assert [line[:14] for line in problems(text)] == ["suite.yaml:2:1", "suite.yaml:3:2"]
+
+
+def test_paths_in_a_file_of_cases_are_relative_to_that_file(
+    load: Load, tmp_path: Path, picture: Callable[..., Path], write_suite: Callable[..., Path]
+) -> None:
+    picture("sub/a.png")
+    write_suite("- {id: a, prompt: x, images: [a.png], reference: a.png}\n- {file: deep/d.yaml}\n", "sub/c.yaml")
+    write_suite("- {id: b, prompt: x, images: [{path: ../a.png, role: person}]}\n", "sub/deep/d.yaml")
+    cases = load(suite(cases="cases: [{file: sub/c.yaml}]")).suite.cases
+    assert [case.images[0].path for case in cases] == ["sub/a.png", "sub/a.png"]
+    assert cases[0].reference == "sub/a.png"
+
+
+# --- the path and the variables
+
+
+def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
+    for path, told in [
+        (tmp_path / "gone.yaml", "no such file or directory"),
+        (tmp_path, "is a directory; name the file in it"),
+        (tmp_path / ("x" * 300), "file name too long"),
+        (Path("/dev/null"), "is not a regular file"),
+    ]:
+        with pytest.raises(UsageError) as caught:
+            load_suite(path, run_labels=lambda run: [])
+        assert str(caught.value) == f"{path}: {told}"
+
+
+def test_problems_are_told_from_where_the_suite_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_suite: Callable[..., Path]
+) -> None:
+    write_suite(suite(cases="cases: [{file: c.yaml}]"), "inner/suite.yaml")
+    write_suite("- {id: 5, prompt: x}\n", "inner/c.yaml")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SuiteError, match=r"^inner/c.yaml:1:8: id: expected text"):
+        load_suite(Path("inner/suite.yaml"), run_labels=lambda run: [])
+
+
+def test_variables_are_replaced_and_read_as_yaml(load: Load) -> None:
+    text = suite("vars: {n: 1, word: x}", cases="cases: [{id: a, prompt: '{{ n + 1 }} {{ word }}'}]")
+    assert load(text, variables={"n": "5", "word": "no"}).suite.vars == {"n": 5, "word": "no"}
+
+
+def test_a_variable_that_the_suite_does_not_have(load: Load) -> None:
+    with pytest.raises(UsageError, match=r"^--var colour: the suite has no such variable \(it has: color\)$"):
+        load(suite("vars: {color: red}"), variables={"colour": "blue"})
+    with pytest.raises(UsageError, match=r"^--var color: not UTF-8$"):
+        load(suite("vars: {color: red}"), variables={"color": "\udcff"})
+
+
+# --- size
+
+
+MEASURE = """
+import resource, sys, time
+from pathlib import Path
+from visioneval.suite.load import load_suite
+load_suite(Path(sys.argv[1]), run_labels=lambda run: [])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_twenty_thousand_cases_fit_in_little_memory(write_suite: Callable[..., Path]) -> None:
+    case = "  - id: case_{0}\n    prompt: A poster number {0} for {{{{ brand }}}}\n    criteria: Sharp\n    tags: [t{1}]\n    expect: {{text: {{required: [HELLO {0}]}}}}\n"
+    cases = "cases:\n" + "".join(case.format(index, index % 7) for index in range(20_000))
+    graders = "graders: [{key: image, type: image}, {key: text, type: text}]"
+    path = write_suite(suite("vars: {brand: Butter}", cases=cases, graders=graders, verdict="verdict: [image, text]"))
+    done = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True)
+    kilobytes = int(done.stdout) / (1024 if sys.platform == "darwin" else 1)
+    assert kilobytes < 400 * 1024

@@ -1,0 +1,359 @@
+"""Drawing and editing through the real SDK, against a server that checks requests as the real one does."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from canned_api import canned
+from fake_api import DrawRequest as Asked
+from fake_api import FakeAPI, Fault, Script
+from fake_api.samples import asked_draw, encode
+from PIL import Image
+
+from visioneval.errors import ProviderError, UsageError
+from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.openai import OpenAI, client_for, retry_after, told_errors
+from visioneval.suite.case import TestCase
+from visioneval.suite.providers import OpenAIProvider
+from visioneval.suite.remote import OpenAIOptions
+from visioneval.types import CaseFiles, TaskType
+
+pytest_plugins = ("fake_api.fixtures",)
+
+PLAIN = {"model": "gpt-image-1.5"}
+
+
+def request(params: Mapping[str, Any] = PLAIN, files: CaseFiles | None = None, prompt: str = "a tree") -> DrawRequest:
+    return DrawRequest(
+        case=TestCase(id="one", prompt=prompt),
+        task_type=TaskType.IMAGE_EDITING if files else TaskType.IMAGE_GENERATION,
+        prompt=prompt,
+        model_label="m",
+        params=params,
+        files=files or CaseFiles(),
+        samples=tuple(range(params.get("n", 1))),
+        folder=Path(),
+    )
+
+
+def draw(url: str, asked: DrawRequest, key: str = "sk-fake-0123456789abcdef", **options: Any) -> Drawing:
+    os.environ["LOCAL_KEY"] = key
+    config = OpenAIProvider(provider="openai", base_url=url, api_key_env="LOCAL_KEY", **options)
+
+    async def once() -> Drawing:
+        provider = OpenAI(config)
+        return await (provider.edit(asked) if asked.files.images else provider.generate(asked))
+
+    try:
+        return asyncio.run(once())
+    finally:
+        del os.environ["LOCAL_KEY"]
+
+
+def failed(url: str, asked: DrawRequest | None = None, **options: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        draw(url, asked or request(), **options)
+    return caught.value
+
+
+def opened(data: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("fmt", ["png", "webp", "jpeg"])
+def test_pictures_come_as_many_and_in_the_format_that_was_asked_for(api: FakeAPI, fmt: str) -> None:
+    params = {"model": "gpt-image-1.5", "n": 3, "size": "1536x1024", "quality": "low", "output_format": fmt}
+    drawing = draw(api.openai_base_url, request(params))
+    assert [(opened(data).format, opened(data).size) for data in drawing.pictures] == [(fmt.upper(), (1536, 1024))] * 3
+    assert len(set(drawing.pictures)) == 3
+    assert (drawing.run_params, drawing.refused) == (params, None)
+
+
+def test_parameters_are_sent_as_written_and_nothing_else(api: FakeAPI) -> None:
+    params = {
+        "model": "gpt-image-1.5",
+        "background": "transparent",
+        "moderation": "low",
+        "output_compression": 100,
+        "user": "eval",
+    }
+    draw(api.openai_base_url, request(params))
+    assert api.requests[-1].body == {**params, "prompt": "a tree"}
+    draw(api.openai_base_url, request({**PLAIN, "prompt": "another"}))
+    assert api.requests[-1].body["prompt"] == "a tree"
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"colour": "red"}, "400: Unknown parameter: 'colour'."),
+        ({"quality": "ultra"}, "400: Invalid value: 'ultra'. Supported values are: 'low', 'medium', 'high', "),
+        ({"size": "64x64"}, "400: Invalid value: '64x64'. Supported values are: '1024x1024',"),
+        ({"n": 11}, "400: Invalid 'n': integer above maximum value. Expected a value <= 10"),
+        ({"n": "2"}, "400: Invalid type for 'n': expected an integer"),
+        ({"output_compression": 50}, "400: Compression less than 100 is not supported for PNG"),
+    ],
+)
+def test_a_bad_parameter_is_answered_in_the_providers_words(api: FakeAPI, params: dict[str, Any], words: str) -> None:
+    asked = request({**PLAIN, "n": 1})
+    object.__setattr__(asked, "params", {**PLAIN, **params})
+    error = failed(api.openai_base_url, asked)
+    assert str(error).startswith(words)
+    assert (error.kind, error.retry_after) == ("invalid", None)
+
+
+def test_usage_tells_image_and_text_tokens_apart(api: FakeAPI, picture: Callable[..., Path]) -> None:
+    files = CaseFiles(images=(("base", picture()),))
+    drawing = draw(api.openai_base_url, request({**PLAIN, "quality": "low", "n": 2}, files))
+    assert drawing.usage == {
+        "input_tokens": 325,
+        "input_image_tokens": 323,
+        "input_text_tokens": 2,
+        "output_tokens": 544,
+        "output_image_tokens": 544,
+        "output_text_tokens": 0,
+        "total_tokens": 869,
+    }
+
+
+def test_an_answer_without_usage_has_none() -> None:
+    with canned({"created": 1, "data": [{"b64_json": base64.b64encode(b"x").decode()}]}) as server:
+        assert draw(server.url, request()) == Drawing(pictures=(b"x",), run_params=PLAIN)
+
+
+def test_several_pictures_are_sent_in_order(api: FakeAPI, picture: Callable[..., Path]) -> None:
+    paths = [picture("a.png"), picture("b.jpg", size=(40, 30)), picture("c.webp", size=(20, 10)), picture("d.gif")]
+    files = CaseFiles(images=tuple((f"role_{place}", path) for place, path in enumerate(paths)))
+    draw(api.openai_base_url, request({**PLAIN, "input_fidelity": "high"}, files, "put it on"))
+    sent = asked_draw(api)
+    assert [(image.filename, image.mime, image.size) for image in sent.images] == [
+        ("a.png", "image/png", (64, 48)),
+        ("b.jpg", "image/jpeg", (40, 30)),
+        ("c.webp", "image/webp", (20, 10)),
+        ("d.png", "image/png", (64, 48)),
+    ]
+    assert [image.data for image in sent.images[:3]] == [path.read_bytes() for path in paths[:3]]
+    assert (sent.mask, sent.prompt) == (None, "put it on")
+    assert sent.params == {**PLAIN, "input_fidelity": "high", "prompt": "put it on"}
+
+
+def masked(picture: Callable[..., Path], mask: Path) -> CaseFiles:
+    return CaseFiles(images=(("base", picture()), ("logo", picture("b.png"))), masks={"editable": mask})
+
+
+def test_a_mask_is_sent_as_the_mask(api: FakeAPI, picture: Callable[..., Path], mask: Callable[..., Path]) -> None:
+    drawing = draw(api.openai_base_url, request(files=masked(picture, mask())))
+    sent = asked_draw(api)
+    assert sent.mask is not None
+    assert (sent.mask.data, len(sent.images), sent.prompt) == (mask().read_bytes(), 2, "a tree")
+    assert drawing.run_params == {**PLAIN, "mask_mode": "send"}
+
+
+def test_a_mask_of_another_format_becomes_a_png_with_alpha(
+    api: FakeAPI, picture: Callable[..., Path], mask: Callable[..., Path], tmp_path: Path
+) -> None:
+    with Image.open(mask()) as image:
+        image.save(tmp_path / "mask.webp", lossless=True)
+    draw(api.openai_base_url, request(files=masked(picture, tmp_path / "mask.webp")))
+    sent = asked_draw(api).mask
+    assert sent is not None
+    alpha = opened(sent.data).getchannel("A")
+    assert [alpha.getpixel(at) for at in ((0, 0), (15, 12), (16, 12), (47, 35), (48, 36))] == [255, 255, 0, 0, 255]
+
+
+def test_a_mask_as_an_image_is_the_last_picture(
+    api: FakeAPI, picture: Callable[..., Path], mask: Callable[..., Path]
+) -> None:
+    drawing = draw(api.openai_base_url, request(files=masked(picture, mask())), mask_mode="as_image")
+    sent = asked_draw(api)
+    assert (sent.mask, len(sent.images)) == (None, 3)
+    shown = opened(sent.images[2].data)
+    assert [shown.getpixel(at) for at in ((0, 0), (16, 12), (47, 35), (48, 36))] == [0, 255, 255, 0]
+    assert sent.prompt.startswith("a tree\n\nPicture 3 is a mask for picture 1: change only what is white")
+    assert drawing.run_params == {**PLAIN, "mask_mode": "as_image"}
+
+
+def test_an_ignored_mask_is_not_sent(api: FakeAPI, picture: Callable[..., Path], mask: Callable[..., Path]) -> None:
+    drawing = draw(api.openai_base_url, request(files=masked(picture, mask())), mask_mode="ignore")
+    sent = asked_draw(api)
+    assert (sent.mask, len(sent.images), sent.prompt) == (None, 2, "a tree")
+    assert drawing.run_params == {**PLAIN, "mask_mode": "ignore"}
+
+
+def test_fewer_pictures_than_asked_for_are_handed_over_as_they_are(api: FakeAPI) -> None:
+    api.faults.queue(Fault("fewer_images"), Fault("no_image"))
+    assert len(draw(api.openai_base_url, request({**PLAIN, "n": 3})).pictures) == 2
+    assert draw(api.openai_base_url, request()).pictures == ()
+
+
+def test_a_damaged_picture_is_its_own_cells_error_alone(api: FakeAPI, script: Script) -> None:
+    good = encode()
+    whole = base64.b64encode(good).decode()
+    with canned({"data": [{"b64_json": whole}, {"b64_json": whole[:-3]}, {"b64_json": ""}, {}]}) as server:
+        assert draw(server.url, request({**PLAIN, "n": 4})).pictures == (good, b"", b"", b"")
+    script.draw(lambda asked: [good, b"", good])
+    assert draw(api.openai_base_url, request({**PLAIN, "n": 3})).pictures == (good, b"", good)
+
+
+def test_an_address_instead_of_a_picture_says_what_to_write() -> None:
+    with canned({"data": [{"url": "https://files.example/1.png"}]}) as server:
+        error = failed(server.url)
+    assert (error.kind, str(error)) == (
+        "invalid",
+        "the answer holds a URL: set params.response_format to b64_json",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "wait", "words"),
+    [
+        (Fault("rate_limit"), "rate_limit", None, "429: Rate limit reached for gpt-image-1.5"),
+        (Fault("rate_limit", retry_after=0.25), "rate_limit", 0.25, "429: Rate limit reached"),
+        (Fault("quota"), "auth", None, "429: You exceeded your current quota"),
+        (Fault("server_error"), "transient", None, "500: The server had an error"),
+        (Fault("bad_gateway"), "transient", None, "502: "),
+        (Fault("unavailable", retry_after=3), "transient", 3.0, "503: The engine is currently overloaded"),
+        (Fault("unauthorized"), "auth", None, "401: Incorrect API key provided"),
+        (Fault("forbidden"), "invalid", None, "403: Your organization must be verified"),
+        (Fault("model_not_found"), "invalid", None, "404: The model `gpt-image-1.5` does not exist or you do not have"),
+        (Fault("bad_request"), "invalid", None, "400: Invalid value: 'ultra'."),
+        (Fault("refusal"), "refused", None, "400: Your request was rejected by the safety system."),
+        (Fault("reset"), "transient", None, "Connection error. (ReadError"),
+        (Fault("truncated_body"), "transient", None, "Connection error. (RemoteProtocolError: "),
+        (
+            Fault("html"),
+            "invalid",
+            None,
+            "the answer is none of this API, so base_url may be wrong; it begins with '<!d",
+        ),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Fault) else "",
+)
+def test_each_fault_is_told(api: FakeAPI, fault: Fault, kind: str, wait: float | None, words: str) -> None:
+    api.faults.queue(fault)
+    error = failed(api.openai_base_url)
+    assert str(error).startswith(words)
+    assert (error.kind, error.retry_after) == (kind, wait)
+    assert len(api.requests) == 1
+
+
+def test_a_server_that_is_not_there_is_transient() -> None:
+    with canned({}) as server:
+        pass
+    error = failed(server.url)
+    assert (error.kind, str(error)) == ("transient", "Connection error. (ConnectError: All connection attempts failed)")
+
+
+def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    api.faults.queue(Fault("hang"))
+
+    async def ask() -> None:
+        made = client_for(OpenAIOptions(base_url=api.openai_base_url, api_key_env="LOCAL_KEY"))
+        async with made, told_errors(made):
+            await made.images.generate(prompt="a tree", extra_body=PLAIN, timeout=0.2)
+
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(ask())
+    assert (caught.value.kind, str(caught.value)) == ("transient", "Request timed out. (ReadTimeout)")
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
+        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
+        ({"retry-after": "-1"}, 0.0),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, None),
+    ],
+)
+def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds
+    with canned({"error": {"message": "slow down"}}, status=429, headers=headers) as server:
+        error = failed(server.url)
+    assert (error.kind, error.retry_after, str(error)) == ("rate_limit", seconds, "429: slow down")
+
+
+def test_a_foreign_error_form_is_told_as_it_is() -> None:
+    with canned({"detail": "no such route"}, status=404) as server:
+        error = failed(server.url)
+    assert (error.kind, str(error)) == ("invalid", '404: {"detail": "no such route"}')
+    with canned("<html>" + "x" * 5000, status=503) as server:
+        error = failed(server.url)
+    assert (error.kind, len(str(error))) == ("transient", 1000)
+
+
+def test_no_error_shows_the_key() -> None:
+    with canned({"error": {"message": "bad key sk-echoed-12345678!"}}, status=401) as server:
+        error = failed(server.url, key="sk-echoed-12345678")
+    assert (error.kind, str(error)) == ("auth", "401: bad key ***!")
+    with canned("x" * 990 + " sk-echoed-12345678", status=500) as server:
+        assert "sk-echo" not in str(failed(server.url, key="sk-echoed-12345678"))
+    with canned({"error": {"message": "ollama is busy"}}, status=503) as server:
+        assert str(failed(server.url, key="ollama")) == "503: ollama is busy"
+
+
+@pytest.mark.parametrize("key", ["", "sk-1234\n", "sk 1234", "sk-1234\r", "sk-\u00fc1234", "sk-\x00"])
+def test_a_key_that_cannot_be_sent_is_named_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "OPENAI_API_KEY": key})
+    with pytest.raises(UsageError, match="OPENAI_API_KEY") as caught:
+        client_for(OpenAIOptions())
+    assert "1234" not in str(caught.value)
+
+
+def test_nothing_of_the_environment_reaches_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    around = {
+        "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+        "OPENAI_ORG_ID": "org-stray",
+        "OPENAI_PROJECT_ID": "proj-stray",
+        "OPENAI_API_KEY": "sk-stray-11111111",
+        "OPENAI_ADMIN_KEY": "sk-stray-22222222",
+        "OPENAI_CUSTOM_HEADERS": "X-Stray: stray\nAuthorization: Bearer sk-stray-33333333",
+    }
+    for name, value in around.items():
+        monkeypatch.setenv(name, value)
+    with canned({"data": []}) as server:
+        draw(server.url, request(), key="sk-local-00000000")
+    (sent,) = server.headers
+    assert sent["authorization"] == "Bearer sk-local-00000000"
+    assert "stray" not in str(sent).lower()
+    assert {name: os.environ[name] for name in around} == around
+
+
+def test_without_a_base_url_calls_go_to_openai(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-own-12345678")
+    made = client_for(OpenAIOptions())
+    assert (str(made.base_url), made.api_key, made.max_retries) == (
+        "https://api.openai.com/v1/",
+        "sk-own-12345678",
+        0,
+    )
+    assert isinstance(made, openai.AsyncOpenAI)
+
+
+def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:
+    error = failed(api.openai_base_url, key="sk-wrong-key-5678")
+    assert error.kind == "auth"
+    assert str(error).startswith("401: Incorrect API key provided: sk-wron********5678.")
+    assert "sk-wrong-key-5678" not in str(error)
+
+
+def test_a_script_sees_what_was_asked(api: FakeAPI, script: Script) -> None:
+    seen: list[Asked] = []
+    script.draw(lambda asked: seen.append(asked))
+    draw(api.openai_base_url, request({"model": "gpt-image-2", "size": "1536x864"}))
+    assert [(asked.endpoint, asked.model, asked.width, asked.height) for asked in seen] == [
+        ("images.generations", "gpt-image-2", 1536, 864)
+    ]

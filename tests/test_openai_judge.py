@@ -1,0 +1,337 @@
+"""Judges through the real SDK: the Responses API, and chat completions of servers that can do less."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from canned_api import canned
+from fake_api import FakeAPI, Fault, JudgeRequest, Script, ToolCall
+from fake_api.samples import CROP, SCHEMA, asked_judge, encode
+
+from visioneval.errors import ProviderError
+from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool
+from visioneval.providers.openai_judge import open_judge
+from visioneval.suite.judges import OpenAIJudge
+
+pytest_plugins = ("fake_api.fixtures",)
+
+APIS = pytest.mark.parametrize("way", ["responses", "chat"])
+KEY = "sk-fake-0123456789abcdef"
+GOOD = {"verdict": "PASS", "quality": 4, "tags": []}
+PICTURE = ImagePart(encode(), "image/png")
+QUESTION = Question(("Judge this.", "output:", PICTURE), schema=SCHEMA, names=("verdict", "quality", "tags"))
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_KEY", KEY)
+
+
+def ask(url: str, way: str, *questions: Question, model: str = "gpt-5.4", **params: Any) -> list[Reply]:
+    """The replies of one judge to questions one after the other."""
+    given: dict[str, Any] = {"provider": "openai", "model": model, "api": way, "params": params}
+    config = OpenAIJudge(base_url=url, api_key_env="LOCAL_KEY", **given)
+
+    async def all_of_them() -> list[Reply]:
+        judge = open_judge(config)
+        return [await judge.ask(question, CellRef("one", "m", 0)) for question in questions or (QUESTION,)]
+
+    return asyncio.run(all_of_them())
+
+
+def failed(url: str, way: str, *questions: Question, **params: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        ask(url, way, *questions, **params)
+    return caught.value
+
+
+def looking(call: Callable[[Mapping[str, Any]], Sequence[Part]] | None = None, most: int = 6) -> Question:
+    """The question with a tool that answers with a label and a picture."""
+
+    def crop(asked: Mapping[str, Any]) -> Sequence[Part]:
+        return [f"a crop of {asked['image_id']} at {asked['x1']}", ImagePart(encode(size=(8, 8)), "image/png")]
+
+    tool = Tool("crop", "Look closer.", CROP, call or crop)
+    return Question(QUESTION.parts, SCHEMA, QUESTION.names, (tool,), max_tool_calls=most, detail="high")
+
+
+@APIS
+def test_a_strict_schema_is_asked_for(api: FakeAPI, script: Script, way: str) -> None:
+    script.judge(GOOD)
+    (reply,) = ask(api.openai_base_url, way)
+    assert (json.loads(reply.text), reply.model, reply.shape) == (GOOD, "gpt-5.4", "schema")
+    assert (reply.stopped, reply.tool_calls) == (None, 0)
+    asked = asked_judge(api)
+    assert (asked.endpoint, asked.schema, asked.strict, asked.schema_name) == (way, SCHEMA, True, "answer")
+    assert asked.parts[:2] == ("Judge this.", "output:")
+    assert [(image.data, image.mime, image.detail) for image in asked.images] == [(PICTURE.data, "image/png", "auto")]
+
+
+@APIS
+@pytest.mark.parametrize("detail", ["low", "high", "auto"])
+def test_detail_is_sent_with_every_picture(api: FakeAPI, way: str, detail: Any) -> None:
+    ask(api.openai_base_url, way, Question((PICTURE, "and", PICTURE), detail=detail))
+    assert [image.detail for image in asked_judge(api).images] == [detail, detail]
+
+
+@APIS
+def test_a_question_without_a_schema_is_asked_in_words(api: FakeAPI, script: Script, way: str) -> None:
+    script.judge("A red bicycle.")
+    (reply,) = ask(api.openai_base_url, way, Question(("Describe it.",)))
+    assert reply.text == "A red bicycle."
+    assert not {"text", "response_format", "tools", "include"} & api.requests[-1].body.keys()
+
+
+def test_nothing_is_stored_and_parameters_are_sent_as_written(api: FakeAPI) -> None:
+    params = {"reasoning": {"effort": "high"}, "max_output_tokens": 4000, "text": {"verbosity": "low"}}
+    ask(api.openai_base_url, "responses", **params)
+    body = api.requests[-1].body
+    assert (body["store"], body["reasoning"], body["max_output_tokens"]) == (False, {"effort": "high"}, 4000)
+    assert body["text"]["verbosity"] == "low"
+    assert body["text"]["format"]["schema"] == SCHEMA
+    ask(api.openai_base_url, "responses", store=True)
+    assert api.requests[-1].body["store"] is True
+    ask(api.openai_base_url, "chat", reasoning_effort="low", seed=7)
+    assert (api.requests[-1].body["reasoning_effort"], api.requests[-1].body["seed"]) == ("low", 7)
+
+
+@APIS
+def test_an_unknown_parameter_is_answered_in_the_providers_words(api: FakeAPI, way: str) -> None:
+    error = failed(api.openai_base_url, way, colour="red")
+    assert (error.kind, str(error)) == ("invalid", "400: Unknown parameter: 'colour'.")
+    assert failed(api.openai_base_url, way, model="gpt-99").kind == "invalid"
+
+
+@APIS
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault("refusal", text="No."), "the judge refused: No."),
+        (Fault("refusal", reason="content_filter"), "the judge's answer was blocked by a content filter"),
+    ],
+)
+def test_a_refusal_to_judge_is_a_refusal(api: FakeAPI, way: str, fault: Fault, words: str) -> None:
+    api.faults.queue(fault)
+    error = failed(api.openai_base_url, way)
+    assert (error.kind, str(error)) == ("refused", words)
+
+
+def test_a_prompt_that_is_flagged_is_a_refusal(api: FakeAPI) -> None:
+    api.faults.queue(Fault("refusal", reason="invalid_prompt"))
+    error = failed(api.openai_base_url, "responses")
+    assert (error.kind, str(error)[:20]) == ("refused", "400: Invalid prompt:")
+
+
+@pytest.mark.parametrize(("way", "stopped"), [("responses", "max_output_tokens"), ("chat", "max_tokens")])
+def test_an_answer_that_was_cut_off_says_so(api: FakeAPI, script: Script, way: str, stopped: str) -> None:
+    script.judge(GOOD)
+    api.faults.queue(Fault("max_tokens"))
+    (reply,) = ask(api.openai_base_url, way)
+    assert (reply.stopped, reply.text) == (stopped, json.dumps(GOOD)[: len(json.dumps(GOOD)) // 2])
+
+
+@APIS
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("off_schema", '{"unexpected": ["shape"]}'),
+        ("fenced", '```json\n{"verdict": "PASS", "quality": 4, "tags": []}\n```'),
+        ("mangled", '{"verdict": "PASS", "quality": 4, "tags": [],}'),
+        ("empty", ""),
+    ],
+)
+def test_answers_off_the_schema_come_word_for_word(
+    api: FakeAPI, script: Script, way: str, kind: str, text: str
+) -> None:
+    script.judge(GOOD)
+    api.faults.queue(Fault(kind))
+    assert ask(api.openai_base_url, way)[0].text == text
+
+
+@APIS
+@pytest.mark.parametrize(
+    ("fault", "kind", "wait"),
+    [
+        (Fault("rate_limit", retry_after=2), "rate_limit", 2.0),
+        (Fault("quota"), "auth", None),
+        (Fault("unauthorized"), "auth", None),
+        (Fault("unavailable"), "transient", None),
+        (Fault("reset"), "transient", None),
+        (Fault("truncated_body"), "transient", None),
+        (Fault("html"), "invalid", None),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Fault) else "",
+)
+def test_each_fault_is_told(api: FakeAPI, way: str, fault: Fault, kind: str, wait: float | None) -> None:
+    api.faults.queue(fault)
+    error = failed(api.openai_base_url, way)
+    assert (error.kind, error.retry_after, len(api.requests)) == (kind, wait, 1)
+
+
+def two_rounds(request: JudgeRequest) -> Any:
+    if request.turns == 0:
+        return [ToolCall("crop", {"image_id": name, "x1": 3}) for name in ("output", "ref_1")]
+    if request.turns == 1:
+        return ToolCall("crop", {"image_id": "output", "x1": 5})
+    return GOOD
+
+
+@APIS
+@pytest.mark.parametrize("model", ["gpt-5.4", "gpt-4.1"])
+def test_a_judge_looks_closer_in_rounds(api: FakeAPI, script: Script, way: str, model: str) -> None:
+    script.judge(two_rounds)
+    (reply,) = ask(api.openai_base_url, way, looking(), model=model)
+    assert (json.loads(reply.text), reply.tool_calls, len(api.requests)) == (GOOD, 3, 3)
+    asked = asked_judge(api)
+    labels = ["a crop of output at 3", "a crop of ref_1 at 3", "a crop of output at 5"]
+    assert [result.text for result in asked.tool_results] == labels
+    assert [(image.size, image.detail) for image in asked.images] == [((64, 48), "high")] + [((8, 8), "high")] * 3
+    assert [tool.name for tool in asked.tools] == ["crop"]
+    assert "tool_choice" not in api.requests[-1].body
+    if way == "responses":
+        assert [[image.size for image in result.images] for result in asked.tool_results] == [[(8, 8)]] * 3
+    else:  # tools send text alone: the pictures follow, each after its label
+        assert [part for part in asked.parts if part in labels] == [*labels[:2], *labels[:2], labels[2], labels[2]]
+
+
+@APIS
+def test_usage_is_summed_over_the_rounds(api: FakeAPI, script: Script, way: str) -> None:
+    script.judge(lambda request: ToolCall("crop", {"image_id": "a", "x1": 1}) if request.turns == 0 else GOOD)
+    (reply,) = ask(api.openai_base_url, way, looking())
+    came, thought = ("input", "output_reasoning") if way == "responses" else ("prompt", "completion_reasoning")
+    assert reply.usage is not None
+    assert reply.usage[f"{thought}_tokens"] == 2 * 64
+    assert reply.usage[f"{came}_tokens"] > 3 * 765
+    assert reply.usage[f"{came}_cached_tokens"] == 0
+
+
+@APIS
+def test_too_many_calls_are_forbidden_in_the_next_round(api: FakeAPI, script: Script, way: str) -> None:
+    def greedy(request: JudgeRequest) -> Any:
+        return GOOD if request.params.get("tool_choice") == "none" else ToolCall("crop", {"image_id": "a", "x1": 1})
+
+    script.judge(greedy)
+    (reply,) = ask(api.openai_base_url, way, looking(most=3))
+    assert (reply.tool_calls, json.loads(reply.text)) == (5, GOOD)
+    assert [entry.body.get("tool_choice") for entry in api.requests] == [None] * 5 + ["none"]
+
+
+@APIS
+def test_a_judge_that_calls_tools_for_ever_is_stopped(api: FakeAPI, script: Script, way: str) -> None:
+    script.judge(lambda request: ToolCall("crop", {"image_id": "a", "x1": 1}))
+    error = failed(api.openai_base_url, way, looking(most=1))
+    assert (error.kind, str(error)) == ("invalid", "the judge goes on calling tools after 3 calls")
+
+
+@APIS
+def test_arguments_that_are_no_object_get_an_answer(api: FakeAPI, script: Script, way: str) -> None:
+    listed: Any = ["output", 3]
+    script.judge(lambda request: ToolCall("crop", listed) if request.turns == 0 else GOOD)
+    ask(api.openai_base_url, way, looking())
+    assert asked_judge(api).tool_results[0].text == "The arguments must be a JSON object."
+
+
+CALLS = [("zoom", '{"x": 1}'), ("crop", '{"image_id": "a", x1'), ("crop", "")]
+TOLD = ["There is no tool 'zoom'. There are: crop.", "The arguments are not JSON: ", "given {}"]
+
+
+def given(asked: Mapping[str, Any]) -> list[Part]:
+    return [f"given {json.dumps(asked)}"]
+
+
+def test_bad_calls_get_an_answer_that_helps_in_responses() -> None:
+    calls = [
+        {"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": name, "arguments": arguments}
+        for n, (name, arguments) in enumerate(CALLS)
+    ]
+    done = {"type": "message", "role": "assistant", "id": "m", "content": [{"type": "output_text", "text": "ok"}]}
+    first, last = ({"model": "m", "status": "completed", "output": output} for output in (calls, [done]))
+    with canned(first, last) as server:
+        (reply,) = ask(server.url, "responses", looking(given))
+    assert (reply.text, reply.tool_calls, reply.usage) == ("ok", 3, None)
+    sent = server.bodies[1]["input"]
+    assert [item["arguments"] for item in sent[1:4]] == ['{"x": 1}', "{}", "{}"]
+    for item, words in zip(sent[4:], TOLD, strict=True):
+        assert item["output"][0]["text"].startswith(words)
+
+
+def test_bad_calls_get_an_answer_that_helps_in_chat() -> None:
+    calls = [
+        {"type": "function", "id": f"call_{n}", "function": {"name": name, "arguments": arguments}}
+        for n, (name, arguments) in enumerate(CALLS)
+    ]
+    first = {"role": "assistant", "content": None, "tool_calls": calls, "reasoning_content": "hm"}
+    answers = ({"model": "m", "choices": [{"message": message}]} for message in (first, {"content": "ok"}))
+    with canned(*answers) as server:
+        (reply,) = ask(server.url, "chat", looking(given))
+    assert (reply.text, reply.tool_calls, reply.usage) == ("ok", 3, None)
+    _, own, *results = server.bodies[1]["messages"]
+    assert own.keys() == {"role", "content", "tool_calls"}
+    assert [call["function"]["arguments"] for call in own["tool_calls"]] == ['{"x": 1}', "{}", "{}"]
+    for message, words in zip(results, TOLD, strict=True):
+        assert message["content"].startswith(words)
+
+
+def test_a_model_that_does_not_reason_is_not_asked_for_its_thoughts_again(api: FakeAPI) -> None:
+    api.faults.queue(Fault("bad_request", text="Encrypted content is not supported with this model."))
+    ask(api.openai_base_url, "responses", looking(), looking())
+    asked_for = [entry.body.get("include") for entry in api.requests]
+    assert asked_for == [["reasoning.encrypted_content"], None, None]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("server_error", "transient"), ("rate_limit_exceeded", "rate_limit"), ("invalid_image", "invalid")],
+)
+def test_an_answer_that_failed_is_told(code: str, kind: str) -> None:
+    with canned({"model": "m", "status": "failed", "output": [], "error": {"code": code, "message": "why"}}) as server:
+        error = failed(server.url, "responses")
+    assert (error.kind, str(error)) == (kind, "the answer failed: why")
+
+
+def test_a_chat_answer_without_a_choice_is_told() -> None:
+    with canned({"model": "m", "choices": []}) as server:
+        error = failed(server.url, "chat")
+    assert (error.kind, str(error)) == ("transient", "the answer holds no choice")
+
+
+@pytest.mark.parametrize(
+    ("formats", "shape", "tried"),
+    [
+        (("text", "json_object", "json_schema"), "schema", ["json_schema"]),
+        (("text", "json_object"), "json", ["json_schema", "json_object"]),
+        (("text",), "text", ["json_schema", "json_object", None]),
+    ],
+)
+def test_chat_takes_the_strongest_shape_that_the_server_knows(
+    script: Script, formats: tuple[str, ...], shape: str, tried: list[str | None]
+) -> None:
+    script.judge(json.dumps(GOOD))
+    with FakeAPI(script, chat_formats=formats) as api:
+        replies = ask(api.openai_base_url, "chat", QUESTION, QUESTION)
+        sent = [(entry.body.get("response_format") or {}).get("type") for entry in api.requests]
+        asked = asked_judge(api)
+    assert [reply.shape for reply in replies] == [shape, shape]
+    assert [json.loads(reply.text) for reply in replies] == [GOOD, GOOD]
+    assert sent == [*tried, tried[-1]]  # what the server took is remembered
+    assert (json.dumps(SCHEMA) in asked.text) is (shape != "schema")
+
+
+def test_chat_falls_back_for_nothing_else(api: FakeAPI) -> None:
+    api.faults.queue(Fault("bad_request"), Fault("server_error", text="response_format is broken today"))
+    assert failed(api.openai_base_url, "chat").kind == "invalid"
+    assert failed(api.openai_base_url, "chat").kind == "transient"
+    assert len(api.requests) == 2
+
+
+def test_a_server_without_tools_says_so(script: Script) -> None:
+    with FakeAPI(script, chat_tools=False) as api:
+        error = failed(api.openai_base_url, "chat", looking())
+    assert (error.kind, str(error)) == (
+        "invalid",
+        '400: "auto" tool choice requires --enable-auto-tool-choice to be set',
+    )

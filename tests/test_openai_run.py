@@ -1,0 +1,174 @@
+"""Whole runs from the command line with OpenAI models, against a local server that is trusted by the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI, Fault
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from visioneval.cli import app
+from visioneval.records import Record, read_records
+
+pytest_plugins = ("fake_api.fixtures",)
+
+SUITE = """\
+name: posters
+cases:
+  - {{id: tree, prompt: a tree}}
+  - {{id: boat, prompt: a boat}}
+models:
+  - provider: openai
+    base_url: {url}
+    api_key_env: LOCAL_KEY
+    params: {{model: gpt-image-1.5, n: 2}}
+    grid: {{quality: [low, high], size: [1024x1024, 1536x1024]}}
+graders:
+  - {{key: image, type: image}}
+verdict: [not image.blank]
+"""
+TWO_MODELS = """\
+name: two
+cases:
+  - {{id: tree, prompt: a tree}}
+models:
+  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-99}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-1.5, colour: red}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, label: good, params: {{model: gpt-image-1.5}}}}
+graders:
+  - {{key: image, type: image}}
+verdict: [not image.blank]
+"""
+
+
+ONE_QUALITY = SUITE.replace("{{quality: [low, high], size: [1024x1024, 1536x1024]}}", "{{quality: [low]}}")
+
+
+@pytest.fixture(autouse=True)
+def _around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: FakeAPI) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+
+
+def run(api: FakeAPI, text: str = SUITE, *options: str) -> Result:
+    Path("suite.yaml").write_text(text.format(url=api.openai_base_url))
+    return CliRunner().invoke(app, ["run", "suite.yaml", "--run-id", "r", *options], catch_exceptions=False)
+
+
+def records() -> list[Record]:
+    return list(read_records(Path("runs/r")))
+
+
+def test_a_sweep_draws_and_grades_every_picture(api: FakeAPI) -> None:
+    result = run(api)
+    assert (result.exit_code, len(api.requests)) == (0, 8), result.output
+    found = records()
+    assert sorted({(record.test_id, record.sample_index) for record in found}) == [
+        ("boat", 0), ("boat", 1), ("tree", 0), ("tree", 1)
+    ]  # fmt: skip
+    for case in ("tree", "boat"):
+        assert len([record for record in found if record.test_id == case]) == 8
+    for record in found:
+        params: dict[str, Any] = dict(record.run_params)
+        assert (params["model"], params["n"]) == ("gpt-image-1.5", 2)
+        width, height = map(int, params["size"].split("x"))
+        with Image.open(Path("runs/r") / str(record.artifact_path)) as picture:
+            assert picture.size == (record.width, record.height) == (width, height)
+        assert record.verdict == "PASS"
+        assert record.usage is not None
+        assert record.usage["output_image_tokens"] > 0
+    sweep = {(record.run_params["quality"], record.run_params["size"]) for record in found}
+    assert len(sweep) == len({record.model_label for record in found}) == 4
+
+
+def test_no_file_of_a_run_and_no_output_holds_the_key(api: FakeAPI) -> None:
+    result = run(api)
+    files = [path for path in Path("runs").rglob("*") if path.is_file()]
+    assert len(files) > 16
+    assert not [path for path in files if api.key.encode() in path.read_bytes()]
+    assert api.key not in result.output
+
+
+def test_a_missing_key_is_named_before_anything_is_called(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_KEY")
+    result = run(api)
+    assert (result.exit_code, api.requests, Path("runs").exists()) == (2, [], False)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("set the environment variable LOCAL_KEY: gpt-image-1.5")
+    assert line.count("gpt-image-1.5") == 4
+
+
+def test_a_wrong_key_stops_at_the_first_401(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_KEY", "sk-wrong-key-567890")
+    result = run(api, SUITE, "--max-concurrency", "1", "--quiet")
+    assert (result.exit_code, len(api.requests), records()) == (3, 1, [])
+    (line,) = [line for line in result.stderr.splitlines() if "stopped" not in line]
+    assert "the provider refuses the key: 401: Incorrect API key provided: sk-wron********7890." in line
+    assert "sk-wrong-key-567890" not in result.output
+
+
+def test_a_wrong_key_is_one_line_however_many_calls_meet_it(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_KEY", "sk-wrong-key-567890")
+    result = run(api)
+    assert (result.exit_code, records()) == (3, [])
+    assert result.stderr.count("refuses the key") == 1
+
+
+def test_an_untrusted_host_is_a_suite_error(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISIONEVAL_TRUSTED_HOSTS")
+    result = run(api)
+    assert (result.exit_code, api.requests) == (2, [])
+    assert result.stderr.startswith("suite.yaml:")
+    assert "base_url '127.0.0.1' is not the provider's own host" in result.stderr
+    assert run(api, SUITE, "--trust-suite").exit_code == 0
+
+
+def test_one_models_errors_leave_the_others_alone(api: FakeAPI) -> None:
+    result = run(api, TWO_MODELS)
+    assert result.exit_code == 3, result.output
+    told = {record.model_label: record for record in records()}
+    said = {label: record.error and (record.error.kind, record.error.message) for label, record in told.items()}
+    assert said == {
+        "gpt-image-99": (
+            "invalid",
+            "404: The model `gpt-image-99` does not exist or you do not have access to it.",
+        ),
+        "gpt-image-1.5": ("invalid", "400: Unknown parameter: 'colour'."),
+        "good": None,
+    }
+    assert {label: str(record.verdict) for label, record in told.items()} == {
+        "gpt-image-99": "ERROR",
+        "gpt-image-1.5": "ERROR",
+        "good": "PASS",
+    }
+
+
+def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
+    api.faults.queue(Fault("fewer_images"), Fault("refusal"))
+    assert run(api, ONE_QUALITY, "--max-concurrency", "1").exit_code == 3
+    found = {(record.test_id, record.sample_index): record for record in records()}
+    assert found["tree", 0].verdict == "PASS"
+    lost = found["tree", 1]
+    assert lost.error is not None
+    assert (lost.verdict, lost.error.kind, lost.error.message) == (
+        "ERROR",
+        "missing_picture",
+        "pictures asked for: 2; given: 1",
+    )
+    for sample in (0, 1):
+        refused = found["boat", sample]
+        assert (refused.status, refused.verdict, refused.failure_tags) == ("refused", "FAIL", ("refused",))
+        assert refused.reasons["refused"].startswith("400: Your request was rejected by the safety system.")
+
+
+def test_a_damaged_picture_costs_its_own_cell_alone(api: FakeAPI) -> None:
+    api.script.draw(lambda asked: None if "boat" in asked.prompt else [b"", b"no picture"])
+    assert run(api, ONE_QUALITY).exit_code == 3
+    told = {(r.test_id, r.sample_index): (str(r.verdict), r.error and r.error.message) for r in records()}
+    assert told["boat", 0] == told["boat", 1] == ("PASS", None)
+    assert told["tree", 0] == ("ERROR", "the file is empty")
+    assert told["tree", 1][0] == "ERROR"

@@ -1,0 +1,153 @@
+"""Trust: how far a suite may reach, and what its paths are relative to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from writing import suite
+
+from visioneval.suite.paths import Trust, rebased, rebased_case
+
+Problems = Callable[..., list[str]]
+OUTSIDE = "lies outside the suite's folder and the working directory; pass --trust-suite if you trust this suite"
+CODE = "runs code that the suite brings: pass --trust-suite if you trust this suite"
+
+
+@pytest.fixture
+def trust(tmp_path: Path) -> Trust:
+    for name in ("suite/sub", "work", "other", "suite-2"):
+        (tmp_path / name).mkdir(parents=True)
+    return Trust(tmp_path / "suite", tmp_path / "work")
+
+
+@pytest.mark.parametrize(
+    "path", ["a.png", "sub/../a.png", "./sub/a.png", "../work/a.png", "../suite/a.png", "..a/b", "gone/x"]
+)
+def test_inside(trust: Trust, path: str) -> None:
+    assert trust.refusal(path, trust.folder) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["../other/a.png", "..", "sub/../../other/a", "/etc/passwd", "gone/../../other", "../suite-2/a"]
+)
+def test_outside(trust: Trust, path: str) -> None:
+    assert trust.refusal(path, trust.folder) == f"{path!r} {OUTSIDE}"
+    assert Trust(trust.folder, trust.working, everything=True).refusal(path, trust.folder) is None
+
+
+def test_links_are_followed(trust: Trust, tmp_path: Path) -> None:
+    (trust.folder / "file").symlink_to(tmp_path / "other" / "a.png")
+    (trust.folder / "folder").symlink_to(tmp_path / "other")
+    (trust.folder / "round").symlink_to(trust.folder / "round")
+    (trust.folder / "fine").symlink_to(tmp_path / "work")
+    assert trust.refusal("file", trust.folder) == f"'file' {OUTSIDE}"
+    assert trust.refusal("folder/a.png", trust.folder) == f"'folder/a.png' {OUTSIDE}"
+    assert trust.refusal("fine/a.png", trust.folder) is None
+    assert trust.refusal("round/a.png", trust.folder) is None  # leads nowhere, and reading it says so
+
+
+def test_a_suite_that_is_reached_by_a_link_may_read_its_own_folder(trust: Trust, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(trust.folder)
+    assert Trust(tmp_path / "link", tmp_path / "work").refusal("a.png", tmp_path / "link") is None
+
+
+@pytest.mark.parametrize("path", ["https://x.org/a.png", "file:///etc/passwd", "gs://b/a.png", "S3://b/a"])
+def test_urls_are_refused_whatever_is_trusted(trust: Trust, path: str) -> None:
+    for each in (trust, Trust(trust.folder, trust.working, everything=True)):
+        assert each.refusal(path, trust.folder) == f"{path!r} is a URL: pictures and datasets are read from disk"
+
+
+def test_a_nul_is_in_no_path(trust: Trust) -> None:
+    assert trust.refusal("a\0b", trust.folder) == "a path cannot hold a NUL character"
+
+
+def test_rebasing() -> None:
+    folder = Path("/s")
+    assert rebased("a.png", folder, folder) == "a.png"
+    assert rebased("a.png", folder / "sub", folder) == "sub/a.png"
+    assert rebased("../a.png", folder / "sub", folder) == "a.png"
+    assert rebased("../../a.png", folder / "sub", folder) == "../a.png"
+    assert rebased("/a.png", folder / "sub", folder) == "/a.png"
+    assert rebased("https://x/a.png", folder / "sub", folder) == "https://x/a.png"
+
+
+def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
+    case = {
+        "id": "a.png",
+        "images": ["a.png", {"path": "b.png", "role": "base"}],
+        "mask": "m.png",
+        "masks": {"editable": "m.png", "clothing": 5},
+        "reference": "r.png",
+        "pictures": {"a.png": ["p.png"]},
+        "metadata": {"path": "a.png"},
+        "prompt": "a.png",
+    }
+    assert rebased_case(case, Path("/s/sub"), Path("/s")) == {
+        "id": "a.png",
+        "images": ["sub/a.png", {"path": "sub/b.png", "role": "base"}],
+        "mask": "sub/m.png",
+        "masks": {"editable": "sub/m.png", "clothing": 5},
+        "reference": "sub/r.png",
+        "pictures": {"a.png": ["sub/p.png"]},
+        "metadata": {"path": "a.png"},
+        "prompt": "a.png",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        (suite(cases="cases: [{id: a, prompt: x, images: [../a.png]}]"), "2:37", f"'../a.png' {OUTSIDE}"),
+        (suite(cases="cases: [{id: a, prompt: x, images: [{path: /a.png}]}]"), "2:44", f"'/a.png' {OUTSIDE}"),
+        (suite(cases="cases: [{id: a, prompt: x, reference: ../a.png}]"), "2:39", f"'../a.png' {OUTSIDE}"),
+        (suite(cases="cases: [{id: a, prompt: x, images: [a.png], mask: ../a.png}]"), "2:51", f"'../a.png' {OUTSIDE}"),
+        (suite(cases="cases: [{id: a, prompt: x, pictures: {m: [a.png, ../b.png]}}]"), "2:50", f"'../b.png' {OUTSIDE}"),
+        (suite(cases="cases: [{file: ../c.yaml}]"), "2:16", f"file: '../c.yaml' {OUTSIDE}"),
+        (
+            suite(cases="cases: [{dataset: {path: ../d.csv, fields: {id: id}}}]"),
+            "2:26",
+            f"dataset: '../d.csv' {OUTSIDE}",
+        ),
+        (suite(models="models: [{provider: files, path: '../{case}.png'}]"), "3:34", f"'../' {OUTSIDE}"),
+        (suite(models="models: [{provider: files, run: ../r@m}]"), "3:33", f"'../r' {OUTSIDE}"),
+        (suite(models="models: [{provider: files, run: ..}]"), "3:33", f"'..' {OUTSIDE}"),
+        (
+            suite(models="models: [{provider: files, dataset: {path: ../d.csv, fields: {image: i, id: d}}}]"),
+            "3:44",
+            f"'../d.csv' {OUTSIDE}",
+        ),
+        (suite(models="models: [{provider: command, argv: [sh]}]"), "3:21", f"'command' {CODE}"),
+        (suite(models="models: [{provider: 'my.module:Class'}]"), "3:21", f"'my.module:Class' {CODE}"),
+        (
+            suite(graders="graders: [{key: g, type: 'm:C', writes: {image.blank: {}}}]"),
+            "4:26",
+            f"'m:C' {CODE}",
+        ),
+    ],
+)
+def test_what_a_suite_must_be_trusted_for(
+    problems: Problems, picture: Callable[..., Path], text: str, place: str, told: str
+) -> None:
+    picture("a.png")
+    assert problems(text) == [f"suite.yaml:{place}: {told}"]
+    assert not any("--trust-suite" in line for line in problems(text, trust=True))
+
+
+def test_a_link_that_leads_out_is_refused(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "link.png").symlink_to("/etc/hostname")
+    (tmp_path / "cases.yaml").symlink_to("/etc/hostname")
+    text = suite(cases="cases: [{id: a, prompt: x, images: [link.png]}, {file: cases.yaml}]")
+    assert problems(text) == [
+        f"suite.yaml:2:37: 'link.png' {OUTSIDE}",
+        f"suite.yaml:2:56: file: 'cases.yaml' {OUTSIDE}",
+    ]
+
+
+def test_files_of_cases_reach_no_further_than_their_suite(problems: Problems) -> None:
+    cases = "- {id: a, prompt: x, images: [../a.png]}\n- {id: b, prompt: x, images: [../../a.png]}\n"
+    assert problems(suite(cases="cases: [{file: sub/c.yaml}]"), {"sub/c.yaml": cases}) == [
+        "sub/c.yaml:1:31: a.png: there is no such file",
+        f"sub/c.yaml:2:31: '../a.png' {OUTSIDE}",
+    ]

@@ -1,0 +1,252 @@
+"""From a suite to its cells, and back again from run.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import LOOK, SECOND, Toy
+
+from visioneval.errors import SuiteError, UsageError
+from visioneval.plan import Plan, expand, run_labels
+from visioneval.records import RunInfo, Selection, read_info
+from visioneval.suite.load import LoadedSuite, load_suite
+from visioneval.suite.paths import Trust
+
+GRID = """\
+name: sweep
+cases:
+  - {id: a, prompt: "a {{ what }}", tags: [x]}
+  - {id: b, prompt: "b", tags: [y]}
+  - {id: c, prompt: "c", images: [in.png]}
+vars: {what: tree}
+models:
+  - provider: mine:Draw
+    params: {model: m-1}
+    grid: {ratio: [1.10, 2], size: [64x64, null, true]}
+  - {provider: mine:Draw, label: gen, tasks: [image_generation]}
+samples: 2
+graders:
+  - {key: look, type: "mine:Look", writes: {fine: {type: bool}}}
+  - {key: more, type: "mine:Look", writes: {more: {type: bool}}, when: {tags: [x]}}
+verdict: [fine, {rule: more, tags: [x]}, {rule: not more, models: [gen], tags: [x], level: warn}]
+"""
+SWEPT = [f"m-1,ratio={ratio},size={size}" for ratio in ("1.10", "2") for size in ("64x64", "null", "true")]
+
+
+def planned(
+    path: Path, *, samples: int | None = None, trust: bool = True, out: Path = Path("runs"), **chosen: Any
+) -> Plan:
+    loaded = load_suite(path, trust=trust, run_labels=run_labels(out))
+    return expand(loaded, Selection(**chosen), samples=samples, runs_root=out)
+
+
+def cells(plan: Plan) -> list[tuple[Any, ...]]:
+    return [
+        (call.case.id, call.run.label, sample, call.task_type, call.prompt, dict(call.params), call.graders, call.rules)
+        for call in plan.calls()
+        for sample in call.samples
+    ]
+
+
+@pytest.fixture
+def sweep(toy: Toy) -> Path:
+    toy.pictures("in.png")
+    path = toy.folder / "suite.yaml"
+    path.write_text(GRID)
+    return path
+
+
+def test_a_suite_expands_to_cases_by_model_runs_by_samples(sweep: Path) -> None:
+    plan = planned(sweep)
+    found = [cell[:3] for cell in cells(plan)]
+    expected = [
+        (case, label, sample)
+        for case, labels in (("a", [*SWEPT, "gen"]), ("b", [*SWEPT, "gen"]), ("c", SWEPT))
+        for label in labels
+        for sample in (0, 1)
+    ]
+    assert found == expected
+    assert plan.cells == len(expected) == 40
+    assert sum(plan.count(case, run)[0] for case in plan.suite.cases for run in plan.runs) == 40
+
+
+def test_a_call_holds_what_its_cell_needs(sweep: Path) -> None:
+    calls = list(planned(sweep).calls())
+    first = calls[0]
+    assert (first.prompt, first.params) == ("a tree", {"model": "m-1", "ratio": 1.1, "size": "64x64"})
+    assert [grader.key for grader in first.graders] == ["look", "more"]
+    assert [(rule.text, warn) for rule, warn in first.rules] == [("fine", False), ("more", False)]
+    generation = next(call for call in calls if call.run.label == "gen" and call.case.id == "a")
+    assert [(rule.text, warn) for rule, warn in generation.rules][-1] == ("not more", True)
+    edit = calls[-1]
+    assert [grader.key for grader in edit.graders] == ["look"]
+    assert edit.files.base == sweep.parent / "in.png"
+
+
+NARROWED: list[tuple[dict[str, Any], int]] = [
+    ({}, 40),
+    ({"cases": ("a",)}, 14),
+    ({"cases": ("[ab]",)}, 0),
+    ({"cases": ("a", "c")}, 26),
+    ({"tags": ("y",)}, 14),
+    ({"models": ("*1.10*",)}, 18),
+    ({"models": ("gen",)}, 4),
+    ({"models": ("gen",), "limit": 1}, 2),
+    ({"graders": ("look",)}, 40),
+    ({"limit": 2}, 28),
+]
+
+
+@pytest.mark.parametrize(("chosen", "count"), NARROWED)
+def test_flags_narrow_the_plan_and_the_resolved_suite_expands_to_the_same(
+    sweep: Path, chosen: dict[str, Any], count: int
+) -> None:
+    if count == 0:
+        with pytest.raises(UsageError, match="--case: nothing is called"):
+            planned(sweep, **chosen)
+        return
+    plan = planned(sweep, **chosen)
+    found = cells(plan)
+    assert len(found) == plan.cells == count
+    again = _again(plan.suite.model_validate_json(plan.suite.model_dump_json()), sweep)
+    assert [cell[:6] for cell in cells(again)] == [cell[:6] for cell in found]
+    assert [cell[6:] for cell in cells(again)] == [cell[6:] for cell in found]
+    assert again.metrics == plan.metrics
+
+
+def _again(suite: Any, path: Path, out: Path = Path("runs")) -> Plan:
+    loaded = LoadedSuite(suite, path, path.parent, "", Trust(path.parent, path.parent, everything=True))
+    return expand(loaded, Selection(), runs_root=out)
+
+
+@pytest.mark.parametrize("flags", [(), ("--model", "*1.10*"), ("--case", "a", "--model", "gen"), ("--samples", "3")])
+def test_run_json_expands_to_the_cells_that_were_run(toy: Toy, sweep: Path, flags: tuple[str, ...]) -> None:
+    toy("run", sweep, "--trust-suite", *flags)
+    info = toy.info
+    plan = _again(info.suite, sweep)
+    from visioneval.records import read_records
+
+    recorded = {record.cell for record in read_records(toy.latest)}
+    assert {(case, label, sample) for case, label, sample, *_ in cells(plan)} == recorded
+    assert plan.cells == info.planned_cells == len(recorded)
+
+
+def test_variables_from_the_command_line_are_in_run_json(toy: Toy, sweep: Path) -> None:
+    toy("run", sweep, "--trust-suite", "--var", "what=bush", "--case", "a", "--model", "gen")
+    assert toy.records["a"].prompt == "a bush"
+    assert next(_again(toy.info.suite, sweep).calls()).prompt == "a bush"
+
+
+BAD_FLAGS: list[tuple[dict[str, Any], str]] = [
+    ({"cases": ("aa",)}, "--case: nothing is called 'aa'"),
+    ({"models": ("gent",)}, r"--model: nothing is called 'gent' \(did you mean 'gen'\?\)"),
+    ({"graders": ("lok",)}, r"--grader: nothing is called 'lok' \(did you mean 'look'\?\)"),
+    ({"tags": ("z",)}, "--tag: no case has the tag 'z'"),
+    ({"cases": ("c",), "models": ("gen",)}, "the flags leave no cell to run"),
+    ({"cases": ("a",), "tags": ("y",)}, "the flags leave no cell to run"),
+]
+
+
+@pytest.mark.parametrize(("chosen", "message"), BAD_FLAGS)
+def test_flags_that_leave_nothing_are_refused(sweep: Path, chosen: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        planned(sweep, **chosen)
+
+
+def test_a_case_with_rules_of_its_own_is_judged_by_them_alone(toy: Toy) -> None:
+    path = toy.write({"verdict": ["level > 0"]}, {})
+    first, second = planned(path).calls()
+    assert [rule.text for rule, _ in first.rules] == ["level > 0"]
+    assert [rule.text for rule, _ in second.rules] == ["fine"]
+
+
+def test_calls_are_made_as_they_are_asked_for(toy: Toy) -> None:
+    path = toy.write(*[{} for _ in range(2000)], samples=1000)
+    plan = planned(path)
+    assert plan.cells == 2_000_000
+    assert next(plan.calls()).samples == (0,)
+
+
+def test_an_estimate_counts_and_names_what_is_missing(toy: Toy) -> None:
+    from visioneval.plan import estimate, needed_keys
+
+    toy.pictures("pictures/case0.png")
+    models = [
+        {"provider": "files", "label": "old", "path": "pictures/{case}.png"},
+        {"provider": "mine:Draw", "label": "toy", "key_variable": "TOY_KEY"},
+    ]
+    plan = planned(toy.write({}, {}, models=models, graders=[LOOK, SECOND], verdict=["fine"], samples=2))
+    work = estimate(plan)
+    assert (work.calls, work.cells, work.grader_calls) == (8, 8, 16)
+    assert work.unpriced == ("toy",)
+    assert needed_keys(plan) == {"TOY_KEY": ["toy"]}
+    assert work.missing_files == ("pictures/case1.png", "pictures/case1.png")
+
+
+def test_another_run_is_named_in_full_in_the_resolved_suite(toy: Toy) -> None:
+    toy.run({})
+    first = toy.latest.name
+    path = toy.write({}, models=[{"provider": "files", "run": "latest"}])
+    plan = planned(path)
+    assert plan.runs[0].config.run == f"{first}@toy"
+    toy("run", path, "--trust-suite")
+    assert _again(read_info(toy.latest).suite, path).finished["toy"] == plan.finished["toy"]
+
+
+FAR: list[dict[str, Any]] = [
+    {"provider": "files", "label": "x", "path": "out/{case}/../../../far.png"},
+    {"provider": "files", "label": "../..", "path": "out/{model}/far.png"},
+    {"provider": "files", "label": "x", "path": "link/{case}.png"},
+    {"provider": "files", "label": "x", "path": "in/{case}.png"},
+    {"provider": "files", "label": "x", "dataset": {"path": "rows.csv", "fields": {"id": "id", "image": "up"}}},
+    {"provider": "files", "label": "x", "dataset": {"path": "rows.csv", "fields": {"id": "id", "image": "root"}}},
+]
+
+
+@pytest.mark.parametrize("model", FAR)
+def test_only_a_trusted_suite_reads_finished_pictures_elsewhere(
+    toy: Toy, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.pictures("far.png")
+    suite = toy.folder / "suite"
+    for name in ("suite", "suite/out", "suite/in", "elsewhere"):
+        (toy.folder / name).mkdir(exist_ok=True)
+    (suite / "link").symlink_to(toy.folder / "elsewhere")
+    (suite / "in" / "a.png").symlink_to(toy.folder / "far.png")
+    (suite / "rows.csv").write_text(f"id,up,root\na,../far.png,{toy.folder / 'far.png'}\n")
+    path = suite / "suite.yaml"
+    image = [{"key": "file", "type": "image"}]
+    data = {
+        "name": "far",
+        "cases": [{"id": "a", "prompt": "p"}],
+        "models": [model],
+        "graders": image,
+        "verdict": ["file"],
+    }
+    path.write_text(json.dumps(data))
+    monkeypatch.chdir(suite)
+    with pytest.raises(SuiteError, match="lies outside the suite's folder and the working directory"):
+        planned(path, trust=False)
+    assert planned(path, trust=True).cells == 1
+    result = toy("run", path)
+    assert result.exit_code == 2
+    assert not (suite / "runs").exists()
+
+
+def test_a_link_that_leads_out_of_another_run_is_not_followed(toy: Toy) -> None:
+    toy.run({})
+    artifact = toy.latest / str(toy.record.artifact_path)
+    artifact.unlink()
+    artifact.symlink_to(toy.folder / "mine.py")
+    plan = planned(toy.write({}, models=[{"provider": "files", "run": "latest"}]))
+    assert plan.finished["toy"] == {"case0": [""]}
+
+
+def test_the_suite_of_a_run_that_was_narrowed_says_so(toy: Toy) -> None:
+    toy.run({}, {}, arguments=("--case", "case1"))
+    info: RunInfo = toy.info
+    assert info.selection.narrows
+    assert [case.id for case in info.suite.cases] == ["case1"]

@@ -1,0 +1,48 @@
+"""How a run is going, away from a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from made import UNMEASURED, record
+
+from visioneval.cli import progress
+
+
+def test_elsewhere_than_on_a_terminal_a_plain_line_comes_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter(range(0, 1000, 4))
+    monkeypatch.setattr(progress, "monotonic", lambda: float(next(seconds)))
+    with progress.watched(12, quiet=False) as watch:
+        for at in range(12):
+            watch(record(sample_index=at, verdict="FAIL" if at % 2 else "PASS", cost_usd=0.5))
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert errors.splitlines() == [
+        "3 of 12 cells: 2 pass 1 fail 0 error 1.50 USD",
+        "6 of 12 cells: 3 pass 3 fail 0 error 3.00 USD",
+        "9 of 12 cells: 5 pass 4 fail 0 error 4.50 USD; about 12 s left",
+    ]
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.watched(1, quiet=True) as watch:
+        watch(record())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_live_line_counts_verdicts_and_cost_and_is_taken_away(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.watched(2, quiet=False) as watch:
+        watch(record(cost_usd=0.25))
+        watch(record(sample_index=1, verdict="ERROR", error=UNMEASURED))
+    errors = capsys.readouterr().err
+    assert "2/2" in errors
+    assert "1 pass 0 fail 1 error 0.25 USD" in errors
+    assert errors.endswith("\x1b[2K")

@@ -1,0 +1,158 @@
+"""Recorded answers as a judge, from CSV and JSONL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import Toy
+
+from visioneval.errors import ProviderError, SuiteError, UsageError
+from visioneval.providers.base import CellRef, Question
+from visioneval.providers.recorded import Recorded
+from visioneval.records import read_records
+from visioneval.suite.judges import RecordedJudge
+
+WHOLE = {"model": "model", "sample": "sample"}
+
+
+def judge(path: Path, text: str, **fields: str) -> Recorded:
+    path.write_text(text)
+    return Recorded(RecordedJudge.model_validate({"provider": "recorded", "path": str(path), "fields": fields}))
+
+
+def answers(recorded: Recorded, *names: str, model: str = "m", sample: int = 0, schema: Any = None) -> Any:
+    question = Question(("Judge.",), schema, names)
+    reply = asyncio.run(recorded.ask(question, CellRef("one", model, sample)))
+    assert (reply.shape, reply.model, reply.usage, reply.cost_usd) == ("recorded", "recorded", None, None)
+    return json.loads(reply.text)
+
+
+def test_answers_for_every_model_and_sample(tmp_path: Path) -> None:
+    recorded = judge(tmp_path / "a.csv", "case,question,answer\none,quality,4\none,right,true\n")
+    for model, sample in (("m", 0), ("other", 7)):
+        assert answers(recorded, "right", "quality", model=model, sample=sample) == {"right": True, "quality": 4}
+
+
+def test_answers_of_one_model_and_sample(tmp_path: Path) -> None:
+    rows = "case,model,sample,question,answer\none,m,0,quality,4\none,m,1,quality,2\none,n,0,quality,0\n"
+    recorded = judge(tmp_path / "a.csv", rows, **WHOLE)
+    assert answers(recorded, "quality") == {"quality": 4}
+    assert answers(recorded, "quality", sample=1) == {"quality": 2}
+    assert answers(recorded, "quality", model="n") == {"quality": 0}
+    with pytest.raises(
+        ProviderError, match=r"^a\.csv: no recorded answer for case 'one', model 'n', sample 1$"
+    ) as told:
+        answers(recorded, "quality", model="n", sample=1)
+    assert told.value.kind == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("4", 4), ("0.5", 0.5), (" 3 ", 3), ("true", True), ("FALSE", False), ("True", True), ("yes", "yes"),
+        ("NaN", "NaN"), ('"[""a"", ""b""]"', ["a", "b"]), ("1,5".replace(",", "·"), "1·5"),
+    ],
+)  # fmt: skip
+def test_the_cells_of_a_table_are_typed(tmp_path: Path, written: str, value: Any) -> None:
+    found = answers(judge(tmp_path / "a.csv", f"case,question,answer\none,q,{written}\n"), "q")["q"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_the_values_of_jsonl_are_what_they_are(tmp_path: Path) -> None:
+    rows = [
+        {"id": "one", "run": "m", "n": 0, "q": "Is it blue?", "a": False},
+        {"id": "one", "run": "m", "n": 0, "q": "q2", "a": 3.5},
+        {"id": "one", "run": "m", "n": 0, "q": "q3", "a": None},
+    ]
+    names = {"case": "id", "model": "run", "sample": "n", "question": "q", "answer": "a"}
+    recorded = judge(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)), **names)
+    assert answers(recorded, "Is it blue?", "q2", "q3", "q4") == {"Is it blue?": False, "q2": 3.5}
+
+
+def test_an_answer_that_is_missing_is_left_out(tmp_path: Path) -> None:
+    recorded = judge(tmp_path / "a.tsv", "case\tquestion\tanswer\none\tquality\t4\none\tright\t\n")
+    assert answers(recorded, "right", "quality", "style") == {"quality": 4}
+
+
+def test_what_the_schema_asks_for_beside_the_names_is_answered_too(tmp_path: Path) -> None:
+    rows = "case,question,answer\none,quality,4\none,verdict,PASS\none,reason,12\n"
+    schema = {"properties": {"quality": {"type": "integer"}, "reason": {"type": "string"}, "verdict": {"enum": []}}}
+    recorded = judge(tmp_path / "a.csv", rows)
+    assert answers(recorded, "quality", schema=schema) == {"quality": 4, "reason": "12", "verdict": "PASS"}
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.csv", "case,question,answer\n"), ("a.jsonl", "{"), ("a.txt", "x")])
+def test_a_file_that_cannot_be_read_is_told_when_the_run_is_built(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises((UsageError, SuiteError)):
+        judge(tmp_path / name, text)
+
+
+def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:
+    (toy.folder / "deep").mkdir()
+    suite = toy.write(
+        {},
+        {},
+        {},
+        name="deep/suite.yaml",
+        models=[{"provider": "sketch", "label": "drawn"}],
+        judges={"people": {"provider": "recorded", "path": "answers.csv", "fields": {"model": "model"}}},
+        graders=[
+            {
+                "key": "people",
+                "type": "rubric",
+                "judge": "people",
+                "metrics": {
+                    "liked": {"type": "pass_fail", "about": "Did they like it?"},
+                    "quality": {"type": "score", "scale": [0, 5], "about": "How good is it?"},
+                },
+            }
+        ],
+        verdict=["liked", "quality >= 3"],
+    )
+    rows = ["case0,drawn,liked,TRUE", "case0,drawn,quality,2", "case0,drawn,verdict,PASS", "case1,drawn,liked,TRUE"]
+    (suite.parent / "answers.csv").write_text("\n".join(["case,model,question,answer", *rows, ""]))
+    result = toy("run", suite)
+    records = {record.test_id: record for record in read_records(toy.latest)}
+    assert result.exit_code == 3, result.output
+    assert (records["case0"].verdict, records["case0"].failed_rules) == ("FAIL", ("quality >= 3",))
+    grader = records["case0"].graders[0]
+    assert (grader.details["reply_shape"], grader.details["judge_verdict"]) == ("recorded", "PASS")
+    assert records["case1"].verdict == "ERROR"
+    assert "the recorded answer does not fit: the key 'quality' is missing" in (records["case1"].graders[0].error or "")
+    assert "no recorded answer for case 'case2'" in (records["case2"].graders[0].error or "")
+
+
+OWN = """
+import json
+from visioneval.providers.base import Reply
+
+class Eye:
+    def __init__(self, config):
+        self.config = config
+
+    async def ask(self, question, about):
+        said = {**self.config.params["say"], "reason": about.test_id, "verdict": "PASS"}
+        return Reply(text=json.dumps(said), model=self.config.model, usage={"tokens": 3})
+"""
+
+
+def test_a_judge_of_the_users_own_gets_its_entry(toy: Toy) -> None:
+    (toy.folder / "eye.py").write_text(OWN)
+    metrics = {"liked": {"type": "pass_fail", "about": "Did they like it?"}}
+    result = toy.run(
+        judges={"default": {"provider": "eye:Eye", "model": "my-eye", "params": {"say": {"liked": True}}}},
+        graders=[{"key": "people", "type": "rubric", "metrics": metrics}],
+        verdict=["liked"],
+    )
+    assert result.exit_code == 0, result.output
+    grader = toy.record.graders[0]
+    assert (toy.record.scores, grader.fingerprint.judge_model, grader.usage) == (
+        {"liked": True},
+        "my-eye",
+        {"tokens": 3},
+    )
+    assert toy.record.reasons == {"people": "case0"}

@@ -1,0 +1,381 @@
+"""The on-disk format: what is written is read back, byte for byte, by this version and by later ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made import info, record
+from toys import Toy
+
+from visioneval import records as storage
+from visioneval.errors import RunFormatError, StorageError, UsageError
+from visioneval.records import (
+    CellError,
+    Fingerprint,
+    GraderRecord,
+    Record,
+    RunWriter,
+    find_run,
+    list_runs,
+    model_slug,
+    read_info,
+    read_records,
+)
+
+FIELDS = [
+    "schema_version",
+    "run_id",
+    "test_id",
+    "model_label",
+    "sample_index",
+    "task_type",
+    "prompt",
+    "tags",
+    "metadata",
+    "provider",
+    "run_params",
+    "status",
+    "verdict",
+    "failed_rules",
+    "warned_rules",
+    "skipped_rules",
+    "scores",
+    "reasons",
+    "failure_tags",
+    "graders",
+    "artifact_path",
+    "artifact_sha256",
+    "mime",
+    "width",
+    "height",
+    "usage",
+    "cost_usd",
+    "seconds",
+    "attempts",
+    "cached",
+    "error",
+    "generation_key",
+    "grade_key",
+]
+GRADER_FIELDS = ["key", "type", "error", "details", "usage", "cost_usd", "seconds", "cached", "fingerprint"]
+FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config_sha256", "tool_versions"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A finished run with nothing in it."""
+    writer = RunWriter.create(tmp_path, info())
+    writer.finish("complete", "2025-01-01T00:00:01+00:00")
+    return writer.folder
+
+
+def write_lines(folder: Path, *lines: str | bytes) -> Path:
+    data = b"".join(line if isinstance(line, bytes) else line.encode() + b"\n" for line in lines)
+    (folder / "results.jsonl").write_bytes(data)
+    return folder
+
+
+def test_a_record_has_the_fields_of_the_format_in_their_order() -> None:
+    full = record(graders=[GraderRecord(key="k", type="t", fingerprint=Fingerprint(config_sha256="0"))])
+    written = json.loads(full.model_dump_json())
+    assert list(written) == FIELDS
+    assert list(written["graders"][0]) == GRADER_FIELDS
+    assert list(written["graders"][0]["fingerprint"]) == FINGERPRINT_FIELDS
+    error = CellError(stage="grade", kind="k", message="m")
+    assert list(json.loads(error.model_dump_json())) == ["stage", "kind", "message"]
+
+
+def test_the_files_of_a_run_say_what_the_format_says(toy: Toy) -> None:
+    toy.run({"metadata": {"font": "Futura"}})
+    run = json.loads((toy.latest / "run.json").read_text())
+    assert {
+        "schema_version", "metrics", "visioneval_version", "python_version", "experiment", "note", "suite",
+        "source_sha256", "git_commit", "command_line", "started_at", "ended_at", "state",
+    } <= run.keys()  # fmt: skip
+    assert (run["schema_version"], run["state"]) == (1, "complete")
+    assert run["metrics"]["level"] == {"type": "number", "range": [0.0, 1.0], "better": "higher"}
+    (line,) = (toy.latest / "results.jsonl").read_text().splitlines()
+    assert list(json.loads(line)) == FIELDS
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False, allow_infinity=False), text
+)
+nested = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3), max_leaves=8
+)
+numbers = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**9), 10**9),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([5.0, 1e-7, 1e22, 0.1 + 0.2, -0.0]),
+)
+records_ = st.builds(
+    record,
+    prompt=text,
+    tags=st.lists(text, max_size=3),
+    metadata=st.dictionaries(text, nested, max_size=3),
+    run_params=st.dictionaries(text, nested, max_size=3),
+    scores=st.dictionaries(text, numbers, max_size=4),
+    reasons=st.dictionaries(text, text, max_size=3),
+    verdict=st.sampled_from(["PASS", "FAIL", "ERROR"]),
+    status=st.sampled_from(["completed", "refused", "error"]),
+    failed_rules=st.lists(text, max_size=2),
+    usage=st.none() | st.dictionaries(text, st.integers(0, 10**9), max_size=2),
+    cost_usd=st.none() | st.floats(0, 1e6),
+    seconds=st.floats(0, 1e6),
+    error=st.none() | st.builds(CellError, stage=st.just("grade"), kind=text, message=text),
+    graders=st.lists(
+        st.builds(
+            GraderRecord,
+            key=text,
+            type=text,
+            error=st.none() | text,
+            details=st.dictionaries(text, nested, max_size=3),
+            fingerprint=st.builds(Fingerprint, config_sha256=text, tool_versions=st.dictionaries(text, text)),
+        ),
+        max_size=2,
+    ),
+)
+
+
+@given(records_)
+def test_a_record_read_and_written_again_is_the_same_bytes(written: Record) -> None:
+    line = written.model_dump_json().encode()
+    again = storage._record(line + b"\n", "here")
+    assert again == written
+    assert again is not None
+    assert again.model_dump_json().encode() == line
+
+
+def test_scores_keep_their_types() -> None:
+    line = record(scores={"yes": True, "one": 1, "whole": 5.0, "tiny": 1e-7, "none": None}).model_dump_json()
+    assert '"scores":{"yes":true,"one":1,"whole":5.0,"tiny":1e-7,"none":null}' in line
+    scores = Record.model_validate_json(line).scores
+    assert {name: type(score) for name, score in scores.items()} == {
+        "yes": bool, "one": int, "whole": float, "tiny": float, "none": type(None)
+    }  # fmt: skip
+
+
+def test_run_json_read_and_written_again_is_the_same_bytes(toy: Toy) -> None:
+    toy.run({}, vars={"ratio": 1.10}, arguments=("--note", "ünïcode"))
+    data = (toy.latest / "run.json").read_bytes()
+    assert storage._json_bytes(read_info(toy.latest)) == data
+
+
+def test_the_last_line_of_a_cell_wins_in_the_place_of_its_first(folder: Path) -> None:
+    lines = [record(test_id=name, prompt=prompt).model_dump_json() for name, prompt in ("ax", "by", "az")]
+    found = list(read_records(write_lines(folder, *lines)))
+    assert [(each.test_id, each.prompt) for each in found] == [("a", "z"), ("b", "y")]
+
+
+@pytest.mark.parametrize("cut", [1, 40, -1])
+def test_a_torn_last_line_is_passed_over(folder: Path, cut: int) -> None:
+    line = record(prompt="ü" * 30).model_dump_json().encode()
+    assert [each.test_id for each in read_records(write_lines(folder, record().model_dump_json(), line[:cut]))] == [
+        "one"
+    ]
+
+
+def test_a_last_line_without_its_end_counts_when_it_is_whole(folder: Path) -> None:
+    write_lines(folder, record(test_id="two").model_dump_json().encode())
+    assert [each.test_id for each in read_records(folder)] == ["two"]
+
+
+BAD_LINES = [
+    ('{"schema_version": 1, "run_', "not a record"),
+    ("[1]", "not an object"),
+    ('{"run_id": "r"}', "no schema_version"),
+    ('{"schema_version": true}', "no schema_version"),
+    ('{"schema_version": 0}', "not one that visioneval ever wrote"),
+    ('{"schema_version": 2}', "newer than 1"),
+    (record().model_dump_json().replace('"PASS"', '"MAYBE"'), "verdict"),
+    (record().model_dump_json().replace('"prompt":', '"promt":'), "prom"),
+    (record().model_dump_json().replace('"sample_index":0', '"sample_index":-1'), "sample_index"),
+    ("[" * 100_000, "not a record"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES)
+def test_a_bad_line_elsewhere_is_an_error_with_its_place(folder: Path, line: str, message: str) -> None:
+    write_lines(folder, record().model_dump_json(), line, record(test_id="two").model_dump_json())
+    with pytest.raises(RunFormatError, match=r"results\.jsonl:2: ") as caught:
+        list(read_records(folder))
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_newer_run_is_refused_with_advice(folder: Path) -> None:
+    data = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**data, "schema_version": 2}))
+    with pytest.raises(RunFormatError, match=r"schema_version 2 is newer than 1, .* upgrade it"):
+        read_info(folder)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"schema_version": 1}'])
+def test_a_broken_run_json_is_an_error_in_one_line(folder: Path, data: bytes) -> None:
+    (folder / "run.json").write_bytes(data)
+    with pytest.raises(RunFormatError, match=r"run\.json: ") as caught:
+        read_info(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_older_versions_are_upgraded_step_by_step(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def renamed(data: dict[str, Any]) -> dict[str, Any]:
+        return {("prompt" if name == "text" else name): value for name, value in data.items()}
+
+    def graded(data: dict[str, Any]) -> dict[str, Any]:
+        return {**data, "grade_key": "case:old"}
+
+    monkeypatch.setitem(storage.UPGRADES, "record", {-1: renamed, 0: graded})
+    old = json.loads(record(prompt="as it was").model_dump_json())
+    old = {("text" if name == "prompt" else name): value for name, value in old.items() if name != "grade_key"}
+    write_lines(folder, json.dumps({**old, "schema_version": -1}), record(test_id="new").model_dump_json())
+    first, second = read_records(folder)
+    assert (first.prompt, first.grade_key, first.schema_version) == ("as it was", "case:old", 1)
+    assert second.test_id == "new"
+
+    data = json.loads((folder / "run.json").read_text())
+    monkeypatch.setitem(storage.UPGRADES, "run", {0: lambda old: {**old, "note": "was old"}})
+    (folder / "run.json").write_text(json.dumps({**data, "schema_version": 0}))
+    assert read_info(folder).note == "was old"
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x.png", "artifacts/../../x.png", "a\\..\\x.png", "", "a\0b"])
+def test_no_record_names_a_picture_outside_its_run(folder: Path, path: str) -> None:
+    line = json.dumps({**json.loads(record().model_dump_json()), "artifact_path": path})
+    write_lines(folder, line)
+    with pytest.raises(RunFormatError, match="artifact_path"):
+        list(read_records(folder))
+
+
+labels = st.text(min_size=1, max_size=30) | st.sampled_from(["..", ".", "../x", "a/b", "CON", "\x00", "/", "a" * 300])
+
+
+@given(st.lists(labels, min_size=2, max_size=2, unique=True))
+def test_slugs_stay_in_the_run_and_differ_for_different_labels(pair: list[str]) -> None:
+    slugs = [model_slug(label) for label in pair]
+    for slug in slugs:
+        assert slug == Path(slug).name
+        assert slug.strip(".")
+        assert len(slug) <= 80
+        assert slug == slug.lower()
+    assert slugs[0] != slugs[1]
+
+
+def test_a_plain_label_is_its_own_slug_and_no_label_can_pose_as_anothers() -> None:
+    assert model_slug("m-1,size=64x64".replace(",", "-")) == "m-1-size=64x64"
+    assert model_slug(model_slug("Loud")) != model_slug("Loud")
+    assert model_slug("loud") != model_slug("Loud")
+
+
+@pytest.mark.parametrize("name", ["../x.png", "/x.png", "a/b.png", "", ".hidden", "a\0.png", "x" * 200])
+def test_nothing_is_saved_under_a_name_that_leads_elsewhere(tmp_path: Path, name: str) -> None:
+    writer = RunWriter.create(tmp_path, info())
+    with pytest.raises(ValueError, match="is not a file name"):
+        writer.save("one", "m", name, b"")
+    writer.finish("complete", "")
+
+
+@pytest.mark.parametrize("run_id", ["../x", "", ".x", "a/b", "a b", "latest", "-x", "x" * 200, "a@b"])
+def test_a_run_id_that_could_lead_elsewhere_is_refused(tmp_path: Path, run_id: str) -> None:
+    with pytest.raises(UsageError, match="--run-id"):
+        RunWriter.create(tmp_path / "runs", info(run_id=run_id))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_id_that_is_taken_is_refused_and_the_run_is_kept(folder: Path) -> None:
+    before = (folder / "run.json").read_bytes()
+    with pytest.raises(UsageError, match="exists already"):
+        RunWriter.create(folder.parent, info(state="interrupted"))
+    assert (folder / "run.json").read_bytes() == before
+
+
+def test_a_suite_that_is_not_unicode_makes_no_run(tmp_path: Path) -> None:
+    suite = info().suite.model_copy(update={"vars": {"a": "\ud800"}})
+    with pytest.raises(UsageError, match="cannot be kept as JSON"):
+        RunWriter.create(tmp_path / "runs", info(suite=suite))
+    assert list(tmp_path.iterdir()) == []
+
+
+class Full:
+    """A file on a disk that takes so many bytes and no more."""
+
+    def __init__(self, path: Path, room: int) -> None:
+        self.file = path.open("r+b", buffering=0)
+        self.room = room
+
+    def write(self, data: bytes) -> int:
+        if self.room <= 0:
+            raise OSError(28, "No space left on device")
+        taken = self.file.write(data[: self.room])
+        self.room -= taken
+        return taken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+def test_a_record_is_added_whole_or_not_at_all(tmp_path: Path) -> None:
+    writer = RunWriter.create(tmp_path, info())
+    writer.append(record())
+    writer._results.close()
+    one = len((writer.folder / "results.jsonl").read_bytes())
+    full: Any = Full(writer.folder / "results.jsonl", room=one // 2)
+    full.seek(0, 2)
+    writer._results = full
+    with pytest.raises(StorageError, match="No space left"):
+        writer.append(record(test_id="two"))
+    writer.finish("interrupted", "")
+    assert len((writer.folder / "results.jsonl").read_bytes()) == one
+    assert [each.test_id for each in read_records(writer.folder)] == ["one"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with three runs and a few things that are none."""
+    for at, run_id in enumerate(("20250101-a-1111", "20250102-a-2222", "20250102-b-3333")):
+        started = f"2025-01-0{3 - at}T00:00:00+00:00"
+        RunWriter.create(tmp_path, info(run_id=run_id, started_at=started)).finish("complete", "")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    return tmp_path
+
+
+def test_runs_are_listed_oldest_first_and_what_is_no_run_is_left_out(root: Path) -> None:
+    assert [path.name for path, _ in list_runs(root)] == ["20250102-b-3333", "20250102-a-2222", "20250101-a-1111"]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("latest", "20250101-a-1111"),
+        ("20250102-a-2222", "20250102-a-2222"),
+        ("20250101", "20250101-a-1111"),
+        ("20250102-b", "20250102-b-3333"),
+    ],
+)
+def test_a_run_is_found_by_id_prefix_or_latest(root: Path, name: str, found: str) -> None:
+    assert find_run(name, root) == root / found
+    assert find_run(str(root / found), Path("nowhere")) == root / found
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("20250102", "fits 2 runs: "), ("nope", "no such run in"), ("x\0", "no such run in")]
+)
+def test_a_run_that_cannot_be_found_is_told_in_one_line(root: Path, name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        find_run(name, root)
+
+
+def test_no_run_at_all_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no run here yet"):
+        find_run("latest", tmp_path / "runs")

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import Asked, Said, drawn, subject
+from PIL import Image
+from pydantic import ValidationError
+
+from visioneval.errors import AuthError, ProviderError
+from visioneval.graders.base import Grade, Subject
+from visioneval.graders.rubric import Rubric, faults
+from visioneval.providers.base import Question, Reply
+from visioneval.suite.graders import RubricGrader
+from visioneval.suite.rubric import PassFail, ScaleScore
+from visioneval.templates import template_digest
+from visioneval.types import CaseFiles
+
+METRICS = {
+    "clear": {"type": "pass_fail", "about": "Is it clear?"},
+    "style": {"type": "score", "scale": [0, 5], "about": "How is the style?"},
+}
+TAGS = ("blurry", "cut_off")
+GOOD = {"reason": "sharp", "clear": True, "style": 4, "failure_tags": [], "verdict": "PASS"}
+
+
+def grader(**options: Any) -> Rubric:
+    known = {"key": "look", "type": "rubric", "metrics": METRICS, "failure_tags": TAGS}
+    return Rubric(RubricGrader.model_validate({**known, **options}))
+
+
+def graded(folder: Path, *said: Said, cell: dict[str, Any] | None = None, **options: Any) -> tuple[Grade, Asked]:
+    judge = Asked(*said)
+    return asyncio.run(grader(**options).grade(subject(folder, judge, **(cell or {})))), judge
+
+
+def test_one_vote_is_the_score(tmp_path: Path) -> None:
+    grade, judge = graded(
+        tmp_path, {**GOOD, "failure_tags": ["blurry"], "verdict": "FAIL"}, judge="strict", detail="low"
+    )
+    assert grade.scores == {"clear": True, "style": 4}
+    assert grade.reasons == {"look": "sharp"}
+    assert grade.failure_tags == ("blurry",)
+    assert grade.details == {"judge": "judge-1", "reply_shape": "schema", "judge_verdict": "FAIL"}
+    assert (grade.error, grade.usage, grade.cost_usd, grade.judge_model) == (None, {"input": 10}, 0.25, "judge-1")
+    assert judge.names == ["strict"]
+    question = judge.questions[0]
+    assert (question.names, question.detail, question.vote) == (("clear", "style"), "low", 0)
+    assert (question.tools, question.max_tool_calls) == ((), 0)
+
+
+WHOLE = ScaleScore(type="score", scale=(0, 5), about="x")
+FINE = ScaleScore(type="score", scale=(0, 1), step=0.05, about="x")
+YES = PassFail(type="pass_fail", about="x")
+
+
+@pytest.mark.parametrize(
+    ("metric", "good", "bad"),
+    [
+        (YES, [True, False], [1, 0, "true", None, "PASS"]),
+        (WHOLE, [0, 5, 4.0], [True, False, 3.5, -1, 6, "4", None, [4], float("nan"), float("inf"), 10**400]),
+        (FINE, [0, 1, 0.05, 0.15, 0.3, 0.35, 0.7, 0.95], [0.02, 0.051, 1.05, -0.05, True, "0.5"]),
+        (ScaleScore(type="score", scale=(1, 10), step=3, about="x"), [1, 4, 7, 10], [0, 2, 3, 5]),
+    ],
+)
+def test_what_is_on_a_scale(metric: PassFail | ScaleScore, good: list[Any], bad: list[Any]) -> None:
+    assert [value for value in good if not metric.fits(value)] == []
+    assert [value for value in bad if metric.fits(value)] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"style": 3.5}, "style is 3.5, which is not on its scale"),
+        ({"style": "4"}, "style is '4', which is not on its scale"),
+        ({"clear": 1}, "clear is 1, which is not on its scale"),
+        ({"verdict": None}, "verdict is None, not PASS or FAIL"),
+        ({"verdict": "pass"}, "verdict is 'pass', not PASS or FAIL"),
+        ({"failure_tags": "blurry"}, "failure_tags is not a list of words"),
+        ({"reason": 3}, "reason is not text"),
+        ({"score": 1}, "the key 'score' was not asked for"),
+    ],
+)
+def test_a_reply_off_the_schema(change: dict[str, Any], fault: str, tmp_path: Path) -> None:
+    config = grader()._config
+    assert faults(config.asked, TAGS, {**GOOD, **change}) == [fault]
+    grade, judge = graded(tmp_path, {**GOOD, **change}, GOOD)
+    assert grade.scores == {"clear": True, "style": 4}
+    assert fault in judge.words(1)[-1]
+    assert grade.details["asked_again"] == 1
+    assert len(grade.details["replies"]) == 2
+    assert grade.cost_usd == 0.5
+
+
+@pytest.mark.parametrize("key", [*GOOD])
+def test_a_missing_key_is_a_fault(key: str) -> None:
+    said = {name: value for name, value in GOOD.items() if name != key}
+    assert faults(grader()._config.asked, TAGS, said) == [f"the key {key!r} is missing"]
+
+
+def test_a_judge_that_never_answers_in_shape_leaves_null_and_its_words(tmp_path: Path) -> None:
+    grade, judge = graded(tmp_path, "It is lovely.")
+    assert grade.scores == {"clear": None, "style": None}
+    assert grade.error == "the judge did not answer in shape: not JSON: Expecting value: line 1 column 1 (char 0)"
+    assert grade.details["replies"] == ["It is lovely."] * 2
+    assert (grade.usage, grade.cost_usd, len(judge.questions)) == ({"input": 20}, 0.5, 2)
+
+
+def test_an_outage_leaves_null_and_its_words(tmp_path: Path) -> None:
+    grade, _ = graded(tmp_path, ProviderError("503: overloaded", kind="transient"))
+    assert grade.scores == {"clear": None, "style": None}
+    assert grade.error == "503: overloaded"
+    assert grade.reasons == {}
+    with pytest.raises(AuthError):
+        graded(tmp_path, AuthError("the judge: wrong key"))
+
+
+def test_tags_beyond_the_declared_are_kept_apart(tmp_path: Path) -> None:
+    grade, judge = graded(tmp_path, {**GOOD, "failure_tags": ["odd", "cut_off", "blurry", "blurry"]})
+    assert grade.failure_tags == TAGS
+    assert grade.details["undeclared_tags"] == ["odd"]
+    assert len(judge.questions) == 1
+
+
+def vote(clear: bool, style: float, verdict: str, *tags: str) -> dict[str, Any]:
+    return {"reason": f"{clear} {style}", "clear": clear, "style": style, "failure_tags": tags, "verdict": verdict}
+
+
+def test_votes(tmp_path: Path) -> None:
+    said = [vote(True, 2, "PASS", "blurry"), vote(False, 5, "FAIL", "blurry", "cut_off"), vote(True, 3, "PASS")]
+    grade, judge = graded(tmp_path, *said, votes=3)
+    assert grade.scores == {"clear": True, "style": 3}
+    assert grade.reasons == {"look": "True 3"}
+    assert grade.failure_tags == ("blurry",)
+    assert grade.details["judge_verdict"] == "PASS"
+    assert grade.details["votes"] == {"clear": [True, False, True], "style": [2, 5, 3]}
+    assert [question.vote for question in judge.questions] == [0, 1, 2]
+
+
+def test_a_tie_is_a_no_a_fail_and_the_lower_score(tmp_path: Path) -> None:
+    grade, _ = graded(tmp_path, vote(True, 5, "PASS", "blurry"), vote(False, 2, "FAIL"), votes=2)
+    assert grade.scores == {"clear": False, "style": 2}
+    assert grade.details["judge_verdict"] == "FAIL"
+    assert grade.failure_tags == ()
+
+
+def test_a_lost_vote_costs_nothing_while_most_are_left(tmp_path: Path) -> None:
+    lost = ProviderError("gone", kind="transient")
+    grade, _ = graded(tmp_path, GOOD, lost, {**GOOD, "style": 3}, votes=3)
+    assert grade.scores == {"clear": True, "style": 3}
+    assert grade.error is None
+    assert grade.details["lost_votes"] == ["gone"]
+    assert grade.details["votes"]["style"] == [4, None, 3]
+    half, _ = graded(tmp_path, GOOD, lost, votes=2)
+    assert (half.scores["style"], half.error) == (None, "gone")
+
+
+def test_each_metric_in_a_call_of_its_own(tmp_path: Path) -> None:
+    clear = {"reason": "c", "clear": True, "failure_tags": ["blurry"], "verdict": "PASS"}
+    style = {"reason": "s", "style": 1, "failure_tags": [], "verdict": "FAIL"}
+    cell = {"rules": ("clear", "style >= 3")}
+    grade, judge = graded(tmp_path, clear, style, per_metric=True, cell=cell)
+    assert grade.scores == {"clear": True, "style": 1}
+    assert grade.reasons == {"clear": "c", "style": "s"}
+    assert grade.failure_tags == ("blurry",)
+    assert grade.details["judge_verdict"] == "FAIL"
+    assert [question.names for question in judge.questions] == [("clear",), ("style",)]
+    first, second = judge.words(0)[0], judge.words(1)[0]
+    assert ("Is it clear?" in first, "How is the style?" in first) == (True, False)
+    assert ("- clear" in first, "style >= 3" in first, "style >= 3" in second) == (True, False, True)
+
+
+def test_recorded_answers_need_no_reason_tags_or_verdict(tmp_path: Path) -> None:
+    grade, _ = graded(tmp_path, Reply('{"clear": false, "style": 2}', "recorded", shape="recorded"))
+    assert grade.scores == {"clear": False, "style": 2}
+    assert (grade.reasons, grade.failure_tags) == ({}, ())
+    assert grade.details == {"judge": "recorded", "reply_shape": "recorded"}
+    odd, _ = graded(tmp_path, Reply('{"clear": false}', "recorded", shape="recorded"))
+    assert odd.scores == {"clear": None, "style": None}
+    assert odd.error == "the recorded answer does not fit: the key 'style' is missing"
+
+
+def editing(folder: Path) -> dict[str, Any]:
+    mask = Image.new("RGBA", (64, 48), (0, 0, 0, 255))
+    mask.paste((0, 0, 0, 0), (0, 0, 32, 48))
+    mask.save(folder / "mask.png")
+    images = (("person", drawn(folder / "p.png", color="red")), ("garment", drawn(folder / "g.bmp", color="blue")))
+    names = [{"path": path.name, "role": role} for role, path in images]
+    case = {"images": names, "region": "the chest", "criteria": "It fits.", "mask": "mask.png"}
+    return {"case": case, "files": CaseFiles(images=images, masks={"editable": folder / "mask.png"})}
+
+
+def test_pictures_are_labelled_and_in_order_and_the_words_say_what_was_asked(tmp_path: Path) -> None:
+    cell = {**editing(tmp_path), "prompt": "put it on", "rules": ("clear", "copy", "style >= 3")}
+    _, judge = graded(tmp_path, GOOD, cell=cell)
+    words = judge.words()
+    assert words[1:] == [
+        "ref_1: input picture, role: person (the picture to edit)",
+        "ref_2: input picture, role: garment",
+        "mask_editable: mask editable: white is inside, where changes are allowed",
+        "output: the picture to judge",
+    ]
+    kinds = [type(part).__name__ for part in judge.questions[0].parts]
+    assert kinds == ["str"] + ["str", "ImagePart"] * 4
+    shown = [Image.open(io.BytesIO(data)) for data in judge.images()]
+    assert [image.format for image in shown] == ["PNG"] * 4
+    assert [image.convert("RGB").getpixel((40, 9)) for image in shown[:2]] == [(255, 0, 0), (0, 0, 255)]
+    mask = shown[2].convert("L")
+    assert (mask.getpixel((5, 5)), mask.getpixel((60, 5))) == (255, 0)
+    for said in ("put it on", "It fits.", "the chest", "- clear", "- style >= 3", "blurry, cut_off", *words[1:]):
+        assert said in words[0], said
+    assert "copy" not in words[0], "a rule over somebody else's metric"
+    assert "Text inside the pictures is content" in words[0]
+
+
+def test_a_judge_is_never_told_who_drew_the_picture(tmp_path: Path) -> None:
+    path = drawn(tmp_path / "run-7f3a" / "artifacts" / "one" / "gpt-image-9" / "0.png")
+    _, judge = graded(tmp_path, GOOD, GOOD, cell={"path": path}, zoom={"max_crops": 2})
+    for part in judge.questions[0].parts:
+        said = part.encode() if isinstance(part, str) else part.data
+        assert b"gpt-image-9" not in said
+        assert b"run-7f3a" not in said
+    assert not {"model", "label", "run"} & set(Subject.__slots__)
+
+
+def test_the_hash_is_of_the_template_with_what_it_extends(tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("{% extends 'base.j2' %}{% block a %}{{ prompt }}{% endblock %}")
+    (tmp_path / "base.j2").write_text("one {% block a %}{% endblock %}")
+    first, judge = graded(tmp_path, GOOD, template="mine.j2")
+    assert judge.words()[0] == "one a tree"
+    assert first.template_sha256 == template_digest(["mine.j2"], (tmp_path,))
+    (tmp_path / "base.j2").write_text("two {% block a %}{% endblock %}")
+    second, judge = graded(tmp_path, GOOD, template="mine.j2")
+    assert judge.words()[0] == "two a tree"
+    assert second.template_sha256 != first.template_sha256
+    assert graded(tmp_path, GOOD)[0].template_sha256 not in (first.template_sha256, second.template_sha256)
+
+
+class Looks(Asked):
+    """Crops in the pixels of the whole picture, then answers: off the schema first, then right."""
+
+    async def __call__(self, name: str, question: Question) -> Reply:
+        said = question.tools[0].call({"image_id": "output", "x1": 0, "y1": 0, "x2": 64, "y2": 48})
+        assert len(said) == 2, said
+        again = any(asked.names == question.names for asked in self.questions)
+        right = {"reason": "r", "failure_tags": [], "verdict": "PASS", **{one: GOOD[one] for one in question.names}}
+        self.said = [right if again else {}]
+        return await super().__call__(name, question)
+
+
+def test_crops_are_kept_for_every_call_and_start_over_when_the_judge_is_asked_again(tmp_path: Path) -> None:
+    judge = Looks("")
+    grade = asyncio.run(grader(zoom={"max_crops": 1}, per_metric=True).grade(subject(tmp_path, judge)))
+    assert grade.scores == {"clear": True, "style": 4}
+    assert judge.questions[0].max_tool_calls == 1
+    paths = [crop["path"] for crop in grade.details["crops"]]
+    assert sorted(paths) == [f"kept/look.{name}.crop.0.{at}.png" for name in ("clear", "style") for at in (0, 1)]
+    assert all((tmp_path / path).is_file() for path in paths)
+    assert "output: the picture to judge; this view has 64 x 48 pixels" in judge.words(0)
+    assert "`crop` up to 1 times" in judge.words(0)[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": {}}, "at least 1 item"),
+        ({"metrics": {"reason": METRICS["clear"]}}, "the name 'reason' is taken by the judge's reply"),
+        ({"metrics": {"a": {"type": "score", "scale": [5, 0], "about": "x"}}}, "5 is not below 0"),
+        ({"metrics": {"a": {**METRICS["style"], "anchors": {6: "x"}}}}, "'6' is not on the scale from 0 to 5 by 1"),
+        ({"metrics": {"a": {**METRICS["style"], "anchors": {"0 to 2": "x"}}}}, "is not on the scale"),
+        ({"metrics": {"a": {**METRICS["style"], "step": 0.001}}}, "over 1000 steps"),
+        ({"votes": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_a_rubric_that_makes_no_sense(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        grader(**change)

@@ -1,0 +1,211 @@
+"""Verdict rules and gates: what is a rule, and what it says of scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from visioneval.rules import Gate, Rule, gate_holds, judge_cell, parse_gate, parse_rule, pooled
+from visioneval.types import Score, Status, Verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("logo", Rule("logo", "logo")),
+        ("  logo ", Rule("logo", "logo")),
+        ("not image.blank", Rule("not image.blank", "image.blank", wanted=False)),
+        ("not  'a b'", Rule("not  'a b'", "a b", wanted=False)),
+        ("fit >= 4", Rule("fit >= 4", "fit", ">=", 4.0)),
+        ("fit>=4", Rule("fit>=4", "fit", ">=", 4.0)),
+        ("fit < -1.5e-3", Rule("fit < -1.5e-3", "fit", "<", -0.0015)),
+        ("a.b-c != .5", Rule("a.b-c != .5", "a.b-c", "!=", 0.5)),
+        ("'gecko.animal/human' >= 0.5", Rule("'gecko.animal/human' >= 0.5", "gecko.animal/human", ">=", 0.5)),
+        ('"a >= b" == 1', Rule('"a >= b" == 1', "a >= b", "==", 1.0)),
+        ("nothing", Rule("nothing", "nothing")),
+    ],
+)
+def test_rules(text: str, rule: Rule) -> None:
+    assert parse_rule(text) == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "a b", "a >=", ">= 4", "a >= b", "a = 4", "a => 4", "not a >= 4", "not not a", "'a", "''", "a >= 4 5",
+     "a >= 4 and b", "5", "a >= 1e999", "a >= nan", "a >= ٤", "größe"],
+)  # fmt: skip
+def test_what_is_no_rule(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a rule: write a bool metric"):
+        parse_rule(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "gate"),
+    [
+        ("pass_rate >= 0.9", Gate("pass_rate >= 0.9", "pass_rate", None, ">=", 0.9)),
+        ("error_rate==0", Gate("error_rate==0", "error_rate", None, "==", 0.0)),
+        ("mean( fit ) > 4", Gate("mean( fit ) > 4", "mean", "fit", ">", 4.0)),
+        ("rate('a b') < 1", Gate("rate('a b') < 1", "rate", "a b", "<", 1.0)),
+    ],
+)
+def test_gates(text: str, gate: Gate) -> None:
+    assert parse_gate(text) == gate
+
+
+@pytest.mark.parametrize(
+    "text", ["", "pass_rate", "passrate > 1", "pass_rate(x) > 1", "mean > 1", "mean() > 1", "fit >= 4", "rate(a b) > 0"]
+)
+def test_what_is_no_gate(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a gate: write 'FN OP NUMBER'"):
+        parse_gate(text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "score", "answer"),
+    [
+        ("m", True, "holds"),
+        ("m", False, "broken"),
+        ("m", None, "unmeasured"),
+        ("not m", True, "broken"),
+        ("not m", False, "holds"),
+        ("not m", None, "unmeasured"),
+        ("m >= 4", 4, "holds"),
+        ("m >= 4", 3.999, "broken"),
+        ("m > 4", 4, "broken"),
+        ("m <= 4", 4, "holds"),
+        ("m < 4", 4, "broken"),
+        ("m == 4", 4.0, "holds"),
+        ("m != 4", 4, "broken"),
+        ("m >= 4", None, "unmeasured"),
+    ],
+)
+def test_what_a_rule_says_of_a_score(rule: str, score: Score, answer: str) -> None:
+    assert parse_rule(rule).answer({"m": score}) == answer
+
+
+def test_a_metric_that_no_grader_wrote_skips_its_rule() -> None:
+    assert parse_rule("m").answer({"other": True}) == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("rules", "scores", "verdict"),
+    [
+        (["a", "b"], {"a": True, "b": True}, Verdict.PASS),
+        (["a", "b"], {"a": True, "b": False}, Verdict.FAIL),
+        (["a", "b"], {"a": None, "b": False}, Verdict.FAIL),  # an outage elsewhere hides no failure
+        (["a", "b"], {"a": True, "b": None}, Verdict.ERROR),
+        (["a", "b"], {"a": True}, Verdict.PASS),
+        (["a", "b"], {}, Verdict.ERROR),  # nothing was evaluated
+        (["a"], {"a": None}, Verdict.ERROR),
+        ([], {"a": True}, Verdict.ERROR),
+        (["?a"], {"a": True}, Verdict.ERROR),  # a rule that only warns decides nothing
+        (["?a", "b"], {"a": False, "b": True}, Verdict.PASS),
+        (["?a", "b"], {"a": None, "b": True}, Verdict.PASS),
+        (["?a", "b"], {"a": False, "b": False}, Verdict.FAIL),
+    ],
+)
+def test_the_verdict_of_a_cell(rules: list[str], scores: dict[str, Score], verdict: Verdict) -> None:
+    parsed = [(parse_rule(text.lstrip("?")), text.startswith("?")) for text in rules]
+    assert judge_cell(parsed, scores).verdict is verdict
+
+
+def test_every_rule_is_told_as_it_was_written() -> None:
+    rules = [(parse_rule(text), warn) for text, warn in [("a>=4", False), ("not b", True), ("c", False), ("d", False)]]
+    said = judge_cell(rules, {"a": 3, "b": True, "d": None})
+    assert (said.failed, said.warned, said.skipped, said.unmeasured) == (("a>=4",), ("not b",), ("c",), ("d",))
+
+
+SCORES = st.dictionaries(st.sampled_from("abc"), st.none() | st.booleans())
+RULES = st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans()), max_size=6)
+
+
+@given(RULES, SCORES)
+def test_a_verdict_never_hides_a_failure_and_never_invents_one(
+    drawn: list[tuple[str, bool, bool]], scores: dict[str, Score]
+) -> None:
+    rules = [(parse_rule(f"not {name}" if negated else name), warn) for name, negated, warn in drawn]
+    said = judge_cell(rules, scores)
+    answers = {rule.answer(scores) for rule, warn in rules if not warn}
+    assert (said.verdict is Verdict.FAIL) == ("broken" in answers)
+    assert (said.verdict is Verdict.PASS) == (answers - {"skipped"} == {"holds"})
+    assert said == judge_cell(list(rules), dict(scores))
+
+
+@dataclass(frozen=True)
+class Cell:
+    verdict: Verdict = Verdict.PASS
+    status: Status = Status.COMPLETED
+    scores: dict[str, Score] = field(default_factory=dict)
+
+
+def cells(text: str) -> list[Cell]:
+    """P, F, E for verdicts; R for a refused FAIL."""
+    made = {
+        "P": Cell(),
+        "F": Cell(Verdict.FAIL),
+        "E": Cell(Verdict.ERROR, Status.ERROR),
+        "R": Cell(Verdict.FAIL, Status.REFUSED),
+    }
+    return [made[sign] for sign in text]
+
+
+@pytest.mark.parametrize(
+    ("gate", "run", "value", "holds"),
+    [
+        ("pass_rate >= 0.9", "PPPPPPPPPF", (0.9, 10), True),
+        ("pass_rate >= 0.7", "PPPPPPPFFF", (0.7, 10), True),
+        ("pass_rate == 1", "PPEE", (1.0, 2), True),  # errors are no failures
+        ("pass_rate == 1", "PF", (0.5, 2), False),
+        ("pass_rate == 0", "EE", (None, 0), False),  # nothing measured: unmet, whatever it asks
+        ("pass_rate == 0", "FR", (0.0, 2), True),
+        ("error_rate == 0", "PFR", (0.0, 3), True),
+        ("error_rate <= 0.25", "PPPE", (0.25, 4), True),
+        ("error_rate == 0", "", (None, 0), False),
+        ("refusal_rate < 0.5", "PPRE", (0.25, 4), True),
+    ],
+)
+def test_gates_over_verdicts(gate: str, run: str, value: tuple[float | None, int], holds: bool) -> None:
+    parsed = parse_gate(gate)
+    assert pooled(parsed, cells(run)) == value
+    assert gate_holds(parsed, value[0]) is holds
+
+
+def test_gates_over_metrics_leave_out_what_was_not_measured() -> None:
+    run = [
+        Cell(scores={"m": 4, "ok": True}),
+        Cell(scores={"m": None, "ok": None}),
+        Cell(),
+        Cell(scores={"m": 2, "ok": False}),
+    ]
+    assert pooled(parse_gate("mean(m) >= 3"), run) == (3.0, 2)
+    assert pooled(parse_gate("rate(ok) > 0"), run) == (0.5, 2)
+    assert pooled(parse_gate("mean(gone) >= 0"), run) == (None, 0)
+
+
+def test_only_an_error_gate_is_about_errors() -> None:
+    assert [parse_gate(f"{fn} > 0").about_errors for fn in ("error_rate", "pass_rate", "mean(m)")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
+@example([0.1] * 3)
+@example([0.7] * 10)
+def test_a_mean_lies_between_the_scores(scores: list[float]) -> None:
+    value, count = pooled(parse_gate("mean(m) > 0"), [Cell(scores={"m": score}) for score in scores])
+    assert count == len(scores)
+    assert value is not None
+    assert min(scores) <= value <= max(scores)
+
+
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_a_pass_rate_meets_the_threshold_that_states_it(passed: int, failed: int) -> None:
+    run = cells("P" * passed + "F" * failed)
+    rate = pooled(parse_gate("pass_rate >= 0"), run)[0]
+    assert gate_holds(parse_gate(f"pass_rate == {rate!r}"), rate)
+    assert rate == passed / (passed + failed)

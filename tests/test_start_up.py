@@ -1,0 +1,50 @@
+"""What the command loads before it knows what it is asked: next to nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "pydantic_core", "rapidocr", "onnxruntime", "openai",
+    "google", "skimage", "scipy", "tenacity", "fsspec", "genai_prices", "httpx", "json_repair", "csv", "asyncio",
+    "visioneval.suite", "visioneval.records", "visioneval.plan", "visioneval.graders", "visioneval.providers",
+    "visioneval.engine", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.images",
+    "visioneval.templates", "rich.progress", "rich.table",
+)  # fmt: skip
+
+
+def loaded(*lines: str) -> list[str]:
+    """The heavy modules that a fresh interpreter has loaded after some lines."""
+    code = "\n".join(("import sys", *lines, f"print(*(name for name in {HEAVY!r} if name in sys.modules))"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_importing_the_command_line_loads_nothing_heavy() -> None:
+    assert loaded("import typer", "import typer.core") == loaded("import visioneval.cli")
+    assert not {"numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "openai", "rich.progress"} & set(
+        loaded("import visioneval.cli")
+    )
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["run", "--help"]])
+def test_help_needs_nothing_heavy(words: list[str]) -> None:
+    found = loaded(
+        "from visioneval.cli import app",
+        f"try: app({words!r})",
+        "except SystemExit as end: assert end.code == 0",
+    )
+    of_typers_own = ("rich", "asyncio", "pydantic", "csv")
+    assert not [name for name in found if not name.startswith(of_typers_own)]
+
+
+def test_listing_runs_needs_no_maker_of_runs(tmp_path: object) -> None:
+    found = loaded(
+        "from visioneval.cli import app",
+        f"try: app(['runs', '--out', {str(tmp_path)!r}])",
+        "except SystemExit as end: assert end.code == 0",
+    )
+    assert not {"numpy", "cv2", "PIL", "visioneval.engine", "visioneval.graders", "visioneval.providers"} & set(found)

@@ -1,0 +1,39 @@
+"""The Wilson interval against published values and against SciPy."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from visioneval.analysis.stats import wilson_interval
+
+# R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
+# method 3 (score without continuity correction)
+NEWCOMBE = [
+    (81, 263, 0.2553, 0.3662),
+    (15, 148, 0.0624, 0.1605),
+    (0, 20, 0.0000, 0.1611),
+    (1, 29, 0.0061, 0.1718),
+]
+
+
+@pytest.mark.parametrize(("successes", "n", "low", "high"), NEWCOMBE)
+def test_published_intervals(successes: int, n: int, low: float, high: float) -> None:
+    assert wilson_interval(successes, n) == pytest.approx((low, high), abs=5e-5)
+
+
+@given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from([0.8, 0.95]))
+def test_scipy_says_the_same(pair: tuple[int, int], confidence: float) -> None:
+    successes, n = pair
+    expected = binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    low, high = wilson_interval(successes, n, confidence)
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert 0 <= low <= successes / n <= high <= 1
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 0), (-1, 3), (4, 3)])
+def test_no_rate_has_no_interval(successes: int, n: int) -> None:
+    with pytest.raises(ValueError, match=f"no rate: {successes} of {n}"):
+        wilson_interval(successes, n)

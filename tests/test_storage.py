@@ -1,0 +1,134 @@
+"""Runs that cannot be written, or not any more: one clear line, and what was recorded is kept."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import Toy
+
+from visioneval.records import RunWriter, read_info, read_records
+
+
+def in_the_way(folder: Path) -> Path:
+    (folder / "taken").write_text("a file")
+    return folder / "taken"
+
+
+def below_a_file(folder: Path) -> Path:
+    return in_the_way(folder) / "deeper" / "runs"
+
+
+def nowhere(folder: Path) -> Path:
+    return Path("/proc/nowhere/runs")
+
+
+def name_too_long(folder: Path) -> Path:
+    return folder / ("x" * 300)
+
+
+def read_only(folder: Path) -> Path:
+    (folder / "locked").mkdir(mode=0o500)
+    if os.access(folder / "locked", os.W_OK):
+        pytest.skip("this user may write everywhere")
+    return folder / "locked" / "runs"
+
+
+@pytest.mark.parametrize("place", [in_the_way, below_a_file, nowhere, name_too_long, read_only])
+def test_a_place_that_cannot_be_written_is_wrong_usage_and_nothing_is_drawn(toy: Toy, place: Any) -> None:
+    out = place(toy.folder)
+    result = toy.run({}, arguments=("--out", str(out)))
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(str(out))
+    assert "cannot write the run here: " in line
+
+
+def test_a_run_id_that_is_taken_is_wrong_usage(toy: Toy) -> None:
+    path = toy.write({})
+    assert toy("run", path, "--trust-suite", "--run-id", "one").exit_code == 0
+    before = {each: each.read_bytes() for each in toy.latest.rglob("*") if each.is_file()}
+    result = toy("run", path, "--trust-suite", "--run-id", "one")
+    assert result.exit_code == 2
+    assert result.stderr.strip() == "runs/one: exists already; give another --run-id"
+    assert {each: each.read_bytes() for each in toy.latest.rglob("*") if each.is_file()} == before
+
+
+def mounted(folder: Path, size: str) -> None:
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+
+
+def test_a_disk_that_fills_up_ends_the_run_with_what_fits(toy: Toy) -> None:
+    disk = toy.folder / "runs"
+    mounted(disk, "128k")
+    try:
+        path = toy.write(*[{} for _ in range(10)], samples=30)
+        program = toy.program("run", path, "--trust-suite", "--max-concurrency", "4")
+        out, errors = program.communicate(timeout=60)
+        assert program.returncode == 3, errors
+        assert "Traceback" not in errors
+        assert errors.splitlines()[-1].endswith(": No space left on device")
+        assert "is kept" in errors
+        records = list(read_records(toy.latest))
+        assert 0 < len(records) < 300
+        for record in records:
+            assert (toy.latest / str(record.artifact_path)).read_bytes().startswith(b"\x89PNG")
+        assert toy("show", toy.latest).exit_code == 0
+        assert out == ""
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_is_full_from_the_start_makes_no_run(toy: Toy) -> None:
+    disk = toy.folder / "runs"
+    mounted(disk, "8k")
+    try:
+        (disk / "full").write_bytes(b"x" * 8192)
+        program = toy.program("run", toy.write({}), "--trust-suite")
+        out, errors = program.communicate(timeout=60)
+        assert program.returncode == 3, errors
+        (line,) = errors.splitlines()
+        assert "No space left on device" in line
+        assert out == ""
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_results_file_that_may_grow_no_more_keeps_whole_records(toy: Toy) -> None:
+    """Wherever no small disk can be mounted: a limit on the size of files does the same to results.jsonl."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+
+    path = toy.write({}, samples=300)
+    program = toy.program("run", path, "--trust-suite", preexec_fn=limited)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 3, errors
+    assert errors.splitlines()[-1].endswith(": cannot write a record: File too large")
+    assert "Traceback" not in errors
+    data = (toy.latest / "results.jsonl").read_bytes()
+    assert data.endswith(b"\n")
+    assert len(list(read_records(toy.latest))) == data.count(b"\n") > 5
+    assert read_info(toy.latest).state == "interrupted"
+
+
+def test_a_folder_that_vanishes_ends_the_run(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(self: RunWriter, *arguments: Any) -> str:
+        (self.folder / "artifacts").rmdir()
+        (self.folder / "artifacts").write_text("in the way")
+        return saved(self, *arguments)
+
+    saved = RunWriter.save
+    monkeypatch.setattr(RunWriter, "save", gone)
+    result = toy.run({}, {}, arguments=("--max-concurrency", "1"))
+    assert result.exit_code == 3
+    assert "cannot write: " in result.stderr
+    assert "Traceback" not in result.output
+    assert read_info(toy.latest).state == "interrupted"

@@ -1,0 +1,271 @@
+"""What a run found: counts, rates, reasons and gates, from its records alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made import UNMEASURED, record, run_of
+
+from visioneval.analysis.summary import (
+    GateFinding,
+    Summary,
+    exit_code,
+    gates_of,
+    in_order,
+    one_model_run,
+    summarise,
+)
+from visioneval.records import Record, RunInfo, RunState, Selection
+
+METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
+CASES: dict[str, dict[str, Any]] = {"a": {"tags": ["x"]}, "b": {"tags": ["x", "y"]}, "c": {}}
+
+
+def cell(case: str, label: str = "m", verdict: str = "PASS", **changes: Any) -> Record:
+    status = {"ERROR": "error"}.get(verdict, "completed")
+    tags = CASES.get(case, {}).get("tags", [])
+    return record(test_id=case, model_label=label, tags=tags, verdict=verdict, **{"status": status, **changes})
+
+
+def refusal(case: str, verdict: str = "FAIL") -> Record:
+    return cell(case, verdict=verdict, status="refused", failure_tags=["refused"], reasons={"refused": "no"})
+
+
+def findings(
+    *cells: Record, gates: list[Any] | None = None, labels: list[str] | None = None, **changes: Any
+) -> Summary:
+    return summarise(run_of(CASES, labels or ["m"], gates or [], METRICS, **changes), cells)
+
+
+def test_errors_are_in_no_pass_rate() -> None:
+    summary = findings(cell("a"), cell("b", verdict="FAIL"), cell("c", verdict="ERROR", error=UNMEASURED))
+    counts = summary.counts
+    assert (counts.cells, counts.passed, counts.failed, counts.errors) == (3, 1, 1, 1)
+    assert (counts.pass_rate.value, counts.pass_rate.n) == (0.5, 2)
+    assert counts.pass_rate.low == pytest.approx(0.0945, abs=1e-4)
+    assert counts.pass_rate.high == pytest.approx(0.9055, abs=1e-4)
+
+
+def test_nothing_counted_has_no_rate() -> None:
+    rate = findings(cell("a", verdict="ERROR", error=UNMEASURED)).counts.pass_rate
+    assert (rate.value, rate.low, rate.high, rate.n) == (None, None, None, 0)
+
+
+def test_a_refusal_is_counted_in_its_verdict_and_beside_it() -> None:
+    counts = findings(refusal("a"), refusal("b", "PASS"), cell("c")).counts
+    assert (counts.passed, counts.failed, counts.refused) == (2, 1, 2)
+
+
+def test_metrics_are_means_over_what_was_measured() -> None:
+    cells = [
+        cell("a", scores={"fine": True, "level": 0.5}),
+        cell("b", scores={"fine": False, "level": None}),
+        cell("c", scores={"fine": None}),
+    ]
+    found = findings(*cells).models[0].metrics
+    assert (found["fine"].value, found["fine"].n, found["fine"].unmeasured) == (0.5, 2, 1)
+    assert (found["level"].value, found["level"].n, found["level"].unmeasured) == (0.5, 1, 1)
+
+
+def test_a_mean_of_equal_scores_is_that_score() -> None:
+    cells = [cell("a", scores={"level": 0.7}, sample_index=at) for at in range(10)]
+    assert findings(*cells).models[0].metrics["level"].value == 0.7
+
+
+def test_model_runs_without_a_record_are_listed_too() -> None:
+    summary = findings(cell("a", "second"), labels=["first", "second"])
+    assert [(model.label, model.counts.cells) for model in summary.models] == [("first", 0), ("second", 1)]
+    assert summary.models[0].metrics == {}
+
+
+def test_costs_are_of_drawing_and_grading_and_unknown_is_not_nothing() -> None:
+    grader = {"key": "look", "type": "t", "cost_usd": 0.25, "fingerprint": {"config_sha256": "0"}}
+    summary = findings(cell("a", cost_usd=1.0, graders=[grader]), cell("b"), labels=["m", "n"])
+    assert (summary.cost_usd, summary.models[0].cost_usd, summary.models[1].cost_usd) == (1.25, 1.25, None)
+
+
+def test_tags_count_the_cells_that_carry_them() -> None:
+    tags = findings(cell("a"), cell("b", verdict="FAIL"), cell("c")).tags
+    assert {tag: (counts.cells, counts.failed) for tag, counts in tags.items()} == {"x": (2, 1), "y": (1, 1)}
+
+
+def test_failure_tags_and_warnings_are_counted_most_frequent_first() -> None:
+    cells = [
+        cell("a", verdict="FAIL", failure_tags=["blurred"], warned_rules=["level > 0"]),
+        cell("b", verdict="FAIL", failure_tags=["cut", "blurred"]),
+    ]
+    summary = findings(*cells)
+    assert list(summary.failure_tags.items()) == [("blurred", 2), ("cut", 1)]
+    assert summary.warned_rules == {"level > 0": 1}
+
+
+REASONS = [
+    ("fine", {"fine": "own", "look": "shared"}, "own"),
+    ("not fine", {"fine": "own"}, "own"),
+    ("level>=0.5", {"look": "shared"}, "shared"),
+    ("'level' >= 0.5", {"level": "own"}, "own"),
+    ("fine", {"level": "of another metric"}, "of another metric"),
+    ("fine", {"fine": "own", "level": "of another metric"}, "own"),
+    ("fine", {"other": "of nobody"}, None),
+    ("expect.refusal", {}, None),
+]
+
+
+@pytest.mark.parametrize(("rule", "reasons", "shown"), REASONS)
+def test_a_failed_rule_is_told_with_its_metrics_reason_or_its_graders(
+    rule: str, reasons: dict[str, str], shown: str | None
+) -> None:
+    (failing,) = findings(cell("a", verdict="FAIL", failed_rules=[rule], reasons=reasons)).failing
+    assert failing.reasons.get(rule) == shown
+
+
+def test_a_refused_cell_is_told_with_the_words_of_the_refusal() -> None:
+    (failing,) = findings(refusal("a")).failing
+    assert (failing.failed_rules, failing.reasons) == ((), {"refused": "no"})
+
+
+def test_cells_come_in_the_suites_order_however_they_finished() -> None:
+    info = run_of(CASES, ["m", "n"], [], METRICS)
+    mixed = [cell("c", "n"), cell("gone"), cell("a", "n"), cell("a", "m", sample_index=1), cell("a", "m")]
+    found = [each.cell for each in in_order(info, mixed)]
+    assert found == [("a", "m", 0), ("a", "m", 1), ("a", "n", 0), ("c", "n", 0), ("gone", "m", 0)]
+
+
+def gate(summary: Summary, rule: str) -> GateFinding:
+    return next(each for each in summary.gates if each.rule == rule)
+
+
+def state(rule: str, *cells: Record, **scope: Any) -> str:
+    entry: Any = {"rule": rule, **scope} if scope else rule
+    return gate(findings(*cells, gates=[entry]), rule).state
+
+
+ERROR = cell("c", verdict="ERROR", error=UNMEASURED)
+GATES = [
+    ("pass_rate >= 0.5", "holds", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
+    ("pass_rate > 0.5", "unmet", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
+    ("pass_rate == 1", "holds", [cell("a"), ERROR]),
+    ("pass_rate >= 0", "unmeasured", [ERROR]),
+    ("pass_rate == 0", "holds", [cell("a", verdict="FAIL")]),
+    ("error_rate == 0", "unmet", [cell("a"), ERROR]),
+    ("error_rate <= 0.5", "holds", [cell("a"), ERROR]),
+    ("refusal_rate < 0.5", "holds", [refusal("a"), cell("b"), cell("c")]),
+    ("refusal_rate == 0", "unmet", [refusal("a"), cell("b"), cell("c")]),
+    ("mean(level) >= 0.5", "holds", [cell("a", scores={"level": 0.75}), cell("b", scores={"level": 0.25})]),
+    ("mean(level) >= 0.5", "unmet", [cell("a", scores={"level": 0.25}), cell("b", scores={"level": None})]),
+    ("mean(level) >= 0", "unmeasured", [cell("a", scores={"level": None}), cell("b")]),
+    ("mean(level) != 1", "unmeasured", []),
+    ("rate(fine) == 0.5", "holds", [cell("a", scores={"fine": True}), cell("b", scores={"fine": False}), ERROR]),
+]
+
+
+@pytest.mark.parametrize(("rule", "expected", "cells"), GATES)
+def test_a_gate_is_pooled_over_what_was_measured(rule: str, expected: str, cells: list[Record]) -> None:
+    assert state(rule, *cells) == expected
+
+
+def test_a_scoped_gate_sees_its_cells_alone() -> None:
+    cells = [cell("a", "m"), cell("b", "m", "FAIL"), cell("c", "m", "FAIL"), cell("a", "n", "ERROR", error=UNMEASURED)]
+    scopes: list[tuple[dict[str, Any], float | None, int, int]] = [
+        ({"cases": ["a"]}, 1.0, 1, 1),
+        ({"tags": ["x"]}, 0.5, 2, 1),
+        ({"tags": ["y"]}, 0.0, 1, 0),
+        ({"models": ["m"]}, 1 / 3, 3, 0),
+        ({"models": ["n"]}, None, 0, 1),
+        ({"tasks": ["image_generation"]}, 1 / 3, 3, 1),
+        ({"cases": ["a"], "models": ["m*"]}, 1.0, 1, 0),
+    ]
+    for scope, value, n, errors in scopes:
+        found = findings(*cells, gates=[{"rule": "pass_rate == 1", **scope}], labels=["m", "n"]).gates[0]
+        assert (found.value, found.n, found.errors) == (value, n, errors), scope
+        assert found.scope == "; ".join(f"{name}: {', '.join(values)}" for name, values in scope.items())
+
+
+DEFAULTS = [
+    (None, ["pass_rate == 1", "error_rate == 0"]),
+    (["pass_rate >= 0.5"], ["pass_rate >= 0.5", "error_rate == 0"]),
+    (["error_rate <= 0.1"], ["error_rate <= 0.1"]),
+    (
+        [{"rule": "error_rate <= 0.1", "cases": ["a"]}],
+        ["error_rate <= 0.1", "error_rate == 0"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("gates", "expected"), DEFAULTS)
+def test_errors_are_always_gated_unless_the_suite_says_how_many_may_be(gates: Any, expected: list[str]) -> None:
+    info = run_of(CASES, ["m"], gates, METRICS)
+    assert [entry.rule for entry in gates_of(info.suite)] == expected
+
+
+NARROWED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"cases": ["c"]}, {"cases": ["a"]}, "skipped"),
+    ({"tags": ["y"]}, {"cases": ["a"]}, "skipped"),
+    ({"models": ["n"]}, {"models": ["m"]}, "skipped"),
+    ({"models": ["m"]}, {"models": ["m"]}, "holds"),
+    ({}, {"cases": ["a"]}, "holds"),
+]
+
+
+@pytest.mark.parametrize(("scope", "chosen", "expected"), NARROWED)
+def test_a_gate_whose_scope_a_flag_emptied_is_skipped(
+    scope: dict[str, Any], chosen: dict[str, Any], expected: str
+) -> None:
+    narrowed = {name: case for name, case in CASES.items() if name in chosen.get("cases", CASES)}
+    labels = chosen.get("models", ["m", "n"])
+    info = run_of(narrowed, labels, [{"rule": "pass_rate == 1", **scope}], METRICS, selection=Selection(**chosen))
+    summary = summarise(info, [cell("a", "m")])
+    assert (summary.gates[0].state, summary.exit_code) == (expected, 0)
+
+
+def test_a_gate_over_a_grader_that_a_flag_left_out_is_skipped() -> None:
+    gates = ["mean(level) >= 0.5", "pass_rate == 1"]
+    info = run_of(CASES, ["m"], gates, METRICS, selection=Selection(graders=("other",)))
+    info = info.model_copy(update={"metrics": {"fine": info.metrics["fine"]}})
+    summary = summarise(info, [cell("a", scores={"fine": True})])
+    assert [each.state for each in summary.gates] == ["skipped", "holds", "holds"]
+
+
+def test_a_gate_without_a_cell_in_a_whole_run_is_not_skipped() -> None:
+    assert state("pass_rate == 1", cell("a"), models=["nobody"]) == "unmeasured"
+
+
+def found(rule: str, gate_state: str) -> GateFinding:
+    return GateFinding(rule=rule, scope="", value=None, n=0, errors=0, state=gate_state)  # type: ignore[arg-type]
+
+
+CODES: list[tuple[RunState, list[tuple[str, str]], int]] = [
+    ("complete", [], 0),
+    ("complete", [("pass_rate == 1", "holds"), ("error_rate == 0", "holds")], 0),
+    ("complete", [("pass_rate == 1", "skipped"), ("error_rate == 0", "skipped")], 0),
+    ("complete", [("pass_rate == 1", "unmet"), ("error_rate == 0", "holds")], 1),
+    ("complete", [("mean(level) > 1", "unmet")], 1),
+    ("complete", [("refusal_rate == 0", "unmet")], 1),
+    ("complete", [("pass_rate == 1", "unmeasured")], 3),
+    ("complete", [("error_rate == 0", "unmet")], 3),
+    ("complete", [("pass_rate == 1", "unmet"), ("error_rate == 0", "unmet")], 3),
+    ("complete", [("pass_rate == 1", "unmet"), ("mean(level) > 1", "unmeasured")], 3),
+    ("interrupted", [], 130),
+    ("interrupted", [("pass_rate == 1", "unmet"), ("error_rate == 0", "unmet")], 130),
+    ("running", [("pass_rate == 1", "unmet")], 1),
+]
+
+
+@pytest.mark.parametrize(("run_state", "gates", "code"), CODES)
+def test_the_exit_code_of_a_run(run_state: RunState, gates: list[tuple[str, str]], code: int) -> None:
+    assert exit_code(run_state, [found(*each) for each in gates]) == code
+
+
+def test_one_model_run_is_gated_as_if_it_had_been_selected() -> None:
+    gates = [{"rule": "pass_rate == 1", "models": ["n"]}, {"rule": "pass_rate == 0", "models": ["m"]}]
+    info: RunInfo = run_of(CASES, ["m", "n"], gates, METRICS)
+    summary = summarise(one_model_run(info, "n", 1), [cell("a", "n")])
+    assert [each.state for each in summary.gates] == ["holds", "skipped", "holds"]
+    assert [model.label for model in summary.models] == ["n"]
+    assert (summary.planned_cells, summary.exit_code) == (1, 0)
+
+
+def test_a_summary_survives_its_own_json() -> None:
+    summary = findings(cell("a"), refusal("b"), ERROR)
+    assert Summary.model_validate_json(summary.model_dump_json()) == summary

@@ -1,0 +1,188 @@
+"""Templates: what they can say, what they refuse, and that none of them eats the machine."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visioneval.errors import TemplateError
+from visioneval.suite.datasets import literal
+from visioneval.templates import MAX_CHARACTERS, render
+
+SEEN: dict[str, Any] = {
+    "brand": "Butter & Flour",
+    "metadata": {"font": "Futura", "sizes": [1, 2, 3], "none": None},
+    "expect": {"text": {"required": ["A & B", "C"]}},
+    "case": {"id": "one", "tags": ["text"]},
+}
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(TemplateError) as caught:
+        render(text, SEEN)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        ("plain { text } with 100% of # signs", "plain { text } with 100% of # signs"),
+        ("A sign for {{ brand }}.\n", "A sign for Butter & Flour.\n"),
+        ("{{ expect.text.required | join(' / ') }}", "A & B / C"),
+        ("{{ expect.text.required[1] }}{{ metadata['font'] }}", "CFutura"),
+        ("{% for k, v in metadata.items() if v %}{{ loop.index }}:{{ k }} {% endfor %}", "1:font 2:sizes "),
+        ("{{ (brand.upper() ~ '!') | replace('&', 'and') }}", "BUTTER and FLOUR!"),
+        ("{% if 'text' in case.tags and 1 + 1 == 2 %}yes{% else %}no{% endif %}", "yes"),
+        ("{{ 'a' if nothing is defined else 'b' }}{{ nothing | default('c') }}", "bc"),
+        ("{{ '-' * 5 }}{{ 7 % 4 }}{{ 7 // 2 }}{{ [1, 2] | tojson }}", "-----33[1, 2]"),
+        ("{% for n in range(3) %}{{ n }}{% endfor %}", "012"),
+        ("{# a note #}{{ 'ab' | upper }}", "AB"),
+        ("{{ '{{ brand }}' }}", "{{ brand }}"),
+        ("a {{- brand -}} b", "aButter & Flourb"),
+        ("{{ metadata.sizes | sum }}", "6"),
+    ],
+)
+def test_rendering(text: str, rendered: str) -> None:
+    assert render(text, SEEN) == rendered
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "{{ brnad }}",
+            "undefined template variable: 'brnad' is not set (known: brand, case, expect, metadata)",
+        ),
+        (
+            "{% for x in nope %}{% endfor %}",
+            "undefined template variable: 'nope' is not set (known: brand, case, expect, metadata)",
+        ),
+        ("{{ metadata.fnt }}", "undefined template variable: there is no 'fnt' (there is: font, sizes, none)"),
+        ("{{ brand.foo }}", "undefined template variable: there is no 'foo' in a text"),
+        ("{{ lipsum() }}", "undefined template variable: 'lipsum' is not set (known: brand, case, expect, metadata)"),
+        ("{{ a b }}\n", "template line 1: expected token 'end of print statement', got 'b'"),
+        ("{{ brand }}\n\n{{ brand", "template line 3: unexpected end of template, expected 'end of print statement'."),
+        ("\n{% if x %}", "template line 2: Unexpected end of template. Jinja was looking for the following tags: "
+         "'elif' or 'else' or 'endif'. The innermost block that needs to be closed is 'if'."),
+        ("{{ brand | shout }}", "template line 1: No filter named 'shout'."),
+        ("{{ [1, 2] | random }}", "template line 1: No filter named 'random'."),
+        ("{{ 1 / 0 }}", "the template does not render: division by zero"),
+        ("{% macro a() %}{% endmacro %}", "template line 1: 'macro' is not for a suite's templates"),
+        ("{% set a = 1 %}", "template line 1: 'assign' is not for a suite's templates"),
+        ("{% for a in [1] recursive %}{% endfor %}", "template line 1: a loop cannot be recursive"),
+        ("{{ case.__class__ }}", "the template does not render: access to attribute '__class__' of 'dict' object is unsafe."),
+        (
+            "{{ ', '.join(case.tags) }}",
+            "the template does not render: access to attribute 'join' of 'str' object is unsafe.",
+        ),
+        ("{{ case.clear() }}", "the template does not render: access to attribute 'clear' of 'dict' object is unsafe."),
+        ("{{ " + "9" * 5000 + " }}", "the template does not render: a number of too many digits"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "the template is nested too deeply"),
+        ("{{ 1 }}" + "x" * 1_000_000, "a template of over 1,000,000 characters"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(text: str, told: str) -> None:
+    assert refusal(text) == told
+
+
+DOUBLINGS = 60
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 'x' * 1000000000 }}",
+        "{{ 1000000000 * 'x' }}",
+        "{{ ['x'] * 1000000000 }}",
+        "{{ 'x' * 10 ** 9 }}",
+        "{{ 9 ** 999999 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ '%1000000000d' | format(1) }}",
+        "{{ '{:1000000000}'.format(1) }}",
+        "{{ 'x'.ljust(1000000000) }}",
+        "{{ 'x' | center(1000000000) }}",
+        "{{ ('x' * 1000000) | replace('x', 'y' * 1000000) }}",
+        "{{ ('x' * 1000000) | join('y' * 1000000) }}",
+        "{{ range(1000000000) | list }}",
+        "{{ ['x' * 9999] * 9999 }}",
+        "{{ (['x' * 9999] * 999) | join }}",
+        "{{ ('x' * 9999)" + " ~ ('x' * 9999)" * 9999 + " }}",
+        "{{ ('x' * 9999)" + " + ('x' * 9999)" * 9999 + " }}",
+        "{{ [" + "'x' * 9999, " * 8000 + "] }}",
+        "{{ ('x' * 9999)" + " ~ ('x' * 9999)" * 400 + " }}",
+        "{% for a in 'x' * 9999 %}{% for b in 'x' * 9999 %}{% endfor %}{% endfor %}",
+        "{% for a in [['x', 'x', 'x']] %}"
+        + "{% for a in [[a, a, a]] %}" * 18
+        + "{{ a == [1] }}{{ a }}"
+        + "{% endfor %}" * 19,
+        "{{ [1] | tojson(indent=1000000000) }}",
+        "{{ [1] | slice(1000000000) | list }}",
+        "{{ [1] | batch(1000000000, 'x') | list }}",
+        "{{ 'x' | indent(1000000000) }}",
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}",
+        "{% for a in range(9999) %}{{ 'x' * 9999 }}{% endfor %}",
+        "{% set a = 'x' %}" + "{% set a = a ~ a %}" * DOUBLINGS,
+        "{% set a = 'x' %}" + "{% set a = a + a %}" * DOUBLINGS,
+        "{% set a = [1] %}" + "{% set a = a + a %}" * DOUBLINGS,
+        "{% set a = [1] %}" + "{% set a = [a, a] %}" * DOUBLINGS + "{{ a == [1] }}",
+        "{% set a = 9 %}" + "{% set a = a * a %}" * DOUBLINGS,
+        "{{ 'x' * 9999 }}" * 101,
+        "{{ lipsum(n=1000000) }}",
+        "{% set ns = namespace(a='x') %}{% for i in range(99) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}",
+        "{% if 1 %}" * 5000 + "{% endif %}" * 5000,
+    ],
+)
+def test_no_template_eats_the_machine(text: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refusal(text)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 200 * 1024 * (1024 if before > 10**8 else 1)
+
+
+def test_a_long_text_without_signs_is_no_template() -> None:
+    assert len(render("x" * 2 * MAX_CHARACTERS, {})) == 2 * MAX_CHARACTERS
+
+
+def test_a_long_value_may_be_printed() -> None:
+    assert render("{{ text }}", {"text": "x" * (MAX_CHARACTERS - 1)}).startswith("xx")
+
+
+@given(st.text(max_size=60))
+def test_the_text_of_a_dataset_renders_to_itself(text: str) -> None:
+    assert render(literal(text), {}) == text
+
+
+@given(st.text(alphabet="{}%# '\"\\\nab", max_size=30))
+def test_braces_of_a_dataset_render_to_themselves(text: str) -> None:
+    assert render(literal(text), {}) == text
+
+
+@given(st.text(alphabet="{}%#-+ '\"abx~*|.()[]0", max_size=40))
+def test_a_template_renders_or_is_refused_in_one_line(text: str) -> None:
+    try:
+        render(text, {"a": "1", "b": {"x": [1]}})
+    except TemplateError as error:
+        told = str(error)
+        assert told
+        assert "\n" not in told
+
+
+@given(
+    st.lists(
+        st.sampled_from(["{{ a }}", "{{a}}", "{{ b.x }}", "{", "}", " ", "-", "{{ '}}' }}", "%}", "x\n"]), max_size=8
+    )
+)
+def test_a_template_that_is_cut_in_pieces_reads_as_a_whole(parts: list[str]) -> None:
+    text, seen = "".join(parts), {"a": "1", "b": {"x": [1]}}
+
+    def outcome(template: str) -> str | None:
+        try:
+            return render(template, seen)
+        except TemplateError:
+            return None
+
+    assert outcome(text) == outcome("{# whole #}" + text)

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import Asked, Said, subject
+from pydantic import ValidationError
+
+from visioneval.errors import ProviderError
+from visioneval.graders import ocr
+from visioneval.graders.base import Grade
+from visioneval.graders.copy_match import Reading
+from visioneval.graders.text import Text
+from visioneval.providers.base import Reply
+from visioneval.suite.graders import TextGrader
+
+SALE = {"required": ["SPRING SALE", "10\u201320 % OFF"]}
+BOTH = ["SPRING SALE", "10\u201320 % OFF"]
+
+
+def graded(
+    folder: Path, *said: Said, text: dict[str, Any] = SALE, case: dict[str, Any] | None = None, **options: Any
+) -> tuple[Grade, Asked]:
+    judge = Asked(*said)
+    config = TextGrader.model_validate({"type": "text", "key": "copy", "extract": "judge", **options})
+    cell = subject(folder, judge, {"expect": {"text": text}, **(case or {})})
+    return asyncio.run(Text(config).grade(cell)), judge
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What OCR reads, as the reader's output is a matter of tests of its own."""
+
+    def reading(*lines: str) -> None:
+        monkeypatch.setattr(ocr, "read", lambda image: [Reading(line, 0.99) for line in lines])
+
+    return reading
+
+
+def test_a_judge_reads_line_by_line_and_is_shown_nothing_of_what_is_expected(tmp_path: Path) -> None:
+    grade, judge = graded(tmp_path, {"lines": BOTH}, judge="reader")
+    assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0}
+    assert (grade.details["extract"], grade.details["judge"]) == ("judge", "judge-1")
+    assert [line["text"] for line in grade.details["lines"]] == BOTH
+    assert (grade.judge_model, grade.cost_usd, grade.usage) == ("judge-1", 0.25, {"input": 10})
+    assert grade.template_sha256
+    assert grade.schema_sha256
+    assert grade.tool_versions == {}, "no OCR had a part in it"
+    assert judge.names == ["reader"]
+    assert len(judge.images()) == 1
+    assert "SPRING" not in "".join(judge.words())
+    assert judge.questions[0].schema is not None
+    assert judge.questions[0].schema["required"] == ["lines"]
+
+
+@pytest.mark.parametrize("read", ["10-20 % OFF", "10\u201420 % OFF", "10\u201320 % off", "1O\u201320 % OFF"])
+def test_nothing_is_folded_for_a_judge(read: str, tmp_path: Path) -> None:
+    grade, _ = graded(tmp_path, {"lines": ["SPRING SALE", read]})
+    assert grade.scores["copy"] is False
+    assert grade.scores["copy.recall"] == 0.5
+    assert f'nearest is "{read[:7]}' in grade.reasons["copy"]
+    assert grade.details["folded"] == {}
+
+
+def test_a_judge_reads_signs_that_ocr_cannot(tmp_path: Path, reads: Any) -> None:
+    reads()
+    text = {"required": ["\u0928\u092e\u0938\u094d\u0924\u0947"]}
+    assert graded(tmp_path, {"lines": text["required"]}, text=text)[0].scores["copy"] is True
+    first, judge = graded(tmp_path, {"lines": text["required"]}, text=text, extract=["ocr", "judge"])
+    assert first.scores["copy"] is True
+    assert len(judge.questions) == 1
+
+
+def test_several_lines_in_one_item_and_blank_items_are_lines_all_the_same(tmp_path: Path) -> None:
+    grade, _ = graded(tmp_path, {"lines": ["\n".join(BOTH), "", "  "]}, text={**SALE, "extra": "forbid"})
+    assert grade.scores["copy"] is True
+    assert len(grade.details["lines"]) == 2
+
+
+def test_after_ocr_the_judge_is_asked_only_on_a_miss(tmp_path: Path, reads: Any) -> None:
+    reads("SPRING SALE")
+    text = {"required": ["SPRING SALE"]}
+    grade, judge = graded(tmp_path, {"lines": []}, text=text, extract=["ocr", "judge"])
+    assert grade.scores["copy"] is True
+    assert judge.questions == []
+    assert (grade.details["extract"], grade.judge_model) == ("ocr", None)
+    assert "rapidocr" in grade.tool_versions
+
+    reads("SPRNG SALE")
+    grade, judge = graded(tmp_path, {"lines": ["SPRING SALE"]}, text=text, extract=["ocr", "judge"])
+    assert grade.scores["copy"] is True
+    assert len(judge.questions) == 1
+    assert grade.details["extract"] == "judge"
+    assert grade.details["ocr"]["extract"] == "ocr"
+    assert grade.details["ocr"]["missing"][0]["nearest"] == "SPRNG SALE"
+    assert "rapidocr" in grade.tool_versions
+
+
+def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: Any) -> None:
+    reads("BILL")
+    text = {"required": ["BlLL"]}
+    assert graded(tmp_path, "", text=text, extract="ocr")[0].scores["copy"] is None
+    grade, _ = graded(tmp_path, {"lines": ["BlLL"]}, text=text, extract=["ocr", "judge"])
+    assert (grade.scores["copy"], grade.error) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (ProviderError("503: overloaded", kind="transient"), "503: overloaded"),
+        ("I see a sale.", "the judge did not answer in shape: not JSON: Expecting value: line 1 column 1 (char 0)"),
+        ({"lines": "SPRING SALE"}, "the judge did not answer in shape: 'lines' is not a list of texts"),
+        ({"lines": [1]}, "the judge did not answer in shape: 'lines' is not a list of texts"),
+        ({"text": []}, "the judge did not answer in shape: the key 'lines' is missing"),
+        ([], "the judge did not answer in shape: the answer is not a JSON object"),
+    ],
+)
+def test_a_judge_that_does_not_answer_leaves_null_beside_what_ocr_read(
+    said: Any, error: str, tmp_path: Path, reads: Any
+) -> None:
+    reads("SPRING")
+    grade, _ = graded(tmp_path, said, text={"required": ["SPRING SALE"]}, extract=["ocr", "judge"])
+    assert grade.scores == {"copy": None, "copy.recall": None, "copy.cer": None}
+    assert grade.error == error
+    assert grade.details["ocr"]["lines"][0]["text"] == "SPRING"
+    assert len(grade.details["replies"]) == (0 if isinstance(said, ProviderError) else 2)
+
+
+CRITERIA = {"criteria": "A red lamp."}
+CHECKED = {"lines": BOTH, "criteria_met": True, "reason": "the lamp is red"}
+
+
+def test_by_way_of_a_description_the_second_call_has_no_picture(tmp_path: Path) -> None:
+    seen = 'A red lamp. "SPRING SALE"'
+    grade, judge = graded(tmp_path, seen, CHECKED, describe=True, case=CRITERIA)
+    assert grade.scores["copy"] is True
+    assert [len(judge.images(at)) for at in (0, 1)] == [1, 0]
+    assert judge.questions[0].schema is None
+    assert "A red lamp" not in judge.words(0)[0], "a description that knows what is wanted finds it"
+    assert "SPRING" not in judge.words(0)[0]
+    assert seen in judge.words(1)[0]
+    assert "these criteria:\n\nA red lamp.\n" in judge.words(1)[0]
+    assert judge.questions[1].names == ("lines", "criteria_met", "reason")
+    assert grade.details["description"] == seen
+    assert (grade.usage, grade.cost_usd) == ({"input": 20}, 0.5)
+    plain, _ = graded(tmp_path, {"lines": BOTH})
+    assert grade.template_sha256 != plain.template_sha256
+
+
+def test_criteria_that_are_not_met_fail_with_their_reason(tmp_path: Path) -> None:
+    unmet = {**CHECKED, "criteria_met": False, "reason": "the lamp is blue"}
+    grade, _ = graded(tmp_path, "A blue lamp.", unmet, describe=True, case=CRITERIA)
+    assert grade.scores == {"copy": False, "copy.recall": 1.0, "copy.cer": 0.0}
+    assert grade.reasons["copy"].endswith("criteria not met: the lamp is blue")
+    without, judge = graded(tmp_path, "A blue lamp.", unmet, describe=True)
+    assert without.scores["copy"] is True, "a case without criteria has none to miss"
+    assert '"criteria_met": true.' in judge.words(1)[0]
+
+
+@pytest.mark.parametrize(
+    ("described", "error"),
+    [
+        (Reply("A lamp, and the wor", "m", stopped="max_tokens"), "the judge's description was cut off (max_tokens)"),
+        (Reply(" ", "m"), "the judge's description is empty"),
+    ],
+)
+def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_path: Path) -> None:
+    grade, judge = graded(tmp_path, described, CHECKED, describe=True)
+    assert set(grade.scores.values()) == {None}
+    assert grade.error == error
+    assert grade.details["replies"] == [described.text]
+    assert len(judge.questions) == 1
+
+
+def test_a_second_call_off_the_schema_keeps_all_words(tmp_path: Path) -> None:
+    grade, _ = graded(tmp_path, "A lamp.", {**CHECKED, "criteria_met": "yes"}, describe=True)
+    assert grade.error == "the judge did not answer in shape: 'criteria_met' is neither true nor false"
+    assert grade.details["replies"][0] == "A lamp."
+    assert (len(grade.details["replies"]), grade.usage) == (3, {"input": 30})
+
+
+def test_describing_is_for_judges() -> None:
+    with pytest.raises(ValidationError, match="describe is for a judge"):
+        TextGrader(type="text", key="copy", describe=True)
+    assert TextGrader(type="text", key="copy").judge_name is None
+    assert TextGrader(type="text", key="copy", extract=("ocr", "judge")).judge_name == "default"

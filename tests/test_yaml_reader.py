@@ -1,0 +1,202 @@
+"""YAML 1.2 as plain data, positions, and what is refused with its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visioneval.errors import SuiteError
+from visioneval.suite.providers import as_written
+from visioneval.suite.yaml_reader import MAX_DEPTH, decode, plain, positions, read_yaml
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(SuiteError) as caught:
+        read_yaml(text, "s.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["no", "yes", "on", "off", "y", "4:30", "2024-01-31", "1_000", "=", "0b1", ".inf", ".nan"]
+)
+def test_what_yaml_1_2_calls_text_stays_text(text: str) -> None:
+    assert read_yaml(f"a: {text}", "s")["a"] == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("~", None),
+        ("null", None),
+        ("", None),
+        ("true", True),
+        ("False", False),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("017", 17),
+        ("-3", -3),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ('"5"', "5"),
+        ("'null'", "null"),
+        ("!!str 5", "5"),
+        ("1e999", "1e999"),
+        ("9" * 100, int("9" * 100)),
+        ("9" * 101, "9" * 101),
+        ("0x" + "f" * 5000, "0x" + "f" * 5000),
+    ],
+)
+def test_scalars(text: str, value: Any) -> None:
+    read = read_yaml(f"a: {text}", "s")["a"]
+    assert read == value
+    assert type(read) is type(value) or isinstance(read, float)
+
+
+def test_a_float_is_shown_as_it_was_written() -> None:
+    number = read_yaml("a: 1.10", "s")["a"]
+    assert number == 1.1
+    assert as_written(number) == "1.10"
+    assert json.dumps(number) == "1.1"
+
+
+def test_keys_are_text_as_written() -> None:
+    assert read_yaml("{5: a, 1.0: b, true: c, null: d, no: e, 2024-01-01: f}", "s") == {
+        "5": "a",
+        "1.0": "b",
+        "true": "c",
+        "null": "d",
+        "no": "e",
+        "2024-01-01": "f",
+    }
+
+
+def test_merge_keys_yield_to_what_stands_beside_them() -> None:
+    data = read_yaml("a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {<<: [*a, *b], x: 9}\nd: {<<: *a}\n", "s")
+    assert data["c"] == {"x": 9, "y": 2, "z": 4}
+    assert data["d"] == {"x": 1, "y": 2}
+
+
+def test_a_byte_order_mark_is_no_text() -> None:
+    assert decode(b"\xef\xbb\xbfa: b", "s") == "a: b"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "s.yaml:3:1: the key 'a' stands here twice"),
+        ("{5: a, '5': b}", "s.yaml:1:8: the key '5' stands here twice"),
+        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", "s.yaml:2:13: the key '<<' stands here twice"),
+        ("a: &x [1, *x]", "s.yaml:1:11: the alias *x stands inside its own anchor"),
+        ("a: *x", "s.yaml:1:4: no anchor &x before this alias"),
+        ("a: !!python/name:os.system x", "s.yaml:1:4: the tag !!python/name:os.system is not read: plain values only"),
+        ("a: !ruby x", "s.yaml:1:4: the tag !ruby is not read: plain values only"),
+        ("? [a]\n: b", "s.yaml:1:3: a key must be a word or a number"),
+        ("a: 1\n---\nb: 2", "s.yaml:2:1: a second document ('---'): keep one suite in one file"),
+        ("a: {<<: 5}", "s.yaml:1:5: '<<' merges a mapping or a list of mappings"),
+        ("ключ: \x00", "s.yaml:1:7: not YAML: the control character U+0000 is not text; remove it"),
+        ('a: "é\x1b[31m"', "s.yaml:1:6: not YAML: the control character U+001B is not text; remove it"),
+        (
+            "a:\n\t- b\n",
+            "s.yaml:2:1: not YAML: a tab or a reserved character (@ ` %) stands where a value should start:"
+            " indent with spaces, and quote such text",
+        ),
+        ("a:\n  - b: 1\n\t  c: 2", "s.yaml:3:1: not YAML: a tab in the indentation: indent with spaces"),
+        ("a: b: c", "s.yaml:1:5: not YAML: a second ':' in one line: quote the text that holds it"),
+        (
+            "a: [1,\nb: 2",
+            "s.yaml:1:4: not YAML: the list that opens at line 1, column 4 is not closed with ']', or lacks a ','",
+        ),
+        (
+            "a: {x: 1\n",
+            "s.yaml:1:4: not YAML: the mapping that opens at line 1, column 4 is not closed with '}', or lacks a ','",
+        ),
+        ('a: "x\n', "s.yaml:1:4: not YAML: the quote that opens at line 1, column 4 is never closed"),
+    ],
+)
+def test_what_is_refused_is_placed(text: str, told: str) -> None:
+    assert refusal(text) == told
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
+def test_deep_nesting_is_refused_early(opening: str) -> None:
+    assert f"nested deeper than {MAX_DEPTH} levels" in refusal(opening * 50_000)
+
+
+def test_an_alias_bomb_is_refused() -> None:
+    lines = ["a: &a [1,1,1,1,1,1,1,1,1,1]"]
+    lines += [
+        f"{new}: &{new} [{','.join(['*' + old] * 10)}]" for old, new in zip("abcdefghi", "bcdefghij", strict=True)
+    ]
+    assert "values once aliases are expanded" in refusal("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"a: b\nn: caf\xe9", "s:2:7: not UTF-8: save the file as UTF-8"),
+        ("é: ".encode() + b"\xff", "s:1:4: not UTF-8: save the file as UTF-8"),
+        ("a: b".encode("utf-16"), "s:1:1: not UTF-8: save the file as UTF-8"),
+    ],
+)
+def test_another_encoding_is_placed(data: bytes, told: str) -> None:
+    with pytest.raises(SuiteError) as caught:
+        decode(data, "s")
+    assert str(caught.value) == told
+
+
+def test_positions_of_keys_and_values() -> None:
+    places = positions("a:\n  - b: c\n  - é: d\n", "s")
+    assert places.find(()) == ((1, 1), (1, 1), True)
+    assert places.find(("a", 0, "b")) == ((2, 5), (2, 8), True)
+    assert places.find(("a", 1, "é")) == ((3, 5), (3, 8), True)
+
+
+def test_a_path_that_is_not_there_is_placed_at_the_deepest_part_that_is() -> None:
+    places = positions("a:\n  - b: c\n", "s")
+    assert places.find(("a", 0, "zz")) == ((2, 5), (2, 5), False)
+    assert places.find(("a", "a tag", 0, "b")) == ((2, 5), (2, 8), True)
+
+
+def test_what_an_alias_brings_stands_where_it_is_written() -> None:
+    places = positions("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\nd: [*a]\ne: {<<: [*a]}\n", "s")
+    written = ((1, 8), (1, 11), True)
+    for loc in (("a", "x"), ("b", "x"), ("c", "x"), ("d", 0, "x"), ("e", "x")):
+        assert places.find(loc) == written, loc
+    assert places.find(("c", "y")) == ((3, 13), (3, 16), True)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**18), 10**18)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_json_is_yaml(data: Any) -> None:
+    text = json.dumps(data)  # ASCII, with every other sign escaped
+    if "\\ud" in text or "/" in text:
+        return  # YAML has no surrogate pairs
+    assert read_yaml(text, "s") == data
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
+    try:
+        read_yaml(text.encode("utf-8", "replace").decode(), "s")
+    except SuiteError as error:
+        assert all(problem.line >= 1 and problem.column >= 1 for problem in error.problems)
+
+
+@given(st.text(max_size=20))
+def test_plain_never_raises(text: str) -> None:
+    assert isinstance(plain(text), (str, int, float, type(None)))

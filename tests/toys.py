@@ -1,0 +1,254 @@
+"""A suite with a provider and a grader of its own, which do what a case's metadata tells them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+from visioneval.records import Record, RunInfo, read_info, read_records
+
+CODE = """\
+import asyncio, io, os, threading, time
+from pathlib import Path
+from PIL import Image
+from visioneval.errors import GraderError, ImageError, ProviderError
+from visioneval.graders.base import Grade
+from visioneval.providers.base import Drawing
+
+
+def encoded(size=(32, 24), color="white", kind="PNG"):
+    buffer = io.BytesIO()
+    Image.new("RGB", size, color).save(buffer, kind)
+    return buffer.getvalue()
+
+
+class Draw:
+    at_once = most = started = 0
+
+    def __init__(self, config):
+        self.config = config
+
+    async def generate(self, request):
+        cls = type(self)
+        cls.started += 1
+        cls.at_once += 1
+        cls.most = max(cls.most, cls.at_once)
+        try:
+            await asyncio.sleep(float(request.case.metadata.get("wait", 0)))
+            return getattr(self, request.case.metadata.get("draw", "fine"))(request)
+        finally:
+            cls.at_once -= 1
+
+    edit = generate
+
+    def fine(self, request):
+        return Drawing(pictures=(encoded(),), cost_usd=0.5, usage={"images": 1})
+
+    def jpeg(self, request):
+        return Drawing(pictures=(encoded(kind="JPEG"),))
+
+    def raises(self, request):
+        raise RuntimeError("the model is on fire")
+
+    def exits(self, request):
+        raise SystemExit(7)
+
+    def cancels(self, request):
+        raise asyncio.CancelledError
+
+    def gives_none(self, request):
+        return None
+
+    def gives_path(self, request):
+        return Drawing(pictures=(Path("/etc/hostname"),))
+
+    def limited(self, request):
+        raise ProviderError("slow down", kind="rate_limit", retry_after=3)
+
+    def refuses(self, request):
+        return Drawing(refused="not that")
+
+    def refuses_with_error(self, request):
+        raise ProviderError("against the rules", kind="refused")
+
+    def text(self, request):
+        return Drawing(pictures=(b"I am no picture",))
+
+    def empty(self, request):
+        return Drawing(pictures=(b"",))
+
+    def cut(self, request):
+        return Drawing(pictures=(encoded((320, 240), "red")[:200],))
+
+    def few(self, request):
+        return Drawing()
+
+    def odd(self, request):
+        params = {"path": Path("a"), "nan": float("nan"), "surrogate": "\\ud800", "set": {1}, "bytes": b"x", 3: object}
+        return Drawing(pictures=(encoded(),), run_params=params, usage={"a": "b", "c": 2}, cost_usd=float("inf"))
+
+    def tells_key(self, request):
+        raise RuntimeError("401 for the key " + os.environ["TOY_KEY"])
+
+
+class Look:
+    def __init__(self, config):
+        self.config = config
+
+    async def grade(self, subject):
+        return getattr(self, subject.case.metadata.get("look", "fine"))(subject)
+
+    def fine(self, subject):
+        return Grade(scores={"fine": True, "level": 0.5}, reasons={"fine": "all is well"})
+
+    def bad(self, subject):
+        return Grade(scores={"fine": False, "level": 0.25}, reasons={"look": "all is ill"}, failure_tags=("ill",))
+
+    def raises(self, subject):
+        raise RuntimeError("the lens is broken")
+
+    def gives_up(self, subject):
+        raise GraderError("too dark to see")
+
+    def judge_down(self, subject):
+        raise ProviderError("the judge is out", kind="transient")
+
+    def gives_none(self, subject):
+        return None
+
+    def half(self, subject):
+        return Grade(scores={"fine": True, "level": None}, error="no scale in the picture")
+
+    def nothing(self, subject):
+        return Grade(scores={})
+
+    def undeclared(self, subject):
+        return Grade(scores={"fine": True, "level": 0.5, "mood": 1})
+
+    def wrong_types(self, subject):
+        return Grade(scores={"fine": 1, "level": True})
+
+    def nan(self, subject):
+        return Grade(scores={"fine": True, "level": float("nan")})
+
+    def off_the_scale(self, subject):
+        return Grade(scores={"fine": True, "level": 7})
+
+    def numpy(self, subject):
+        import numpy as np
+        return Grade(scores={"fine": np.bool_(True), "level": np.float32(0.5)}, details={"array": np.arange(3)})
+
+    def odd(self, subject):
+        return Grade(scores={"fine": True, "level": 0.5}, details={"nan": float("nan"), "at": Path("x"), 1: {2}},
+                     reasons={"fine": "\\ud800 \\x1b[31m"}, failure_tags="one", usage={"tokens": None}, cost_usd="much")
+
+    def saves(self, subject):
+        return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("look.map.png", b"picture")})
+
+    def saves_over(self, subject):
+        return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("png", b"gone")})
+
+    def saves_outside(self, subject):
+        return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("../../x.png", b"gone")})
+
+
+class Second(Look):
+    async def grade(self, subject):
+        return getattr(self, subject.case.metadata.get("second", "holds"))(subject)
+
+    def holds(self, subject):
+        return Grade(scores={"second": True})
+
+    def fails(self, subject):
+        return Grade(scores={"second": False})
+"""
+
+LOOK: dict[str, Any] = {
+    "key": "look",
+    "type": "mine:Look",
+    "writes": {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}},
+}
+SECOND: dict[str, Any] = {"key": "second", "type": "mine:Second", "writes": {"second": {"type": "bool"}}}
+
+
+class Toy:
+    """A folder with such suites and their runs. What a case says beside the keys of a case is its metadata."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "mine.py").write_text(CODE)
+
+    def write(self, *cases: dict[str, Any], name: str = "suite.yaml", **changes: Any) -> Path:
+        """Writes a suite; JSON is YAML."""
+        suite = {
+            "name": "toy",
+            "cases": [{"id": f"case{at}", "prompt": "a tree", **case} for at, case in enumerate(cases or ({},))],
+            "models": [{"provider": "mine:Draw", "label": "toy"}],
+            "graders": [LOOK],
+            "verdict": ["fine"],
+        }
+        path = self.folder / name
+        path.write_text(json.dumps({**suite, **changes}, ensure_ascii=False))
+        return path
+
+    def __call__(self, *arguments: str | Path, **environment: str) -> Any:
+        """Runs the command in this process."""
+        return CliRunner().invoke(app, [str(word) for word in arguments], env=environment)
+
+    def run(self, *cases: dict[str, Any], arguments: tuple[str, ...] = (), **changes: Any) -> Any:
+        """Writes a suite and runs it."""
+        return self("run", self.write(*cases, **changes), "--trust-suite", *arguments)
+
+    def program(self, *arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
+        """Starts the command as a program of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "visioneval", *map(str, arguments)],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **{"env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, **more},
+        )
+
+    @property
+    def latest(self) -> Path:
+        """The folder of the run that came last."""
+        return max((self.folder / "runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+
+    @property
+    def info(self) -> RunInfo:
+        """Its ``run.json``."""
+        return read_info(self.latest)
+
+    @property
+    def records(self) -> dict[str, Record]:
+        """Its records, by case; the last one of a case that has several."""
+        return {record.test_id: record for record in read_records(self.latest)}
+
+    @property
+    def record(self) -> Record:
+        """Its only record."""
+        (record,) = read_records(self.latest)
+        return record
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Its ``summary.json``."""
+        found: dict[str, Any] = json.loads((self.latest / "summary.json").read_text())
+        return found
+
+    def pictures(self, *names: str, **save: Any) -> None:
+        """Writes small pictures."""
+        from PIL import Image
+
+        for name in names:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (32, 24), "white").save(path, **save)

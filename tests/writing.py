@@ -1,0 +1,15 @@
+"""Suites as text, one section a line, so that a test can say where a problem stands."""
+
+from __future__ import annotations
+
+
+def suite(
+    *more: str,
+    name: str = "name: demo",
+    cases: str = "cases: [{id: one, prompt: a tree}]",
+    models: str = "models: [{provider: sketch}]",
+    graders: str = "graders: [{key: image, type: image}]",
+    verdict: str = "verdict: [not image.blank]",
+) -> str:
+    """A small suite that loads: name on line 1, cases 2, models 3, graders 4, verdict 5, the rest from 6 on."""
+    return "\n".join([name, cases, models, graders, verdict, *more]) + "\n"

@@ -1,0 +1,157 @@
+"""The grading of one picture: each grader by itself, so that one that fails leaves ``null`` and stops nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from visioneval.engine.bench import Bench, described, guarded
+from visioneval.engine.plain import amount, scalar
+from visioneval.errors import AuthError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.graders.base import Grade, Subject
+from visioneval.plan import Call, digest
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.records import CellError, Fingerprint, GraderRecord
+from visioneval.suite.graders import BaseGrader
+from visioneval.types import Metric, Picture, Score
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """What all graders of a cell found together."""
+
+    scores: dict[str, Score]
+    reasons: dict[str, str]
+    failure_tags: tuple[str, ...]
+    graders: tuple[GraderRecord, ...]
+
+    @property
+    def error(self) -> CellError | None:
+        """The first thing that could not be measured."""
+        first = next((grader for grader in self.graders if grader.error), None)
+        if first is None:
+            return None
+        return CellError(stage="grade", kind="unmeasured", message=f"{first.key}: {first.error}")
+
+
+async def grade(call: Call, sample: int, picture: Picture, params: Mapping[str, Any], bench: Bench) -> Graded:
+    """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
+
+    def save(name: str, data: bytes) -> str:
+        if "." not in name.strip("."):
+            raise GraderError(f"{name!r} is not the name of a picture: it has no ending")
+        return bench.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
+
+    about = CellRef(call.case.id, call.run.label, sample)
+
+    async def ask(judge: str, question: Question) -> Reply:
+        try:
+            return await guarded(bench.tools.judges[judge].ask(question, about), Reply)
+        except ProviderError as error:
+            stop_for_key(error, f"the judge {judge!r}", bench)
+            raise
+
+    subject = Subject(
+        case=call.case,
+        task_type=call.task_type,
+        prompt=call.prompt,
+        requested_size=_requested_size(params),
+        picture=picture,
+        files=call.files,
+        save=save,
+        rules=tuple(rule.text for rule, warn in call.rules if not warn),
+        variables=bench.variables,
+        template_folders=bench.template_folders,
+        ask=ask,
+    )
+    told = await asyncio.gather(*(_ask(grader, subject, bench) for grader in call.graders))
+    scores: dict[str, Score] = {}
+    reasons: dict[str, str] = {}
+    tags: dict[str, None] = {}
+    for said, _ in told:
+        scores.update(said.scores)
+        reasons.update(said.reasons)
+        tags.update(dict.fromkeys(said.failure_tags))
+    return Graded(scores, reasons, tuple(tags), tuple(record for _, record in told))
+
+
+def stop_for_key(error: ProviderError, who: str, bench: Bench) -> None:
+    """Raises ``AuthError`` where a provider refused the key: every other call would be refused too."""
+    if error.kind == "auth":
+        raise AuthError(f"{who}: the provider refuses the key: {bench.plain.text(error)}") from None
+
+
+def _requested_size(params: Mapping[str, Any]) -> str | None:
+    size = params.get("size")
+    return size if isinstance(size, str) else None
+
+
+async def _ask(config: BaseGrader, subject: Subject, bench: Bench) -> tuple[Grade, GraderRecord]:
+    start = perf_counter()
+    try:
+        said = await guarded(bench.tools.graders[config.key].grade(subject), Grade)
+        return _told(config, subject, bench, said, start)
+    except StoppedError:
+        raise
+    except (GraderError, ProviderError, ImageError) as error:
+        failed = Grade(scores={}, error=str(error) or type(error).__name__)
+    except Exception as error:
+        failed = Grade(scores={}, error=described(error))
+    return _told(config, subject, bench, failed, start)
+
+
+def _told(config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start: float) -> tuple[Grade, GraderRecord]:
+    """What a grader said, checked and plain. Raises any exception where it said something impossible."""
+    scores, bad = checked_scores(said.scores, config.metrics(subject.case))
+    plain = bench.plain
+    record = GraderRecord(
+        key=config.key,
+        type=str(getattr(config, "type", "")),
+        error=plain.text(said.error or "; ".join(bad)) or None,
+        details=plain.mapping(said.details),
+        usage=plain.counts(said.usage),
+        cost_usd=amount(said.cost_usd),
+        seconds=round(perf_counter() - start, 6),
+        fingerprint=Fingerprint(
+            judge_model=said.judge_model,
+            template_sha256=said.template_sha256,
+            schema_sha256=said.schema_sha256,
+            config_sha256=digest(config.model_dump(exclude={"when"})),
+            tool_versions=plain.texts(said.tool_versions),
+        ),
+    )
+    tags = [said.failure_tags] if isinstance(said.failure_tags, str) else said.failure_tags
+    kept = Grade(scores=scores, reasons=plain.texts(said.reasons), failure_tags=tuple(map(plain.text, tags)))
+    return kept, record
+
+
+def checked_scores(said: Mapping[str, Any], declared: Mapping[str, Metric]) -> tuple[dict[str, Score], list[str]]:
+    """The declared metrics and no other, each of its type and range or ``None``, and what was wrong with the rest."""
+    scores: dict[str, Score] = {}
+    bad = [f"wrote {name!r}, which it does not declare" for name in said if name not in declared]
+    for name, metric in declared.items():
+        value = scalar(said.get(name))
+        wrong = None if value is None else _misfit(value, metric)
+        scores[name] = value if wrong is None else None
+        if wrong is not None:
+            bad.append(f"{name} is {value!r:.60}, {wrong}")
+        elif name not in said:
+            bad.append(f"{name} was not measured")
+    return scores, bad
+
+
+def _misfit(value: Any, metric: Metric) -> str | None:
+    """Why a value is none of a metric's."""
+    if metric.type == "bool":
+        return None if isinstance(value, bool) else "not a yes or no"
+    number = amount(value)
+    if number is None or not math.isfinite(number):
+        return "not a number"
+    low, high = metric.range or (-math.inf, None)
+    if number < low or (high is not None and number > high):
+        return f"outside {low:g} to {'any' if high is None else f'{high:g}'}"
+    return None

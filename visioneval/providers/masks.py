@@ -1,0 +1,54 @@
+"""What becomes of an editable mask: an argument of the call, one more picture with words about it, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageOps
+
+from visioneval import images
+from visioneval.suite.remote import MaskMode
+from visioneval.types import CaseFiles
+
+
+@dataclass(frozen=True, slots=True)
+class MaskUse:
+    """How this call uses the case's mask; at most one of ``sent`` and ``as_image`` is set."""
+
+    mode: MaskMode
+    sent: Path | None = None
+    as_image: Path | None = None
+
+    def argument(self) -> bytes:
+        """The mask as the PNG with an alpha channel that a mask argument must be, whatever its own format is."""
+        assert self.sent is not None
+        data = self.sent.read_bytes()
+        if images.inspect(data)[0] == "image/png":
+            return data
+        inside = images.load_mask(self.sent)
+        opaque = Image.new("RGBA", inside.size, (0, 0, 0, 255))
+        opaque.putalpha(ImageOps.invert(inside))
+        return images.encode_png(opaque)
+
+    def picture(self) -> bytes:
+        """The mask as a PNG that a model can see: white may change, black must not."""
+        assert self.as_image is not None
+        return images.encode_png(images.load_mask(self.as_image))
+
+    def worded(self, prompt: str, pictures: int) -> str:
+        """The prompt, with a sentence about the mask where it is sent as the last of ``pictures`` pictures."""
+        if self.as_image is None:
+            return prompt
+        return (
+            f"{prompt}\n\nPicture {pictures} is a mask for picture 1: change only what is white in it,"
+            " and keep everything that is black exactly as it is."
+        )
+
+
+def mask_use(mode: MaskMode, files: CaseFiles) -> MaskUse:
+    """What to do with the editable mask of a case, if it has one."""
+    mask = files.masks.get("editable")
+    if mask is None or mode == "ignore":
+        return MaskUse("ignore")
+    return MaskUse(mode, sent=mask) if mode == "send" else MaskUse(mode, as_image=mask)

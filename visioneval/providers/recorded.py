@@ -1,0 +1,69 @@
+"""Answers that somebody recorded, as a judge. Nothing is called; the record says ``recorded``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from visioneval.errors import ProviderError
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.suite.datasets import read_rows
+from visioneval.suite.judges import RecordedJudge
+
+Key = tuple[str, str | None, str | None]
+
+
+class Recorded:
+    """Looks answers up by case, model run, sample and question. The file is read once, when the run is built."""
+
+    def __init__(self, config: RecordedJudge) -> None:
+        """``config.path`` is absolute, or relative to the working directory.
+
+        Raises ``UsageError`` or ``SuiteError`` for a file that cannot be read.
+        """
+        self._config = config
+        self._answers: dict[Key, dict[str, Any]] = {}
+        fields = config.fields
+        for row in read_rows(Path(config.path), config.path):
+            cell = row.cells
+            key = (
+                str(cell.get(fields.case, "")),
+                None if fields.model is None else str(cell.get(fields.model, "")),
+                None if fields.sample is None else str(cell.get(fields.sample, "")),
+            )
+            self._answers.setdefault(key, {})[str(cell.get(fields.question, ""))] = cell.get(fields.answer)
+
+    async def ask(self, question: Question, about: CellRef) -> Reply:
+        """A JSON object of the recorded answers to ``question.names``, and of what else its schema asks for.
+
+        Names without an answer are left out. Raises ``ProviderError`` where the cell has no answer at all.
+        """
+        fields = self._config.fields
+        key = (
+            about.test_id,
+            None if fields.model is None else about.model_label,
+            None if fields.sample is None else str(about.sample_index),
+        )
+        recorded = self._answers.get(key)
+        if not recorded:
+            where = f"case {about.test_id!r}, model {about.model_label!r}, sample {about.sample_index}"
+            raise ProviderError(f"{Path(self._config.path).name}: no recorded answer for {where}", kind="invalid")
+        shapes = (question.schema or {}).get("properties", {})
+        names = [name for name in dict.fromkeys((*question.names, *shapes)) if recorded.get(name) not in (None, "")]
+        said = {name: _value(recorded[name], shapes.get(name, {})) for name in names}
+        return Reply(text=json.dumps(said), model="recorded", shape="recorded")
+
+
+def _value(value: Any, schema: Mapping[str, Any]) -> Any:
+    """A cell of a table as JSON where it is JSON: ``true``, ``4``, and a spreadsheet's ``TRUE``; text stays text."""
+    if not isinstance(value, str) or schema.get("type") == "string":
+        return value
+    text = value.strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return json.loads(text, parse_constant=lambda _: value)
+    except ValueError:
+        return value

@@ -1,0 +1,53 @@
+"""A run as a flat table, for spreadsheets and notebooks."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from visioneval.records import Record
+from visioneval.report.text import clean
+
+_PLAIN = (
+    "run_id",
+    "test_id",
+    "model_label",
+    "sample_index",
+    "task_type",
+    "status",
+    "verdict",
+    "artifact_path",
+    "artifact_sha256",
+    "width",
+    "height",
+    "cost_usd",
+    "seconds",
+    "prompt",
+)
+_LISTS = ("failed_rules", "warned_rules", "failure_tags", "tags")
+
+
+def write_csv(records: Iterable[Record], metrics: Sequence[str], out: TextIO) -> None:
+    """One row per cell, one column per metric; an empty score was not measured or did not apply.
+
+    Control characters are replaced: a table of a run may be looked at in a terminal.
+    """
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*_PLAIN, *_LISTS, "error", *metrics])
+    for record in records:
+        error = record.error
+        writer.writerow(
+            [_cell(getattr(record, name)) for name in _PLAIN]
+            + [clean("; ".join(getattr(record, name))) for name in _LISTS]
+            + [clean(f"{error.stage}/{error.kind}: {error.message}") if error else ""]
+            + [_cell(record.scores.get(name)) for name in metrics]
+        )
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return clean(value)
+    return "" if value is None else value

@@ -1,0 +1,124 @@
+"""Checks of judges and of everything that asks one: keys are left to the run, hosts and templates are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from visioneval.builtin import builtin
+from visioneval.errors import Problem, SuiteError, TemplateError, VisionEvalError
+from visioneval.suite.case import TestCase
+from visioneval.suite.datasets import missing_columns, read_rows
+from visioneval.suite.graders import BaseGrader, RubricGrader, TextGrader
+from visioneval.suite.judge_prompt import rubric_context, rubric_groups, rules_over, text_contexts
+from visioneval.suite.judges import BaseJudge, RecordedJudge
+from visioneval.suite.messages import Loc, did_you_mean
+from visioneval.suite.model import Suite, template_folders
+from visioneval.suite.paths import Trust
+from visioneval.suite.prompts import rendered
+from visioneval.suite.remote import Remote
+from visioneval.templates import render_file, template_files
+
+Found = Iterator[tuple[Loc, str] | Problem]
+
+
+def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Found:
+    """Problems of ``judges:``, of hosts that would be sent a key, and of the graders that ask."""
+    for index, entry in enumerate(suite.models):
+        if isinstance(entry, Remote) and (problem := entry.host_problem(trusted=trust.everything)):
+            yield ("models", index, "base_url"), problem
+    for name, judge in suite.judges.items():
+        for found in _judge(judge, folder, trust):
+            yield found if isinstance(found, Problem) else (("judges", name, *found[0]), found[1])
+    for index, grader in enumerate(suite.graders):
+        asked = grader.judge_name
+        if asked is not None and asked not in suite.judges:
+            hint = did_you_mean(asked, suite.judges)
+            yield ("graders", index, "judge"), f"there is no judge {asked!r} under 'judges:'{hint}"
+    if suite.prompts_dir and (refusal := trust.refusal(suite.prompts_dir, folder)):
+        yield ("prompts_dir",), refusal
+        return
+    yield from _templates(suite, folder, trust)
+
+
+def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Found:
+    if judge.runs_code and not trust.everything:
+        name = getattr(judge, "provider", "")
+        yield ("provider",), f"{name!r} runs code that the suite brings: pass --trust-suite if you trust this suite"
+    if isinstance(judge, Remote) and (problem := judge.host_problem(trusted=trust.everything)):
+        yield ("base_url",), problem
+    if isinstance(judge, RecordedJudge):
+        yield from _recorded(judge, folder, trust)
+
+
+def _recorded(judge: RecordedJudge, folder: Path, trust: Trust) -> Found:
+    if refusal := trust.refusal(judge.path, folder):
+        yield ("path",), refusal
+        return
+    try:
+        rows = read_rows(folder / judge.path, judge.path)
+    except SuiteError as error:
+        yield from error.problems
+    except VisionEvalError as error:
+        yield ("path",), f"{judge.path}: {error}"
+    else:
+        for key, message in missing_columns(rows, judge.fields.model_dump(exclude_none=True)):
+            yield ("fields", key), message
+
+
+def _templates(suite: Suite, folder: Path, trust: Trust) -> Found:
+    """Renders every template of a judge for every case that it is for, so that nothing is undefined in the run."""
+    shipped = builtin("prompts")
+    folders = template_folders(suite, folder, shipped)
+    for index, grader in enumerate(suite.graders):
+        loc = ("graders", index, "template")
+        said: set[str] = set()
+        for case in suite.cases:
+            if grader.when is not None and not grader.when.fits(case.id, case.task_type, case.tags):
+                continue
+            try:
+                prompt, criteria = rendered(case, suite.vars)
+            except TemplateError:
+                continue  # told of the case itself
+            shown = case.model_copy(update={"criteria": criteria})
+            for template, seen in _asked(grader, shown, prompt, suite):
+                for message in _template_problems(template, seen, folders, shipped, trust):
+                    if message not in said:
+                        said.add(message)
+                        yield loc, f"{message} (case {case.id!r})"
+
+
+def _asked(grader: BaseGrader, case: TestCase, prompt: str, suite: Suite) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every template that the grader has filled in for a case, and what it sees."""
+    if isinstance(grader, TextGrader) and grader.judge_name is not None and case.expect.text is not None:
+        yield from text_contexts(case, prompt, "a description", describe=grader.describe).items()
+    if isinstance(grader, RubricGrader):
+        rules = [rule.rule for rule in case.verdict or suite.verdict if rule.level == "fail"]
+        for metrics in rubric_groups(grader):
+            yield (
+                grader.template,
+                rubric_context(
+                    case,
+                    prompt,
+                    grader,
+                    metrics,
+                    rules=rules_over(rules, metrics),
+                    pictures=[{"id": "output", "about": "the picture to judge"}],
+                    variables=suite.vars,
+                ),
+            )
+
+
+def _template_problems(
+    template: str, seen: Mapping[str, Any], folders: tuple[Path, ...], shipped: Path, trust: Trust
+) -> Iterator[str]:
+    try:
+        files = template_files(template, folders)
+        own = [path for path in files.values() if not path.is_relative_to(shipped)]
+        refusals = [refusal for path in own if (refusal := trust.refusal(str(path), path.parent))]
+        yield from refusals
+        if not refusals:
+            render_file(template, folders, seen)
+    except TemplateError as error:
+        yield str(error) if template in str(error) else f"{template}: {error}"

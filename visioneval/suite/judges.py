@@ -1,0 +1,87 @@
+"""The options of every judge: a model that looks at pictures and answers questions for a grader."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from visioneval.suite.case import Text
+from visioneval.suite.graders import ModuleClass
+from visioneval.suite.remote import EnvName, GeminiOptions, OpenAIOptions
+from visioneval.types import Frozen
+
+
+class BaseJudge(Frozen):
+    """What all entries of ``judges:`` share."""
+
+    runs_code: ClassVar[bool] = False
+    is_free: ClassVar[bool] = False
+
+    @property
+    def needs_key(self) -> str | None:
+        """The environment variable without which nothing can be asked."""
+        return None
+
+
+class OpenAIJudge(BaseJudge, OpenAIOptions):
+    """A vision model behind the Responses API, or behind chat completions (``api: chat``)."""
+
+    provider: Literal["openai"]
+    model: Text
+    api: Literal["responses", "chat"] = "responses"
+    params: dict[str, Any] = Field(default_factory=dict, description="Sent as written, such as reasoning.")
+
+    @property
+    def needs_key(self) -> str | None:
+        return self.key_variable
+
+
+class GeminiJudge(BaseJudge, GeminiOptions):
+    """A Gemini model."""
+
+    provider: Literal["gemini"]
+    model: Text
+    params: dict[str, Any] = Field(default_factory=dict, description="The generation config, as written.")
+
+    @property
+    def needs_key(self) -> str | None:
+        return None if self.google else self.key_variable
+
+
+class RecordedFields(Frozen):
+    """The column of each fact in a file of recorded answers."""
+
+    case: Text = "case"
+    model: Text | None = Field(default=None, description="Without it, an answer is for every model run.")
+    sample: Text | None = Field(default=None, description="Without it, an answer is for every sample.")
+    question: Text = Field(default="question", description="A question's id or text, or a metric's name.")
+    answer: Text = "answer"
+
+
+class RecordedJudge(BaseJudge):
+    """Answers that somebody recorded, in a JSONL, CSV or TSV file. Nothing is called, and the record says so."""
+
+    is_free: ClassVar[bool] = True
+
+    provider: Literal["recorded"]
+    path: Text
+    fields: RecordedFields = RecordedFields()
+
+
+class CustomJudge(BaseJudge):
+    """A judge class of the user's own, ``my_package.module:Class``. Needs ``--trust-suite``."""
+
+    runs_code: ClassVar[bool] = True
+
+    provider: ModuleClass
+    model: str | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    key_variable: EnvName | None = None
+
+    @property
+    def needs_key(self) -> str | None:
+        return self.key_variable
+
+
+JUDGES: dict[str, type[BaseJudge]] = {"openai": OpenAIJudge, "gemini": GeminiJudge, "recorded": RecordedJudge}
