@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,17 +53,40 @@ Samples = Annotated[
 Variables = Annotated[
     list[str] | None, value("--var", "NAME=VALUE", "Replaces one of the suite's vars. Repeatable.", NARROW)
 ]
+Judges = Annotated[
+    list[str] | None,
+    value("--judge", "NAME=PROVIDER:MODEL", "Replaces one of the suite's judges. Repeatable.", NARROW),
+]
 TrustSuite = Annotated[bool, flag("--trust-suite", "Let the suite run its own code and read files outside its folder.")]
 RUNS = Path("runs")
 
 
-def variables(given: list[str] | None) -> dict[str, str]:
-    """``NAME=VALUE`` words as a mapping."""
+@dataclass(frozen=True, slots=True)
+class SuiteFlags:
+    """What the flags change about a suite, how far it is trusted, and where other runs are found."""
+
+    out: Path
+    trust: bool
+    variables: dict[str, str]
+    judges: dict[str, str]
+    samples: int | None = None
+
+    @classmethod
+    def of(
+        cls, out: Path, *, trust: bool, var: list[str] | None, judge: list[str] | None, samples: int | None = None
+    ) -> SuiteFlags:
+        """The flags as they were typed. Raises ``UsageError``."""
+        return cls(
+            out, trust, _pairs("--var", "NAME=VALUE", var), _pairs("--judge", "NAME=PROVIDER:MODEL", judge), samples
+        )
+
+
+def _pairs(flag: str, form: str, given: list[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in given or []:
         name, sign, value = word.partition("=")
         if not sign or not name:
-            raise UsageError(f"--var {word!r}: write NAME=VALUE")
+            raise UsageError(f"{flag} {word!r}: write {form}")
         found[name] = value
     return found
 
@@ -86,20 +110,18 @@ def selection(
     )
 
 
-def load_and_expand(
-    path: Path, chosen: Selection, *, given: list[str] | None, trust: bool, samples: int | None, out: Path
-) -> tuple[LoadedSuite, Plan]:
+def load_and_expand(path: Path, chosen: Selection, flags: SuiteFlags) -> tuple[LoadedSuite, Plan]:
     """The first two steps of every command that takes a suite."""
     from visioneval.plan import expand, run_labels
     from visioneval.suite.load import load_suite
 
-    loaded = load_suite(path, trust=trust, variables=variables(given), run_labels=run_labels(out))
-    return loaded, expand(loaded, chosen, samples=samples, runs_root=out)
+    loaded = load_suite(
+        path, trust=flags.trust, variables=flags.variables, judges=flags.judges, run_labels=run_labels(flags.out)
+    )
+    return loaded, expand(loaded, chosen, samples=flags.samples, runs_root=flags.out)
 
 
-def load_all(
-    paths: list[Path], chosen: Selection, *, given: list[str] | None, trust: bool, samples: int | None, out: Path
-) -> list[tuple[LoadedSuite, Plan]]:
+def load_all(paths: list[Path], chosen: Selection, flags: SuiteFlags) -> list[tuple[LoadedSuite, Plan]]:
     """The first two steps for several suites: the last is known to be right before the first is run."""
     from visioneval.errors import Problem, SuiteError
 
@@ -107,7 +129,7 @@ def load_all(
     problems: list[Problem] = []
     for path in paths:
         try:
-            found.append(load_and_expand(path, chosen, given=given, trust=trust, samples=samples, out=out))
+            found.append(load_and_expand(path, chosen, flags))
         except SuiteError as error:
             problems.extend(error.problems)
     if problems:

@@ -46,6 +46,7 @@ def run(
     limit: options.Limit = None,
     samples: options.Samples = None,
     var: options.Variables = None,
+    judge: options.Judges = None,
     out: options.Out = options.RUNS,
     run_id: Annotated[str | None, options.value("--run-id", "ID", "Instead of a generated id.", options.RESULT)] = None,
     note: Annotated[
@@ -71,7 +72,8 @@ def run(
     if run_id is not None and len(suites) > 1:
         raise UsageError("--run-id names one run: give one suite")
     chosen = options.selection(case, tag, model, grader, limit)
-    planned = options.load_all(suites, chosen, given=var, trust=trust_suite, samples=samples, out=out)
+    changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
+    planned = options.load_all(suites, chosen, changes)
     if dry_run:
         _print_plans(planned)
         return

@@ -51,6 +51,7 @@ def init(
 def validate(
     suites: options.Suites,
     var: options.Variables = None,
+    judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
@@ -59,10 +60,11 @@ def validate(
     from visioneval.errors import Problem, SuiteError
     from visioneval.records import Selection
 
+    flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge)
     problems: list[Problem] = []
     for path in suites:
         try:
-            _, plan = options.load_and_expand(path, Selection(), given=var, trust=trust_suite, samples=None, out=out)
+            _, plan = options.load_and_expand(path, Selection(), flags)
         except SuiteError as error:
             problems.extend(error.problems)
             continue
@@ -83,6 +85,7 @@ def plan(
     limit: options.Limit = None,
     samples: options.Samples = None,
     var: options.Variables = None,
+    judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
@@ -90,7 +93,8 @@ def plan(
     from visioneval.cli.plan_table import print_plan
 
     chosen = options.selection(case, tag, model, grader, limit)
-    for _, planned in options.load_all(suites, chosen, given=var, trust=trust_suite, samples=samples, out=out):
+    flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
+    for _, planned in options.load_all(suites, chosen, flags):
         print_plan(planned, options.console())
 
 

@@ -39,7 +39,7 @@ def _plain_path(value: Any) -> Any:
     return {"path": value} if isinstance(value, str) else value
 
 
-ImageEntry = Annotated[InputImage, BeforeValidator(_plain_path, json_schema_input_type=str | InputImage)]
+ImageEntry = Annotated[InputImage, BeforeValidator(_plain_path, json_schema_input_type=FilePath | InputImage)]
 
 
 def _jpg_is_jpeg(value: Any) -> Any:

@@ -14,6 +14,7 @@ from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.suite import check
 from visioneval.suite.document import Document, Source
 from visioneval.suite.gather import gather_cases, read_bytes
+from visioneval.suite.judges import JUDGES
 from visioneval.suite.messages import Loc, suite_schema
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
@@ -33,15 +34,24 @@ class LoadedSuite:
 
 
 def load_suite(
-    path: Path, *, trust: bool = False, variables: Mapping[str, str] | None = None, run_labels: RunLabels
+    path: Path,
+    *,
+    trust: bool = False,
+    variables: Mapping[str, str] | None = None,
+    judges: Mapping[str, str] | None = None,
+    run_labels: RunLabels,
 ) -> LoadedSuite:
-    """Reads and checks a suite. Raises ``SuiteError`` with all problems, ``UsageError`` for a bad path."""
+    """Reads and checks a suite. Raises ``SuiteError`` with all problems, ``UsageError`` for a bad path.
+
+    ``variables`` replace the suite's own; ``judges`` replace one each, as ``provider:model``.
+    """
     try:
         data = read_bytes(path)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     document = _document(data, str(path))
     _replace_variables(document, variables or {})
+    _replace_judges(document, judges or {})
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
@@ -79,6 +89,22 @@ def _replace_variables(document: Document, variables: Mapping[str, str]) -> None
         if not text.isprintable() and any(0xD800 <= ord(sign) <= 0xDFFF for sign in text):
             raise UsageError(f"--var {name}: not UTF-8")
     document.data["vars"] = {**declared, **{name: plain(text) for name, text in variables.items()}}
+
+
+def _replace_judges(document: Document, judges: Mapping[str, str]) -> None:
+    declared = document.data.get("judges")
+    if not judges:
+        return
+    declared = declared if isinstance(declared, dict) else {}
+    for name, text in judges.items():
+        provider, _, model = text.partition(":")
+        if name not in declared:
+            known = ", ".join(map(str, declared)) or "none"
+            raise UsageError(f"--judge {name}: the suite has no such judge (it has: {known})")
+        if provider not in JUDGES or not model or provider == "recorded":
+            raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
+        declared = {**declared, name: {"provider": provider, "model": model}}
+    document.data["judges"] = declared
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,8 +144,17 @@ def json_schema() -> dict[str, Any]:
         entries.append({"$ref": f"#/$defs/{model.__name__}"})
     schema["properties"]["cases"]["items"] = {"anyOf": entries}
     schema["properties"]["gates"].pop("default", None)
+    _close(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "visioneval suite",
         **{key: value for key, value in schema.items() if key != "title"},
     }
+
+
+def _close(node: Any) -> None:
+    """Refuses keys that no pattern allows, as the loader does; pydantic leaves such mappings open."""
+    if isinstance(node, dict) and "patternProperties" in node:
+        node.setdefault("additionalProperties", False)
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _close(child)

@@ -1,0 +1,50 @@
+"""``--judge NAME=PROVIDER:MODEL``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+
+SUITE = """\
+name: judged
+judges: {default: {provider: openai, model: gpt-5.4}}
+cases: [{id: one, prompt: a tree}]
+models: [{provider: sketch}]
+graders:
+  - {key: look, type: rubric, metrics: {good: {type: pass_fail, about: it is good}}}
+verdict: [good]
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "suite.yaml"
+    path.write_text(SUITE, encoding="utf-8")
+    return path
+
+
+def test_a_judge_is_replaced(suite: Path) -> None:
+    before = CliRunner().invoke(app, ["validate", str(suite)])
+    after = CliRunner().invoke(app, ["validate", str(suite), "--judge", "default=gemini:gemini-2.5-flash"])
+    assert "set OPENAI_API_KEY" in before.output
+    assert "set GEMINI_API_KEY" in after.output
+    assert "OPENAI_API_KEY" not in after.output
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("default", "--judge 'default': write NAME=PROVIDER:MODEL"),
+        ("defualt=openai:x", "--judge defualt: the suite has no such judge (it has: default)"),
+        ("default=gpt-5.4", "--judge default=gpt-5.4: write PROVIDER:MODEL with the provider openai or gemini"),
+        ("default=recorded:a.csv", "write PROVIDER:MODEL with the provider openai or gemini"),
+    ],
+)
+def test_bad_words_are_told(suite: Path, word: str, told: str) -> None:
+    result = CliRunner().invoke(app, ["run", str(suite), "--judge", word])
+    assert result.exit_code == 2
+    assert told in result.stderr
