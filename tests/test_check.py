@@ -262,10 +262,11 @@ def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
     [
         ("[]", ["8: gates: must not be empty"]),
         ("[pass_rate >= 0.9, error_rate <= 0.1, refusal_rate == 0, rate(image) > 0, mean(text.recall) > 0]", []),
-        ("[mean(image) > 0]", ["9: 'mean(image) > 0': 'image' is a yes or no; write it alone or with 'not'"]),
+        ("[pass_rate > 7]", ["9: 'pass_rate > 7': a rate is from 0 to 1"]),
+        ("[mean(image) > 0]", ["9: 'mean(image) > 0': 'image' is a yes or no; use rate(METRIC)"]),
         (
             "[rate(text.recall) > 0]",
-            ["9: 'rate(text.recall) > 0': 'text.recall' is a number; compare it: 'METRIC >= NUMBER'"],
+            ["9: 'rate(text.recall) > 0': 'text.recall' is a number; use mean(METRIC)"],
         ),
         ("[rate(imge) > 0]", ["9: 'rate(imge) > 0': no grader writes 'imge' (did you mean 'image'?)"]),
         ("[{rule: pass_rate == 1, models: [z]}]", ["9: no model run is labelled 'z' (known: sketch)"]),

@@ -107,7 +107,7 @@ def test_modules_beside_a_suite_hide_no_installed_ones(toy: Toy) -> None:
 
 
 def test_a_missing_key_is_known_before_anything_is_drawn(toy: Toy) -> None:
-    path = toy.write({}, models=provider("mine:Draw", key_variable="TOY_KEY"))
+    path = toy.write({}, models=provider("mine:Draw", api_key_env="TOY_KEY"))
     assert "TOY_KEY" in toy("plan", path, "--trust-suite").stdout
     assert "TOY_KEY" in toy("validate", path, "--trust-suite").stdout
     result = toy("run", path, "--trust-suite")

@@ -43,10 +43,15 @@ def test_json_lines_become_cases(load: Load, tmp_path: Path) -> None:
 def test_tables_become_cases(load: Load, tmp_path: Path) -> None:
     table = '\ufeffi,p,t,f,r\r\na,"two\nlines, ""quoted""",u,true,\r\n\r\nb,y,"[""u"", ""v""]",,"[""SALE""]"\r\n'
     first, second = cases(
-        load, tmp_path, "id: i, prompt: p, tags: t, flaky: f, expect.text.required: r", table, "d.csv"
+        load, tmp_path, "id: i, prompt: p, tags: t, expect.refusal: f, expect.text.required: r", table, "d.csv"
     )
-    assert (first.prompt, first.tags, first.flaky, first.expect.text) == ('two\nlines, "quoted"', ("u",), True, None)
-    assert (second.tags, second.flaky) == (("u", "v"), False)
+    assert (first.prompt, first.tags, first.expect.refusal, first.expect.text) == (
+        'two\nlines, "quoted"',
+        ("u",),
+        True,
+        None,
+    )
+    assert (second.tags, second.expect.refusal) == (("u", "v"), False)
     assert second.expect.text is not None
     assert second.expect.text.required == ("SALE",)
 

@@ -112,33 +112,6 @@ def test_a_picture_is_found_among_words_and_thoughts(api: FakeAPI, name: str) ->
     assert api.requests[0].body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
 
 
-def test_n_pictures_are_n_calls(api: FakeAPI) -> None:
-    drawn = draw(config(api.gemini_base_url), request_for(n=3))
-    assert len(drawn.pictures) == 3
-    assert drawn.usage is not None
-    assert drawn.usage["candidates_token_count"] == 3 * 1291
-    assert api.paid == {"gemini": 3}
-
-
-@pytest.mark.parametrize("kind", ["server_error", "refusal", "no_image", "empty_base64", "reset"])
-def test_a_failed_repetition_costs_no_paid_picture(api: FakeAPI, kind: str) -> None:
-    api.faults.queue(Fault(kind))
-    drawn = draw(config(api.gemini_base_url), request_for(n=3))
-    assert [size(data) for data in drawn.pictures] == [(1024, 1024)] * 2
-    assert drawn.refused is None
-
-
-def test_a_wrong_key_is_told_even_when_pictures_came(api: FakeAPI) -> None:
-    api.faults.queue(None, Fault("unauthorized"))
-    assert failed(config(api.gemini_base_url), request_for(n=3)).kind == "auth"
-
-
-def test_many_repetitions_are_under_way_together(api: FakeAPI) -> None:
-    api.latency["images"] = 0.5
-    assert len(draw(config(api.gemini_base_url), request_for(n=130)).pictures) == 130
-    assert api.most_connections > 100
-
-
 @pytest.fixture
 def files(picture: Callable[..., Path], mask: Callable[..., Path]) -> CaseFiles:
     """A person, a jacket in a format that the service does not take, and a mask."""

@@ -262,13 +262,14 @@ def test_what_the_record_says_of_a_fault(toy: Toy, api: FakeAPI, fault: Fault, s
     assert record.verdict == ("FAIL" if status == "refused" else "ERROR")
 
 
-def test_one_failed_repetition_is_one_missing_picture(toy: Toy, api: FakeAPI) -> None:
-    api.faults.queue(Fault("unavailable"))
-    toy.run(**one_gemini(api, n=2))
-    first, second = read_records(toy.latest)
-    assert (first.status, first.error) == ("completed", None)
-    assert second.error is not None
-    assert (second.error.kind, second.error.message) == ("missing_picture", "pictures asked for: 2; given: 1")
+@pytest.mark.parametrize(("fault", "status"), [("unavailable", "error"), ("refusal", "refused")])
+def test_n_pictures_are_n_calls_and_each_fails_alone(toy: Toy, api: FakeAPI, fault: str, status: str) -> None:
+    api.faults.queue(Fault(fault))
+    toy.run(arguments=("--max-concurrency", "1"), **one_gemini(api, n=3))
+    records = {record.sample_index: record for record in read_records(toy.latest)}
+    assert [records[index].status for index in range(3)] == [status, "completed", "completed"]
+    drawn = [asked for asked in api.requests if not isinstance(asked, JudgeRequest) and "image" in asked.path]
+    assert len(drawn) == 3
 
 
 def test_a_wrong_key_stops_the_run_with_one_line(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from writing import suite
 
 from visioneval.errors import SuiteError, UsageError
@@ -18,7 +20,7 @@ from visioneval.suite.model import Suite
 Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 
-CASE_KEYS = "criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, pictures, prompt, reference"
+CASE_KEYS = "criteria, dataset, expect, file, id, images, mask, masks, metadata, pictures, prompt, reference"
 RULE = (
     "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
     " (a name with other signs goes in quotes)"
@@ -109,7 +111,7 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ("[{id: a, prompt: '  '}]", "2:25: the prompt is empty once it is rendered"),
         (r'[{id: a, prompt: "a\x1b[31m"}]', r"2:25: prompt: 'a\x1b[31m' does not fit: a control character is not text"),
         ("[{id: a, prompt: x, task: edit}]", f"2:34: task: 'edit' is not one of {TASKS}"),
-        ("[{id: a, prompt: x, flaky: no}]", "2:35: flaky: expected true or false, not 'no'"),
+        ("[{id: a, prompt: x, expect: {refusal: no}}]", "2:46: refusal: expected true or false, not 'no'"),
         ("[{id: a, prompt: x, tags: t}]", "2:34: tags: expected a list, not 't'"),
         ("[{id: a, prompt: x, tags: [a b]}]", "2:35: tags: 'a b' does not fit: letters, digits, _ - and ."),
         ("[{id: a, prompt: x, images: [5]}]", "2:37: images: expected text or a mapping of keys to values, not 5"),
@@ -395,3 +397,50 @@ def test_twenty_thousand_cases_fit_in_little_memory(write_suite: Callable[..., P
     path = write_suite(suite("vars: {brand: Butter}", cases=cases, graders=graders, verdict="verdict: [image, text]"))
     done = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 400 * 1024  # KiB
+
+
+JUNK = [
+    "",
+    "[]",
+    "{}",
+    "null",
+    "no",
+    "-1",
+    "../x",
+    '"\\x07"',
+    "{{",
+    "[[a]]",
+    "{a: 1}",
+    "*x",
+    "&x ",
+    "!t ",
+    "\t",
+    "\n",
+    ": ",
+    "- ",
+    "é",
+    "'",
+]
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), st.sampled_from(JUNK)), min_size=1, max_size=3))
+def test_a_damaged_suite_is_a_suite_or_placed_problems(
+    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int, str]]
+) -> None:
+    text = suite(
+        "gates: [pass_rate > 0, {rule: rate(image) > 0, models: ['s*']}]",
+        cases="cases: [{id: a, prompt: '{{ metadata.f }}', tags: [t], expect: {text: {required: [A]}}, metadata: {f: 1}}]",
+        models="models: [{provider: sketch, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}}]",
+        graders="graders: [{key: image, type: image, when: {tags: [t]}}, {key: text, type: text}]",
+        verdict="verdict: [image, {rule: text, level: warn}]",
+    )
+    for start, length, junk in edits:
+        text = text[:start] + junk + text[start + length :]
+    path = tmp_path_factory.getbasetemp() / "damaged.yaml"
+    path.write_text(text, encoding="utf-8")
+    try:
+        load_suite(path, run_labels=lambda run: [])
+    except SuiteError as error:
+        for problem in error.problems:
+            assert problem.line >= 1
+            assert problem.message.isprintable()

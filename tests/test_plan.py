@@ -176,7 +176,7 @@ def test_an_estimate_counts_and_names_what_is_missing(toy: Toy) -> None:
     toy.pictures("pictures/case0.png")
     models = [
         {"provider": "files", "label": "old", "path": "pictures/{case}.png"},
-        {"provider": "mine:Draw", "label": "toy", "key_variable": "TOY_KEY"},
+        {"provider": "mine:Draw", "label": "toy", "api_key_env": "TOY_KEY"},
     ]
     plan = planned(toy.write({}, {}, models=models, graders=[LOOK, SECOND], verdict=["fine"], samples=2))
     work = estimate(plan)

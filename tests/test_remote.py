@@ -23,8 +23,14 @@ def problem(url: str | None, key: str | None = None, *, trusted: bool = False) -
     ],
 )
 @pytest.mark.parametrize("key", [None, "OPENAI_API_KEY", "TEAM_KEY"])
-def test_the_own_host_takes_any_key_of_its_own(url: str | None, key: str | None) -> None:
-    assert problem(url, key) is None
+def test_the_own_host_takes_its_usual_key_and_another_with_trust(url: str | None, key: str | None) -> None:
+    assert problem(url, key, trusted=True) is None
+    told = problem(url, key)
+    assert told == (
+        "TEAM_KEY is not a usual name of this provider's key: pass --trust-suite to send it there"
+        if key == "TEAM_KEY"
+        else None
+    )
 
 
 def test_the_own_host_is_not_called_in_the_clear() -> None:

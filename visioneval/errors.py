@@ -46,12 +46,17 @@ class Problem:
         return f"{where}: {self.message}"
 
 
+SHOWN_PROBLEMS = 100
+
+
 class SuiteError(VisionEvalError):
     """A suite that cannot be run, with all of its problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        lines = [str(problem) for problem in self.problems[:SHOWN_PROBLEMS]]
+        more = len(self.problems) - len(lines)
+        super().__init__("\n".join([*lines, *([f"... and {more:,} more problems"] if more else [])]))
 
 
 class RunFormatError(VisionEvalError):

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
+from visioneval.builtin import builtin
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.records import Selection, find_run, read_info, read_records
 from visioneval.rules import Rule, parse_rule
@@ -19,11 +20,12 @@ from visioneval.suite.graders import BaseGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.messages import did_you_mean
-from visioneval.suite.model import Suite
+from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
 from visioneval.suite.runs import Finished, dataset_pictures, model_runs, split_run
 from visioneval.suite.scope import any_glob
+from visioneval.templates import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
 
 T = TypeVar("T")
@@ -44,6 +46,8 @@ class Call:
     graders: tuple[BaseGrader, ...]
     rules: tuple[tuple[Rule, bool], ...]
     """Rules in the suite's order; the flag says that a rule only warns."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """For graders that ask a judge, by key: the judge, the templates' hash and the suite's variables."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Plan:
     def calls(self) -> Iterator[Call]:
         """Every drawing call, case by case."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
+        asked = self._asked()
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
             if not runs:
@@ -75,15 +80,15 @@ class Plan:
                     if entry.covers(case.id, case.task_type, case.tags, run.label)
                 )
                 for samples, params in self._samples(case, run):
-                    yield Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope)
+                    yield Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, asked)
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
         if isinstance(run.config, FilesProvider):
             for index, path in enumerate(self._pictures(case, run, run.config)):
                 yield (index,), {"path": path}
             return
-        each = self.pictures_per_call(run)
-        for call in range(self.suite.samples):
+        each, repeats = self.pictures_per_call(run), self.calls_per_sample(run)
+        for call in range(self.suite.samples * repeats):
             yield tuple(range(call * each, (call + 1) * each)), run.params
 
     def pictures_of(self, run: ModelRun) -> Iterator[str]:
@@ -105,6 +110,12 @@ class Plan:
         config = run.config
         return config.pictures_per_call(dict(run.params)) if isinstance(config, DrawingProvider) else 1
 
+    @staticmethod
+    def calls_per_sample(run: ModelRun) -> int:
+        """How many calls one of the suite's samples stands for on a model run."""
+        config = run.config
+        return config.calls_per_sample(dict(run.params)) if isinstance(config, DrawingProvider) else 1
+
     def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
         """Drawing calls and cells of a case on a model run."""
         if not run.config.does(case.task_type):
@@ -116,6 +127,16 @@ class Plan:
     def cells(self) -> int:
         """How many cells the plan has."""
         return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)
+
+    def _asked(self) -> dict[str, Any]:
+        folders = template_folders(self.suite, self.folder, builtin("prompts"))
+        found: dict[str, Any] = {}
+        for grader in self.suite.graders:
+            judge = self.suite.judges.get(grader.judge_name or "")
+            if judge is not None:
+                templates = template_digest(grader.templates, folders)
+                found[grader.key] = [judge.model_dump(exclude=_HOST), templates, self.suite.vars]
+        return found
 
     @property
     def judges(self) -> dict[str, BaseJudge]:
@@ -294,6 +315,8 @@ def estimate(plan: Plan) -> Estimate:
 
 
 HashOf = Callable[[Path], str]
+_HOST = {"base_url", "api_key_env", "google"}
+_NOT_DRAWN = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST}
 
 
 def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
@@ -325,14 +348,12 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
         "reference": hash_of(call.files.reference) if call.files.reference else None,
         "rules": [[rule.text, warn] for rule, warn in call.rules],
     }
-    parts |= {f"grader.{grader.key}": grader.model_dump() for grader in call.graders}
+    parts |= {f"grader.{grader.key}": [grader.model_dump(), call.asked.get(grader.key)] for grader in call.graders}
     return _words(parts)
 
 
 def _own_options(run: ModelRun) -> dict[str, Any]:
-    dumped: dict[str, Any] = run.config.model_dump(
-        exclude={"label", "tasks", "params", "grid", "path", "run", "dataset"}
-    )
+    dumped: dict[str, Any] = run.config.model_dump(exclude=_NOT_DRAWN)
     return dumped
 
 

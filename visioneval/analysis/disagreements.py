@@ -8,6 +8,7 @@ from visioneval.records import Record
 from visioneval.rules import parse_rule
 from visioneval.suite.graders import RubricGrader
 from visioneval.suite.model import Suite
+from visioneval.suite.scope import VerdictRule
 from visioneval.types import Frozen
 
 
@@ -21,17 +22,33 @@ class Disagreement(Frozen):
 def disagreements(suite: Suite, cells: Sequence[Record]) -> dict[str, Disagreement]:
     """For each rubric by its key, only the rules over its own metrics being looked at."""
     found: dict[str, Disagreement] = {}
+    rules = {case.id: suite.verdict if case.verdict is None else case.verdict for case in suite.cases}
     for grader in suite.graders:
         if isinstance(grader, RubricGrader):
-            parted = [one for cell in cells if (one := _parted(cell, grader.key, grader.asked.keys())) is not None]
+            answers = (
+                _parted(rules.get(cell.test_id, suite.verdict), cell, grader.key, grader.asked.keys()) for cell in cells
+            )
+            parted = [one for one in answers if one is not None]
             found[grader.key] = Disagreement(judged=len(parted), disagreed=sum(parted))
     return found
 
 
-def _parted(cell: Record, key: str, metrics: Collection[str]) -> bool | None:
+def _parted(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Collection[str]) -> bool | None:
     """Whether judge and rules disagree; ``None`` where either has no verdict."""
     own = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
     if own is None or any(cell.scores.get(name) is None for name in metrics):
         return None
     failed = any(parse_rule(rule).metric in metrics for rule in cell.failed_rules)
+    if not failed and not _judged_by_rules(rules, cell, metrics):
+        return None
     return (own == "FAIL") is not failed
+
+
+def _judged_by_rules(rules: Sequence[VerdictRule], cell: Record, metrics: Collection[str]) -> bool:
+    """Whether some rule that can fail this cell is about one of the metrics."""
+    return any(
+        rule.level == "fail"
+        and parse_rule(rule.rule).metric in metrics
+        and rule.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
+        for rule in rules
+    )

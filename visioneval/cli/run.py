@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.errors import UsageError
+from visioneval.errors import AuthError, UsageError
 
 if TYPE_CHECKING:
     from visioneval.analysis.summary import Summary
@@ -71,6 +71,8 @@ def run(
     """
     if run_id is not None and len(suites) > 1:
         raise UsageError("--run-id names one run: give one suite")
+    if dry_run and (as_json or run_id is not None or note is not None):
+        raise UsageError("--dry-run runs nothing: it goes without --json, --run-id and --note")
     chosen = options.selection(case, tag, model, grader, limit)
     changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
     planned = options.load_all(suites, chosen, changes)
@@ -111,7 +113,12 @@ def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> int
         plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])
     )
     writer = RunWriter.create(flags.out, info)
-    info = _execute(plan, tools, writer, flags)
+    try:
+        info = _execute(plan, tools, writer, flags)
+    except AuthError as error:
+        writer.write_summary(summarise(writer.info, read_records(writer.folder)))
+        options.say(str(error))
+        return error.exit_code
     summary = summarise(info, read_records(writer.folder))
     writer.write_summary(summary)
     _show(summary, writer.folder, flags)

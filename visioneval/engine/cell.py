@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -105,7 +106,7 @@ def _record_maker(call: Call, sample: int, drawn: Drawn, bench: Bench) -> partia
         model_label=call.run.label,
         sample_index=sample,
         task_type=call.task_type,
-        prompt=call.prompt,
+        prompt=plain.text(call.prompt),
         tags=call.case.tags,
         metadata=plain.mapping(call.case.metadata),
         provider=call.run.provider,
@@ -124,7 +125,7 @@ def _refused(call: Call, why: str, make: partial[Record]) -> Record:
     return make(
         status=Status.REFUSED,
         verdict=Verdict.PASS if expected else Verdict.FAIL,
-        failure_tags=("refused",),
+        failure_tags=() if expected else ("refused",),
         reasons={"refused": why},
         skipped_rules=_rules(call),
     )
@@ -144,10 +145,10 @@ def _keep(call: Call, sample: int, at: int, pictures: Sequence[Any], bench: Benc
         message = f"a picture is handed over as bytes, not as {type(data).__name__}"
         return CellError(stage="generate", kind="bad_image", message=message)
     try:
-        mime, width, height = images.inspect(data)
-        name = f"{sample}{images.EXTENSIONS[mime.removeprefix('image/')]}"
+        picture = images.picture_at(Path(), data)
+        name = f"{sample}{images.EXTENSIONS[picture.mime.removeprefix('image/')]}"
         relative = bench.writer.save(call.case.id, call.run.label, name, data)
-        return Picture(bench.writer.folder / relative, images.sha256(data), mime, width, height), relative
+        return replace(picture, path=bench.writer.folder / relative), relative
     except StorageError:
         raise
     except ImageError as error:

@@ -28,14 +28,16 @@ class Graded:
     reasons: dict[str, str]
     failure_tags: tuple[str, ...]
     graders: tuple[GraderRecord, ...]
+    kinds: tuple[str, ...]
+    """For each grader what kind of error it had, where it had one: a provider's kind, ``internal``, ``unmeasured``."""
 
     @property
     def error(self) -> CellError | None:
         """The first thing that could not be measured."""
-        first = next((grader for grader in self.graders if grader.error), None)
-        if first is None:
-            return None
-        return CellError(stage="grade", kind="unmeasured", message=f"{first.key}: {first.error}")
+        failed = ((grader, kind) for grader, kind in zip(self.graders, self.kinds, strict=True) if grader.error)
+        for grader, kind in failed:
+            return CellError(stage="grade", kind=kind, message=f"{grader.key}: {grader.error}")
+        return None
 
 
 async def grade(call: Call, sample: int, picture: Picture, params: Mapping[str, Any], bench: Bench) -> Graded:
@@ -72,11 +74,11 @@ async def grade(call: Call, sample: int, picture: Picture, params: Mapping[str, 
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
-    for said, _ in told:
+    for said, _, _ in told:
         scores.update(said.scores)
         reasons.update(said.reasons)
         tags.update(dict.fromkeys(said.failure_tags))
-    return Graded(scores, reasons, tuple(tags), tuple(record for _, record in told))
+    return Graded(scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told))
 
 
 def stop_for_key(error: ProviderError, who: str, bench: Bench) -> None:
@@ -90,18 +92,19 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
     return size if isinstance(size, str) else None
 
 
-async def _ask(config: BaseGrader, subject: Subject, bench: Bench) -> tuple[Grade, GraderRecord]:
+async def _ask(config: BaseGrader, subject: Subject, bench: Bench) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     try:
         said = await guarded(bench.tools.graders[config.key].grade(subject), Grade)
-        return _told(config, subject, bench, said, start)
+        return (*_told(config, subject, bench, said, start), "unmeasured")
     except StoppedError:
         raise
     except (GraderError, ProviderError, ImageError) as error:
+        kind: str = error.kind if isinstance(error, ProviderError) else "unmeasured"
         failed = Grade(scores={}, error=str(error) or type(error).__name__)
     except Exception as error:
-        failed = Grade(scores={}, error=described(error))
-    return _told(config, subject, bench, failed, start)
+        kind, failed = "internal", Grade(scores={}, error=described(error))
+    return (*_told(config, subject, bench, failed, start), kind)
 
 
 def _told(config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start: float) -> tuple[Grade, GraderRecord]:

@@ -39,7 +39,7 @@ def describe_run(
     """The ``run.json`` of a run that starts now. A key that stands in the command line or the note is left out."""
     text = secrets_around(plan).text
     return RunInfo(
-        run_id=run_id or new_run_id(plan.suite.name),
+        run_id=new_run_id(plan.suite.name) if run_id is None else run_id,
         state="running",
         started_at=now(),
         planned_cells=plan.cells,

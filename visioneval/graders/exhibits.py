@@ -11,7 +11,7 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Subject
 from visioneval.providers.base import ImagePart, Part
 
-SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp", "image/gif"}
+SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,35 +166,23 @@ class Gemini:
         if use.as_image is not None:
             parts.append(types.Part.from_bytes(data=await asyncio.to_thread(use.picture), mime_type="image/png"))
         parts.append(types.Part(text=use.worded(request.prompt, len(parts))))
-        return await self._draw(request, parts, {**request.params, "mask_mode": use.mode})
+        masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
+        return await self._draw(request, parts, {**request.params, **masked})
 
     async def _draw(self, request: DrawRequest, parts: list[types.Part], sent: Mapping[str, Any]) -> Drawing:
-        """Repeats one call. The repetitions are alike, so a failed one costs the last sample and no paid picture."""
-        drawn = await asyncio.gather(
-            *(self._one(parts, request.params) for _ in request.samples), return_exceptions=True
-        )
-        answers = [each for each in drawn if not isinstance(each, BaseException)]
-        failed = [each for each in drawn if isinstance(each, BaseException)]
-        for error in failed:
-            if not answers or not isinstance(error, ProviderError) or error.kind == "auth":
-                raise error
-        usage: dict[str, int] = {}
-        for answer in answers:
-            add_usage(usage, answer)
-        pictures = tuple(data for data in map(_picture, answers) if data)
-        return Drawing(pictures=pictures, usage=usage or None, run_params=sent)
-
-    async def _one(self, parts: list[types.Part], params: Mapping[str, Any]) -> types.GenerateContentResponse:
-        config = config_of({key: value for key, value in params.items() if key not in ("model", "n")})
+        config = config_of({key: value for key, value in request.params.items() if key not in ("model", "n")})
         if config.response_modalities is None:
             config.response_modalities = ["IMAGE"]
         async with told_errors():
             answer = await self._client.aio.models.generate_content(
-                model=str(params["model"]), contents=[types.Content(role="user", parts=parts)], config=config
+                model=str(request.params["model"]), contents=[types.Content(role="user", parts=parts)], config=config
             )
-        if not _picture(answer):
+        picture = _picture(answer)
+        if not picture:
             refuse(answer)
-        return answer
+        usage: dict[str, int] = {}
+        add_usage(usage, answer)
+        return Drawing(pictures=(picture,) if picture else (), usage=usage or None, run_params=sent)
 
 
 def _picture(answer: types.GenerateContentResponse) -> bytes:

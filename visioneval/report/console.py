@@ -52,7 +52,9 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
         if beside.judged:
             cells = f"{beside.judged} cell{'s' * (beside.judged != 1)}"
             yield Text(f"judge and rules disagree in {beside.disagreed} of {cells} ({clean(key)})")
-    yield titled("Gates", _gate_table(summary.gates, width))
+    yield titled(
+        "Gates" if summary.state == "complete" else "Gates, by the cells so far", _gate_table(summary.gates, width)
+    )
 
 
 def _headline(summary: Summary, width: int) -> Text:

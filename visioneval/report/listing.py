@@ -33,7 +33,7 @@ def print_runs(runs: Sequence[Listed], console: Console) -> None:
     for experiment in sorted({run.experiment for run in runs}):
         own = [run for run in runs if run.experiment == experiment]
         notes = any(run.info.get("note") for run in own)
-        columns = [Column("run", least=20), Column("state"), Column(RATE), Column("error", right=True)]
+        columns = [Column("run"), Column("state"), Column(RATE), Column("error", right=True)]
         columns += [Column("note", least=12)] if notes else []
         rows = [_row(run)[: len(columns)] for run in own]
         title = f"experiment {one_line(experiment)}" if experiment else "no experiment"

@@ -117,7 +117,6 @@ class TestCase(Frozen):
         "column fills this in, and a {provider: files} model without a source reads it.",
     )
     tags: tuple[Name, ...] = ()
-    flaky: YesNo = False
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(

@@ -146,7 +146,9 @@ def _metric(view: View, name: str, cases: Sequence[int], wanted: str, text: str)
         yield f"{text!r}: no grader writes {name!r} for any case that this is for"
     if types - {wanted}:
         article = "a yes or no" if wanted == "number" else "a number"
-        advice = "write it alone or with 'not'" if wanted == "number" else "compare it: 'METRIC >= NUMBER'"
+        alone = "use rate(METRIC)" if "mean(" in text else "write it alone or with 'not'"
+        compared = "use mean(METRIC)" if "rate(" in text else "compare it: 'METRIC >= NUMBER'"
+        advice = alone if wanted == "number" else compared
         yield f"{text!r}: {name!r} is {article}; {advice}"
 
 
@@ -181,6 +183,8 @@ def _gates(view: View) -> Found:
         cases = view.cases_in(entry)
         if not cases and view.has_cells and not any(_empty_scope(view, entry)):
             yield ("gates", index), f"{entry.rule!r} is for no cell of this suite"
+        if gate.fn != "mean" and not 0 <= gate.threshold <= 1:
+            yield ("gates", index), f"{entry.rule!r}: a rate is from 0 to 1"
         if gate.metric is not None:
             wanted = "number" if gate.fn == "mean" else "bool"
             for message in _metric(view, gate.metric, cases, wanted, entry.rule):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from visioneval.suite.case import Name, TestCase
+from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST
 from visioneval.suite.rubric import RubricOptions
 from visioneval.suite.scope import When
 from visioneval.types import Frozen, Metric
@@ -37,6 +38,11 @@ class BaseGrader(Frozen):
         """The key of the judge that it asks, under ``judges:``; ``None`` where it asks nobody."""
         return None
 
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """The templates that its questions are made from."""
+        return ()
+
 
 class TextGrader(BaseGrader):
     """Exact copy, case included: the lines that the picture must and must not show."""
@@ -62,6 +68,10 @@ class TextGrader(BaseGrader):
     def judge_name(self) -> str | None:
         return None if self.extract == "ocr" else self.judge
 
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (DESCRIBE, CHECK) if self.describe else (LIST,)
+
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         expected = case.expect.text
         if expected is None:
@@ -84,6 +94,10 @@ class RubricGrader(BaseGrader, RubricOptions):
     @property
     def judge_name(self) -> str | None:
         return self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (self.template,)
 
 
 class LocalityGrader(BaseGrader):

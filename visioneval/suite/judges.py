@@ -77,11 +77,11 @@ class CustomJudge(BaseJudge):
     provider: ModuleClass
     model: str | None = None
     params: dict[str, Any] = Field(default_factory=dict)
-    key_variable: EnvName | None = None
+    api_key_env: EnvName | None = None
 
     @property
     def needs_key(self) -> str | None:
-        return self.key_variable
+        return self.api_key_env
 
 
 JUDGES: dict[str, type[BaseJudge]] = {"openai": OpenAIJudge, "gemini": GeminiJudge, "recorded": RecordedJudge}

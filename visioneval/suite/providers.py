@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from visioneval.suite.case import PRINTABLE, FilePath, Name
+from visioneval.suite.case import PRINTABLE, FilePath
 from visioneval.suite.graders import ModuleClass
 from visioneval.suite.messages import explain
-from visioneval.suite.remote import GeminiOptions, MaskMode, OpenAIOptions
+from visioneval.suite.remote import EnvName, GeminiOptions, MaskMode, OpenAIOptions
 from visioneval.suite.sketch import SketchParams
 from visioneval.types import Frozen, TaskType
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]
 Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 DRAWING = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
+
+
+_SECRET = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNORECASE)
 
 
 class WrittenFloat(float):
@@ -79,6 +83,13 @@ class DrawingProvider(BaseProvider):
     )
 
     @model_validator(mode="after")
+    def _no_secrets(self) -> Self:
+        for name in (*self.params, *self.grid):
+            if _SECRET.fullmatch(name):
+                raise ValueError(f"{name!r} looks like a secret: a suite holds none; keys come from the environment")
+        return self
+
+    @model_validator(mode="after")
     def _one_value_each(self) -> Self:
         twice = sorted(self.params.keys() & self.grid.keys())
         if twice:
@@ -91,6 +102,10 @@ class DrawingProvider(BaseProvider):
 
     def pictures_per_call(self, params: dict[str, Any]) -> int:  # noqa: ARG002 - for providers with an n
         """How many samples one call draws."""
+        return 1
+
+    def calls_per_sample(self, params: dict[str, Any]) -> int:  # noqa: ARG002 - for providers without an n of their own
+        """How many calls each of the suite's ``samples`` stands for."""
         return 1
 
 
@@ -139,7 +154,7 @@ class GeminiProvider(DrawingProvider, GeminiOptions):
     def needs_key(self) -> str | None:
         return None if self.google else self.key_variable
 
-    def pictures_per_call(self, params: dict[str, Any]) -> int:
+    def calls_per_sample(self, params: dict[str, Any]) -> int:
         return int(params.get("n") or 1)
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -218,11 +233,11 @@ class CustomProvider(DrawingProvider):
 
     provider: ModuleClass
     options: dict[str, Any] = Field(default_factory=dict)
-    key_variable: Name | None = Field(default=None, description="The environment variable that it needs.")
+    api_key_env: EnvName | None = Field(default=None, description="The environment variable that it needs.")
 
     @property
     def needs_key(self) -> str | None:
-        return self.key_variable
+        return self.api_key_env
 
 
 PROVIDERS: dict[str, type[BaseProvider]] = {

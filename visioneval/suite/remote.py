@@ -62,10 +62,11 @@ class Remote(Frozen):
         if self.key_variable in (_OPENAI_KEYS | _GEMINI_KEYS) - self.usual_keys:
             return f"{self.key_variable} is another provider's key: name a variable of its own as api_key_env"
         if self.base_url is None:
-            return None
+            return self._own_host_problem(trusted=trusted)
         host = urlsplit(self.base_url).hostname or ""
         if any(host == own or host.endswith(f".{own}") for own in self.own_hosts):
-            return None if self.base_url.startswith("https://") else f"{host} takes https only"
+            https = self.base_url.startswith("https://")
+            return self._own_host_problem(trusted=trusted) if https else f"{host} takes https only"
         if self.key_variable in self.usual_keys:
             return (
                 f"base_url {host!r} is not the provider's own host: name an environment variable of its own"
@@ -75,6 +76,12 @@ class Remote(Frozen):
         if trusted or host in listed:
             return None
         return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or list it in {TRUSTED_HOSTS}"
+
+    def _own_host_problem(self, *, trusted: bool) -> str | None:
+        """A suite must not send any variable that it names to a provider, who would then know a stranger's secret."""
+        if trusted or self.key_variable in self.usual_keys:
+            return None
+        return f"{self.key_variable} is not a usual name of this provider's key: pass --trust-suite to send it there"
 
 
 class OpenAIOptions(Remote):
