@@ -152,7 +152,8 @@ def one_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
     """A run as if one model run of it had been selected, of which there are ``cells`` records."""
     suite = info.suite.model_copy(update={"models": tuple(m for m in info.suite.models if m.label == label)})
     selection = info.selection.model_copy(update={"models": (label,)})
-    return info.model_copy(update={"suite": suite, "selection": selection, "planned_cells": cells})
+    planned = info.planned_cells if len(info.suite.models) == 1 else cells
+    return info.model_copy(update={"suite": suite, "selection": selection, "planned_cells": planned})
 
 
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:

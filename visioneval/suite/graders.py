@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -29,9 +30,9 @@ class BaseGrader(Frozen):
     key: Name
     when: When | None = None
 
+    @abstractmethod
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         """What this grader writes for ``case``; empty where the case holds nothing for it to measure."""
-        raise NotImplementedError
 
     @property
     def judge_name(self) -> str | None:
