@@ -48,3 +48,18 @@ def test_bad_words_are_told(suite: Path, word: str, told: str) -> None:
     result = CliRunner().invoke(app, ["run", str(suite), "--judge", word])
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("judge", "key"),
+    [
+        ("{provider: openai, model: m, params: {stream: true}}", "stream"),
+        ("{provider: openai, model: m, params: {messages: []}}", "messages"),
+        ("{provider: gemini, model: m, params: {http_options: {base_url: x}}}", "http_options"),
+    ],
+)
+def test_params_do_not_replace_the_question(suite: Path, judge: str, key: str) -> None:
+    suite.write_text(SUITE.replace("{provider: openai, model: gpt-5.4}", judge), encoding="utf-8")
+    result = CliRunner().invoke(app, ["validate", str(suite)])
+    assert result.exit_code == 2
+    assert f"params: {key!r} is set by the grader: leave it out" in result.stderr

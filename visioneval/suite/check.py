@@ -20,7 +20,7 @@ from visioneval.suite.check_judges import judge_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
-from visioneval.suite.messages import Loc
+from visioneval.suite.messages import Loc, runs_code
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
 from visioneval.suite.prompts import RESERVED, context
@@ -75,7 +75,7 @@ def problems(
 
 def _entry(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Found:
     if entry.runs_code and not trust.everything:
-        yield (*loc, "provider"), _runs_code(str(getattr(entry, "provider", "")))
+        yield (*loc, "provider"), runs_code(str(getattr(entry, "provider", "")))
     if isinstance(entry, CommandProvider) and not _is_program(entry.argv[0], folder):
         yield (*loc, "argv"), f"there is no program {entry.argv[0]!r} on this machine"
     if isinstance(entry, FilesProvider):
@@ -101,10 +101,6 @@ def _unreadable_source(entry: BaseProvider, loc: Loc, message: str) -> tuple[Loc
     if isinstance(entry, FilesProvider) and entry.dataset is not None:
         return (*loc, "dataset", "path"), f"dataset: {entry.dataset.path}: {message}"
     return (*loc, "run"), message
-
-
-def _runs_code(name: str) -> str:
-    return f"{name!r} runs code that the suite brings: pass --trust-suite if you trust this suite"
 
 
 def _swept(entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc, folder: Path, *, complete: bool) -> Found:
@@ -236,7 +232,7 @@ def _graders(suite: Suite, trust: Trust) -> Found:
             yield ("graders", index, "key"), f"two graders have the key {grader.key!r}"
         seen.add(grader.key)
         if grader.runs_code and not trust.everything:
-            yield ("graders", index, "type"), _runs_code(grader.type)
+            yield ("graders", index, "type"), runs_code(grader.type)
         if isinstance(grader, TextGrader) and grader.extract == "ocr":
             yield from _alphabet(suite, grader)
 

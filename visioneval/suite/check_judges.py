@@ -13,7 +13,7 @@ from visioneval.suite.datasets import missing_columns, read_rows
 from visioneval.suite.graders import BaseGrader, RubricGrader, TextGrader
 from visioneval.suite.judge_prompt import rubric_context, rubric_groups, rules_over, text_contexts
 from visioneval.suite.judges import BaseJudge, RecordedJudge
-from visioneval.suite.messages import Loc, did_you_mean
+from visioneval.suite.messages import Loc, did_you_mean, runs_code
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.paths import Trust
 from visioneval.suite.prompts import rendered
@@ -45,7 +45,7 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Found:
 def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Found:
     if judge.runs_code and not trust.everything:
         name = getattr(judge, "provider", "")
-        yield ("provider",), f"{name!r} runs code that the suite brings: pass --trust-suite if you trust this suite"
+        yield ("provider",), runs_code(str(name))
     if isinstance(judge, Remote) and (problem := judge.host_problem(trusted=trust.everything)):
         yield ("base_url",), problem
     if isinstance(judge, RecordedJudge):

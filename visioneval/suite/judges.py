@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from visioneval.suite.case import Text
 from visioneval.suite.graders import ModuleClass
@@ -24,6 +24,14 @@ class BaseJudge(Frozen):
         return None
 
 
+def _only_settings(params: dict[str, Any], question: set[str]) -> dict[str, Any]:
+    """Refuses parameters that would replace the question itself, or how its answer comes."""
+    taken = sorted(params.keys() & question)
+    if taken:
+        raise ValueError(f"params: {taken[0]!r} is set by the grader: leave it out")
+    return params
+
+
 class OpenAIJudge(BaseJudge, OpenAIOptions):
     """A vision model behind the Responses API, or behind chat completions (``api: chat``)."""
 
@@ -31,6 +39,11 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
     model: Text
     api: Literal["responses", "chat"] = "responses"
     params: dict[str, Any] = Field(default_factory=dict, description="Sent as written, such as reasoning.")
+
+    @field_validator("params")
+    @classmethod
+    def _asks_nothing(cls, params: dict[str, Any]) -> dict[str, Any]:
+        return _only_settings(params, {"input", "messages", "model", "stream", "tools"})
 
     @property
     def needs_key(self) -> str | None:
@@ -43,6 +56,11 @@ class GeminiJudge(BaseJudge, GeminiOptions):
     provider: Literal["gemini"]
     model: Text
     params: dict[str, Any] = Field(default_factory=dict, description="The generation config, as written.")
+
+    @field_validator("params")
+    @classmethod
+    def _asks_nothing(cls, params: dict[str, Any]) -> dict[str, Any]:
+        return _only_settings(params, {"contents", "http_options", "model", "tools"})
 
     @property
     def needs_key(self) -> str | None:

@@ -148,6 +148,11 @@ def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(field, properties[field]["const"]) for field in _TAGS if "const" in properties.get(field, {})]
 
 
+def runs_code(name: str) -> str:
+    """What to say of a provider, grader or judge that needs trust."""
+    return f"{name!r} runs code that the suite brings: pass --trust-suite if you trust this suite"
+
+
 def shown(value: Any) -> str:
     """A value of a suite in an error line: short, on one line, and as YAML writes it."""
     if isinstance(value, (dict, list)):
