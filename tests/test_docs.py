@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from visioneval.cli import app
 from visioneval.records import Record
-from visioneval.suite import case, graders, judges, model, providers, scope
+from visioneval.suite import case, graders, judges, limits, model, providers, scope
 from visioneval.suite.sketch import SketchParams
 
 ROOT = Path(__file__).parent.parent
@@ -45,6 +45,8 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "locality", graders.LocalityGrader),
         ("suite.md", "reference", graders.ReferenceGrader),
         ("suite.md", "Rules and gates", scope.VerdictRule),
+        ("suite.md", "Limits", limits.Limits),
+        ("suite.md", "Prices", limits.Price),
         ("records.md", "Record", Record),
     ],
 )

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import run, runs, suite
+from visioneval.cli import cache, run, runs, suite
 from visioneval.errors import VisionEvalError
 
 
@@ -68,6 +68,7 @@ app.command("runs")(runs.list_all)
 app.command()(runs.show)
 app.command()(runs.export)
 app.command()(suite.schema)
+app.add_typer(cache.app, name="cache")
 
 
 def main() -> None:
