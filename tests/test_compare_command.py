@@ -36,6 +36,7 @@ def test_what_broke_comes_first_then_what_was_fixed_then_the_numbers(toy: Toy) -
     parts = ("1 broken, 1 errors new in B, 1 fixed, 1 still failing", "Broken (passed in A", "fine: all is ill",
              "Measured in A, an ERROR in B", "the model is on fire", "Fixed (failed in A", "mended: fine",
              "Still failing", "Pass rate and metrics", "B - A [95%]", "Gates (--fail-on)", "NOT MET")  # fmt: skip
+    assert text.endswith("\nnext: visioneval show runs/b@toy case0\n")
     places = [text.find(part) for part in parts]
     assert -1 not in places, parts[places.index(-1)]
     assert places == sorted(places)
@@ -63,6 +64,13 @@ def test_must_pass_and_flaky(toy: Toy, marks: dict[str, Any], code: int) -> None
     result = toy("compare", "a", "b")
     assert result.exit_code == code
     assert ("(must_pass, flaky)" in result.stdout) is ("flaky" in marks)
+
+
+def test_the_sides_are_told_by_id(toy: Toy) -> None:
+    two_runs(toy, [{}], [{}])
+    text = toy("compare", "runs/a", "latest").stdout
+    assert "A: runs/a: 1 cell of toy" in text
+    assert "B: latest (b): 1 cell of toy" in text
 
 
 def test_json_says_all(toy: Toy) -> None:

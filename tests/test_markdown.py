@@ -39,7 +39,7 @@ def test_a_comparison() -> None:
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
     assert "**significantly worse**" in text
-    assert "| **NOT MET** | `significant` | `pass_rate -0.9 (p 0.0039)` |" in text
+    assert "| **NOT MET** | `significant` | `pass_rate -90.0 points (p 0.0039)` |" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in tables)
 
