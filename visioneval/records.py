@@ -41,6 +41,8 @@ _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def _inside(path: str) -> str:
     """Refuses a path that leads out of the run: a run may come from a stranger too."""
+    if path.strip("./") and not path.startswith("/") and not any(sign in path for sign in ("..", "\\", "\x00")):
+        return path  # nearly all: the rest are looked at part by part
     parts = PurePosixPath(path).parts
     if not parts or "\\" in path or "\x00" in path or parts[0] == "/" or ".." in parts:
         raise ValueError("does not lie in the run")
