@@ -128,3 +128,10 @@ def test_run_writes_it_for_all_its_suites(toy: Toy) -> None:
 def test_a_dry_run_writes_no_report(toy: Toy) -> None:
     result = toy("run", toy.write({}), "--trust-suite", "--dry-run", "--junit", "x.xml")
     assert (result.exit_code, "--junit" in result.stderr) == (2, True)
+
+
+def test_a_report_that_cannot_be_written_stops_before_anything_is_drawn(toy: Toy) -> None:
+    result = toy("run", toy.write({}), "--trust-suite", "--junit", "x.xml", "--markdown", ".")
+    assert (result.exit_code, ".: cannot write" in result.stderr) == (2, True)
+    assert not (toy.folder / "runs").exists()
+    assert not (toy.folder / "x.xml").exists()

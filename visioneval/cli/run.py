@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.reports import write_reports
+from visioneval.cli.reports import check_reports, write_reports
 from visioneval.errors import AuthError, UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def run(
         _print_plans(planned)
         return
     flags = Flags(chosen, out, run_id, note, max_concurrency, as_json, quiet)
+    check_reports(junit, markdown)
     folders: list[Path] = []
     worst = min(_run_all(planned, flags, folders), key=SEVEREST.index)
     write_reports(folders, junit, markdown)
