@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from visioneval.cli import options
+from visioneval.cli.reports import check_reports, write_reports
 from visioneval.errors import AuthError, UsageError
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ def run(
         bool, options.flag("--json", "The summary as a line of JSON per suite on standard output.", options.RESULT)
     ] = False,
     quiet: Annotated[bool, options.flag("--quiet", "Only the last line.", options.RESULT)] = False,
+    junit: Annotated[Path | None, options.value("--junit", "FILE", "Also as JUnit XML.", options.RESULT)] = None,
+    markdown: Annotated[
+        Path | None, options.value("--markdown", "FILE", "Also as Markdown, for a job summary.", options.RESULT)
+    ] = None,
     no_fail: Annotated[
         bool, options.flag("--no-fail", "Exit 0 where a gate does not hold (and only then).", options.RESULT)
     ] = False,
@@ -87,7 +92,16 @@ def run(
     Each suite becomes one run; the exit code is the worst of them. All suites are checked before the first runs.
     """
     given = suites or []
-    _check_usage(given, resume, run_id=run_id, note=note, as_json=as_json, dry_run=dry_run, keep_errors=keep_errors)
+    _check_usage(
+        given,
+        resume,
+        run_id=run_id,
+        note=note,
+        as_json=as_json,
+        dry_run=dry_run,
+        keep_errors=keep_errors,
+        reports=(junit, markdown),
+    )
     chosen = options.selection(case, tag, model, grader, limit)
     changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
     resumed = options.run_folder(resume, out) if resume is not None else None
@@ -107,7 +121,10 @@ def run(
         debug=debug,
     )
     flags = Flags(chosen, out, run_id, note, session, as_json, quiet, resumed, keep_errors)
-    worst = min(_run_all(planned, flags), key=SEVEREST.index)
+    check_reports(junit, markdown)
+    folders: list[Path] = []
+    worst = min(_run_all(planned, flags, folders), key=SEVEREST.index)
+    write_reports(folders, junit, markdown)
     raise typer.Exit(0 if no_fail and worst == 1 else worst)
 
 
@@ -120,6 +137,7 @@ def _check_usage(
     as_json: bool,
     dry_run: bool,
     keep_errors: bool,
+    reports: tuple[Path | None, ...],
 ) -> None:
     if not suites and resume is None:
         raise UsageError("name a suite, or a run to go on with: --resume RUN")
@@ -129,8 +147,8 @@ def _check_usage(
         raise UsageError("--keep-errors is about what a run has already: it goes with --resume")
     if run_id is not None and len(suites) > 1:
         raise UsageError("--run-id names one run: give one suite")
-    if dry_run and (as_json or run_id is not None or note is not None):
-        raise UsageError("--dry-run runs nothing: it goes without --json, --run-id and --note")
+    if dry_run and (as_json or any(each is not None for each in (run_id, note, *reports))):
+        raise UsageError("--dry-run runs nothing: it goes without --json, --run-id, --note, --junit and --markdown")
 
 
 def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
@@ -140,8 +158,8 @@ def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
         print_plan(plan, options.console())
 
 
-def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags) -> list[int]:
-    """The exit code of each suite; an interrupt is for all that are still to come."""
+def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:
+    """The exit code of each suite, its run's folder being added; an interrupt is for all that are still to come."""
     from visioneval.engine.session import check_budget
     from visioneval.engine.tools import build_tools
 
@@ -150,17 +168,18 @@ def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags) -> list[
     tools = [build_tools(plan, offline=flags.session.reuse.offline) for _, plan in planned]
     codes: list[int] = []
     for (loaded, plan), own in zip(planned, tools, strict=True):
-        codes.append(_run_one(loaded, plan, own, flags))
+        codes.append(_run_one(loaded, plan, own, flags, folders))
         if codes[-1] == 130:
             break
     return codes
 
 
-def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> int:
+def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags, folders: list[Path]) -> int:
     from visioneval.analysis.summary import summarise
     from visioneval.records import read_records
 
     writer, jobs, cells = _begun(loaded, plan, flags)
+    folders.append(writer.folder)
     try:
         info = _execute(plan, tools, writer, jobs, cells, flags)
     except AuthError as error:

@@ -237,6 +237,7 @@ def _of_the_case(call: Call, bench: Bench) -> dict[str, Any]:
         "task_type": call.task_type,
         "prompt": bench.plain.text(call.prompt),
         "tags": call.case.tags,
+        "flaky": call.case.flaky,
         "metadata": bench.plain.mapping(call.case.metadata),
     }
 
