@@ -28,7 +28,7 @@ from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 SCHEMA_VERSION = 1
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}}
+UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}}
 """For each kind and old version the step to the version after it."""
 
 RunState = Literal["running", "complete", "interrupted"]
@@ -266,7 +266,7 @@ def read_records(folder: Path) -> Iterator[Record]:
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                record = _record(line, f"{path}:{number}")
+                record = read_line("record", Record, line, f"{path}:{number}")
                 if record is not None:
                     last[record.cell] = record
     except OSError as error:
@@ -274,7 +274,11 @@ def read_records(folder: Path) -> Iterator[Record]:
     yield from last.values()
 
 
-def _record(line: bytes, where: str) -> Record | None:
+def read_line(kind: str, model: type[ModelT], line: bytes, where: str) -> ModelT | None:
+    """One line of a file of JSON lines, upgraded; ``None`` for an empty line and for a last one that was cut off.
+
+    ``kind`` is a key of ``UPGRADES``. Raises ``RunFormatError``, which begins with ``where``.
+    """
     if line.isspace():
         return None
     try:
@@ -282,11 +286,11 @@ def _record(line: bytes, where: str) -> Record | None:
     except (ValueError, RecursionError) as error:
         if not line.endswith(b"\n"):
             return None
-        raise RunFormatError(f"{where}: not a record: {error}") from None
+        raise RunFormatError(f"{where}: not a {kind}: {error}") from None
     if not isinstance(data, dict):
-        raise RunFormatError(f"{where}: not a record: not an object")
-    current = _upgraded("record", data, where)
-    return _validated(Record, line if current is data else json.dumps(current), where)
+        raise RunFormatError(f"{where}: not a {kind}: not an object")
+    current = _upgraded(kind, data, where)
+    return _validated(model, line if current is data else json.dumps(current), where)
 
 
 def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, Vi
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import TestCase
 from visioneval.suite.check_judges import judge_problems
+from visioneval.suite.check_labels import label_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
@@ -65,6 +66,7 @@ def problems(
     yield from _graders(suite, trust)
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust)
+    yield from label_problems(suite, folder, trust, broken)
     view = View(suite, [run for _, run in runs])
     if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
         return
