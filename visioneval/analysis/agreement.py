@@ -75,7 +75,7 @@ def agree(runs: Sequence[Labelled], least: Sequence[Least] = ()) -> Agreement:
 
 
 def _minimum(least: Least, graders: Sequence[GraderAgreement]) -> Minimum:
-    own = [found for found in graders if found.metric == least.metric]
+    own = [found for found in graders if found.metric == least.metric and found.cells]
     measured = [(found.value, found) for found in own if found.value is not None]
     if not measured or len(measured) < len(own):
         return Minimum(
