@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelled import CLEAR, USABLE, label, run_info
+from opinions import CLEAR, USABLE, label, run_info
 from made import record
 from typer.testing import CliRunner
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from labelled import BETTER, CLEAR, SHARP, USABLE, label, labelled
+from opinions import BETTER, CLEAR, SHARP, USABLE, label, labelled
 
 from visioneval.analysis.agreement import Least, agree
 from visioneval.errors import UsageError
