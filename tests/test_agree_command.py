@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opinions import CLEAR, USABLE, label, run_info
 from made import record
+from opinions import CLEAR, USABLE, label, run_info
 from typer.testing import CliRunner
 
 from visioneval.cli import app

@@ -82,7 +82,7 @@ def test_findings_in_words() -> None:
     assert [one.found for one in gates] == [
         "1 of 3 cells tagged must_pass broke, 1 that passed could not be measured",
         "no cells with the same picture",
-        "none of 1 is significantly worse",
+        "none of 1 metrics is significantly worse, by 2 cases",
     ]
     (found,) = held(verdicts("P" * 9), verdicts("F" * 9), "significant")[0]
     assert found.found == "pass_rate -1 (p 0.0039)"

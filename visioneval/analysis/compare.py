@@ -10,7 +10,7 @@ from math import fsum
 from visioneval.analysis.alike import Unlike, unlike_metrics
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.differences import Difference, adjusted, metric_difference, pass_rate_difference
-from visioneval.analysis.pairing import CHANGES, Change, Pair, pair_cells
+from visioneval.analysis.pairing import CHANGES, Change, Pair, pair_cells, parse_map
 from visioneval.errors import UsageError
 from visioneval.suite.messages import did_you_mean
 from visioneval.suite.scope import any_glob
@@ -79,16 +79,17 @@ class Comparison:
         )
 
 
-def compare(a: Side, b: Side, chosen: Chosen | None = None, renamed: Mapping[str, str] | None = None) -> Comparison:
-    """Compares run B with run A; ``renamed`` gives labels of B by labels of A.
+def compare(a: Side, b: Side, chosen: Chosen | None = None, renamed: Sequence[str] = ()) -> Comparison:
+    """Compares run B with run A; ``renamed`` holds ``OLD=NEW`` words: a label of A, and what it is in B.
 
     Raises ``UsageError`` where nothing is left to compare, or where a metric, case, tag or label is not there.
     """
     wanted = chosen or Chosen()
     known = _metrics(a, b)
     _check(wanted, known, a, b)
+    labels = parse_map(renamed, a, b)
     a, b = (replace(side, cells=_chosen_cells(side.cells, wanted)) for side in (a, b))
-    pairing = pair_cells(a, b, renamed)
+    pairing = pair_cells(a, b, labels)
     steady = [pair for pair in pairing.pairs if not pair.flaky]
     names = [name for name in known if not wanted.metrics or any_glob(wanted.metrics, name)]
     differences = _differences(names, known, steady)
@@ -106,7 +107,7 @@ def compare(a: Side, b: Side, chosen: Chosen | None = None, renamed: Mapping[str
         by_tag=_by_tag(steady),
         by_type=tuple(one for one in differences if one.name in types),
         unlike=unlike_metrics([one.name for one in differences], pairing.pairs, a, b),
-        cost_usd=_amount([(p.a.cost_usd, p.b.cost_usd) for p in pairing.pairs], mean=False),
+        cost_usd=_amount([(p.a.total_cost_usd, p.b.total_cost_usd) for p in pairing.pairs], mean=False),
         seconds=_amount([(p.a.seconds, p.b.seconds) for p in pairing.pairs], mean=True),
         counts=_counts(pairing.pairs),
     )
@@ -148,8 +149,7 @@ def _differences(names: Iterable[str], metrics: Mapping[str, Metric], pairs: Seq
 
 
 def _gecko_types(names: Iterable[str], pairs: Iterable[Pair]) -> set[str]:
-    marked = {pair.b.marks for pair in pairs} | {pair.a.marks for pair in pairs}
-    keys = {mark.key for marks in marked for mark in marks if mark.type == GECKO}
+    keys = {mark.key for pair in pairs for mark in (*pair.a.graders, *pair.b.graders) if mark.type == GECKO}
     return {name for name in names for key in keys if name.startswith(f"{key}.")}
 
 

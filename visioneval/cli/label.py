@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval.cli import options
-from visioneval.cli.runs import labels_of, read_run
+from visioneval.cli.found import labels_of, read_run
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
