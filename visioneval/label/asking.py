@@ -56,7 +56,8 @@ class Ask:
         misfit = self.question.misfit(value)
         if misfit:
             raise UsageError(f"{self.key}: {misfit}")
-        return value  # type: ignore[no-any-return] - misfit lets nothing else through
+        answer: Answer = value  # misfit lets nothing else through
+        return answer
 
 
 def _in_order(value: Any, choices: Sequence[str]) -> Any:

@@ -82,7 +82,7 @@ def film(folder: Path, path: Path, mime: str) -> Source:
 
 
 def mask_over(mask: Path, base: Path | None) -> Source:
-    """A mask on its base picture: what is outside is dimmed, and the border is drawn. Without a base: white is inside."""
+    """A mask on its base picture: outside dimmed, the border drawn. Without a base: white is inside."""
 
     def source() -> Exposure:
         from visioneval.images import load_mask, load_rgb

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from visioneval.errors import RunFormatError
 from visioneval.journal import append_lines
-from visioneval.labels import Moment, Rater
 from visioneval.label.deck import ItemKey, Turn
+from visioneval.labels import Moment, Rater
 from visioneval.records import SCHEMA_VERSION, read_line
 from visioneval.types import Frozen
 

@@ -69,7 +69,9 @@ class Viewer:
             title = _MASKS.get(name, name)
             stages.append({"title": title, "pictures": [{"id": key, "title": title, "kind": "image"}]})
         if files.reference:
-            stages.append({"title": "Expected", "pictures": [self._shown(item, "reference", "Expected", files.reference)]})
+            stages.append(
+                {"title": "Expected", "pictures": [self._shown(item, "reference", "Expected", files.reference)]}
+            )
         return stages
 
     def _drawn(self, item: Item) -> list[Shown]:
