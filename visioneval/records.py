@@ -93,6 +93,7 @@ class Record(Frozen):
     task_type: TaskType
     prompt: str
     tags: tuple[str, ...] = ()
+    flaky: bool = False
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     provider: str
     run_params: dict[str, JsonValue] = Field(default_factory=dict)

@@ -84,14 +84,18 @@ class LabelQuestion(Frozen):
         """Why a value is no answer to this question; ``None`` where it is one. No answer at all always fits."""
         if answer is None:
             return None
+        if self.type == "tags":
+            return _unknown_tag(answer, self.choices)
+        told = self._told(answer)
+        return f"{answer!r:.60} is {told}" if told else None
+
+    def _told(self, answer: Any) -> str | None:
         if self.type == "yes_no":
             return None if isinstance(answer, bool) else "neither yes nor no"
         if self.type == "scale":
             return None if _is_number(answer) and _near(answer, self.steps) else f"not on the scale {self._span}"
         if self.type == "one_of":
             return None if answer in self.choices else f"not one of {', '.join(self.choices)}"
-        if self.type == "tags":
-            return _unknown_tag(answer, self.choices)
         if not isinstance(answer, str) or not answer.strip():
             return "not a text"
         return None if len(answer) <= LONGEST_TEXT else f"longer than {LONGEST_TEXT:,} characters"
@@ -189,8 +193,8 @@ def _near(value: float, steps: Sequence[float]) -> bool:
 
 def _unknown_tag(answer: Any, choices: Sequence[str]) -> str | None:
     if isinstance(answer, str) or not isinstance(answer, Sequence):
-        return "not a list of tags"
+        return f"{answer!r:.60} is not a list of tags"
     unknown = [tag for tag in answer if tag not in choices]
     if unknown:
-        return f"{unknown[0]!r} is not one of {', '.join(choices)}"
+        return f"{unknown[0]!r:.60} is not one of {', '.join(choices)}"
     return "a tag stands here twice" if len(set(answer)) < len(answer) else None
