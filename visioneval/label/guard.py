@@ -10,6 +10,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -53,8 +54,6 @@ class Guard:
             await self._app(scope, _bounded(receive), guarded)
         except ClientDisconnect:  # the browser went away in the middle of its request: nothing was kept of it
             return
-        except _TooMuchError:
-            await JSONResponse({"error": _TOO_MUCH}, status_code=413)(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
@@ -80,10 +79,6 @@ def knows(token: str, said: str) -> bool:
 _TOO_MUCH = f"over {MAX_BODY:,} bytes"
 
 
-class _TooMuchError(Exception):
-    pass
-
-
 def _unasked(headers: Headers) -> tuple[int, str] | None:
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return 415, "only JSON is taken"
@@ -102,7 +97,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > MAX_BODY:
-            raise _TooMuchError
+            raise HTTPException(413, _TOO_MUCH)
         return message
 
     return received

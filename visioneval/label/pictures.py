@@ -100,7 +100,7 @@ def _marked(under: Image.Image, inside: Image.Image) -> Image.Image:
     grey = under.convert("L").convert("RGB")
     dimmed = Image.blend(Image.new("RGB", under.size, (128, 128, 128)), grey, _DIMMED)
     marked = Image.composite(under, dimmed, inside)
-    wide = 3 if max(under.size) < 800 else 5
+    wide = 2 * max(1, max(under.size) // 250) + 1
     border = ImageChops.subtract(inside.filter(ImageFilter.MaxFilter(wide)), inside)
     return Image.composite(Image.new("RGB", under.size, _EDGE), marked, border)
 

@@ -10,7 +10,6 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -29,8 +28,11 @@ Tell = Callable[[str], None]
 
 def check_extra() -> None:
     """Raises ``UsageError`` where the extra ``label`` is not installed."""
-    if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        raise UsageError("the label page needs starlette and uvicorn: pip install 'visioneval[label]'")
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise UsageError("the label page needs starlette and uvicorn: pip install 'visioneval[label]'") from None
 
 
 def serve(wish: Wish, *, host: str, port: int | None, rater: str | None, open_page: bool, tell: Tell) -> None:

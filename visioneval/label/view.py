@@ -13,7 +13,7 @@ from visioneval.suite.case import TestCase
 from visioneval.suite.prompts import rendered
 from visioneval.types import CaseFiles
 
-_MASKS = {"editable": "May change", "clothing": "Clothing", "occluders": "In front"}
+_MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occluders": "Mask: in front"}
 Shown = dict[str, str]
 
 

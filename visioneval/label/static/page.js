@@ -3,7 +3,7 @@
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const $ = (id) => document.getElementById(id);
-const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, urls: new Map() };
+const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, pace: [], urls: new Map() };
 const SCREENS = ["work", "start", "end", "broken"];
 const COMMANDS = "ynusiz";
 const MOST_BUTTONS = 11;
@@ -64,7 +64,7 @@ async function send(path, body) {
   state.busy = true;
   try {
     const deck = await (await call(path, { rater: state.rater, ...body })).json();
-    if (body.item) dropDraft();
+    if (body.item) dropDraft(body.seconds);
     show(deck);
   } catch (error) {
     trouble(error);
@@ -99,16 +99,16 @@ const draftKey = () => `draft ${state.rater} ${state.item.id}`;
 function keepDraft() {
   if (!state.item) return;
   try {
-    sessionStorage.setItem(draftKey(), JSON.stringify({ answers: answers(), seconds: watch.read() }));
+    localStorage.setItem(draftKey(), JSON.stringify({ answers: answers(), seconds: watch.read() }));
   } catch { /* a full or forbidden storage costs a reload its draft alone */ }
 }
-function dropDraft() {
-  watch.begin(0);
-  try { sessionStorage.removeItem(draftKey()); } catch { /* as above */ }
+function dropDraft(seconds) {
+  state.pace = [...state.pace, seconds].slice(-20);
+  try { localStorage.removeItem(draftKey()); } catch { /* as above */ }
 }
 function readDraft() {
   try {
-    return JSON.parse(sessionStorage.getItem(draftKey())) ?? {};
+    return JSON.parse(localStorage.getItem(draftKey())) ?? {};
   } catch {
     return {};
   }
@@ -121,6 +121,7 @@ function show(deck) {
   state.item = deck.item;
   $("trouble").hidden = true;
   $("count").textContent = `${deck.done} of ${deck.total}`;
+  $("left").textContent = timeLeft(deck.total - deck.done);
   $("meter").firstElementChild.style.width = `${deck.total ? (100 * deck.done) / deck.total : 100}%`;
   $("meter").setAttribute("aria-valuemax", deck.total);
   $("meter").setAttribute("aria-valuenow", deck.done);
@@ -132,6 +133,12 @@ function show(deck) {
   const kept = new Set(deck.soon);
   for (const stage of deck.item?.stages ?? []) for (const one of stage.pictures) kept.add(one.id);
   forget(kept);
+}
+
+function timeLeft(items) {
+  if (state.pace.length < 5 || items === 0) return "";
+  const median = [...state.pace].sort((a, b) => a - b)[Math.floor(state.pace.length / 2)];
+  return `about ${Math.ceil((median * items) / 60)} min left`;
 }
 
 function showItem(item) {
@@ -149,7 +156,7 @@ function showItem(item) {
   $("asks").replaceChildren(...state.asks.map((ask) => ask.box));
   $("stages").replaceChildren(...(item.stages.length > 1 ? item.stages.map(stageButton) : []));
   $("scroll").scrollTop = 0;
-  setActive(firstOpen(0));
+  setActive(Math.max(0, firstOpen(0)));
   setView(1, 0, 0);
   setStage(0);
   if (document.activeElement === document.body) $("prompt").focus({ preventScroll: true });
@@ -280,7 +287,11 @@ function makeAsk(ask, index, given, letters) {
   const body = ask.type === "text" ? textBody(made, given) : choices.length > MOST_BUTTONS && ask.type === "scale" ? numberBody(made, given) : choiceBody(made, index, given, letters);
   made.box = el("fieldset", { class: "ask" }, el("legend", {}, ask.ask, ...optional), body);
   made.box.addEventListener("focusin", () => setActive(index));
-  made.box.addEventListener("input", (event) => { keepDraft(); if (event.target.type === "radio") setActive(nextOpen(index)); });
+  made.box.addEventListener("input", (event) => {
+    keepDraft();
+    $("trouble").hidden = true;
+    if (event.target.type === "radio") setActive(nextOpen(index));
+  });
   return made;
 }
 
@@ -378,8 +389,8 @@ function press(key) {
 function submit() {
   const open = firstOpen(0);
   if (open >= 0) {
-    setActive(open);
     trouble(new Error(`Still open: ${state.asks[open].ask}`));
+    setActive(open);
     return;
   }
   send("/api/answer", { item: state.item.id, answers: answers(), seconds: watch.read() });
@@ -456,6 +467,8 @@ function listen() {
   $("name-form").addEventListener("submit", (event) => { event.preventDefault(); begin($("name").value.trim()); });
   const clicks = { skip, undo, "end-undo": undo, reopen: () => send("/api/reopen", {}), help: COMMANDS_BY_KEY["?"], in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { keepDraft(); askName(state.rater); } };
   for (const [id, act] of Object.entries(clicks)) $(id).addEventListener("click", act);
+  // Enter must go on after a click, not press the clicked button again.
+  document.addEventListener("click", (event) => { if (event.detail > 0) event.target.closest("button")?.blur(); });
   $("key-list").replaceChildren(...KEYS.flatMap(([key, about]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, about)]));
 }
 
