@@ -91,4 +91,5 @@ class Viewer:
         return self._shown(item, title, title, path)
 
     def _shown(self, item: Item, name: str, title: str, path: Path) -> Shown:
-        return {"id": self._shelf.put(item.id, name, picture(path)), "title": title, "kind": "image"}
+        kind = "image" if path.is_file() else "missing"
+        return {"id": self._shelf.put(item.id, name, picture(path)), "title": title, "kind": kind}

@@ -3,7 +3,7 @@
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const $ = (id) => document.getElementById(id);
-const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, pace: [], urls: new Map() };
+const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, pace: [], kept: new Set(), urls: new Map() };
 const SCREENS = ["work", "start", "end", "broken"];
 const COMMANDS = "ynusiz";
 const MOST_BUTTONS = 11;
@@ -52,8 +52,10 @@ function picture(id) {
 }
 
 function forget(kept) {
+  const before = state.kept;  // an item's pictures may still be on their way to the screen when it is left
+  state.kept = kept;
   for (const [id, url] of state.urls) {
-    if (kept.has(id)) continue;
+    if (kept.has(id) || before.has(id)) continue;
     state.urls.delete(id);
     url.then((made) => URL.revokeObjectURL(made), () => {});
   }
@@ -203,11 +205,12 @@ function pane(shown, captioned) {
   const film = shown.kind === "film";
   const made = film ? el("video", { controls: true, loop: true, "aria-label": shown.title }) : el("img", { alt: shown.title, draggable: "false" });
   const frame = el("div", { class: "frame" });
-  const ready = picture(shown.id).then(async (url) => {
+  const gone = () => frame.replaceChildren(el("p", {}, "This picture cannot be shown. Skip it, or answer what you can."));
+  const ready = shown.kind === "missing" ? Promise.resolve(gone()) : picture(shown.id).then(async (url) => {
     made.src = url;
     if (!film) await made.decode();
     frame.replaceChildren(made);
-  }).catch(() => frame.replaceChildren(el("p", {}, "This picture cannot be shown. Skip it, or answer what you can.")));
+  }).catch(gone);
   if (!film) listenToFrame(frame);
   return { ready, figure: el("figure", { class: "pane" }, ...(captioned ? [el("figcaption", {}, shown.title)] : []), frame) };
 }
