@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import label, run, runs, suite
+from visioneval.cli import agree, label, run, runs, suite
 from visioneval.errors import VisionEvalError
 
 
@@ -67,6 +67,7 @@ app.command("run")(run.run)
 app.command("runs")(runs.list_all)
 app.command()(runs.show)
 app.command()(runs.export)
+app.command()(agree.agree)
 app.add_typer(label.label, name="label")
 app.command()(suite.schema)
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval.cli import label_page, options
-from visioneval.cli.runs import read_run
+from visioneval.cli.runs import labels_of, read_run
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ def export_labels(
     from visioneval.report.labels import form_of, write_labels
 
     folder, _, records = read_run(run, out)
-    shown = {record.model_label for record in records}
-    labels = [label for label in read_labels(folder / LABELS) if "@" not in run or label.model_label in shown]
+    labels = labels_of(run, records, read_labels(folder / LABELS))
     labels = labels if every else newest(labels)
     chosen = form_of(form, output)
     if output is None:

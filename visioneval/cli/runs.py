@@ -13,6 +13,7 @@ from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
     from visioneval.analysis.summary import Counts
+    from visioneval.labels import Label
     from visioneval.records import Record, RunInfo
     from visioneval.suite.case import TestCase
 
@@ -147,3 +148,11 @@ def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
         raise UsageError(f"no model run {label!r} in {folder.name}{did_you_mean(label, labels)}")
     records = [record for record in records if record.model_label == label]
     return folder, one_model_run(info, label, len(records)), records
+
+
+def labels_of(name: str, records: list[Record], labels: list[Label]) -> list[Label]:
+    """The labels of a run, or, where ``name`` ends in ``@LABEL``, those of one model run."""
+    if "@" not in name:
+        return labels
+    shown = {record.model_label for record in records}
+    return [label for label in labels if label.model_label in shown]
