@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from visioneval.cli import options
+from visioneval.cli import label_page, options
 from visioneval.cli.found import labels_of, read_run
 from visioneval.errors import UsageError
 
@@ -30,6 +30,7 @@ class RunOrCommand(TyperGroup):
 
 
 label = typer.Typer(cls=RunOrCommand, no_args_is_help=True, help="Collect what people say of a run's pictures.")
+label.command(PAGE)(label_page.page)
 
 
 @label.command("import")
