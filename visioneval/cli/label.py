@@ -29,7 +29,11 @@ class RunOrCommand(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-label = typer.Typer(cls=RunOrCommand, no_args_is_help=True, help="Collect what people say of a run's pictures.")
+label = typer.Typer(
+    cls=RunOrCommand,
+    no_args_is_help=True,
+    help="Collect what people say of a run's pictures; 'visioneval label RUN' opens the page.",
+)
 label.command(PAGE)(label_page.page)
 
 
@@ -78,8 +82,8 @@ def _tell(found: Imported, folder: Path) -> None:
     cells = {label.cell for label in found.labels}
     raters = {label.rater for label in found.labels}
     print(
-        f"{folder.name}: {len(found.labels):,} labels added ({len(cells):,} cells, raters: {len(raters):,});"
-        f" {found.known:,} there already; {len(found.problems):,} skipped"
+        f"{clean(folder.name)}: labels added: {len(found.labels):,} (cells: {len(cells):,}, raters: {len(raters):,});"
+        f" there already: {found.known:,}; skipped: {len(found.problems):,}"
     )
 
 
