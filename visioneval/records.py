@@ -28,7 +28,7 @@ from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 SCHEMA_VERSION = 1
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}}
+UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labelling": {}}
 """For each kind and old version the step to the version after it."""
 
 RunState = Literal["running", "complete", "interrupted"]
@@ -364,21 +364,21 @@ def read_records(folder: Path) -> Iterator[Record]:
     yield from {record.cell: record for record in lines}.values()
 
 
-def each_line(path: Path, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
+def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
     """Every record of a file, or the part of it that is ``wanted``; a later line of a cell replaces an earlier one.
 
-    Raises as ``read_records``.
+    ``kind`` is the key of ``UPGRADES`` for a file of something else. Raises as ``read_records``.
     """
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.isspace():
-                    yield from _record(line, f"{path}:{number}", wanted)
+                    yield from _parsed(kind, line, f"{path}:{number}", wanted)
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
 
 
-def _record(line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
+def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
     """One, or none where the line was cut off."""
     if line.startswith(_CURRENT) and line.endswith(b"\n"):
         yield _validated(wanted, line, where)
@@ -388,10 +388,10 @@ def _record(line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[Par
     except (ValueError, RecursionError) as error:
         if not line.endswith(b"\n"):
             return
-        raise RunFormatError(f"{where}: not a record: {error}") from None
+        raise RunFormatError(f"{where}: not a {kind}: {error}") from None
     if not isinstance(data, dict):
-        raise RunFormatError(f"{where}: not a record: not an object")
-    current = _upgraded("record", data, where)
+        raise RunFormatError(f"{where}: not a {kind}: not an object")
+    current = _upgraded(kind, data, where)
     yield _validated(wanted, line if current is data else json.dumps(current), where)
 
 

@@ -112,11 +112,12 @@ class SuiteFlags:
     ) -> SuiteFlags:
         """The flags as they were typed. Raises ``UsageError``."""
         return cls(
-            out, trust, _pairs("--var", "NAME=VALUE", var), _pairs("--judge", "NAME=PROVIDER:MODEL", judge), samples
+            out, trust, pairs("--var", "NAME=VALUE", var), pairs("--judge", "NAME=PROVIDER:MODEL", judge), samples
         )
 
 
-def _pairs(flag: str, form: str, given: list[str] | None) -> dict[str, str]:
+def pairs(flag: str, form: str, given: list[str] | None) -> dict[str, str]:
+    """Repeated ``NAME=VALUE`` words. Raises ``UsageError`` for one without a name or a sign."""
     found: dict[str, str] = {}
     for word in given or []:
         name, sign, value = word.partition("=")

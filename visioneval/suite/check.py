@@ -18,6 +18,7 @@ from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, Vi
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import TestCase
 from visioneval.suite.check_judges import judge_problems
+from visioneval.suite.check_labels import label_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
@@ -59,8 +60,7 @@ def problems(
             yield from _swept(entry, found, loc, folder, complete="cases" not in broken)
             runs.extend((index, run) for run in found)
     yield from _labels(runs)
-    if not broken:
-        yield from _named_calls(suite, [run for _, run in runs])
+    yield from _named_calls(suite, [run for _, run in runs], broken)
     yield from _ids(suite)
     yield from _files(suite, folder, trust)
     if "vars" not in broken:
@@ -68,6 +68,7 @@ def problems(
     yield from _graders(suite, trust)
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust)
+    yield from label_problems(suite, folder, trust, broken)
     view = View(suite, [run for _, run in runs])
     if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
         return
@@ -122,8 +123,10 @@ def _swept(entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc, folder: Path
                 yield (*loc, "grid" if problem[0] in grid else "params", problem[0]), problem[1]
 
 
-def _named_calls(suite: Suite, runs: Sequence[ModelRun]) -> Found:
+def _named_calls(suite: Suite, runs: Sequence[ModelRun], broken: frozenset[str]) -> Found:
     """Limits and prices for something that the suite never calls are a slip of the pen."""
+    if broken:
+        return
     called: list[tuple[str, Any]] = [(str(getattr(entry, "provider", "")), None) for entry in suite.models]
     called += [(run.provider, run.params.get("model")) for run in runs]
     called += [(str(getattr(judge, "provider", "")), getattr(judge, "model", None)) for judge in suite.judges.values()]
