@@ -21,12 +21,14 @@ from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.messages import did_you_mean
 from visioneval.suite.model import Suite, template_folders
+from visioneval.suite.pictures import FinishedPicture
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
 from visioneval.suite.runs import Finished, dataset_pictures, model_runs, split_run
 from visioneval.suite.scope import any_glob
 from visioneval.templates import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
+from visioneval.urls import is_url
 
 T = TypeVar("T")
 SHOWN_FAR = 20
@@ -84,8 +86,8 @@ class Plan:
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
         if isinstance(run.config, FilesProvider):
-            for index, path in enumerate(self._pictures(case, run, run.config)):
-                yield (index,), {"path": path}
+            for index, picture in enumerate(self._pictures(case, run, run.config)):
+                yield (index,), {"path": ""} if picture is None else picture.params
             return
         each, repeats = self.pictures_per_call(run), self.calls_per_sample(run)
         for call in range(self.suite.samples * repeats):
@@ -95,14 +97,13 @@ class Plan:
         """The path of every finished picture that a ``files`` model run would read, from the suite's folder."""
         for case in self.suite.cases:
             if run.config.does(case.task_type):
-                yield from filter(None, self._pictures(case, run, run.config))
+                yield from (each.path for each in self._pictures(case, run, run.config) if each and each.path)
 
-    def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[str]:
+    def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[FinishedPicture | None]:
         if config.path is not None:
-            return [
-                config.path.format(case=case.id, model=run.label, sample=index) for index in range(self.suite.samples)
-            ]
-        return list(self.finished[run.label].get(case.id, ())) or [""]
+            paths = (config.path.format(case=case.id, model=run.label, sample=k) for k in range(self.suite.samples))
+            return [FinishedPicture(path=path) for path in paths]
+        return list(self.finished[run.label].get(case.id, ())) or [None]
 
     @staticmethod
     def pictures_per_call(run: ModelRun) -> int:
@@ -232,20 +233,20 @@ def _finished(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished
         return {} if config.path else dataset_pictures(run, suite, folder)
     name, label = split_run(config.run)
     source = find_run(name, root)
-    found: dict[str, dict[int, str]] = {}
+    found: dict[str, dict[int, FinishedPicture | None]] = {}
     for record in read_records(source):
         if record.model_label == label:
             found.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
-    return {case: [samples.get(index, "") for index in range(max(samples) + 1)] for case, samples in found.items()}
+    return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in found.items()}
 
 
-def _in_run(source: Path, relative: str | None) -> str:
-    """The path of another run's picture; empty where it has none, or where a link leads out of that run."""
+def _in_run(source: Path, relative: str | None) -> FinishedPicture | None:
+    """Another run's picture; ``None`` where it has none, or where a link leads out of that run."""
     if not relative:
-        return ""
+        return None
     path = source.absolute() / relative
     inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(source))
-    return str(path) if inside else ""
+    return FinishedPicture(path=str(path)) if inside else None
 
 
 def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
@@ -260,6 +261,10 @@ def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
             continue
         for path in plan.pictures_of(run):
             folder, name = os.path.split(path)
+            if is_url(path):
+                why = loaded.trust.refusal(path, plan.folder, remote=True)
+                told |= {f"{run.label}: {why}": None} if why else {}
+                continue
             whole = name in ("", "..") or (plan.folder / path).is_symlink()
             if why := refusal(path if whole else folder or ".", plan.folder):
                 told[f"{run.label}: {path!r}: {why}" if not whole else f"{run.label}: {why}"] = None
@@ -300,8 +305,8 @@ def estimate(plan: Plan) -> Estimate:
         cells += len(call.samples)
         grader_calls += len(call.samples) * len(call.graders)
         path = call.params.get("path") if call.run.provider == "files" else None
-        if path is not None and not (path and (plan.folder / path).is_file()):
-            missing.append(path or f"a picture of {call.case.id!r} by {call.run.label!r}")
+        if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
+            missing.append(path or call.params.get("row") or f"a picture of {call.case.id!r} by {call.run.label!r}")
     return Estimate(
         calls=calls,
         cells=cells,
@@ -334,7 +339,8 @@ def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
     if call.run.stand_in:
         parts["expect"] = [call.case.expect.model_dump(), call.case.metadata]
     if "path" in call.params and call.run.provider == "files":
-        parts["picture"] = hash_of(Path(call.params["path"]))
+        path = call.params["path"]
+        parts["picture"] = path if is_url(path) else hash_of(Path(path))
     return f"{_words(parts)} sample:{sample}"
 
 

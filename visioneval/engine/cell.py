@@ -152,7 +152,8 @@ def _keep(call: Call, sample: int, at: int, pictures: Sequence[Any], bench: Benc
     except StorageError:
         raise
     except ImageError as error:
-        return CellError(stage="generate", kind="bad_image", message=str(error))
+        row = call.params.get("row")
+        return CellError(stage="generate", kind="bad_image", message=f"{row}: {error}" if row else str(error))
     except Exception as error:
         return _unexpected(error, bench)
 

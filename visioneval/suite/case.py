@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from visioneval.suite.pictures import FilePath, PictureEntry
 from visioneval.suite.scope import RuleEntry
 from visioneval.types import Frozen, TaskType
 
@@ -20,8 +21,6 @@ CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
 PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
-ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
-FilePath = Annotated[str, StringConstraints(min_length=1, pattern=ONE_LINE)]
 YesNo = Annotated[bool, Field(strict=True)]
 Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
 WantedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
@@ -111,7 +110,7 @@ class TestCase(Frozen):
     region: str | None = None
     reference: FilePath | None = None
     expect: Expect = Expect()
-    pictures: dict[str, Annotated[tuple[FilePath, ...], Field(min_length=1)]] = Field(
+    pictures: dict[str, Annotated[tuple[PictureEntry, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Finished pictures, one path a sample, by the label of what drew them; a dataset's image "
         "column fills this in, and a {provider: files} model without a source reads it.",

@@ -80,7 +80,7 @@ def _entry(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Found:
         yield (*loc, "argv"), f"there is no program {entry.argv[0]!r} on this machine"
     if isinstance(entry, FilesProvider):
         for key, path, start in _named_paths(entry, folder):
-            if refusal := trust.refusal(path, start):
+            if refusal := trust.refusal(path, start, remote=key != ("run",)):
                 yield (*loc, *key), refusal
 
 
@@ -189,8 +189,8 @@ def _case_files(case: TestCase, pictures: _Pictures) -> Found:
     bad = [(loc, found) for loc, path in named if isinstance(found := pictures.look(path), str)]
     yield from bad
     for label, paths in case.pictures.items():
-        for at, path in enumerate(paths):
-            if refusal := pictures.trust.refusal(path, pictures.folder):
+        for at, path in enumerate(picture.path for picture in paths):
+            if path and (refusal := pictures.trust.refusal(path, pictures.folder, remote=True)):
                 yield ("pictures", label, at), refusal
     if masks and not case.images:
         yield ("masks",), "a mask needs an image: the case has none"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from visioneval.suite.case import FilePath, Name, TestCase, Text
+from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.graders import (
     GRADERS,
     CustomGrader,
@@ -18,6 +18,7 @@ from visioneval.suite.graders import (
     TextGrader,
 )
 from visioneval.suite.judges import JUDGES, CustomJudge, GeminiJudge, OpenAIJudge, RecordedJudge
+from visioneval.suite.pictures import FilePath
 from visioneval.suite.providers import (
     PROVIDERS,
     CommandProvider,
