@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 import fsspec
 import pytest
 from buckets import fill_gcs, fill_s3, gcs_server, s3_server, web_server
-from PIL import Image
+from made import drawn_png
 from toys import Toy
 
 from visioneval.errors import UsageError
@@ -22,14 +21,6 @@ from visioneval.suite.datasets import read_rows
 from visioneval.urls import fetch
 
 REFUSED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
-
-
-def png(color: str = "white") -> bytes:
-    buffer = io.BytesIO()
-    image = Image.new("RGB", (32, 24), color)
-    image.paste("blue", (4, 4, 20, 12))
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def lines(*rows: dict[str, Any]) -> bytes:
@@ -85,13 +76,13 @@ def test_a_dataset_and_its_pictures_in_an_s3_bucket(toy: Toy, s3: str, monkeypat
         {"prompt": "a loaf", "image_uri": "pics/loaf.png", "model": "m"},
         {"prompt": "a roll", "image_uri": "pics/gone.png", "model": "m"},
     )
-    fill_s3(s3, "eval", {"d.jsonl": rows, "pics/bun.png": png(), "pics/loaf.png": png("red")})
+    fill_s3(s3, "eval", {"d.jsonl": rows, "pics/bun.png": drawn_png("white"), "pics/loaf.png": drawn_png("red")})
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
     result = run(toy, "s3://eval/d.jsonl")
     assert result.exit_code == 3, result.output
     found = {record.prompt: record for record in toy.records.values()}
     assert (found["a bun"].verdict, found["a loaf"].verdict) == ("PASS", "PASS")
-    assert (toy.latest / str(found["a loaf"].artifact_path)).read_bytes() == png("red")
+    assert (toy.latest / str(found["a loaf"].artifact_path)).read_bytes() == drawn_png("red")
     error = found["a roll"].error
     assert error is not None
     assert error.message == "s3://eval/d.jsonl:3: s3://eval/pics/gone.png: there is no such file"
@@ -100,18 +91,18 @@ def test_a_dataset_and_its_pictures_in_an_s3_bucket(toy: Toy, s3: str, monkeypat
 def test_a_dataset_and_its_pictures_in_a_google_bucket(toy: Toy, gcs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = {"contents": [{"parts": [{"file_data": {"mime_type": "image/png", "file_uri": "gs://eval/bun.png"}}]}]}
     table = f'prompt\timage_uri\tmodel\na bun\t"{json.dumps(contents).replace(chr(34), chr(34) * 2)}"\tm\n'
-    fill_gcs(gcs, "eval", {"d.tsv": table.encode(), "bun.png": png()})
+    fill_gcs(gcs, "eval", {"d.tsv": table.encode(), "bun.png": drawn_png("white")})
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs)
     result = run(toy, "gs://eval/d.tsv")
     assert result.exit_code == 0, result.output
     (record,) = toy.records.values()
     assert record.run_params == {"path": "gs://eval/bun.png", "mime": "image/png", "row": "gs://eval/d.tsv:2"}
-    assert (toy.latest / str(record.artifact_path)).read_bytes() == png()
+    assert (toy.latest / str(record.artifact_path)).read_bytes() == drawn_png("white")
 
 
 def test_a_dataset_and_its_pictures_on_the_web(toy: Toy) -> None:
     rows = lines({"prompt": "a bun", "image_uri": "pics/bun.png", "model": "m"})
-    with web_server({"sets/d.jsonl": rows, "sets/pics/bun.png": png()}) as url:
+    with web_server({"sets/d.jsonl": rows, "sets/pics/bun.png": drawn_png("white")}) as url:
         result = run(toy, f"{url}/sets/d.jsonl?v=1")
         assert result.exit_code == 0, result.output
         (record,) = toy.records.values()
@@ -120,7 +111,9 @@ def test_a_dataset_and_its_pictures_on_the_web(toy: Toy) -> None:
 
 def test_two_datasets_of_a_model_run_each(toy: Toy, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("baseline", "candidate"):
-        fill_s3(s3, name, {"rows.jsonl": lines({"prompt": "a bun", "image_uri": "bun.png"}), "bun.png": png()})
+        fill_s3(
+            s3, name, {"rows.jsonl": lines({"prompt": "a bun", "image_uri": "bun.png"}), "bun.png": drawn_png("white")}
+        )
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
     fields = {"prompt": "prompt", "image": "image_uri"}
     result = run(

@@ -41,6 +41,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "recorded judge", judges.RecordedJudge),
         ("suite.md", "Judges of your own", judges.CustomJudge),
         ("suite.md", "rubric", graders.RubricGrader),
+        ("suite.md", "alignment", graders.AlignmentGrader),
         ("suite.md", "text", graders.TextGrader),
         ("suite.md", "locality", graders.LocalityGrader),
         ("suite.md", "reference", graders.ReferenceGrader),

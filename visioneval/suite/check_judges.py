@@ -8,9 +8,10 @@ from typing import Any
 
 from visioneval.builtin import builtin
 from visioneval.errors import Problem, SuiteError, TemplateError, VisionEvalError
+from visioneval.suite.alignment import alignment_context
 from visioneval.suite.case import TestCase
 from visioneval.suite.datasets import missing_columns, read_rows
-from visioneval.suite.graders import BaseGrader, RubricGrader, TextGrader
+from visioneval.suite.graders import AlignmentGrader, BaseGrader, RubricGrader, TextGrader
 from visioneval.suite.judge_prompt import rubric_context, rubric_groups, rules_over, text_contexts
 from visioneval.suite.judges import BaseJudge, RecordedJudge
 from visioneval.suite.messages import Loc, did_you_mean, runs_code
@@ -21,6 +22,7 @@ from visioneval.suite.remote import Remote
 from visioneval.templates import render_file, template_files
 
 Found = Iterator[tuple[Loc, str] | Problem]
+_OUTPUT = ({"id": "output", "about": "the picture to judge"},)
 
 
 def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Found:
@@ -93,6 +95,8 @@ def _asked(grader: BaseGrader, case: TestCase, prompt: str, suite: Suite) -> Ite
     """Every template that the grader has filled in for a case, and what it sees."""
     if isinstance(grader, TextGrader) and grader.judge_name is not None and case.expect.text is not None:
         yield from text_contexts(case, prompt, "a description", describe=grader.describe).items()
+    if isinstance(grader, AlignmentGrader):
+        yield grader.template, alignment_context(case, prompt, pictures=_OUTPUT, variables=suite.vars)
     if isinstance(grader, RubricGrader):
         rules = [rule.rule for rule in case.verdict or suite.verdict if rule.level == "fail"]
         for metrics in rubric_groups(grader):
@@ -104,7 +108,7 @@ def _asked(grader: BaseGrader, case: TestCase, prompt: str, suite: Suite) -> Ite
                     grader,
                     metrics,
                     rules=rules_over(rules, metrics),
-                    pictures=[{"id": "output", "about": "the picture to judge"}],
+                    pictures=_OUTPUT,
                     variables=suite.vars,
                 ),
             )

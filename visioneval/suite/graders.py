@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from visioneval.suite.alignment import AlignmentOptions
 from visioneval.suite.case import Name, TestCase
 from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST
 from visioneval.suite.rubric import RubricOptions
@@ -91,6 +92,23 @@ class RubricGrader(BaseGrader, RubricOptions):
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - a rubric is for every case
         return {name: asked.metric for name, asked in self.asked.items()}
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (self.template,)
+
+
+class AlignmentGrader(BaseGrader, AlignmentOptions):
+    """The share of a prompt's requirements that a picture meets, as a judge answers them one by one."""
+
+    type: Literal["alignment"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - every case has a prompt
+        return {self.key: Metric(type="number", range=(0, 100), better="higher")}
 
     @property
     def judge_name(self) -> str | None:
@@ -202,6 +220,7 @@ class CustomGrader(BaseGrader):
 
 GRADERS: dict[str, type[BaseGrader]] = {
     "rubric": RubricGrader,
+    "alignment": AlignmentGrader,
     "text": TextGrader,
     "locality": LocalityGrader,
     "reference": ReferenceGrader,

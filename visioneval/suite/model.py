@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.graders import (
     GRADERS,
+    AlignmentGrader,
     CustomGrader,
     ImageGrader,
     LocalityGrader,
@@ -54,6 +55,7 @@ ModelEntry = Annotated[
 ]
 GraderEntry = Annotated[
     Annotated[RubricGrader, Tag("rubric")]
+    | Annotated[AlignmentGrader, Tag("alignment")]
     | Annotated[TextGrader, Tag("text")]
     | Annotated[LocalityGrader, Tag("locality")]
     | Annotated[ReferenceGrader, Tag("reference")]
