@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from asked import Asked, subject
 from fake_api import FakeAPI, JudgeRequest
 from made import drawn_png
 from typer.testing import CliRunner
 
+from visioneval.builtin import builtin
 from visioneval.cli import app
 from visioneval.errors import ProviderError
 from visioneval.graders.alignment import Alignment, faults, gaps_of, score_of
@@ -159,3 +161,34 @@ def test_two_datasets_of_pictures_are_compared_on_the_same_prompts(
     (low,) = (r for r in records if (r.prompt, r.model_label) == (prompts[0], "baseline"))
     assert low.reasons == {"alignment": "Not shown: thing 1."}
     assert low.graders[0].details["judge_score"] == 40
+
+
+@pytest.mark.parametrize(("strict", "code"), [(True, 0), (False, 1)])
+def test_the_suite_tells_a_judge_that_looks_from_one_that_likes_everything(
+    strict: bool, code: int, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = yaml.safe_load((builtin("suites") / "alignment" / "suite.yaml").read_text(encoding="utf-8"))
+    counter = [case["prompt"][:40] for case in data["cases"] if "picture_of" in case]
+
+    def judged(request: JudgeRequest) -> dict[str, Any]:
+        fits = not strict or not any(prompt in request.text for prompt in counter)
+        return reply(True, fits, fits)
+
+    api.script.judge(judged)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
+    for entry in [*data["models"], *data["judges"].values()]:
+        entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data))
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "runs")])
+    assert done.exit_code == code, done.output
+    (folder,) = (tmp_path / "runs").iterdir()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (
+        summary["counts"]["cells"],
+        len([path for path in (folder / "artifacts").rglob("*") if path.is_file()]),
+    ) == (24, 12)
+    for one in summary["separations"]["alignment"].values():
+        assert one["auroc"] == (1.0 if strict else 0.5)
+        assert (one["aligned_n"], one["counter_n"]) == (6, 6)

@@ -31,7 +31,11 @@ def edit(image: str, mask: str = "mask.png") -> str:
         ("empty.png", b"", "empty.png: the file is empty"),
         ("text.png", b"hello", "text.png: not a picture we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
         ("bomb.png", png(50_000, 50_000), "bomb.png: it declares more pixels than the limit of 100,000,000"),
-        ("https://x.org/a.png", None, "'https://x.org/a.png' is a URL: pictures and datasets are read from disk"),
+        (
+            "https://x.org/a.png",
+            None,
+            "'https://x.org/a.png' is a URL: only datasets and finished pictures are read from one",
+        ),
     ],
 )
 def test_a_picture_that_cannot_be_used(

@@ -1,13 +1,13 @@
-"""The Wilson interval against published values and against SciPy."""
+"""The Wilson interval and the AUROC against published values and against SciPy."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, mannwhitneyu
 
-from visioneval.analysis.stats import wilson_interval
+from visioneval.analysis.stats import auroc, wilson_interval
 
 # R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
 # method 3 (score without continuity correction)
@@ -37,3 +37,21 @@ def test_scipy_says_the_same(pair: tuple[int, int], confidence: float) -> None:
 def test_no_rate_has_no_interval(successes: int, n: int) -> None:
     with pytest.raises(ValueError, match=f"no rate: {successes} of {n}"):
         wilson_interval(successes, n)
+
+
+def test_ties_count_half() -> None:
+    assert auroc([1, 1], [0, 0.5]) == 1
+    assert auroc([0, 0], [1]) == 0
+    assert auroc([1, 0], [1, 0]) == 0.5
+    assert auroc([2, 1, 1], [1, 0]) == pytest.approx(5 / 6)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_the_area_under_the_curve_is_scipys(above: list[int], below: list[int]) -> None:
+    expected = mannwhitneyu(above, below, method="asymptotic").statistic / (len(above) * len(below))
+    assert auroc(above, below) == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_area_without_both_sides() -> None:
+    with pytest.raises(ValueError, match="no AUROC"):
+        auroc([], [1.0])

@@ -19,13 +19,14 @@ from visioneval.suite.case import TestCase
 from visioneval.suite.graders import BaseGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
+from visioneval.suite.lookers import lookers_by_case, with_their_pictures
 from visioneval.suite.messages import did_you_mean
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.pictures import FinishedPicture
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
 from visioneval.suite.runs import Finished, dataset_pictures, model_runs, split_run
-from visioneval.suite.scope import any_glob
+from visioneval.suite.scope import VerdictRule, any_glob
 from visioneval.templates import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
 from visioneval.urls import is_url
@@ -50,6 +51,13 @@ class Call:
     """Rules in the suite's order; the flag says that a rule only warns."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """For graders that ask a judge, by key: the judge, the templates' hash and the suite's variables."""
+    lookers: tuple[Call, ...] = ()
+    """Cases that look at this call's pictures and draw none (``picture_of``): the same cells of another prompt."""
+
+    @property
+    def cells(self) -> int:
+        """How many cells the call's pictures become."""
+        return len(self.samples) * (1 + len(self.lookers))
 
 
 @dataclass(frozen=True)
@@ -63,26 +71,40 @@ class Plan:
     """For model runs of finished pictures: their paths by case, by label."""
 
     def calls(self) -> Iterator[Call]:
-        """Every drawing call, case by case."""
+        """Every drawing call, case by case, with the cases that look at its pictures."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
         asked = self._asked()
+        lookers = lookers_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
-            if not runs:
+            if not runs or case.picture_of is not None:
                 continue
-            own = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
-            prompt, criteria = rendered(case, self.suite.vars)
-            shown = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
-            graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
-            files = self.suite.files_of(case, self.folder)
+            make = self._caller(case, rules, asked)
+            looking = [self._caller(each, rules, asked) for each in lookers.get(case.id, ())]
             for run in runs:
-                in_scope = tuple(
-                    (rule, entry.level == "warn")
-                    for entry, rule in own
-                    if entry.covers(case.id, case.task_type, case.tags, run.label)
-                )
                 for samples, params in self._samples(case, run):
-                    yield Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, asked)
+                    call = make(run, params, samples)
+                    yield replace(call, lookers=tuple(look(run, params, samples) for look in looking))
+
+    def _caller(
+        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], asked: Mapping[str, Any]
+    ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
+        """Makes the calls of a case; what is the same for all of them is worked out once."""
+        own = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
+        prompt, criteria = rendered(case, self.suite.vars)
+        shown = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
+        graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
+        files = self.suite.files_of(case, self.folder)
+
+        def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
+            in_scope = tuple(
+                (rule, entry.level == "warn")
+                for entry, rule in own
+                if entry.covers(case.id, case.task_type, case.tags, run.label)
+            )
+            return Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, asked)
+
+        return call
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
         if isinstance(run.config, FilesProvider):
@@ -96,7 +118,7 @@ class Plan:
     def pictures_of(self, run: ModelRun) -> Iterator[str]:
         """The path of every finished picture that a ``files`` model run would read, from the suite's folder."""
         for case in self.suite.cases:
-            if run.config.does(case.task_type):
+            if run.config.does(case.task_type) and case.picture_of is None:
                 yield from (each.path for each in self._pictures(case, run, run.config) if each and each.path)
 
     def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[FinishedPicture | None]:
@@ -121,8 +143,9 @@ class Plan:
         """Drawing calls and cells of a case on a model run."""
         if not run.config.does(case.task_type):
             return 0, 0
-        sizes = [len(samples) for samples, _ in self._samples(case, run)]
-        return len(sizes), sum(sizes)
+        source = next((each for each in self.suite.cases if each.id == case.picture_of), case)
+        sizes = [len(samples) for samples, _ in self._samples(source, run)]
+        return (len(sizes) if source is case else 0), sum(sizes)
 
     @property
     def cells(self) -> int:
@@ -187,6 +210,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     if selection.tags:
         cases = tuple(case for case in cases if not set(case.tags).isdisjoint(selection.tags))
     cases = tuple(case for case in cases if any(run.config.does(case.task_type) for run in runs))[: selection.limit]
+    cases = with_their_pictures(cases, suite.cases)
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
         raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
@@ -302,8 +326,8 @@ def estimate(plan: Plan) -> Estimate:
     missing: list[str] = []
     for call in plan.calls():
         calls += 1
-        cells += len(call.samples)
-        grader_calls += len(call.samples) * len(call.graders)
+        cells += call.cells
+        grader_calls += len(call.samples) * sum(len(each.graders) for each in (call, *call.lookers))
         path = call.params.get("path") if call.run.provider == "files" else None
         if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
             missing.append(path or call.params.get("row") or f"a picture of {call.case.id!r} by {call.run.label!r}")
@@ -337,7 +361,7 @@ def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
     }
     if call.run.stand_in:
-        parts["expect"] = [call.case.expect.model_dump(), call.case.metadata]
+        parts["expect"] = [call.case.expect.model_dump(exclude={"aligned"}), call.case.metadata]
     if "path" in call.params and call.run.provider == "files":
         path = call.params["path"]
         parts["picture"] = path if is_url(path) else hash_of(Path(path))

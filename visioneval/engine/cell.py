@@ -38,7 +38,10 @@ async def work(call: Call, bench: Bench) -> AsyncIterator[Record]:
     """Draws a call and finishes its cells one by one. Raises ``StoppedError`` alone."""
     drawn = await draw(call, bench)
     for at, sample in enumerate(call.samples):
-        yield await finish(call, sample, at, drawn, bench)
+        record = await finish(call, sample, at, drawn, bench)
+        yield record
+        for looker in call.lookers:
+            yield await look(looker, record, drawn, bench)
 
 
 async def draw(call: Call, bench: Bench) -> Drawn:
@@ -79,7 +82,27 @@ async def finish(call: Call, sample: int, at: int, drawn: Drawn, bench: Bench) -
     kept = await asyncio.to_thread(_keep, call, sample, at, drawn.drawing.pictures, bench)
     if isinstance(kept, CellError):
         return make(status=Status.ERROR, verdict=Verdict.ERROR, error=kept)
-    picture, relative = kept
+    return await _looked_at(call, sample, *kept, drawn, make, bench)
+
+
+async def look(call: Call, shown: Record, drawn: Drawn, bench: Bench) -> Record:
+    """The cell of a case that draws nothing: the picture of the cell ``shown``, or why it has none, on this prompt."""
+    make = await asyncio.to_thread(_record_maker, call, shown.sample_index, drawn, bench)
+    free = None if shown.cost_usd is None else 0.0
+    make = partial(make, usage=None, cost_usd=free, seconds=0.0, attempts=0, generation_key=shown.generation_key)
+    if shown.status is Status.REFUSED:
+        return _refused(call, shown.reasons.get("refused", ""), make)
+    if shown.artifact_path is None:
+        return make(status=Status.ERROR, verdict=Verdict.ERROR, error=shown.error)
+    path = bench.writer.folder / shown.artifact_path
+    facts = (shown.artifact_sha256 or "", shown.mime or "", shown.width or 0, shown.height or 0)
+    picture = Picture(path, *facts)
+    return await _looked_at(call, shown.sample_index, picture, shown.artifact_path, drawn, make, bench)
+
+
+async def _looked_at(
+    call: Call, sample: int, picture: Picture, relative: str, drawn: Drawn, make: partial[Record], bench: Bench
+) -> Record:
     make = partial(
         make,
         status=Status.COMPLETED,

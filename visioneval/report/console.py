@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.summary import Counts, FailingCell, GateFinding, MetricFinding, ModelFindings, Rate, Summary
+from visioneval.report.separation import separation_table
 from visioneval.report.table import Cell, Column, fitted, table, titled
 from visioneval.report.text import clean, one_line, plain
 from visioneval.types import Metric, Verdict
@@ -37,6 +38,8 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
         )
     yield from _model_tables(summary.models, width)
     yield from _metric_tables(summary, width)
+    if summary.separations:
+        yield separation_table(summary, width)
     if summary.failing:
         yield _failing_table(summary, width, shown_failing)
     if summary.tags:

@@ -88,6 +88,9 @@ class Expect(Frozen):
     alpha: YesNo | None = Field(
         default=None, description="Whether the picture must have pixels that are not fully opaque."
     )
+    aligned: YesNo = Field(
+        default=True, description="false: a counter-example, whose prompt the picture does not show."
+    )
     refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
 
 
@@ -114,6 +117,9 @@ class TestCase(Frozen):
         default_factory=dict,
         description="Finished pictures, one path a sample, by the label of what drew them; a dataset's image "
         "column fills this in, and a {provider: files} model without a source reads it.",
+    )
+    picture_of: CaseId | None = Field(
+        default=None, description="Draws nothing: that case's pictures are graded against this prompt."
     )
     tags: tuple[Name, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)

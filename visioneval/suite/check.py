@@ -20,6 +20,7 @@ from visioneval.suite.check_judges import judge_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
+from visioneval.suite.lookers import looker_problems
 from visioneval.suite.messages import Loc, runs_code
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
@@ -69,6 +70,7 @@ def problems(
     if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
         return
     yield from _tasks(view)
+    yield from looker_problems(suite.cases)
     if "graders" not in broken:
         yield from rule_problems(view, complete="verdict" not in broken)
 
@@ -261,5 +263,5 @@ def _tasks(view: View) -> Found:
     for index, case in enumerate(view.suite.cases):
         if not doing[case.task_type]:
             yield ("cases", index), f"no model of this suite does {case.task_type}: the case would never run"
-        if case.task_type == TaskType.IMAGE_EDITING and not case.images:
+        if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.picture_of:
             yield ("cases", index), "an editing case needs images: the first is the picture to edit"

@@ -259,7 +259,7 @@ def literal(text: str) -> str:
 
 _LISTS = {"images", "tags", "verdict", "expect.text.required", "expect.text.forbidden", "expect.text.allowed"}
 _MAPPINGS = {"masks", "pictures", "expect", "expect.text", "metadata"}
-_YES_OR_NO = {"expect.alpha", "expect.refusal"}
+_YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal"}
 
 
 def _value(key: str, value: Any) -> Any:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.suite.datasets import Row, case_of, field_problems, file_stem, missing_columns, read_rows, row_id
 from visioneval.suite.document import Document, Origin, Source
+from visioneval.suite.lookers import shared_tasks
 from visioneval.suite.messages import Loc
 from visioneval.suite.model import CaseDataset, CaseFile
 from visioneval.suite.paths import Trust, located, rebased_case
@@ -49,6 +50,7 @@ def gather_cases(document: Document, trust: Trust) -> None:
     task = document.data.get("task")
     if task in tuple(TaskType):
         document.cases = [{"task": task, **case} if isinstance(case, dict) else case for case in document.cases]
+    document.cases = shared_tasks(document.cases)
     document.data = {**document.data, "cases": document.cases}
 
 

@@ -121,10 +121,11 @@ class Suite(Frozen):
     )
 
     def files_of(self, case: TestCase, folder: Path) -> CaseFiles:
-        """The files of one of this suite's cases, given the suite's folder."""
-        masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
+        """The files of one of this suite's cases, given its folder; inputs are those of the case that draws."""
+        shown = next((each for each in self.cases if each.id == case.picture_of), case) if case.picture_of else case
+        masks = shown.masks.model_dump(exclude_none=True) if shown.masks else {}
         return CaseFiles(
-            images=tuple((image.role, folder / image.path) for image in case.images),
+            images=tuple((image.role, folder / image.path) for image in shown.images),
             masks={name: folder / path for name, path in masks.items()},
             reference=folder / case.reference if case.reference else None,
         )

@@ -116,4 +116,4 @@ def _rows_of(dataset: PictureDataset, label: str, suite: Suite, folder: Path) ->
 
 
 def _ids_by_prompt(suite: Suite) -> dict[str, str]:
-    return {prompt_id(rendered(case, suite.vars)[0]): case.id for case in suite.cases}
+    return {prompt_id(rendered(case, suite.vars)[0]): case.id for case in suite.cases if case.picture_of is None}
