@@ -16,7 +16,7 @@ from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.records import Selection, find_run, read_info, read_records
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import BaseGrader
+from visioneval.suite.graders import BaseGrader, GeckoGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.messages import did_you_mean
@@ -83,7 +83,7 @@ class Plan:
                     yield Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, asked)
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
-        if isinstance(run.config, FilesProvider):
+        if isinstance(run.config, FilesProvider) and run.config.has_pictures:
             for index, path in enumerate(self._pictures(case, run, run.config)):
                 yield (index,), {"path": path}
             return
@@ -94,7 +94,7 @@ class Plan:
     def pictures_of(self, run: ModelRun) -> Iterator[str]:
         """The path of every finished picture that a ``files`` model run would read, from the suite's folder."""
         for case in self.suite.cases:
-            if run.config.does(case.task_type):
+            if run.config.does(case.task_type) and run.config.has_pictures:
                 yield from filter(None, self._pictures(case, run, run.config))
 
     def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[str]:
@@ -340,7 +340,7 @@ def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
 
 def grade_key(call: Call, hash_of: HashOf) -> str:
     """What the grading of a picture depends on beside the picture, in the form of ``generation_key``."""
-    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags"})
+    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_asked_of(call)})
     parts: dict[str, Any] = {
         "case": [call.prompt, case],
         "images": [[role, hash_of(path)] for role, path in call.files.images],
@@ -350,6 +350,11 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
     }
     parts |= {f"grader.{grader.key}": [grader.model_dump(), call.asked.get(grader.key)] for grader in call.graders}
     return _words(parts)
+
+
+def _asked_of(call: Call) -> set[str]:
+    """The pinned questions of a case, where a grader asks any."""
+    return {"questions", "add_questions"} if any(isinstance(each, GeckoGrader) for each in call.graders) else set()
 
 
 def _own_options(run: ModelRun) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from math import fsum
 from typing import Literal
 
 from visioneval.analysis.disagreements import Disagreement, disagreements
+from visioneval.analysis.questions import QuestionFindings, question_findings
 from visioneval.analysis.stats import wilson_interval
 from visioneval.records import CellError, Record, RunInfo, RunState
 from visioneval.rules import Gate, gate_holds, parse_gate, parse_rule, pooled
@@ -100,6 +101,7 @@ class Summary(Frozen):
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]
     judge_disagreements: dict[str, Disagreement]
+    questions: dict[str, QuestionFindings]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
     cost_usd: float | None
@@ -130,6 +132,7 @@ def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
         failure_tags=dict(Counter(tag for cell in cells for tag in cell.failure_tags).most_common()),
         warned_rules=dict(Counter(rule for cell in cells for rule in cell.warned_rules).most_common()),
         judge_disagreements=disagreements(info.suite, cells),
+        questions=question_findings(info, cells),
         failing=_failing(info, cells),
         gates=gates,
         cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),

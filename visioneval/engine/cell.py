@@ -76,6 +76,9 @@ async def finish(call: Call, sample: int, at: int, drawn: Drawn, bench: Bench) -
         return make(status=Status.ERROR, verdict=Verdict.ERROR, error=drawn.error)
     if drawn.drawing.refused is not None:
         return _refused(call, bench.plain.text(drawn.drawing.refused), make)
+    params = drawn.drawing.run_params or call.params
+    if not call.run.config.has_pictures:
+        return _judged(call, await grade(call, sample, None, params, bench), partial(make, status=Status.COMPLETED))
     kept = await asyncio.to_thread(_keep, call, sample, at, drawn.drawing.pictures, bench)
     if isinstance(kept, CellError):
         return make(status=Status.ERROR, verdict=Verdict.ERROR, error=kept)
@@ -91,7 +94,6 @@ async def finish(call: Call, sample: int, at: int, drawn: Drawn, bench: Bench) -
     )
     if call.case.expect.refusal:
         return make(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rules(call))
-    params = drawn.drawing.run_params or call.params
     return _judged(call, await grade(call, sample, picture, params, bench), make)
 
 

@@ -36,7 +36,7 @@ def exhibits(subject: Subject) -> list[Exhibit]:
     for name, path in subject.files.masks.items():
         about = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
         shown.append(Exhibit(f"mask_{name}", about, _mask(path)))
-    shown.append(Exhibit("output", "the picture to judge", picture_part(subject.picture.path)))
+    shown.append(Exhibit("output", "the picture to judge", picture_part(subject.drawn.path)))
     return shown
 
 

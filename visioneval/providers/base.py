@@ -99,6 +99,8 @@ class Question:
     names: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
     max_tool_calls: int = 0
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """For names that stand for questions in words: those words. Recorded answers may be filed under either."""
     detail: Literal["low", "high", "auto"] | None = None
     vote: int = 0
     """Counts the times that the same question is asked on purpose."""

@@ -19,7 +19,9 @@ class Files:
         self.config = config
 
     async def generate(self, request: DrawRequest) -> Drawing:
-        """The finished picture. Raises ``ProviderError`` where there is none."""
+        """The finished picture; nothing for cells without one. Raises ``ProviderError`` where one is missing."""
+        if not self.config.has_pictures:
+            return Drawing()
         path = str(request.params["path"])
         if not path:
             raise ProviderError(

@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from visioneval.suite.questions import Questions
 from visioneval.suite.scope import RuleEntry
 from visioneval.types import Frozen, TaskType
 
@@ -104,7 +105,11 @@ class TestCase(Frozen):
 
     id: CaseId
     task: TaskType | None = None
-    prompt: Text
+    prompt: Annotated[str, StringConstraints(pattern=PRINTABLE)] = Field(
+        default="",
+        json_schema_extra={"minLength": 1},
+        description="Only a case without any picture (pictures: none) goes without.",
+    )
     criteria: str | None = None
     images: tuple[ImageEntry, ...] = ()
     masks: Masks | None = None
@@ -116,6 +121,10 @@ class TestCase(Frozen):
         description="Finished pictures, one path a sample, by the label of what drew them; a dataset's image "
         "column fills this in, and a {provider: files} model without a source reads it.",
     )
+    questions: Questions | None = Field(
+        default=None, description="Pinned Gecko questions; without them a judge makes them from the prompt."
+    )
+    add_questions: Questions = Field(default=(), description="Asked beside the pinned or the made ones.")
     tags: tuple[Name, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
 

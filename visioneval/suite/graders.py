@@ -8,10 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from visioneval.suite.case import Name, TestCase
+from visioneval.suite.gecko import GeckoOptions
 from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST
 from visioneval.suite.rubric import RubricOptions
 from visioneval.suite.scope import When
-from visioneval.types import Frozen, Metric
+from visioneval.types import Frozen, Metric, TaskType
 
 Share = Annotated[float, Field(ge=0, le=1)]
 ModuleClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=200)]
@@ -33,6 +34,10 @@ class BaseGrader(Frozen):
     @abstractmethod
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         """What this grader writes for ``case``; empty where the case holds nothing for it to measure."""
+
+    def optional(self, case: TestCase) -> frozenset[str]:  # noqa: ARG002 - most write all that they declare
+        """Those of its metrics that a picture may turn out to have nothing for: such a score is left out, not null."""
+        return frozenset()
 
     @property
     def judge_name(self) -> str | None:
@@ -99,6 +104,31 @@ class RubricGrader(BaseGrader, RubricOptions):
     @property
     def templates(self) -> tuple[str, ...]:
         return (self.template,)
+
+
+class GeckoGrader(BaseGrader, GeckoOptions):
+    """The share of a prompt's claims that a picture or a video shows, asked one by one."""
+
+    type: Literal["gecko"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        if (case.task_type is TaskType.VIDEO_GENERATION) != (self.media == "video"):
+            return {}
+        return {self.key: _SHARE_UP, **{f"{self.key}.{kind}": _SHARE_UP for kind in self.types_of(case)}}
+
+    def optional(self, case: TestCase) -> frozenset[str]:
+        if case.questions is not None:
+            return frozenset()
+        sure = {question.type for question in case.add_questions}
+        return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in sure)
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return self.all_templates
 
 
 class LocalityGrader(BaseGrader):
@@ -202,6 +232,7 @@ class CustomGrader(BaseGrader):
 
 GRADERS: dict[str, type[BaseGrader]] = {
     "rubric": RubricGrader,
+    "gecko": GeckoGrader,
     "text": TextGrader,
     "locality": LocalityGrader,
     "reference": ReferenceGrader,

@@ -11,6 +11,7 @@ from visioneval.suite.case import FilePath, Name, TestCase, Text
 from visioneval.suite.graders import (
     GRADERS,
     CustomGrader,
+    GeckoGrader,
     ImageGrader,
     LocalityGrader,
     ReferenceGrader,
@@ -53,6 +54,7 @@ ModelEntry = Annotated[
 ]
 GraderEntry = Annotated[
     Annotated[RubricGrader, Tag("rubric")]
+    | Annotated[GeckoGrader, Tag("gecko")]
     | Annotated[TextGrader, Tag("text")]
     | Annotated[LocalityGrader, Tag("locality")]
     | Annotated[ReferenceGrader, Tag("reference")]
