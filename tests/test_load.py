@@ -20,9 +20,7 @@ from visioneval.suite.model import Suite
 Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 
-CASE_KEYS = (
-    "criteria, dataset, expect, file, id, images, mask, masks, metadata, picture_of, pictures, prompt, reference"
-)
+CASE_KEYS = "add_questions, criteria, dataset, expect, file, id, images, mask, masks, metadata, picture_of, pictures, prompt, questions"
 RULE = (
     "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
     " (a name with other signs goes in quotes)"
@@ -96,7 +94,10 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ("[{id: a}]", "2:9: the key 'prompt' is missing"),
         ("[{prompt: a}]", "2:9: the key 'id' is missing"),
         ("[{id: a, promt: x}]", "2:17: unknown key 'promt' (did you mean 'prompt'?)"),
-        ("[{id: a, prompt: x, 5: y}]", f"2:28: unknown key '5' (known: {CASE_KEYS}, region, tags, task, verdict)"),
+        (
+            "[{id: a, prompt: x, 5: y}]",
+            f"2:28: unknown key '5' (known: {CASE_KEYS}, reference, region, tags, task, verdict)",
+        ),
         (
             "[{id: ../a, prompt: x}]",
             "2:14: id: '../a' does not fit: letters, digits, _ - and . (not first), at most 120",
@@ -240,7 +241,7 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
     )
     told = problems(text)
     assert [line.split(": ", 1)[1][:38] for line in told] == [
-        "unknown key 'bogus' (known: criteria, ",
+        "unknown key 'bogus' (known: add_questi",
         "gone.png: there is no such file",
         "two cases have the id 'b'",
         "flaw: 'tpyo' is not one of none, typo,",

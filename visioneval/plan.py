@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 
 from visioneval.builtin import builtin
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.records import Selection, find_run, read_info, read_records
+from visioneval.finished import finished_pictures
+from visioneval.records import Selection, find_run, read_info
 from visioneval.rules import Rule, parse_rule
+from visioneval.suite.addresses import addressed
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import BaseGrader
+from visioneval.suite.graders import BaseGrader, GeckoGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.lookers import lookers_by_case, with_their_pictures
@@ -25,7 +27,7 @@ from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.pictures import FinishedPicture
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
-from visioneval.suite.runs import Finished, dataset_pictures, model_runs, split_run
+from visioneval.suite.runs import Finished, model_runs, split_run
 from visioneval.suite.scope import VerdictRule, any_glob
 from visioneval.templates import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
@@ -74,17 +76,19 @@ class Plan:
         """Every drawing call, case by case, with the cases that look at its pictures."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
         asked = self._asked()
-        lookers = lookers_by_case(self.suite.cases)
+        looked_at = lookers_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
             if not runs or case.picture_of is not None:
                 continue
             make = self._caller(case, rules, asked)
-            looking = [self._caller(each, rules, asked) for each in lookers.get(case.id, ())]
+            looking = [self._caller(each, rules, asked) for each in looked_at.get(case.id, ())]
             for run in runs:
                 for samples, params in self._samples(case, run):
                     call = make(run, params, samples)
-                    yield replace(call, lookers=tuple(look(run, params, samples) for look in looking))
+                    lookers = tuple(look(run, params, samples) for look in looking)
+                    graders = (grader for each in (call, *lookers) for grader in each.graders)
+                    yield replace(call, lookers=lookers, params=addressed(params, graders, self.suite.judges))
 
     def _caller(
         self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], asked: Mapping[str, Any]
@@ -107,7 +111,7 @@ class Plan:
         return call
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
-        if isinstance(run.config, FilesProvider):
+        if isinstance(run.config, FilesProvider) and run.config.has_pictures:
             for index, picture in enumerate(self._pictures(case, run, run.config)):
                 yield (index,), {"path": ""} if picture is None else picture.params
             return
@@ -118,7 +122,7 @@ class Plan:
     def pictures_of(self, run: ModelRun) -> Iterator[str]:
         """The path of every finished picture that a ``files`` model run would read, from the suite's folder."""
         for case in self.suite.cases:
-            if run.config.does(case.task_type) and case.picture_of is None:
+            if run.config.does(case.task_type) and run.config.has_pictures and case.picture_of is None:
                 yield from (each.path for each in self._pictures(case, run, run.config) if each and each.path)
 
     def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[FinishedPicture | None]:
@@ -216,7 +220,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
         raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
-    finished = {run.label: _finished(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
+    finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
     plan = Plan(resolved, folder, runs, finished)
     if not loaded.trust.everything:
         _refuse_far(plan, loaded)
@@ -251,28 +255,6 @@ def _pinned(run: ModelRun, root: Path) -> ModelRun:
     return replace(run, config=run.config.model_copy(update={"run": f"{full}@{label}"}))
 
 
-def _finished(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
-    config: FilesProvider = run.config
-    if config.run is None:
-        return {} if config.path else dataset_pictures(run, suite, folder)
-    name, label = split_run(config.run)
-    source = find_run(name, root)
-    found: dict[str, dict[int, FinishedPicture | None]] = {}
-    for record in read_records(source):
-        if record.model_label == label:
-            found.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
-    return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in found.items()}
-
-
-def _in_run(source: Path, relative: str | None) -> FinishedPicture | None:
-    """Another run's picture; ``None`` where it has none, or where a link leads out of that run."""
-    if not relative:
-        return None
-    path = source.absolute() / relative
-    inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(source))
-    return FinishedPicture(path=str(path)) if inside else None
-
-
 def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
     """Raises ``SuiteError`` for finished pictures that only a trusted suite may read.
 
@@ -285,12 +267,8 @@ def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
             continue
         for path in plan.pictures_of(run):
             folder, name = os.path.split(path)
-            if is_url(path):
-                why = loaded.trust.refusal(path, plan.folder, remote=True)
-                told |= {f"{run.label}: {why}": None} if why else {}
-                continue
-            whole = name in ("", "..") or (plan.folder / path).is_symlink()
-            if why := refusal(path if whole else folder or ".", plan.folder):
+            whole = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
+            if why := refusal(path if whole else folder or ".", plan.folder, remote=True):
                 told[f"{run.label}: {path!r}: {why}" if not whole else f"{run.label}: {why}"] = None
     if told:
         raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(told)[:SHOWN_FAR])
@@ -370,7 +348,7 @@ def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
 
 def grade_key(call: Call, hash_of: HashOf) -> str:
     """What the grading of a picture depends on beside the picture, in the form of ``generation_key``."""
-    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags"})
+    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_asked_of(call)})
     parts: dict[str, Any] = {
         "case": [call.prompt, case],
         "images": [[role, hash_of(path)] for role, path in call.files.images],
@@ -380,6 +358,11 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
     }
     parts |= {f"grader.{grader.key}": [grader.model_dump(), call.asked.get(grader.key)] for grader in call.graders}
     return _words(parts)
+
+
+def _asked_of(call: Call) -> set[str]:
+    """The pinned questions of a case, where a grader asks any."""
+    return {"questions", "add_questions"} if any(isinstance(each, GeckoGrader) for each in call.graders) else set()
 
 
 def _own_options(run: ModelRun) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from math import fsum
 from typing import Literal
 
 from visioneval.analysis.disagreements import Disagreement, disagreements
+from visioneval.analysis.questions import QuestionFindings, question_findings
 from visioneval.analysis.separation import Separation, counter_examples, separations
 from visioneval.analysis.stats import wilson_interval
 from visioneval.records import CellError, Record, RunInfo, RunState
@@ -102,6 +103,7 @@ class Summary(Frozen):
     warned_rules: dict[str, int]
     judge_disagreements: dict[str, Disagreement]
     separations: dict[str, dict[str, Separation]]
+    questions: dict[str, QuestionFindings]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
     cost_usd: float | None
@@ -133,6 +135,7 @@ def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
         warned_rules=dict(Counter(rule for cell in cells for rule in cell.warned_rules).most_common()),
         judge_disagreements=disagreements(info.suite, cells),
         separations=separations(info, by_label),
+        questions=question_findings(info, cells),
         failing=_failing(info, cells),
         gates=gates,
         cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from visioneval.engine.once import Once
 from visioneval.engine.plain import Plain
 from visioneval.engine.tools import Tools
 from visioneval.plan import HashOf, Plan, needed_keys
+from visioneval.question_file import QuestionsWriter
 from visioneval.records import RunWriter
 
 T = TypeVar("T")
@@ -25,8 +27,10 @@ class Bench:
     folder: Path
     hash_of: HashOf
     plain: Plain
+    questions: QuestionsWriter
     variables: Mapping[str, Any] = field(default_factory=dict)
     template_folders: tuple[Path, ...] = ()
+    once: Once = field(default_factory=Once)
 
 
 class BrokenCodeError(Exception):

@@ -6,22 +6,23 @@ No step lets an exception through but ``StoppedError``: an error of a cell is it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from visioneval import images
+from visioneval.artifacts import artifact, ending
 from visioneval.engine.bench import Bench, described, guarded
 from visioneval.engine.grading import Graded, grade, stop_for_key
 from visioneval.engine.plain import amount
 from visioneval.errors import ImageError, ProviderError, StorageError
 from visioneval.plan import Call, generation_key, grade_key
-from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.base import Address, Drawing, DrawRequest
 from visioneval.records import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
+from visioneval.suite.addresses import address_of
 from visioneval.types import Picture, Status, TaskType, Verdict
 
 
@@ -79,10 +80,13 @@ async def finish(call: Call, sample: int, at: int, drawn: Drawn, bench: Bench) -
         return make(status=Status.ERROR, verdict=Verdict.ERROR, error=drawn.error)
     if drawn.drawing.refused is not None:
         return _refused(call, bench.plain.text(drawn.drawing.refused), make)
+    params = drawn.drawing.run_params or call.params
+    if not call.run.config.has_pictures:
+        return _judged(call, await grade(call, sample, None, params, bench), partial(make, status=Status.COMPLETED))
     kept = await asyncio.to_thread(_keep, call, sample, at, drawn.drawing.pictures, bench)
     if isinstance(kept, CellError):
         return make(status=Status.ERROR, verdict=Verdict.ERROR, error=kept)
-    return await _looked_at(call, sample, *kept, drawn, make, bench)
+    return await _looked_at(call, sample, *kept, params, make, bench)
 
 
 async def look(call: Call, shown: Record, drawn: Drawn, bench: Bench) -> Record:
@@ -92,29 +96,38 @@ async def look(call: Call, shown: Record, drawn: Drawn, bench: Bench) -> Record:
     make = partial(make, usage=None, cost_usd=free, seconds=0.0, attempts=0, generation_key=shown.generation_key)
     if shown.status is Status.REFUSED:
         return _refused(call, shown.reasons.get("refused", ""), make)
-    if shown.artifact_path is None:
+    params = drawn.drawing.run_params or call.params
+    if shown.status is Status.ERROR and shown.artifact_path is None:
         return make(status=Status.ERROR, verdict=Verdict.ERROR, error=shown.error)
-    path = bench.writer.folder / shown.artifact_path
+    if not call.run.config.has_pictures:
+        graded = await grade(call, shown.sample_index, None, params, bench)
+        return _judged(call, graded, partial(make, status=Status.COMPLETED))
+    path = bench.writer.folder / (shown.artifact_path or "")
     facts = (shown.artifact_sha256 or "", shown.mime or "", shown.width or 0, shown.height or 0)
-    picture = Picture(path, *facts)
-    return await _looked_at(call, shown.sample_index, picture, shown.artifact_path, drawn, make, bench)
+    picture = Picture(path, *facts, address_of(call.params))
+    return await _looked_at(call, shown.sample_index, picture, shown.artifact_path, params, make, bench)
 
 
 async def _looked_at(
-    call: Call, sample: int, picture: Picture, relative: str, drawn: Drawn, make: partial[Record], bench: Bench
+    call: Call,
+    sample: int,
+    picture: Picture,
+    relative: str | None,
+    params: Mapping[str, Any],
+    make: partial[Record],
+    bench: Bench,
 ) -> Record:
     make = partial(
         make,
         status=Status.COMPLETED,
         artifact_path=relative,
-        artifact_sha256=picture.sha256,
+        artifact_sha256=picture.sha256 or None,
         mime=picture.mime,
-        width=picture.width,
-        height=picture.height,
+        width=picture.width or None,
+        height=picture.height or None,
     )
     if call.case.expect.refusal:
         return make(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rules(call))
-    params = drawn.drawing.run_params or call.params
     return _judged(call, await grade(call, sample, picture, params, bench), make)
 
 
@@ -158,20 +171,23 @@ def _rules(call: Call) -> tuple[str, ...]:
     return tuple(rule.text for rule, _ in call.rules)
 
 
-def _keep(call: Call, sample: int, at: int, pictures: Sequence[Any], bench: Bench) -> tuple[Picture, str] | CellError:
+def _keep(
+    call: Call, sample: int, at: int, pictures: Sequence[Any], bench: Bench
+) -> tuple[Picture, str | None] | CellError:
     """Saves the picture at a place in a drawing. Raises ``StorageError`` alone."""
     if at >= len(pictures):
         message = f"pictures asked for: {len(call.samples)}; given: {len(pictures)}"
         return CellError(stage="generate", kind="missing_picture", message=message)
     data = pictures[at]
+    if isinstance(data, Address):
+        return Picture(Path(), "", data.mime, 0, 0, data.uri), None
     if not isinstance(data, bytes):
         message = f"a picture is handed over as bytes, not as {type(data).__name__}"
         return CellError(stage="generate", kind="bad_image", message=message)
     try:
-        picture = images.picture_at(Path(), data)
-        name = f"{sample}{images.EXTENSIONS[picture.mime.removeprefix('image/')]}"
-        relative = bench.writer.save(call.case.id, call.run.label, name, data)
-        return replace(picture, path=bench.writer.folder / relative), relative
+        picture = artifact(data, call.task_type)
+        relative = bench.writer.save(call.case.id, call.run.label, f"{sample}{ending(picture.mime)}", data)
+        return replace(picture, path=bench.writer.folder / relative, uri=address_of(call.params)), relative
     except StorageError:
         raise
     except ImageError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -40,7 +40,7 @@ class Graded:
         return None
 
 
-async def grade(call: Call, sample: int, picture: Picture, params: Mapping[str, Any], bench: Bench) -> Graded:
+async def grade(call: Call, sample: int, picture: Picture | None, params: Mapping[str, Any], bench: Bench) -> Graded:
     """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
 
     def save(name: str, data: bytes) -> str:
@@ -69,6 +69,9 @@ async def grade(call: Call, sample: int, picture: Picture, params: Mapping[str, 
         variables=bench.variables,
         template_folders=bench.template_folders,
         ask=ask,
+        watching=bench.tools.watching,
+        once=bench.once,
+        keep_questions=bench.questions.add,
     )
     told = await asyncio.gather(*(_ask(grader, subject, bench) for grader in call.graders))
     scores: dict[str, Score] = {}
@@ -109,7 +112,7 @@ async def _ask(config: BaseGrader, subject: Subject, bench: Bench) -> tuple[Grad
 
 def _told(config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start: float) -> tuple[Grade, GraderRecord]:
     """What a grader said, checked and plain. Raises any exception where it said something impossible."""
-    scores, bad = checked_scores(said.scores, config.metrics(subject.case))
+    scores, bad = checked_scores(said.scores, config.metrics(subject.case), config.optional(subject.case))
     plain = bench.plain
     record = GraderRecord(
         key=config.key,
@@ -132,11 +135,18 @@ def _told(config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start
     return kept, record
 
 
-def checked_scores(said: Mapping[str, Any], declared: Mapping[str, Metric]) -> tuple[dict[str, Score], list[str]]:
-    """The declared metrics and no other, each of its type and range or ``None``, and what was wrong with the rest."""
+def checked_scores(
+    said: Mapping[str, Any], declared: Mapping[str, Metric], optional: Collection[str] = ()
+) -> tuple[dict[str, Score], list[str]]:
+    """The declared metrics and no other, each of its type and range or ``None``, and what was wrong with the rest.
+
+    An ``optional`` one may be left out by a grader that measured something; one that measured nothing leaves ``None``.
+    """
     scores: dict[str, Score] = {}
     bad = [f"wrote {name!r}, which it does not declare" for name in said if name not in declared]
     for name, metric in declared.items():
+        if name in optional and name not in said and said:
+            continue
         value = scalar(said.get(name))
         wrong = None if value is None else _misfit(value, metric)
         scores[name] = value if wrong is None else None

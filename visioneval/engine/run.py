@@ -18,6 +18,7 @@ from visioneval.engine.cell import work
 from visioneval.engine.tools import Tools
 from visioneval.errors import StoppedError
 from visioneval.plan import Call, Plan
+from visioneval.question_file import QuestionsWriter
 from visioneval.records import Record, RunWriter
 from visioneval.suite.model import template_folders
 
@@ -51,10 +52,11 @@ async def _execute(plan: Plan, tools: Tools, writer: RunWriter, max_concurrency:
         loop.set_default_executor(threads)
         hash_of = lru_cache(maxsize=4096)(lambda path: _hash_of(plan.folder / path))
         folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
-        bench = Bench(tools, writer, plan.folder, hash_of, secrets_around(plan), plan.suite.vars, folders)
+        questions = QuestionsWriter(writer.folder)
+        bench = Bench(tools, writer, plan.folder, hash_of, secrets_around(plan), questions, plan.suite.vars, folders)
         stop = asyncio.Event()
         calls = plan.calls()
-        with _interrupts(loop, stop, tell), contextlib.suppress(asyncio.CancelledError):
+        with _interrupts(loop, stop, tell), contextlib.suppress(asyncio.CancelledError), contextlib.closing(questions):
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(max_concurrency, plan.cells)):
                     group.create_task(_pull(calls, stop, bench, watch))

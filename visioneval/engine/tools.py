@@ -26,6 +26,8 @@ class Tools:
     providers: Mapping[str, Any]
     graders: Mapping[str, Grader]
     judges: Mapping[str, Judge] = field(default_factory=dict)
+    watching: frozenset[str] = frozenset()
+    """The judges that take videos and addresses as they are."""
 
 
 def build_tools(plan: Plan) -> Tools:
@@ -37,7 +39,8 @@ def build_tools(plan: Plan) -> Tools:
     used = [g for g in plan.suite.graders if any(applies(g, case) for case in plan.suite.cases)]
     graders = {g.key: _built(GRADERS, str(getattr(g, "type", "")), g, plan.folder) for g in used}
     judges = {name: _judge(config, plan.folder) for name, config in plan.judges.items()}
-    return Tools(providers, graders, judges)
+    watching = frozenset(name for name, config in plan.judges.items() if config.watches)
+    return Tools(providers, graders, judges, watching)
 
 
 def _check_keys(plan: Plan) -> None:

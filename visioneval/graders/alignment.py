@@ -60,7 +60,7 @@ class Alignment:
         return self._grade(subject, answer.replies, details, score=score_of(found), reason=" ".join(gaps))
 
     def _question(self, subject: Subject) -> Question:
-        shown = exhibits(subject)
+        shown = exhibits(subject, self._config.judge, self._config.frames)
         pictures = [{"id": each.id, "about": each.about} for each in shown]
         seen = alignment_context(subject.case, subject.prompt, pictures=pictures, variables=subject.variables)
         asked = render_file(self._config.template, subject.template_folders, seen)

@@ -9,7 +9,8 @@ from pathlib import Path
 from visioneval import images
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Subject
-from visioneval.providers.base import ImagePart, Part
+from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
+from visioneval.video import sample_frames
 
 SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp"}
 
@@ -24,8 +25,11 @@ class Exhibit:
     aliases: tuple[str, ...] = ()
 
 
-def exhibits(subject: Subject) -> list[Exhibit]:
-    """All pictures of a cell in their fixed order. Raises ``GraderError`` for one that does not decode."""
+def exhibits(subject: Subject, judge: str = "default", frames: int = 8) -> list[Exhibit]:
+    """All pictures of a cell in their fixed order, for one of the judges; of a video, where it watches none, frames.
+
+    Raises ``GraderError`` for one that does not decode.
+    """
     editing = subject.task_type == "image_editing"
     shown: list[Exhibit] = []
     roles = [role for role, _ in subject.files.images]
@@ -36,8 +40,32 @@ def exhibits(subject: Subject) -> list[Exhibit]:
     for name, path in subject.files.masks.items():
         about = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
         shown.append(Exhibit(f"mask_{name}", about, _mask(path)))
-    shown.append(Exhibit("output", "the picture to judge", picture_part(subject.picture.path)))
-    return shown
+    return [*shown, *output(subject, judge, frames)]
+
+
+def output(subject: Subject, judge: str, frames: int) -> list[Exhibit]:
+    """The picture or video to judge. Raises ``GraderError``."""
+    drawn = subject.drawn
+    what = "video" if drawn.is_video else "picture"
+    if judge in subject.watching:
+        if drawn.uri is not None:
+            return [Exhibit("output", f"the {what} to judge", AddressPart(b"", drawn.mime, drawn.uri))]
+        if drawn.is_video:
+            return [Exhibit("output", "the video to judge", VideoPart(drawn.path.read_bytes(), drawn.mime))]
+    if not drawn.is_video:
+        return [Exhibit("output", "the picture to judge", picture_part(drawn.path))]
+    try:
+        sampled = sample_frames(drawn.path, frames)
+    except (OSError, ImageError) as error:
+        raise GraderError(f"{drawn.path.name}: {error}") from None
+    return [
+        Exhibit(
+            f"output_{number}",
+            f"frame {number} of {len(sampled)} of the video to judge, at {frame.seconds:.2f} s",
+            ImagePart(frame.jpeg, "image/jpeg"),
+        )
+        for number, frame in enumerate(sampled, 1)
+    ]
 
 
 def as_parts(shown: Sequence[Exhibit]) -> list[Part]:

@@ -71,7 +71,7 @@ class Rubric:
         A call that fails is a vote that is lost. Raises ``GraderError`` for a picture that cannot be shown.
         """
         config = self._config
-        shown = await asyncio.to_thread(exhibits, subject)
+        shown = await asyncio.to_thread(exhibits, subject, config.judge, config.frames)
         ballots = await asyncio.gather(
             *(
                 self._vote(subject, shown, group, vote)

@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.errors import ProviderError, UsageError
 from visioneval.images import MAX_BYTES
-from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.base import Address, Drawing, DrawRequest
 from visioneval.suite.providers import FilesProvider
 from visioneval.urls import fetch, is_url
 
@@ -21,7 +21,9 @@ class Files:
         self.config = config
 
     async def generate(self, request: DrawRequest) -> Drawing:
-        """The finished picture. Raises ``ProviderError`` where there is none."""
+        """The finished picture; nothing for cells without one. Raises ``ProviderError`` where one is missing."""
+        if not self.config.has_pictures:
+            return Drawing()
         path = str(request.params["path"])
         if problem := request.params.get("problem"):
             raise ProviderError(_at(request.params, str(problem)), kind="invalid")
@@ -30,6 +32,8 @@ class Files:
                 f"there is no finished picture of {request.case.id!r} by {request.model_label!r}",
                 kind="invalid",
             )
+        if request.params.get("by_address"):
+            return Drawing(pictures=(Address(path, str(request.params["mime"])),), run_params=request.params)
         data = await asyncio.to_thread(_read, request, path)
         return Drawing(pictures=(data,), run_params=request.params)
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.pictures import FrameCount
 from visioneval.suite.prompts import context
 from visioneval.types import Frozen, TaskType
 
@@ -22,6 +23,7 @@ class AlignmentOptions(Frozen):
     template: Text = Field(
         default="alignment/alignment.md.j2", description="Looked for beside the suite, then built in."
     )
+    frames: FrameCount = 8
 
 
 def alignment_schema() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from visioneval.suite.pictures import FilePath, PictureEntry
+from visioneval.suite.questions import Questions
 from visioneval.suite.scope import RuleEntry
 from visioneval.types import Frozen, TaskType
 
@@ -106,7 +107,11 @@ class TestCase(Frozen):
 
     id: CaseId
     task: TaskType | None = None
-    prompt: Text
+    prompt: Annotated[str, StringConstraints(pattern=PRINTABLE)] = Field(
+        default="",
+        json_schema_extra={"minLength": 1},
+        description="Only a case without any picture (pictures: none) goes without.",
+    )
     criteria: str | None = None
     images: tuple[ImageEntry, ...] = ()
     masks: Masks | None = None
@@ -121,6 +126,10 @@ class TestCase(Frozen):
     picture_of: CaseId | None = Field(
         default=None, description="Draws nothing: that case's pictures are graded against this prompt."
     )
+    questions: Questions | None = Field(
+        default=None, description="Pinned Gecko questions; without them a judge makes them from the prompt."
+    )
+    add_questions: Questions = Field(default=(), description="Asked beside the pinned or the made ones.")
     tags: tuple[Name, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
 

@@ -16,6 +16,7 @@ from visioneval import images
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import TestCase
+from visioneval.suite.check_gecko import question_problems
 from visioneval.suite.check_judges import judge_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
@@ -71,6 +72,7 @@ def problems(
         return
     yield from _tasks(view)
     yield from looker_problems(suite.cases)
+    yield from question_problems(view, broken)
     if "graders" not in broken:
         yield from rule_problems(view, complete="verdict" not in broken)
 
@@ -217,7 +219,7 @@ def _prompts(suite: Suite) -> Found:
         if name in suite.vars:
             yield ("vars", name, "[key]"), f"the name {name!r} is taken: templates see the case by it"
     for index, case in enumerate(suite.cases):
-        for key, text in (("prompt", case.prompt), ("criteria", case.criteria or "-")):
+        for key, text in (("prompt", case.prompt or "-"), ("criteria", case.criteria or "-")):
             try:
                 shown = render(text, context(case, suite.vars)) if "{" in text else text
             except TemplateError as error:

@@ -11,13 +11,15 @@ from visioneval.errors import Problem, SuiteError, TemplateError, VisionEvalErro
 from visioneval.suite.alignment import alignment_context
 from visioneval.suite.case import TestCase
 from visioneval.suite.datasets import missing_columns, read_rows
-from visioneval.suite.graders import AlignmentGrader, BaseGrader, RubricGrader, TextGrader
+from visioneval.suite.gecko import CHECK, asking_context, checking_context, making_context
+from visioneval.suite.graders import AlignmentGrader, BaseGrader, GeckoGrader, RubricGrader, TextGrader
 from visioneval.suite.judge_prompt import rubric_context, rubric_groups, rules_over, text_contexts
 from visioneval.suite.judges import BaseJudge, RecordedJudge
 from visioneval.suite.messages import Loc, did_you_mean, runs_code
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.paths import Trust
 from visioneval.suite.prompts import rendered
+from visioneval.suite.questions import GeckoQuestion
 from visioneval.suite.remote import Remote
 from visioneval.templates import render_file, template_files
 
@@ -97,6 +99,8 @@ def _asked(grader: BaseGrader, case: TestCase, prompt: str, suite: Suite) -> Ite
         yield from text_contexts(case, prompt, "a description", describe=grader.describe).items()
     if isinstance(grader, AlignmentGrader):
         yield grader.template, alignment_context(case, prompt, pictures=_OUTPUT, variables=suite.vars)
+    if isinstance(grader, GeckoGrader) and grader.metrics(case):
+        yield from _gecko(grader, case, prompt)
     if isinstance(grader, RubricGrader):
         rules = [rule.rule for rule in case.verdict or suite.verdict if rule.level == "fail"]
         for metrics in rubric_groups(grader):
@@ -112,6 +116,15 @@ def _asked(grader: BaseGrader, case: TestCase, prompt: str, suite: Suite) -> Ite
                     variables=suite.vars,
                 ),
             )
+
+
+def _gecko(grader: GeckoGrader, case: TestCase, prompt: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    asked = [*(case.questions or ()), *case.add_questions] or [GeckoQuestion(id="q1", question="Is it there?")]
+    yield grader.template_for_answers, asking_context(asked)
+    if case.questions is None:
+        yield grader.template_for_questions, making_context(grader.media, prompt)
+        if grader.check_questions:
+            yield CHECK, checking_context(prompt, asked)
 
 
 def _template_problems(

@@ -257,7 +257,10 @@ def literal(text: str) -> str:
     return "{{ " + json.dumps(text, ensure_ascii=False) + " }}"
 
 
-_LISTS = {"images", "tags", "verdict", "expect.text.required", "expect.text.forbidden", "expect.text.allowed"}
+_LISTS = {
+    *("images", "tags", "verdict", "questions", "add_questions"),
+    *("expect.text.required", "expect.text.forbidden", "expect.text.allowed"),
+}
 _MAPPINGS = {"masks", "pictures", "expect", "expect.text", "metadata"}
 _YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal"}
 

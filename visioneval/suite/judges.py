@@ -17,6 +17,8 @@ class BaseJudge(Frozen):
 
     runs_code: ClassVar[bool] = False
     is_free: ClassVar[bool] = False
+    watches: ClassVar[bool] = False
+    """Whether it takes videos, and addresses of Google Cloud Storage, as they are."""
 
     @property
     def needs_key(self) -> str | None:
@@ -52,6 +54,8 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
 
 class GeminiJudge(BaseJudge, GeminiOptions):
     """A Gemini model."""
+
+    watches: ClassVar[bool] = True
 
     provider: Literal["gemini"]
     model: Text

@@ -12,6 +12,7 @@ from visioneval.suite.graders import (
     GRADERS,
     AlignmentGrader,
     CustomGrader,
+    GeckoGrader,
     ImageGrader,
     LocalityGrader,
     ReferenceGrader,
@@ -56,6 +57,7 @@ ModelEntry = Annotated[
 GraderEntry = Annotated[
     Annotated[RubricGrader, Tag("rubric")]
     | Annotated[AlignmentGrader, Tag("alignment")]
+    | Annotated[GeckoGrader, Tag("gecko")]
     | Annotated[TextGrader, Tag("text")]
     | Annotated[LocalityGrader, Tag("locality")]
     | Annotated[ReferenceGrader, Tag("reference")]

@@ -12,6 +12,10 @@ from visioneval.types import Frozen
 
 ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 FilePath = Annotated[str, StringConstraints(min_length=1, pattern=ONE_LINE)]
+FrameCount = Annotated[
+    int,
+    Field(ge=1, le=64, strict=True, description="Frames of a video that a judge is shown which does not watch videos."),
+]
 MimeType = Annotated[str, StringConstraints(pattern=r"^[a-z]+/[A-Za-z0-9.+-]+$", max_length=100)]
 
 

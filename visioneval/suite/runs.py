@@ -45,7 +45,7 @@ def model_runs(entry: BaseProvider, suite: Suite, folder: Path, run_labels: RunL
         return [_run(entry, entry.label if label and entry.label else each, run=f"{run}@{each}") for each in labels]
     if entry.dataset is not None:
         return [_run(entry, label) for label in _dataset_labels(entry.dataset, entry.label, folder)]
-    if entry.path is not None:
+    if entry.path is not None or not entry.has_pictures:
         return [_run(entry, entry.base_label)]
     labels = list(dict.fromkeys(label for case in suite.cases for label in case.pictures))
     return [_run(entry, label) for label in labels if entry.label in (None, label)]
