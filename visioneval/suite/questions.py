@@ -56,7 +56,7 @@ class GeckoQuestion(Frozen):
 
     id: QuestionId
     question: Line
-    choices: tuple[Line, ...] = Field(default=YES_NO, max_length=MAX_CHOICES)
+    choices: tuple[Line, ...] = Field(default=YES_NO, max_length=MAX_CHOICES, json_schema_extra={"minItems": 2})
     answer: Line = Field(default="yes", description="The choice that fits the prompt.")
     type: QuestionType = "other"
     justification: str = ""
