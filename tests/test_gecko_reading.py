@@ -155,6 +155,23 @@ def test_a_bad_question_about_a_video(bad: dict[str, Any], reason: str) -> None:
     assert [each.reason for each in made.dropped] == [reason]
 
 
+@pytest.mark.parametrize(
+    "choices",
+    [["a) burn", "b) roll", "c) melt", "d) float"], {"a": "burn", "b": "roll", "c": "melt", "d": "float"},
+     ["(A) burn", "(B) roll", "(C) melt", "(D) float"]],
+)  # fmt: skip
+def test_letters_before_choices_are_no_part_of_them(choices: Any) -> None:
+    made = read_made({"keywords": CLIP, "questions": [{**ROLL, "choices": choices, "answer": "b"}]}, "video")
+    assert isinstance(made, Made)
+    assert (made.questions[0].choices, made.questions[0].answer) == (("burn", "roll", "melt", "float"), "roll")
+
+
+def test_what_no_file_could_hold_is_replaced() -> None:
+    odd = {**TWO, "question": "Is \ud800 there?"}
+    made = image({**DOGS, "justification": "\udfff"}, odd, keywords=f"{KEYWORDS} \ud800")
+    assert "\ud800" not in made.keywords + made.questions[0].justification + made.dropped[0].question
+
+
 def test_the_schema_names_the_types_of_images() -> None:
     one = made_schema("image")["properties"]["questions"]["items"]
     assert one["properties"]["type"]["enum"] == list(TYPES["image"])

@@ -88,11 +88,13 @@ def test_cells_without_a_picture_are_for_recorded_judges(problems: Problems) -> 
     )
     two = "graders: [{key: gecko, type: gecko, judge: eye}, {key: image, type: image}]"
     told = problems(suite(NOBODY, cases=case, models=blind, graders=two, verdict="verdict: [gecko >= 0]"), ANSWERS)
-    assert told == ["suite.yaml:3:38: the grader 'image' looks at pictures: without any there are recorded judges only"]
+    assert told == [
+        "suite.yaml:3:38: the grader 'image' looks at pictures: without any there are recorded answers only, to a gecko or a rubric grader"
+    ]
     live = suite(JUDGE, cases=case, models=blind, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                  verdict="verdict: [gecko >= 0]")  # fmt: skip
     assert problems(live) == [
-        "suite.yaml:3:38: the grader 'gecko' looks at pictures: without any there are recorded judges only"
+        "suite.yaml:3:38: the grader 'gecko' looks at pictures: without any there are recorded answers only, to a gecko or a rubric grader"
     ]
     both = "models: [{provider: files, pictures: none, label: m}, {provider: sketch}]"
     told = problems(suite(NOBODY, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",

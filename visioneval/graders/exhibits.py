@@ -25,7 +25,7 @@ class Exhibit:
 
 
 def exhibits(subject: Subject) -> list[Exhibit]:
-    """All pictures of a cell in their fixed order. Raises ``GraderError`` for one that does not decode."""
+    """All pictures of a cell in their fixed order; it may have none itself. Raises ``GraderError`` for one that does not decode."""
     editing = subject.task_type == "image_editing"
     shown: list[Exhibit] = []
     roles = [role for role, _ in subject.files.images]
@@ -36,7 +36,8 @@ def exhibits(subject: Subject) -> list[Exhibit]:
     for name, path in subject.files.masks.items():
         about = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
         shown.append(Exhibit(f"mask_{name}", about, _mask(path)))
-    shown.append(Exhibit("output", "the picture to judge", picture_part(subject.drawn.path)))
+    if subject.picture is not None:
+        shown.append(Exhibit("output", "the picture to judge", picture_part(subject.picture.path)))
     return shown
 
 
