@@ -25,7 +25,10 @@ class Exhibit:
 
 
 def exhibits(subject: Subject) -> list[Exhibit]:
-    """All pictures of a cell in their fixed order; it may have none itself. Raises ``GraderError`` for one that does not decode."""
+    """All pictures of a cell in their fixed order, less its own where it has none.
+
+    Raises ``GraderError`` for one that does not decode.
+    """
     editing = subject.task_type == "image_editing"
     shown: list[Exhibit] = []
     roles = [role for role, _ in subject.files.images]
