@@ -9,9 +9,10 @@ import pytest
 import typer
 from pydantic import BaseModel
 
+from visioneval import question_file
 from visioneval.cli import app
 from visioneval.records import Record
-from visioneval.suite import case, graders, judges, model, providers, scope
+from visioneval.suite import case, graders, judges, model, providers, questions, scope
 from visioneval.suite.sketch import SketchParams
 
 ROOT = Path(__file__).parent.parent
@@ -42,11 +43,14 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Judges of your own", judges.CustomJudge),
         ("suite.md", "rubric", graders.RubricGrader),
         ("suite.md", "alignment", graders.AlignmentGrader),
+        ("suite.md", "gecko", graders.GeckoGrader),
+        ("suite.md", "Questions", questions.GeckoQuestion),
         ("suite.md", "text", graders.TextGrader),
         ("suite.md", "locality", graders.LocalityGrader),
         ("suite.md", "reference", graders.ReferenceGrader),
         ("suite.md", "Rules and gates", scope.VerdictRule),
         ("records.md", "Record", Record),
+        ("records.md", "questions.json", question_file.PromptQuestions),
     ],
 )
 def test_tables_name_exactly_the_fields(document: str, title: str, documented: type[BaseModel]) -> None:
@@ -56,6 +60,7 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "Case",
         "Expect",
         "Record",
+        "Questions",
         "Rules and gates",
         "sketch",
     ):

@@ -64,7 +64,7 @@ def _findings(told: Sequence[tuple[str, GraderRecord]]) -> QuestionFindings:
     by_label: dict[str, list[Mapping[str, Any]]] = {}
     for label, grader in told:
         by_label.setdefault(label, []).extend(_asked(grader))
-    sets = {str(grader.details.get("prompt_sha256")): grader.details for _, grader in told}
+    sets = {_set(grader): grader.details for _, grader in told}
     made = [details for details in sets.values() if details.get("source") == "generated"]
     covered = [float(share) for details in made if isinstance(share := details.get("coverage"), (int, float))]
     return QuestionFindings(
@@ -74,6 +74,11 @@ def _findings(told: Sequence[tuple[str, GraderRecord]]) -> QuestionFindings:
         coverage=fsum(covered) / len(covered) if covered else None,
         dropped=sum(dropped for details in made if isinstance(dropped := details.get("dropped"), int)),
     )
+
+
+def _set(grader: GraderRecord) -> tuple[str, ...]:
+    """What tells sets of questions apart: the prompt, and, for pinned ones of cases without a prompt, the questions."""
+    return str(grader.details.get("prompt_sha256")), *(str(question.get("question")) for question in _asked(grader))
 
 
 def _of_model(asked: Sequence[Mapping[str, Any]]) -> ModelQuestions:

@@ -39,11 +39,11 @@ def questions(
     _, plan = options.load_and_expand(suite, options.selection(case, tag, None, None, limit), flags)
     asking = question_plan(plan)
     made = make_questions(asking, asker(build_tools(asking)), _say)
-    text = pinned_yaml(entries(made))
-    if output is None:
-        print(text, end="")
-    else:
-        _write(output, text)
+    found = entries(made)
+    if found and output is None:
+        print(pinned_yaml(found), end="")
+    elif found and output is not None:
+        _write(output, pinned_yaml(found))
     if any(each.error for each in made):
         raise typer.Exit(3)
 

@@ -17,12 +17,18 @@ class Template(StrEnum):
     quickstart = "quickstart"
     generation = "generation"
     editing = "editing"
+    gecko = "gecko"
+
+    @property
+    def folder(self) -> str:
+        """The folder under ``suites/`` that is written."""
+        return "gecko_offline" if self is Template.gecko else self.value
 
 
 def init(
     folder: Annotated[Path, options.word("DIR", "Where to write it; here, if not given.")] = Path(),
     template: Annotated[
-        Template, options.value("--template", "NAME", "quickstart, generation or editing: what to start from.")
+        Template, options.value("--template", "NAME", "quickstart, generation, editing or gecko: what to start from.")
     ] = Template.quickstart,
 ) -> None:
     """Write a commented suite that runs, with its pictures."""
@@ -30,7 +36,7 @@ def init(
 
     from visioneval.builtin import builtin
 
-    source = builtin("suites") / template.value
+    source = builtin("suites") / template.folder
     files = sorted(
         path.relative_to(source) for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     )

@@ -10,6 +10,7 @@ from visioneval import images
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Subject
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
+from visioneval.types import Picture
 from visioneval.video import sample_frames
 
 SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp"}
@@ -44,14 +45,16 @@ def exhibits(subject: Subject, judge: str = "default", frames: int = 8) -> list[
 
 
 def output(subject: Subject, judge: str, frames: int) -> list[Exhibit]:
-    """The picture or video to judge. Raises ``GraderError``."""
-    drawn = subject.drawn
+    """The picture or video to judge; nothing where the cell has none. Raises ``GraderError``."""
+    drawn = subject.picture
+    if drawn is None:
+        return []
     what = "video" if drawn.is_video else "picture"
     if judge in subject.watching:
         if drawn.uri is not None:
             return [Exhibit("output", f"the {what} to judge", AddressPart(b"", drawn.mime, drawn.uri))]
         if drawn.is_video:
-            return [Exhibit("output", "the video to judge", VideoPart(drawn.path.read_bytes(), drawn.mime))]
+            return [Exhibit("output", "the video to judge", _video_part(drawn))]
     if not drawn.is_video:
         return [Exhibit("output", "the picture to judge", picture_part(drawn.path))]
     try:
@@ -66,6 +69,13 @@ def output(subject: Subject, judge: str, frames: int) -> list[Exhibit]:
         )
         for number, frame in enumerate(sampled, 1)
     ]
+
+
+def _video_part(video: Picture) -> VideoPart:
+    try:
+        return VideoPart(video.path.read_bytes(), video.mime)
+    except OSError as error:
+        raise GraderError(f"{video.path.name}: {error}") from None
 
 
 def as_parts(shown: Sequence[Exhibit]) -> list[Part]:

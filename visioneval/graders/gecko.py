@@ -13,7 +13,7 @@ from typing import Any
 
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.exhibits import as_parts, output
-from visioneval.graders.gecko_answers import Said, answers_schema
+from visioneval.graders.gecko_answers import Said, answers_schema, chosen
 from visioneval.graders.gecko_asking import OFF_SHAPE, Answered, ask_all
 from visioneval.graders.gecko_making import make, making_key, pinned, with_added
 from visioneval.graders.gecko_score import Points, points, shares
@@ -134,9 +134,8 @@ def _reasons(
 
 
 def _told(question: GeckoQuestion, said: Said) -> str:
-    if _right(question, said):
-        return f"{said.answer}, but what it depends on is wrong"
-    return f"{said.answer or said.fault}, not {question.answer}"
+    told = chosen(question, said) or said.answer or said.fault
+    return f"{told}, but what it depends on is wrong" if _right(question, said) else f"{told}, not {question.answer}"
 
 
 def _unmeasured(
@@ -170,6 +169,7 @@ def _detail(
         "depends_on": list(question.depends_on),
         "expected": question.answer,
         "answer": said.answer,
+        "choice": chosen(question, said),
         "right": _right(question, said),
         "score": None if answered.fault else scored[question.id],
         "reason": said.reason,

@@ -50,6 +50,11 @@ def choice_of(question: GeckoQuestion, answer: str) -> int | None:
     return None
 
 
+def chosen(question: GeckoQuestion, said: Said) -> str | None:
+    """The text of the choice that was named; ``None`` where none was."""
+    return None if said.choice is None else list(lettered(question).values())[said.choice]
+
+
 def answers_schema() -> dict[str, Any]:
     """The JSON Schema of a reply: the reason first, so that the judge looks before it answers."""
     one = object_schema({"id": {"type": "string"}, "reason": {"type": "string"}, "answer": {"type": "string"}})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from visioneval.errors import GraderError
-from visioneval.graders.gecko_answers import Said
+from visioneval.graders.gecko_answers import Said, chosen
 from visioneval.graders.gecko_asking import ask_all
 from visioneval.graders.gecko_reading import Made, coverage, made_schema, read_json, read_made
 from visioneval.graders.judging import Ask, again
@@ -131,7 +131,8 @@ async def _borne_out(
 
 
 def _unborne(question: GeckoQuestion, said: Said) -> str:
-    return f"the prompt alone does not give {question.answer!r}: {said.answer or said.fault!r}"
+    told = chosen(question.model_copy(update={"choices": (*question.choices, UNSAID)}), said)
+    return f"the prompt alone does not give {question.answer!r}: {told or said.answer or said.fault}"
 
 
 def with_added(entry: PromptQuestions, case: TestCase) -> PromptQuestions:

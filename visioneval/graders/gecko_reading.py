@@ -22,6 +22,7 @@ from visioneval.suite.questions import MAX_QUESTIONS, TYPES, YES_NO, GeckoQuesti
 VIDEO_CHOICES = 4
 _FENCE = re.compile(r"```[A-Za-z]*\s*\n(.*?)```", re.DOTALL)
 _ITEM = re.compile(r"\{(\d{1,3})\}\s*\[([^\[\]]*)\]")
+_LETTERED = re.compile(r"\(?([A-Za-z])[).:]\s*(\S.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
 
 
@@ -111,7 +112,7 @@ def read_made(data: Any, media: Media) -> Made | str:
         found = _usable(raw, at, media, items, kept)
         if isinstance(found, str):
             words = raw.get("question") if isinstance(raw, dict) else raw
-            dropped.append(DroppedQuestion(question=str(words)[:500], reason=found))
+            dropped.append(DroppedQuestion(question=_utf8(words)[:500], reason=_utf8(found)))
             continue
         kept[found.id] = found
         if isinstance(raw.get("keyword"), int):
@@ -119,7 +120,12 @@ def read_made(data: Any, media: Media) -> Made | str:
     if not kept:
         why = f": {dropped[0].reason}" if dropped else ""
         return f"no question is usable{why}"
-    return Made(str(keywords), tuple(kept.values()), tuple(dropped), items, about)
+    return Made(_utf8(keywords), tuple(kept.values()), tuple(dropped), items, about)
+
+
+def _utf8(value: Any) -> str:
+    """Any value as text that a file can hold: JSON may bring lone surrogates."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def coverage(made: Made, questions: Sequence[GeckoQuestion]) -> float:
@@ -157,17 +163,28 @@ def _validated(raw: Mapping[str, Any], at: int, media: Media, items: Mapping[int
     elif kind not in TYPES[media]:
         kind = "other"
     known = {key: raw[key] for key in ("id", "question", "answer", "depends_on") if raw.get(key) not in (None, "")}
-    choices = raw.get("choices") or list(YES_NO)
     question = {
         "id": f"q{at}",
         "answer": "",
         **known,
         "type": kind or "?",
-        "choices": choices,
-        "justification": str(raw.get("justification") or ""),
+        "choices": _choices(raw.get("choices")),
+        "justification": _utf8(raw.get("justification") or "")[:2000],
     }
     answer = _spelt_out(question)
     return GeckoQuestion.model_validate(question | ({"answer": answer} if answer else {}))
+
+
+def _choices(raw: Any) -> Any:
+    """Choices without the letters that some judges put before them; yes and no where there are none."""
+    listed = list(raw.values()) if isinstance(raw, dict) else raw or list(YES_NO)
+    if not isinstance(listed, list) or not all(isinstance(choice, str) for choice in listed):
+        return listed
+    found = [_LETTERED.fullmatch(choice.strip()) for choice in listed]
+    letters = "".join(match[1].lower() for match in found if match)
+    if len(letters) == len(listed) and "abcdefghijklmnopqrstuvwxyz".startswith(letters):
+        return [match[2] for match in found if match]
+    return listed
 
 
 def _spelt_out(question: Mapping[str, Any]) -> str | None:

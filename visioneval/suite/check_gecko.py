@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from visioneval.suite.case import TestCase
 from visioneval.suite.check_rules import Found, View
-from visioneval.suite.graders import BaseGrader, GeckoGrader
+from visioneval.suite.graders import BaseGrader, GeckoGrader, RubricGrader
 from visioneval.suite.judges import RecordedJudge
 from visioneval.suite.messages import Loc
 from visioneval.suite.model import Suite
@@ -78,6 +78,10 @@ def _no_picture(view: View) -> Found:
         for grader in suite.graders:
             judge = suite.judges.get(grader.judge_name or "")
             cases = [case for case in suite.cases if any(run.config.does(case.task_type) for run in blind)]
-            if any(_is_for(grader, case) for case in cases) and not isinstance(judge, RecordedJudge):
-                message = f"the grader {grader.key!r} looks at pictures: without any there are recorded judges only"
+            by_record = isinstance(grader, (GeckoGrader, RubricGrader)) and isinstance(judge, RecordedJudge)
+            if not by_record and any(_is_for(grader, case) for case in cases):
+                message = (
+                    f"the grader {grader.key!r} looks at pictures: without any there are recorded answers only,"
+                    " to a gecko or a rubric grader"
+                )
                 yield ("models", index, "pictures"), message

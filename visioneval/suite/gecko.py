@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from visioneval.suite.pictures import FrameCount
+from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.pictures import FilePath, FrameCount
 from visioneval.suite.questions import TYPES, GeckoQuestion, Media, folded_text
 from visioneval.types import Frozen
-
-if TYPE_CHECKING:
-    from visioneval.suite.case import TestCase
 
 CHECK = "gecko/check.md.j2"
 """The template of ``check_questions``; a suite may bring its own under the same name."""
@@ -22,11 +20,11 @@ NONE = "none of them"
 class GeckoOptions(Frozen):
     """How questions are made and asked."""
 
-    judge: str = Field(default="default", min_length=1, max_length=60)
+    judge: Name = "default"
     media: Media = "image"
-    questions: str | None = Field(default=None, min_length=1, description="A file of pinned questions.")
-    questions_template: str | None = Field(default=None, min_length=1, description="Makes questions from a prompt.")
-    answers_template: str | None = Field(default=None, min_length=1, description="Asks them of a picture.")
+    questions: FilePath | None = Field(default=None, description="A file of pinned questions.")
+    questions_template: Text | None = Field(default=None, description="Makes questions from a prompt.")
+    answers_template: Text | None = Field(default=None, description="Asks them of a picture.")
     mode: Literal["batch", "single"] = Field(
         default="batch", description="batch: all questions in one call; single: a call for each."
     )

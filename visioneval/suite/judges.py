@@ -18,7 +18,7 @@ class BaseJudge(Frozen):
     runs_code: ClassVar[bool] = False
     is_free: ClassVar[bool] = False
     watches: ClassVar[bool] = False
-    """Whether it takes videos, and addresses of Google Cloud Storage, as they are."""
+    """Whether it takes videos, and addresses of Google Cloud Storage, as they are; no frames are made for it."""
 
     @property
     def needs_key(self) -> str | None:
@@ -85,6 +85,7 @@ class RecordedJudge(BaseJudge):
     """Answers that somebody recorded, in a JSONL, CSV or TSV file. Nothing is called, and the record says so."""
 
     is_free: ClassVar[bool] = True
+    watches: ClassVar[bool] = True
 
     provider: Literal["recorded"]
     path: Text

@@ -48,7 +48,7 @@ Line = Annotated[
     StringConstraints(min_length=1, max_length=2000, pattern=_LINE, strip_whitespace=True),
     BeforeValidator(_as_text, json_schema_input_type=str | int),
 ]
-QuestionType = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=r"^[^\x00-\x1f\x7f\"']+$")]
+QuestionType = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=_LINE, strip_whitespace=True)]
 
 
 class GeckoQuestion(Frozen):
@@ -56,7 +56,7 @@ class GeckoQuestion(Frozen):
 
     id: QuestionId
     question: Line
-    choices: tuple[Line, ...] = Field(default=YES_NO, min_length=2, max_length=MAX_CHOICES)
+    choices: tuple[Line, ...] = Field(default=YES_NO, max_length=MAX_CHOICES, json_schema_extra={"minItems": 2})
     answer: Line = Field(default="yes", description="The choice that fits the prompt.")
     type: QuestionType = "other"
     justification: str = ""
@@ -67,11 +67,20 @@ class GeckoQuestion(Frozen):
     @field_validator("choices")
     @classmethod
     def _differ(cls, choices: tuple[str, ...]) -> tuple[str, ...]:
+        if len(choices) < 2:
+            raise ValueError("choices: a question has at least two")
         folded = [folded_text(choice) for choice in choices]
         for at, choice in enumerate(choices):
             if folded[at] in folded[:at]:
                 raise ValueError(f"choices: {choice!r} stands here twice")
         return choices
+
+    @field_validator("type")
+    @classmethod
+    def _rules_can_quote_it(cls, kind: str) -> str:
+        if "'" in kind or '"' in kind:
+            raise ValueError(f"type: {kind!r:.80} holds a quote, so that no rule could name it")
+        return kind
 
     @model_validator(mode="after")
     def _answer_is_a_choice(self) -> Self:
