@@ -17,6 +17,7 @@ from visioneval.engine.bench import Bench, secrets_around
 from visioneval.engine.cell import work
 from visioneval.engine.tools import Tools
 from visioneval.errors import StoppedError
+from visioneval.images import MAX_BYTES
 from visioneval.plan import Call, Plan
 from visioneval.question_file import QuestionsWriter
 from visioneval.records import Record, RunWriter
@@ -106,6 +107,8 @@ def _hash_of(path: Path) -> str:
     try:
         if not path.is_file():
             return "missing"
+        if path.stat().st_size > MAX_BYTES:
+            return "too large"  # and so never read
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:

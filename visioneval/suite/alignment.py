@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.judge_prompt import media_of
 from visioneval.suite.pictures import FrameCount
 from visioneval.suite.prompts import context
-from visioneval.types import Frozen, TaskType
+from visioneval.types import Frozen
 
 REQUIREMENTS, OWN_SCORE = "requirements", "score"
 MAX_REQUIREMENTS = 60
@@ -41,7 +42,7 @@ def alignment_context(
     return {
         **context(case, variables),
         "task_type": str(case.task_type),
-        "media": "video" if case.task_type is TaskType.VIDEO_GENERATION else "picture",
+        "media": media_of(case),
         "prompt": prompt,
         "pictures": list(pictures),
         "max_requirements": MAX_REQUIREMENTS,

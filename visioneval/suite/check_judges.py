@@ -12,7 +12,7 @@ from visioneval.suite.alignment import alignment_context
 from visioneval.suite.case import TestCase
 from visioneval.suite.datasets import missing_columns, read_rows
 from visioneval.suite.gecko import CHECK, asking_context, checking_context, making_context
-from visioneval.suite.graders import AlignmentGrader, BaseGrader, GeckoGrader, RubricGrader, TextGrader
+from visioneval.suite.graders import AlignmentGrader, BaseGrader, GeckoGrader, RubricGrader, TextGrader, is_video
 from visioneval.suite.judge_prompt import rubric_context, rubric_groups, rules_over, text_contexts
 from visioneval.suite.judges import BaseJudge, RecordedJudge
 from visioneval.suite.messages import Loc, did_you_mean, runs_code
@@ -40,10 +40,22 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Found:
         if asked is not None and asked not in suite.judges:
             hint = did_you_mean(asked, suite.judges)
             yield ("graders", index, "judge"), f"there is no judge {asked!r} under 'judges:'{hint}"
+    yield from _zooms(suite)
     if suite.prompts_dir and (refusal := trust.refusal(suite.prompts_dir, folder)):
         yield ("prompts_dir",), refusal
         return
     yield from _templates(suite, folder, trust)
+
+
+def _zooms(suite: Suite) -> Found:
+    """A judge crops pictures; a video has none to crop."""
+    for index, grader in enumerate(suite.graders):
+        if isinstance(grader, RubricGrader) and grader.zoom is not None:
+            when = grader.when
+            seen = (case for case in suite.cases if when is None or when.fits(case.id, case.task_type, case.tags))
+            videos = (case.id for case in seen if is_video(case))
+            if name := next(videos, None):
+                yield ("graders", index, "zoom"), f"zoom is for pictures, and the case {name!r} is about a video"
 
 
 def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Found:
