@@ -222,6 +222,12 @@ def test_added_questions_are_asked_beside_the_made_ones(tmp_path: Path) -> None:
     assert told == [("q1_2", "generated", []), ("q2", "generated", ["q1_2"]), ("q1", "pinned", [])]
 
 
+def test_an_added_question_with_a_bad_dependency_takes_all_dependencies_away(tmp_path: Path) -> None:
+    case = {"add_questions": [{"id": "flag", "question": "Is the flag up?", "depends_on": ["gone"]}]}
+    found = grade(tmp_path, Asked(MADE, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop")
+    assert found.scores["gecko"] == pytest.approx(2 / 3)
+
+
 def test_a_video_has_its_own_words(tmp_path: Path) -> None:
     made = {"keywords": "{1}[grapes, object, 1.0]", "questions": [
         {"id": "q1", "keyword": 1, "question": "Which fruit rolls?", "choices": ["figs", "grapes", "plums", "limes"],

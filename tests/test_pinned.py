@@ -187,3 +187,24 @@ def test_made_questions_declare_every_type_of_their_medium(load: Callable[..., L
     assert isinstance(grader, GeckoGrader)
     assert len(grader.metrics(case)) == 14
     assert grader.optional(case) == grader.metrics(case).keys() - {"gecko"}
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ('one,"[{""id"": ""a""}]"', "d.csv:2:1: the key 'question' is missing"),
+        ('one,"[{""id"": ""a"""', "d.csv:2:1: questions: expected a mapping"),
+        ("one,Is it there?", "d.csv:2:1: questions: expected a mapping"),
+        ('one,"[{""id"": 1, ""question"": ""Q"", ""depends_on"": [7]}]"',
+         "d.csv:2:1: '1' depends on '7', which is no question here"),
+        ('one,"[{""id"": 1, ""question"": ""Q"", ""answer"": ""maybe""}]"',
+         "d.csv:2:1: answer: 'maybe' is not among the choices (yes, no)"),
+    ],
+)  # fmt: skip
+def test_bad_questions_in_a_dataset_are_told_by_their_row(problems: Problems, row: str, told: str) -> None:
+    text = gecko("").replace(
+        "cases: [{id: one, prompt: a tree, }]",
+        "cases: [{dataset: {path: d.csv, fields: {id: i, prompt: i, questions: q}}}]",
+    )
+    (line,) = problems(text, {"d.csv": f"i,q\n{row}\n"})
+    assert line.startswith(told), line

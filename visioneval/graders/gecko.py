@@ -66,7 +66,7 @@ async def questions_about(subject: Subject, config: GeckoGrader, bill: list[Repl
     made = await subject.once(
         making_key(config, subject.prompt, folders), lambda: make(ask, subject.prompt, config, folders, bill)
     )
-    return with_added(made, subject.case)
+    return with_added(made, subject.case, config)
 
 
 async def _shown(subject: Subject, config: GeckoGrader) -> list[Part]:
@@ -159,7 +159,7 @@ def _detail(
 ) -> dict[str, Any]:
     """One question in the record."""
     said = answered.said.get(question.id, Said())
-    added = question in subject.case.add_questions
+    added = question.id in {each.id for each in subject.case.add_questions}
     return {
         "id": question.id,
         "question": question.question,

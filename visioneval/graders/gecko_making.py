@@ -135,7 +135,7 @@ def _unborne(question: GeckoQuestion, said: Said) -> str:
     return f"the prompt alone does not give {question.answer!r}: {told or said.answer or said.fault}"
 
 
-def with_added(entry: PromptQuestions, case: TestCase) -> PromptQuestions:
+def with_added(entry: PromptQuestions, case: TestCase, options: GeckoOptions) -> PromptQuestions:
     """Made questions with those that a case adds; an id that the case uses is taken away from a made one."""
     if not case.add_questions:
         return entry
@@ -147,7 +147,7 @@ def with_added(entry: PromptQuestions, case: TestCase) -> PromptQuestions:
         )
         for question in entry.questions
     )
-    return entry.model_copy(update={"questions": (*made, *case.add_questions)})
+    return entry.model_copy(update={"questions": settled((*made, *case.add_questions), options)})
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -16,7 +16,7 @@ from visioneval import images
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import TestCase
-from visioneval.suite.check_gecko import question_problems
+from visioneval.suite.check_gecko import prompt_problems, question_problems
 from visioneval.suite.check_judges import judge_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
@@ -63,7 +63,7 @@ def problems(
     yield from _ids(suite)
     yield from _files(suite, folder, trust)
     if "vars" not in broken:
-        yield from _prompts(suite)
+        yield from _prompts(suite, known_models="models" not in broken)
     yield from _graders(suite, trust)
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust)
@@ -214,7 +214,9 @@ def _mask(path: str, base: str, pictures: _Pictures) -> str | None:
     return None if alpha else f"{path} has no alpha channel: transparent pixels (alpha 0) are inside the mask"
 
 
-def _prompts(suite: Suite) -> Found:
+def _prompts(suite: Suite, *, known_models: bool) -> Found:
+    if known_models:
+        yield from prompt_problems(suite)
     for name in RESERVED:
         if name in suite.vars:
             yield ("vars", name, "[key]"), f"the name {name!r} is taken: templates see the case by it"

@@ -14,8 +14,7 @@ from visioneval.suite.questions import dependency_problems, id_problems
 
 
 def question_problems(view: View, broken: frozenset[str]) -> Found:
-    """Problems of questions and of what goes without a prompt or a picture, where graders and judges are all there."""
-    yield from _no_prompt(view)
+    """Problems of questions and of cells without a picture, where graders and judges are all there."""
     if not broken & {"graders", "judges"}:
         yield from _all_questions(view.suite)
         yield from _no_picture(view)
@@ -59,15 +58,6 @@ def _questions(case: TestCase, grader: GeckoGrader, *, recorded: bool) -> Iterat
         yield (key, place, "id" if twice else "depends_on"), message
 
 
-def _no_prompt(view: View) -> Found:
-    for index, case in enumerate(view.suite.cases):
-        doing = [run for run in view.runs if run.config.does(case.task_type)]
-        if not case.prompt and any(run.config.has_pictures for run in doing):
-            written = "prompt" in case.model_fields_set
-            loc: Loc = ("cases", index, "prompt") if written else ("cases", index)
-            yield loc, "prompt: must not be empty" if written else "the key 'prompt' is missing"
-
-
 def _no_picture(view: View) -> Found:
     """Graders that would look at cells without a picture."""
     suite = view.suite
@@ -85,3 +75,12 @@ def _no_picture(view: View) -> Found:
                     " to a gecko or a rubric grader"
                 )
                 yield ("models", index, "pictures"), message
+
+
+def prompt_problems(suite: Suite) -> Found:
+    """Cases without a prompt that something draws or shows."""
+    for index, case in enumerate(suite.cases):
+        if not case.prompt and any(entry.has_pictures and entry.does(case.task_type) for entry in suite.models):
+            written = "prompt" in case.model_fields_set
+            loc: Loc = ("cases", index, "prompt") if written else ("cases", index)
+            yield loc, "prompt: must not be empty" if written else "the key 'prompt' is missing"

@@ -60,9 +60,9 @@ class GeckoQuestion(Frozen):
     answer: Line = Field(default="yes", description="The choice that fits the prompt.")
     type: QuestionType = "other"
     justification: str = ""
-    depends_on: Annotated[tuple[QuestionId, ...], BeforeValidator(_listed)] = Field(
-        default=(), description="Ids of questions without whose right answer this one cannot be right."
-    )
+    depends_on: Annotated[
+        tuple[QuestionId, ...], BeforeValidator(_listed, json_schema_input_type=tuple[QuestionId, ...] | str | int)
+    ] = Field(default=(), description="Ids of questions without whose right answer this one cannot be right.")
 
     @field_validator("choices")
     @classmethod
