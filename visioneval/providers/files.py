@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from visioneval.errors import ProviderError, UsageError
@@ -12,6 +13,10 @@ from visioneval.images import MAX_BYTES
 from visioneval.providers.base import Address, Drawing, DrawRequest
 from visioneval.suite.providers import FilesProvider
 from visioneval.urls import fetch, is_url
+
+
+_FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
+"""Waiting for a bucket takes no core: the pool of the run, which is as large as the machine, must not fill up with it."""
 
 
 class Files:
@@ -34,7 +39,8 @@ class Files:
             )
         if request.params.get("by_address"):
             return Drawing(pictures=(Address(path, str(request.params["mime"])),), run_params=request.params)
-        data = await asyncio.to_thread(_read, request, path)
+        work = asyncio.get_running_loop().run_in_executor(_FETCHING if is_url(path) else None, _read, request, path)
+        data = await work
         return Drawing(pictures=(data,), run_params=request.params)
 
     edit = generate
