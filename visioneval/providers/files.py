@@ -14,9 +14,8 @@ from visioneval.providers.base import Address, Drawing, DrawRequest
 from visioneval.suite.providers import FilesProvider
 from visioneval.urls import fetch, is_url
 
-
 _FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
-"""Waiting for a bucket takes no core: the pool of the run, which is as large as the machine, must not fill up with it."""
+"""Waiting for a bucket takes no core: it must not fill up the run's own pool, which is as large as the machine."""
 
 
 class Files:
