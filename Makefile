@@ -12,8 +12,9 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,label]" --group dev
 	touch $(READY)
 
-demo: $(READY)  ## Draws, measures and judges the quickstart suite, with no key and no network
+demo: $(READY)  ## Draws, measures and judges the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/quickstart/suite.yaml
+	$(BIN)/visioneval run suites/gecko_offline/suite.yaml
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto

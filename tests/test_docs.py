@@ -9,10 +9,10 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from visioneval import labels
+from visioneval import labels, question_file
 from visioneval.cli import app
 from visioneval.records import Record
-from visioneval.suite import case, graders, judges, limits, model, providers, scope
+from visioneval.suite import case, graders, judges, limits, model, providers, questions, scope
 from visioneval.suite import labels as suite_labels
 from visioneval.suite.sketch import SketchParams
 
@@ -43,6 +43,9 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "recorded judge", judges.RecordedJudge),
         ("suite.md", "Judges of your own", judges.CustomJudge),
         ("suite.md", "rubric", graders.RubricGrader),
+        ("suite.md", "alignment", graders.AlignmentGrader),
+        ("suite.md", "gecko", graders.GeckoGrader),
+        ("suite.md", "Questions", questions.GeckoQuestion),
         ("suite.md", "text", graders.TextGrader),
         ("suite.md", "locality", graders.LocalityGrader),
         ("suite.md", "reference", graders.ReferenceGrader),
@@ -52,6 +55,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "A question", suite_labels.LabelQuestion),
         ("records.md", "Record", Record),
         ("records.md", "Label", labels.Label),
+        ("records.md", "questions.json", question_file.PromptQuestions),
     ],
 )
 def test_tables_name_exactly_the_fields(document: str, title: str, documented: type[BaseModel]) -> None:
@@ -61,6 +65,7 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "Case",
         "Expect",
         "Record",
+        "Questions",
         "Rules and gates",
         "sketch",
         "A question",

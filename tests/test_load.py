@@ -20,7 +20,7 @@ from visioneval.suite.model import Suite
 Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 
-CASE_KEYS = "criteria, dataset, expect, file, id, images, mask, masks, metadata, pictures, prompt, reference"
+CASE_KEYS = "add_questions, criteria, dataset, expect, file, id, images, mask, masks, metadata, picture_of, pictures, prompt, questions"
 RULE = (
     "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
     " (a name with other signs goes in quotes)"
@@ -94,7 +94,10 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ("[{id: a}]", "2:9: the key 'prompt' is missing"),
         ("[{prompt: a}]", "2:9: the key 'id' is missing"),
         ("[{id: a, promt: x}]", "2:17: unknown key 'promt' (did you mean 'prompt'?)"),
-        ("[{id: a, prompt: x, 5: y}]", f"2:28: unknown key '5' (known: {CASE_KEYS}, region, tags, task, verdict)"),
+        (
+            "[{id: a, prompt: x, 5: y}]",
+            f"2:28: unknown key '5' (known: {CASE_KEYS}, reference, region, tags, task, verdict)",
+        ),
         (
             "[{id: ../a, prompt: x}]",
             "2:14: id: '../a' does not fit: letters, digits, _ - and . (not first), at most 120",
@@ -238,7 +241,7 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
     )
     told = problems(text)
     assert [line.split(": ", 1)[1][:38] for line in told] == [
-        "unknown key 'bogus' (known: criteria, ",
+        "unknown key 'bogus' (known: add_questi",
         "gone.png: there is no such file",
         "two cases have the id 'b'",
         "flaw: 'tpyo' is not one of none, typo,",
@@ -313,7 +316,7 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
         ("{file: c.yaml}", "- {id: a", "c.yaml:1:3: not YAML: the mapping that opens at line 1, column 3 is not closed with '}', or lacks a ','"),
         ("{file: c.yaml}", "- id: a\n  id: b", "c.yaml:2:3: the key 'id' stands here twice"),
         ("{file: c.yaml}", b"- {id: \xff}", "c.yaml:1:8: not UTF-8: save the file as UTF-8"),
-        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: pictures and datasets are read from disk"),
+        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and finished pictures are read from one"),
     ],
 )  # fmt: skip
 def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, told: str) -> None:

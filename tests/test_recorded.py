@@ -85,6 +85,20 @@ def test_what_the_schema_asks_for_beside_the_names_is_answered_too(tmp_path: Pat
     assert answers(recorded, "quality", schema=schema) == {"quality": 4, "reason": "12", "verdict": "PASS"}
 
 
+def test_questions_in_words_are_found_by_id_or_by_their_words_and_stay_text(tmp_path: Path) -> None:
+    rows = "case,question,answer\none,q1,TRUE\none,How many dogs?,2\none,q3,\none,Is it red?,no\n"
+    recorded = judge(tmp_path / "a.csv", rows)
+    texts = {"q1": "Is it?", "q2": "How many dogs?", "q3": "Is it red?", "q4": "Is it there?"}
+    reply = asyncio.run(recorded.ask(Question(("Look.",), None, tuple(texts), texts=texts), CellRef("one", "m", 0)))
+    assert json.loads(reply.text) == {"q1": "TRUE", "q2": "2", "q3": "no"}
+
+
+def test_questions_in_words_of_a_cell_without_any_answer_are_unanswered(tmp_path: Path) -> None:
+    recorded = judge(tmp_path / "a.csv", "case,question,answer\none,q1,yes\n")
+    question = Question(("Look.",), None, ("q1",), texts={"q1": "Is it?"})
+    assert json.loads(asyncio.run(recorded.ask(question, CellRef("two", "m", 0))).text) == {}
+
+
 @pytest.mark.parametrize(("name", "text"), [("a.csv", "case,question,answer\n"), ("a.jsonl", "{"), ("a.txt", "x")])
 def test_a_file_that_cannot_be_read_is_told_when_the_run_is_built(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises((UsageError, SuiteError)):

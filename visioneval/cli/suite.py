@@ -18,6 +18,12 @@ class Template(StrEnum):
     quickstart = "quickstart"
     generation = "generation"
     editing = "editing"
+    gecko = "gecko"
+
+    @property
+    def folder(self) -> str:
+        """The folder under ``suites/`` that is written."""
+        return "gecko_offline" if self is Template.gecko else self.value
 
 
 class Ci(StrEnum):
@@ -32,7 +38,7 @@ WORKFLOWS = {Ci.github: (Path(__file__).with_name("github.yml"), Path(".github/w
 def init(
     folder: Annotated[Path, options.word("DIR", "Where to write it; here, if not given.")] = Path(),
     template: Annotated[
-        Template | None, options.value("--template", "NAME", "quickstart (default), generation or editing.")
+        Template | None, options.value("--template", "NAME", "quickstart (default), generation, editing or gecko.")
     ] = None,
     ci: Annotated[
         Ci | None, options.value("--ci", "NAME", "github: a workflow; with no --template, that alone.")
@@ -43,7 +49,7 @@ def init(
 
     files: dict[Path, Path] = {}
     if template is not None or ci is None:
-        source = builtin("suites") / (template or Template.quickstart).value
+        source = builtin("suites") / (template or Template.quickstart).folder
         found = (path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         files = {path.relative_to(source): path for path in sorted(found)}
     if ci is not None:

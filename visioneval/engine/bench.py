@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.engine.calls import Calls
+from visioneval.engine.once import Once
 from visioneval.engine.plain import Plain
 from visioneval.engine.shelf import Shelf
 from visioneval.engine.tools import Tools
 from visioneval.plan import HashOf, Plan, needed_keys
+from visioneval.question_file import QuestionsWriter
 from visioneval.records import RunWriter
 
 
@@ -25,8 +27,10 @@ class Bench:
     writer: RunWriter
     hash_of: HashOf
     plain: Plain
+    questions: QuestionsWriter
     shelf: Shelf = field(default_factory=Shelf)
     template_folders: tuple[Path, ...] = ()
+    once: Once = field(default_factory=Once)
     debug: Callable[[BaseException], None] = lambda _: None
     """Is told of every exception that nobody expected."""
 

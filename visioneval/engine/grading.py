@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -45,7 +45,7 @@ class Graded:
 
 
 async def grade(
-    call: Call, sample: int, picture: Picture, params: Mapping[str, Any], bench: Bench, deadline: float
+    call: Call, sample: int, picture: Picture | None, params: Mapping[str, Any], bench: Bench, deadline: float
 ) -> Graded:
     """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
 
@@ -66,6 +66,9 @@ async def grade(
         variables=bench.variables,
         template_folders=bench.template_folders,
         show=Easel(picture, bench.shelf).show,
+        watching=bench.tools.watching,
+        once=bench.once,
+        keep_questions=bench.questions.add,
     )
     about = CellRef(call.case.id, call.run.label, sample)
     told = await asyncio.gather(*(_ask(grader, subject, about, bench, deadline) for grader in call.graders))
@@ -139,7 +142,7 @@ def _told(
     config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start: float, meter: Meter
 ) -> tuple[Grade, GraderRecord]:
     """What a grader said, checked and plain. Raises any exception where it said something impossible."""
-    scores, bad = checked_scores(said.scores, config.metrics(subject.case))
+    scores, bad = checked_scores(said.scores, config.metrics(subject.case), config.optional(subject.case))
     plain = bench.plain
     record = GraderRecord(
         key=config.key,
@@ -163,11 +166,18 @@ def _told(
     return kept, record
 
 
-def checked_scores(said: Mapping[str, Any], declared: Mapping[str, Metric]) -> tuple[dict[str, Score], list[str]]:
-    """The declared metrics and no other, each of its type and range or ``None``, and what was wrong with the rest."""
+def checked_scores(
+    said: Mapping[str, Any], declared: Mapping[str, Metric], optional: Collection[str] = ()
+) -> tuple[dict[str, Score], list[str]]:
+    """The declared metrics and no other, each of its type and range or ``None``, and what was wrong with the rest.
+
+    An ``optional`` one may be left out by a grader that measured something; one that measured nothing leaves ``None``.
+    """
     scores: dict[str, Score] = {}
     bad = [f"wrote {name!r}, which it does not declare" for name in said if name not in declared]
     for name, metric in declared.items():
+        if name in optional and name not in said and said:
+            continue
         value = scalar(said.get(name))
         wrong = None if value is None else _misfit(value, metric)
         scores[name] = value if wrong is None else None

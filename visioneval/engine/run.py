@@ -20,7 +20,9 @@ from visioneval.engine.cell import Job, work
 from visioneval.engine.throttle import Lane
 from visioneval.engine.tools import Tools
 from visioneval.errors import BudgetError, ClosingError, StoppedError
+from visioneval.images import MAX_BYTES
 from visioneval.plan import Plan
+from visioneval.question_file import QuestionsWriter
 from visioneval.records import Record, RunWriter
 from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun
@@ -96,6 +98,7 @@ async def _execute(
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
         loop.set_default_executor(threads)
+        questions = QuestionsWriter(writer.folder)
         bench = Bench(
             plan,
             tools,
@@ -103,11 +106,13 @@ async def _execute(
             writer,
             hashes(plan.folder),
             secrets_around(plan),
+            questions,
             template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
             debug=listener.debug,
         )
         progress = Progress(calls)
-        with _interrupts(loop, progress, listener), contextlib.suppress(asyncio.CancelledError):
+        quiet = contextlib.suppress(asyncio.CancelledError)
+        with _interrupts(loop, progress, listener), quiet, contextlib.closing(questions):
             lanes = [(lane, jobs(part)) for lane, part in by_lane(plan).items()]
             telling = asyncio.create_task(_tell_waiting(calls, listener))
             try:
@@ -189,6 +194,8 @@ def hashes(folder: Path) -> Callable[[Path], str]:
         try:
             if not (folder / path).is_file():
                 return "missing"
+            if (folder / path).stat().st_size > MAX_BYTES:
+                return "too large"  # and so never read
             with (folder / path).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from visioneval.errors import GraderError
 from visioneval.graders.shown import Show, shown
 from visioneval.providers.base import Question, Reply
+from visioneval.question_file import PromptQuestions
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, Picture, Score, TaskType
+
+T = TypeVar("T")
+
+
+class Once(Protocol):
+    """Does a thing once for all cells of a run that need it: the first one does it, the others get what came of it."""
+
+    async def __call__(self, key: str, make: Callable[[], Awaitable[T]]) -> T: ...
+
+
+async def _alone(key: str, make: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG001 - where there is one cell
+    return await make()
 
 
 async def _nobody(judge: str, question: Question) -> Reply:  # noqa: ARG001 - where a cell has no judge
@@ -27,7 +40,8 @@ class Subject:
     prompt: str
     requested_size: str | None
     """``WIDTHxHEIGHT`` as the model run asked for it, or ``None``."""
-    picture: Picture
+    picture: Picture | None
+    """``None`` for a cell without a picture, about which there are recorded answers only."""
     files: CaseFiles
     save: Callable[[str, bytes], str]
     """Keeps a grader's own picture beside the artifact: ``save("difference.png", data)`` gives its path in the run."""
@@ -41,6 +55,19 @@ class Subject:
     """Asks a judge by its key. Raises ``ProviderError``."""
     show: Show = shown
     """A picture of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
+    watching: frozenset[str] = frozenset()
+    """The judges, by key, that take videos and addresses as they are; all others are shown frames."""
+    once: Once = _alone
+    """What is the same for many cells, done once a run."""
+    keep_questions: Callable[[PromptQuestions], None] = lambda _entry: None
+    """Keeps the questions that were asked about a prompt with the run."""
+
+    @property
+    def drawn(self) -> Picture:
+        """The picture. Raises ``GraderError`` where there is none."""
+        if self.picture is None:
+            raise GraderError("this cell has no picture")
+        return self.picture
 
 
 @dataclass(frozen=True, slots=True)

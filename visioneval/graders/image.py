@@ -99,9 +99,9 @@ class ImageFile:
     def _grade(self, subject: Subject) -> Grade:
         key, expect = self._config.key, subject.case.expect
         try:
-            facts = read_facts(subject.picture.path)
+            facts = read_facts(subject.drawn.path)
         except ImageError as error:
-            raise GraderError(f"{subject.picture.path}: {error}") from error
+            raise GraderError(f"{subject.drawn.path}: {error}") from error
         scores: dict[str, Score] = {}
         reasons: dict[str, str] = {}
         unknown = None

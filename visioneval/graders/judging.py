@@ -56,7 +56,7 @@ async def ask_for_json(
     data, how, problems = read_reply(first, check)
     if not problems:
         return Answer(data, how, (first,))
-    second = await ask(_again(question, first, problems))
+    second = await ask(again(question, first, problems))
     data, how, problems = read_reply(second, check)
     if not problems:
         return Answer(data, how, (first, second))
@@ -74,7 +74,8 @@ def _recorded(reply: Reply, check: Check, unrecorded: Mapping[str, Any]) -> Answ
     return Answer(data, "json", (reply,))
 
 
-def _again(question: Question, reply: Reply, problems: list[str]) -> Question:
+def again(question: Question, reply: Reply, problems: list[str]) -> Question:
+    """The same question with what was wrong with its last answer."""
     said = reply.text.strip()[:2000] or "(nothing)"
     wrong = "\n".join(f"- {problem}" for problem in problems[:10])
     note = (

@@ -107,7 +107,7 @@ class Locality:
         if editable.shape != base.shape[:2]:
             raise GraderError(f"the mask {mask_path} is {_size(editable)}, the base {base_path} is {_size(base)}")
         exact = config.tolerance == "exact"
-        output = read_pixels(subject.picture.path)
+        output = read_pixels(subject.drawn.path)
         finding = measure_locality(base, output, editable, exact=exact, dilate=config.dilate)
         saved = subject.save(f"{config.key}.difference.png", finding.difference_map)
         failures, unmeasured = _failures(finding, config), _unmeasured(finding)

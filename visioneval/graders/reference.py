@@ -68,7 +68,7 @@ class Reference:
         config = self._config
         if subject.files.reference is None:
             raise GraderError("the case has no reference")
-        reference, output = read_pixels(subject.files.reference), read_pixels(subject.picture.path)
+        reference, output = read_pixels(subject.files.reference), read_pixels(subject.drawn.path)
         finding = measure_reference(reference, output)
         saved = subject.save(f"{config.key}.difference.png", finding.difference_map)
         sizes = [f"{picture.shape[1]}x{picture.shape[0]}" for picture in (output, reference)]

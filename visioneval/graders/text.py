@@ -36,7 +36,7 @@ class Text:
         if self._config.extract == "judge" or (by_judge and _strange(expected)):
             return await self._by_judge(subject, expected)
         _refuse_unreadable(expected)
-        readings = await asyncio.to_thread(lambda: ocr.read(load_rgb(subject.picture.path)))
+        readings = await asyncio.to_thread(lambda: ocr.read(load_rgb(subject.drawn.path)))
         found = await asyncio.to_thread(
             lambda: check(readings, expected, fold=True, min_confidence=self._config.min_confidence)
         )

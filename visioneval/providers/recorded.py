@@ -38,7 +38,8 @@ class Recorded:
     async def ask(self, question: Question, about: CellRef) -> Reply:
         """A JSON object of the recorded answers to ``question.names``, and of what else its schema asks for.
 
-        Names without an answer are left out. Raises ``ProviderError`` where the cell has no answer at all.
+        Names without an answer are left out. Raises ``ProviderError`` where the cell has no answer at all, unless the
+        question is made of questions in words: those are each unanswered.
         """
         fields = self._config.fields
         key = (
@@ -46,13 +47,16 @@ class Recorded:
             None if fields.model is None else about.model_label,
             None if fields.sample is None else str(about.sample_index),
         )
-        recorded = self._answers.get(key)
-        if not recorded:
+        recorded = self._answers.get(key, {})
+        if not recorded and not question.texts:
             where = f"case {about.test_id!r}, model {about.model_label!r}, sample {about.sample_index}"
             raise ProviderError(f"{Path(self._config.path).name}: no recorded answer for {where}", kind="invalid")
         shapes = (question.schema or {}).get("properties", {})
         names = [name for name in dict.fromkeys((*question.names, *shapes)) if recorded.get(name) not in (None, "")]
         said = {name: _value(recorded[name], shapes.get(name, {})) for name in names}
+        for name, words in question.texts.items():
+            answer = recorded.get(name) if recorded.get(name) not in (None, "") else recorded.get(words)
+            said |= {} if answer in (None, "") else {name: answer}
         return Reply(text=json.dumps(said), model="recorded", shape="recorded")
 
 

@@ -19,6 +19,8 @@ from visioneval.analysis.summary import (
     Rate,
     Summary,
 )
+from visioneval.report.question_tables import pooled_metrics, question_tables
+from visioneval.report.separation import separation_table
 from visioneval.report.table import Cell, Column, fitted, table, titled
 from visioneval.report.text import clean, one_line, plain
 from visioneval.types import Metric, Verdict
@@ -46,6 +48,9 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
         )
     yield from _model_tables(summary.models, width)
     yield from _metric_tables(summary, width)
+    if summary.separations:
+        yield separation_table(summary, width)
+    yield from question_tables(summary, width)
     if summary.failing:
         yield _failing_table(summary, width, shown_failing)
     if summary.tags:
@@ -164,14 +169,15 @@ def show_finding(finding: MetricFinding | None, metric: Metric) -> str:
 
 def _metric_tables(summary: Summary, width: int) -> Iterator[RenderableType]:
     """As many model runs side by side as fit."""
-    names = [plain(f"{name}{_direction(metric)}") for name, metric in summary.metrics.items()]
+    pooled = pooled_metrics(summary)
+    shown = {name: metric for name, metric in summary.metrics.items() if name not in pooled}
+    names = [plain(f"{name}{_direction(metric)}") for name, metric in shown.items()]
     found = [
-        [show_finding(model.metrics.get(name), metric) for name, metric in summary.metrics.items()]
-        for model in summary.models
+        [show_finding(model.metrics.get(name), metric) for name, metric in shown.items()] for model in summary.models
     ]
     if not names:
         return
-    first = Column("metric", least=min(24, max(len(name) for name in summary.metrics)))
+    first = Column("metric", least=min(24, max(len(name) for name in shown)))
     start, title = 0, "Metrics by model run: how many cells say yes, or the mean (of how many cells)"
     while start < len(found):
         end = start + 1

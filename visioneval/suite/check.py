@@ -17,11 +17,13 @@ from visioneval import images
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import TestCase
+from visioneval.suite.check_gecko import prompt_problems, question_problems
 from visioneval.suite.check_judges import judge_problems
 from visioneval.suite.check_labels import label_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
+from visioneval.suite.lookers import looker_problems
 from visioneval.suite.messages import Loc, did_you_mean, runs_code
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
@@ -64,7 +66,7 @@ def problems(
     yield from _ids(suite)
     yield from _files(suite, folder, trust)
     if "vars" not in broken:
-        yield from _prompts(suite)
+        yield from _prompts(suite, known_models="models" not in broken)
     yield from _graders(suite, trust)
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust)
@@ -73,6 +75,8 @@ def problems(
     if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
         return
     yield from _tasks(view)
+    yield from looker_problems(suite.cases)
+    yield from question_problems(view, broken)
     if "graders" not in broken:
         yield from rule_problems(view, complete="verdict" not in broken)
 
@@ -84,7 +88,7 @@ def _entry(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Found:
         yield (*loc, "argv"), f"there is no program {entry.argv[0]!r} on this machine"
     if isinstance(entry, FilesProvider):
         for key, path, start in _named_paths(entry, folder):
-            if refusal := trust.refusal(path, start):
+            if refusal := trust.refusal(path, start, remote=key != ("run",)):
                 yield (*loc, *key), refusal
 
 
@@ -211,8 +215,8 @@ def _case_files(case: TestCase, pictures: _Pictures) -> Found:
     bad = [(loc, found) for loc, path in named if isinstance(found := pictures.look(path), str)]
     yield from bad
     for label, paths in case.pictures.items():
-        for at, path in enumerate(paths):
-            if refusal := pictures.trust.refusal(path, pictures.folder):
+        for at, path in enumerate(picture.path for picture in paths):
+            if path and (refusal := pictures.trust.refusal(path, pictures.folder, remote=True)):
                 yield ("pictures", label, at), refusal
     if masks and not case.images:
         yield ("masks",), "a mask needs an image: the case has none"
@@ -232,12 +236,14 @@ def _mask(path: str, base: str, pictures: _Pictures) -> str | None:
     return None if alpha else f"{path} has no alpha channel: transparent pixels (alpha 0) are inside the mask"
 
 
-def _prompts(suite: Suite) -> Found:
+def _prompts(suite: Suite, *, known_models: bool) -> Found:
+    if known_models:
+        yield from prompt_problems(suite)
     for name in RESERVED:
         if name in suite.vars:
             yield ("vars", name, "[key]"), f"the name {name!r} is taken: templates see the case by it"
     for index, case in enumerate(suite.cases):
-        for key, text in (("prompt", case.prompt), ("criteria", case.criteria or "-")):
+        for key, text in (("prompt", case.prompt or "-"), ("criteria", case.criteria or "-")):
             try:
                 shown = render(text, context(case, suite.vars)) if "{" in text else text
             except TemplateError as error:
@@ -283,5 +289,5 @@ def _tasks(view: View) -> Found:
     for index, case in enumerate(view.suite.cases):
         if not doing[case.task_type]:
             yield ("cases", index), f"no model of this suite does {case.task_type}: the case would never run"
-        if case.task_type == TaskType.IMAGE_EDITING and not case.images:
+        if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.picture_of:
             yield ("cases", index), "an editing case needs images: the first is the picture to edit"

@@ -18,6 +18,7 @@ from visioneval.suite.judges import JUDGES
 from visioneval.suite.messages import Loc, suite_schema
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
+from visioneval.suite.pinned import with_pinned
 from visioneval.suite.runs import RunLabels
 from visioneval.suite.yaml_reader import decode, plain, read_yaml
 
@@ -56,6 +57,7 @@ def load_suite(
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
     found = _validated(document)
+    found = replace(found, suite=with_pinned(found.suite, document, boundary))
     for problem in check.problems(found.suite, folder, boundary, run_labels, found.broken):
         if isinstance(problem, Problem):
             document.problems.append(replace(problem, file=document.shown(problem.file, folder, folder)))

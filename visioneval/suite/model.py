@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from visioneval.suite.case import FilePath, Name, TestCase, Text
+from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.graders import (
     GRADERS,
+    AlignmentGrader,
     CustomGrader,
+    GeckoGrader,
     ImageGrader,
     LocalityGrader,
     ReferenceGrader,
@@ -20,6 +22,7 @@ from visioneval.suite.graders import (
 from visioneval.suite.judges import JUDGES, CustomJudge, GeminiJudge, OpenAIJudge, RecordedJudge
 from visioneval.suite.labels import Labels, default_labels
 from visioneval.suite.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
+from visioneval.suite.pictures import FilePath
 from visioneval.suite.providers import (
     PROVIDERS,
     CommandProvider,
@@ -55,6 +58,8 @@ ModelEntry = Annotated[
 ]
 GraderEntry = Annotated[
     Annotated[RubricGrader, Tag("rubric")]
+    | Annotated[AlignmentGrader, Tag("alignment")]
+    | Annotated[GeckoGrader, Tag("gecko")]
     | Annotated[TextGrader, Tag("text")]
     | Annotated[LocalityGrader, Tag("locality")]
     | Annotated[ReferenceGrader, Tag("reference")]
@@ -138,10 +143,11 @@ class Suite(Frozen):
         return self.labels or default_labels(self.graders)
 
     def files_of(self, case: TestCase, folder: Path) -> CaseFiles:
-        """The files of one of this suite's cases, given the suite's folder."""
-        masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
+        """The files of one of this suite's cases, given its folder; inputs are those of the case that draws."""
+        shown = next((each for each in self.cases if each.id == case.picture_of), case) if case.picture_of else case
+        masks = shown.masks.model_dump(exclude_none=True) if shown.masks else {}
         return CaseFiles(
-            images=tuple((image.role, folder / image.path) for image in case.images),
+            images=tuple((image.role, folder / image.path) for image in shown.images),
             masks={name: folder / path for name, path in masks.items()},
             reference=folder / case.reference if case.reference else None,
         )

@@ -10,9 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from visioneval.suite.case import PRINTABLE, FilePath
+from visioneval.suite.case import PRINTABLE
 from visioneval.suite.graders import ModuleClass
 from visioneval.suite.messages import explain
+from visioneval.suite.pictures import FilePath
 from visioneval.suite.remote import EnvName, GeminiOptions, MaskMode, OpenAIOptions
 from visioneval.suite.sketch import SketchParams
 from visioneval.types import Frozen, TaskType
@@ -54,6 +55,11 @@ class BaseProvider(Frozen):
 
     label: Label | None = None
     tasks: tuple[TaskType, ...] = Field(default=(), description="Only cases of these tasks.")
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether its cells have pictures at all."""
+        return True
 
     @property
     def base_label(self) -> str:
@@ -172,18 +178,26 @@ def _drawing_params(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 class FilesProvider(BaseProvider):
-    """Pictures that exist already: a path pattern, another run, or rows of a dataset."""
+    """Pictures and videos that exist already: a path pattern, another run, or rows of a dataset."""
 
+    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
     is_free: ClassVar[bool] = True
 
     provider: Literal["files"]
     path: FilePath | None = Field(default=None, description="A pattern with {case}, {model} (the label) and {sample}.")
     run: FilePath | None = Field(default=None, description="RUN or RUN@label: another run's pictures.")
     dataset: PictureDataset | None = None
+    pictures: Literal["none"] | None = Field(
+        default=None, description="none: cells without a picture, about which there are recorded answers only."
+    )
+
+    @property
+    def has_pictures(self) -> bool:
+        return self.pictures is None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [name for name in ("path", "run", "dataset") if getattr(self, name) is not None]
+        given = [name for name in ("path", "run", "dataset", "pictures") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"files takes one source of pictures, not {' and '.join(given)}")
         if self.path is not None:

@@ -1,0 +1,121 @@
+"""Published VQA answers as suites: how anybody brings questions and answers of their own.
+
+A suite of recorded answers is three files: a dataset with one case a row, whose column of questions holds JSON; a table
+of answers, one question a row; and the suite that names both. Nothing here knows how a grader works.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+TIFA_SUITE = """\
+name: tifa-sample
+judges:
+  recorded: {provider: recorded, path: answers.csv}
+cases:
+  - dataset: {path: cases.jsonl, fields: {id: id, prompt: prompt, image: image, questions: questions}}
+models: [{provider: files}]
+graders: [{key: gecko, type: gecko, judge: recorded}]
+verdict: [gecko >= 0.5]
+"""
+
+DSG_SUITE = """\
+name: dsg-tifa160
+judges:
+  pali: {provider: recorded, path: answers.csv, fields: {model: model}}
+cases:
+  - dataset: {path: cases.jsonl, fields: {id: id, questions: questions}}
+models: MODELS
+graders:
+  - {key: gecko, type: gecko, judge: pali, on_unanswered: wrong, on_bad_dependency: drop}
+verdict: [gecko >= 0]
+"""
+
+
+def tifa_suite(data: Path, folder: Path, *, without: Collection[str] = ()) -> Path:
+    """``tifa_sample`` as a suite in ``folder``, less the answers about some pictures."""
+    asked: dict[str, list[dict[str, Any]]] = {}
+    for row in _json(data / "sample_question_answers.json"):
+        own = asked.setdefault(row["id"], [])
+        own.append(
+            {"id": f"q{len(own) + 1}", "type": row["element_type"], **_only(row, "question", "choices", "answer")}
+        )
+    images, prompts = _json(data / "sample_imgs.json"), _json(data / "sample_text_inputs.json")
+    cases = [
+        {
+            "id": row["id"],
+            "prompt": row["caption"],
+            "image": str(data / images[row["id"]]),
+            "questions": asked[row["id"]],
+        }
+        for row in prompts
+    ]
+    answers = [
+        {"case": case, "question": question, "answer": said["multiple_choice_vqa"]}
+        for case, questions in _json(data / "sample_evaluation_result.json")["question_details"].items()
+        for question, said in questions.items()
+        if case not in without
+    ]
+    return _written(folder, TIFA_SUITE, cases, answers)
+
+
+def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True) -> Path:
+    """``dsg_tifa160`` as a suite in ``folder``: 160 cases, 5 model runs, no pictures.
+
+    The item that was published without questions gets one that nobody answered.
+    """
+    with (data / "answers_pali17b.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    asked: dict[str, dict[str, dict[str, Any]]] = {
+        item: {}
+        for item in sorted({row["item_id"] for row in likert_rows(data)}, key=lambda name: int(name.split("_")[1]))
+    }
+    for row in rows:
+        parents = [part.strip() for part in row["dependency_id"].split(",") if part.strip() != "0"]
+        question = {
+            "id": row["question_id"],
+            "question": row["question"],
+            "depends_on": parents if dependencies else [],
+        }
+        asked[row["item_id"]][row["question_id"]] = question
+    unasked = [{"id": "1", "question": "Is it what was asked for?"}]
+    cases = [{"id": item, "questions": list(own.values()) or unasked} for item, own in asked.items()]
+    answers = [
+        {"case": row["item_id"], "model": row["t2i_model"], "question": row["question_id"], "answer": row["answer"]}
+        for row in rows
+    ]
+    models = [
+        {"provider": "files", "pictures": "none", "label": name} for name in sorted({row["t2i_model"] for row in rows})
+    ]
+    return _written(folder, DSG_SUITE.replace("MODELS", json.dumps(models)), cases, answers)
+
+
+def likert_rows(data: Path) -> list[dict[str, str]]:
+    """The ratings of ``dsg_tifa160``, one rater a row."""
+    with (data / "likert.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _written(
+    folder: Path, suite: str, cases: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]
+) -> Path:
+    (folder / "cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases), encoding="utf-8")
+    rows = list(answers)
+    with (folder / "answers.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    (folder / "suite.yaml").write_text(suite, encoding="utf-8")
+    return folder / "suite.yaml"
+
+
+def _only(row: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: row[key] for key in keys}
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

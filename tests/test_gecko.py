@@ -1,0 +1,248 @@
+"""The gecko grader with a judge that answers by script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import Asked, subject
+
+from visioneval.engine.once import Once
+from visioneval.errors import GraderError, ProviderError
+from visioneval.graders.base import Grade
+from visioneval.graders.gecko import Gecko
+from visioneval.providers.base import Reply
+from visioneval.question_file import PromptQuestions
+from visioneval.suite.graders import GeckoGrader
+
+DOG = {"id": "dog", "question": "Is there a dog?", "type": "animal"}
+RED = {"id": "red", "question": "Which colour is the dog?", "choices": ["blue", "red"], "answer": "red",
+       "type": "color", "depends_on": ["dog"]}  # fmt: skip
+SUN = {"id": "sun", "question": "Is the sun up?", "answer": "no", "type": "other"}
+PINNED = {"questions": [DOG, RED, SUN]}
+MADE = {
+    "keywords": "{1}[Two] {2}[dogs] on a {3}[boat]",
+    "questions": [
+        {"id": "q1", "keyword": 2, "question": "Are there dogs?", "choices": ["yes", "no"], "answer": "yes",
+         "type": "animal", "justification": "dogs", "depends_on": []},
+        {"id": "q2", "keyword": 1, "question": "Are there two dogs?", "choices": ["yes", "no"], "answer": "yes",
+         "type": "counting", "justification": "two", "depends_on": ["q1"]},
+    ],
+}  # fmt: skip
+
+
+def answers(**said: str) -> dict[str, Any]:
+    return {"answers": [{"id": name, "reason": "seen", "answer": answer} for name, answer in said.items()]}
+
+
+def grade(folder: Path, asked: Asked, case: dict[str, Any], *, once: Any = None, **options: Any) -> Grade:
+    config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", **options})
+    changes = {"once": once} if once else {}
+    return asyncio.run(Gecko(config).grade(subject(folder, asked, case, **changes)))
+
+
+def detail(found: Grade, name: str) -> dict[str, Any]:
+    return next(each for each in found.details["questions"] if each["id"] == name)
+
+
+def test_one_call_for_all_questions(tmp_path: Path) -> None:
+    judge = Asked(answers(sun="b", red="(b) red", dog="Yes."))
+    found = grade(tmp_path, judge, PINNED)
+    assert found.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.color": 1.0, "gecko.other": 1.0}
+    assert (found.error, found.reasons) == (None, {})
+    assert len(judge.questions) == 1
+    (words,) = judge.words()
+    assert "red: Which colour is the dog?\n  a) blue\n  b) red\n  c) none of them" in words
+    assert "sun: Is the sun up?\n  a) yes\n  b) no\n" in words
+    assert len(judge.images()) == 1
+    assert detail(found, "sun") == {
+        "id": "sun", "question": "Is the sun up?", "type": "other", "choices": ["yes", "no"], "source": "pinned",
+        "depends_on": [], "expected": "no", "answer": "b", "choice": "no", "right": True, "score": 1, "reason": "seen",
+    }  # fmt: skip
+    assert found.details["source"] == "pinned"
+    assert (found.usage, found.cost_usd, found.judge_model) == ({"input": 10}, 0.25, "judge-1")
+
+
+def test_one_call_for_each_question(tmp_path: Path) -> None:
+    judge = Asked("Yes.", answers(red="blue"), "b")
+    found = grade(tmp_path, judge, PINNED, mode="single")
+    assert len(judge.questions) == 3
+    assert [len(words[0].split("\n\n")) > 1 and words[0].count("  a) ") for words in map(judge.words, range(3))] == [
+        1
+    ] * 3
+    assert found.scores["gecko"] == pytest.approx(2 / 3)
+    assert found.cost_usd == 0.75
+
+
+def test_a_wrong_parent_takes_the_point_and_not_the_place(tmp_path: Path) -> None:
+    found = grade(tmp_path, Asked(answers(dog="no", red="red", sun="no")), PINNED)
+    assert found.scores == {"gecko": pytest.approx(1 / 3), "gecko.animal": 0, "gecko.color": 0, "gecko.other": 1}
+    red = detail(found, "red")
+    assert (red["right"], red["score"], red["depends_on"]) == (True, 0, ["dog"])
+    assert found.reasons["gecko"] == (
+        "2 of 3 wrong: Is there a dog? no, not yes; Which colour is the dog? red, but what it depends on is wrong"
+    )
+
+
+def test_what_is_unanswered_is_asked_again_alone(tmp_path: Path) -> None:
+    judge = Asked(answers(dog="yes", sun="it is hard to say", moon="yes"), answers(red="b"), answers(sun="no"))
+    found = grade(tmp_path, judge, PINNED)
+    assert found.scores["gecko"] == 1.0
+    assert len(judge.questions) == 3
+    assert "Is there a dog?" not in judge.words(1)[0]
+    assert "(not one of the choices: 'it is hard to say')" in judge.words(2)[0]
+    assert [detail(found, name).get("asked_again") for name in ("dog", "red", "sun")] == [None, True, True]
+    assert found.details["unasked"] == ["moon"]
+
+
+@pytest.mark.parametrize(
+    ("on_unanswered", "scores"),
+    [
+        ("error", {"gecko": None, "gecko.animal": 1.0, "gecko.color": 1.0, "gecko.other": None}),
+        ("wrong", {"gecko": pytest.approx(2 / 3), "gecko.animal": 1.0, "gecko.color": 1.0, "gecko.other": 0.0}),
+        ("skip", {"gecko": 1.0, "gecko.animal": 1.0, "gecko.color": 1.0, "gecko.other": None}),
+    ],
+)
+def test_still_unanswered(tmp_path: Path, on_unanswered: str, scores: dict[str, Any]) -> None:
+    judge = Asked(answers(dog="a", red="b", sun="Well, the sky is bright."), answers(sun="Hard to say."))
+    found = grade(tmp_path, judge, PINNED, on_unanswered=on_unanswered)
+    assert found.scores == scores
+    assert len(judge.questions) == 2
+    told = "1 of 3 questions of 'gecko' unanswered, such as sun (not one of the choices: 'Hard to say.')"
+    assert found.error == (None if on_unanswered == "wrong" else told)
+
+
+def test_a_judge_that_only_chats_measures_nothing(tmp_path: Path) -> None:
+    judge = Asked("What a lovely picture! I would say that everything fits.")
+    found = grade(tmp_path, judge, PINNED)
+    assert set(found.scores.values()) == {None}
+    assert "3 of 3 questions of 'gecko' unanswered, such as dog (the reply was not in shape" in (found.error or "")
+    assert found.details["replies"][0].startswith("What a lovely picture!")
+
+
+def test_an_outage_is_never_wrong(tmp_path: Path) -> None:
+    judge = Asked(answers(dog="yes", red="red"), ProviderError("the judge is out", kind="transient"))
+    found = grade(tmp_path, judge, PINNED, on_unanswered="wrong")
+    assert set(found.scores.values()) == {None}
+    assert found.error == "the judge is out"
+    assert detail(found, "dog")["answer"] == "yes"
+
+
+def test_questions_are_made_and_then_asked(tmp_path: Path) -> None:
+    kept: list[PromptQuestions] = []
+    judge = Asked(MADE, answers(q1="yes", q2="no"))
+    config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
+    cell = subject(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=kept.append)
+    found = asyncio.run(Gecko(config).grade(cell))
+    assert found.scores == {"gecko": 0.5, "gecko.animal": 1.0, "gecko.counting": 0.0}
+    assert "Two dogs on a boat" in judge.words(0)[0]
+    assert judge.images(0) == []
+    assert (found.details["source"], found.details["coverage"], found.cost_usd) == (
+        "generated",
+        pytest.approx(2 / 3),
+        0.5,
+    )
+    (entry,) = kept
+    assert (entry.source, entry.keywords, len(entry.questions)) == ("generated", MADE["keywords"], 2)
+    assert entry.template_sha256 is not None
+
+
+def test_questions_are_made_once_for_all_cells_of_a_prompt(tmp_path: Path) -> None:
+    judge, once = Asked(MADE, answers(q1="yes", q2="yes")), Once()
+    config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
+    cells = [subject(tmp_path, judge, {"id": name, "prompt": "Two dogs"}, once=once) for name in "abc"]
+
+    async def all_at_once() -> list[Grade]:
+        return list(await asyncio.gather(*(Gecko(config).grade(cell) for cell in cells)))
+
+    found = asyncio.run(all_at_once())
+    assert [each.scores["gecko"] for each in found] == [1.0] * 3
+    assert len(judge.questions) == 4
+    assert sorted(each.cost_usd or 0 for each in found) == [0.25, 0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "I cannot do that.",
+        json.dumps(MADE)[:200],
+        {**MADE, "questions": []},
+        {**MADE, "keywords": "Two dogs"},
+        Reply(text=json.dumps(MADE), model="judge-1", stopped="max_tokens"),
+        {**MADE, "questions": [{**MADE["questions"][0], "depends_on": ["q9"]}]},  # type: ignore[dict-item]
+    ],
+    ids=["prose", "cut", "empty", "no items", "stopped", "unknown parent"],
+)
+def test_bad_questions_are_asked_for_again_once(tmp_path: Path, first: Any) -> None:
+    judge = Asked(first, MADE, answers(q1="yes", q2="yes"))
+    assert grade(tmp_path, judge, {}).scores["gecko"] == 1.0
+    assert "Your last answer could not be used" in judge.words(1)[-1]
+    with pytest.raises(GraderError, match="the judge made no usable questions: "):
+        grade(tmp_path, Asked(first), {})
+
+
+def test_a_bad_dependency_may_take_all_dependencies_away(tmp_path: Path) -> None:
+    made = {**MADE, "questions": [{**q, "depends_on": ["q2" if q["id"] == "q1" else "q1"]} for q in MADE["questions"]]}  # type: ignore[index]
+    found = grade(tmp_path, Asked(made, answers(q1="no", q2="yes")), {}, on_bad_dependency="drop")
+    assert found.scores["gecko"] == 0.5
+    assert [each["depends_on"] for each in found.details["questions"]] == [[], []]
+
+
+def test_questions_that_the_prompt_does_not_bear_out_are_dropped(tmp_path: Path) -> None:
+    kept: list[PromptQuestions] = []
+    judge = Asked(MADE, answers(q1="c", q2="yes"), answers(q2="yes"))
+    config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "check_questions": True})
+    cell = subject(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=kept.append)
+    found = asyncio.run(Gecko(config).grade(cell))
+    assert found.scores == {"gecko": 1.0, "gecko.counting": 1.0}
+    assert judge.images(1) == []
+    assert "  c) the prompt does not say" in judge.words(1)[0]
+    (entry,) = kept
+    assert [(each.question, each.reason) for each in entry.dropped] == [
+        ("Are there dogs?", "the prompt alone does not give 'yes': the prompt does not say")
+    ]
+    assert entry.questions[0].depends_on == ()
+    assert (found.details["dropped"], entry.coverage) == (1, pytest.approx(1 / 3))
+
+
+def test_where_nothing_is_borne_out_nothing_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(GraderError, match="no question is left of 2"):
+        grade(tmp_path, Asked(MADE, answers(q1="no", q2="no")), {}, check_questions=True)
+
+
+def test_added_questions_are_asked_beside_the_made_ones(tmp_path: Path) -> None:
+    judge = Asked(MADE, answers(q1="yes", q1_2="yes", q2="yes"))
+    case = {"add_questions": [{"id": "q1", "question": "Is the flag up?", "type": "flag"}]}
+    found = grade(tmp_path, judge, case)
+    assert found.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.counting": 1.0, "gecko.flag": 1.0}
+    told = [(each["id"], each["source"], each["depends_on"]) for each in found.details["questions"]]
+    assert told == [("q1_2", "generated", []), ("q2", "generated", ["q1_2"]), ("q1", "pinned", [])]
+
+
+def test_an_added_question_with_a_bad_dependency_takes_all_dependencies_away(tmp_path: Path) -> None:
+    case = {"add_questions": [{"id": "flag", "question": "Is the flag up?", "depends_on": ["gone"]}]}
+    found = grade(tmp_path, Asked(MADE, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop")
+    assert found.scores["gecko"] == pytest.approx(2 / 3)
+
+
+def test_a_video_has_its_own_words(tmp_path: Path) -> None:
+    made = {"keywords": "{1}[grapes, object, 1.0]", "questions": [
+        {"id": "q1", "keyword": 1, "question": "Which fruit rolls?", "choices": ["figs", "grapes", "plums", "limes"],
+         "answer": "grapes", "justification": "grapes", "depends_on": []}]}  # fmt: skip
+    judge = Asked(made, answers(q1="e"))
+    found = grade(tmp_path, judge, {"task": "video_generation"}, media="video")
+    assert found.scores == {"gecko": 0.0, "gecko.object": 0.0}
+    assert "whether a video shows" in judge.words(0)[0]
+    assert "Watch the video" in judge.words(1)[0]
+    assert "  e) none of them" in judge.words(1)[0]
+    assert found.reasons["gecko"] == "1 of 1 wrong: Which fruit rolls? none of them, not grapes"
+
+
+def test_a_template_beside_the_suite_wins(tmp_path: Path) -> None:
+    (tmp_path / "mine.md.j2").write_text("{% for q in questions %}{{ q.id }}? {% endfor %}")
+    judge = Asked(answers(dog="yes", red="red", sun="no"))
+    grade(tmp_path, judge, PINNED, answers_template="mine.md.j2")
+    assert judge.words() == ["dog? red? sun? "]

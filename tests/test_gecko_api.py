@@ -1,0 +1,176 @@
+"""Gecko whole, through the real SDKs of both providers, against a local server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fake_api import FakeAPI, Fault, JudgeRequest
+from gecko_script import asked, judge, made
+from typer.testing import CliRunner
+
+from visioneval.analysis.summary import summarise
+from visioneval.cli import app
+from visioneval.question_file import read_questions
+from visioneval.records import Record, read_info, read_records
+from visioneval.types import Verdict
+
+pytest_plugins = ("fake_api.fixtures",)
+
+PROVIDERS = ("openai", "chat", "gemini")
+
+
+@pytest.fixture
+def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``suite(provider, cases, **grader)`` writes a suite whose pictures are sketched and whose judge is the server."""
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+
+    def write(provider: str, cases: list[dict[str, Any]], **grader: Any) -> Path:
+        url = api.gemini_base_url if provider == "gemini" else api.openai_base_url
+        model = "gemini-2.5-flash" if provider == "gemini" else "gpt-5.4"
+        entry: dict[str, Any] = {"provider": provider if provider == "gemini" else "openai", "model": model}
+        entry |= {"base_url": url, "api_key_env": "LOCAL_KEY", **({"api": "chat"} if provider == "chat" else {})}
+        data = {
+            "name": "claims",
+            "judges": {"default": entry},
+            "cases": cases,
+            "models": [{"provider": "sketch", "grid": {"seed": [1, 2]}}],
+            "graders": [{"key": "gecko", "type": "gecko", **grader}],
+            "verdict": ["gecko >= 0.8", "gecko.color >= 0.5"],
+        }
+        path = tmp_path / "suite.yaml"
+        path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        return path
+
+    return write
+
+
+def run(path: Path, *flags: str) -> tuple[int, Path, list[Record]]:
+    done = CliRunner().invoke(app, ["run", str(path), "--out", str(path.parent / "runs"), "--quiet", "--reuse", "none", *flags])
+    assert (path.parent / "runs").is_dir(), done.output
+    (folder,) = (path.parent / "runs").iterdir()
+    return done.exit_code, folder, list(read_records(folder))
+
+
+CASES = [{"id": "boat", "prompt": "red boat"}, {"id": "same", "prompt": "red boat"}, {"id": "plain", "prompt": "boat"}]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("mode", ["batch", "single"])
+def test_a_run_makes_each_prompts_questions_once(provider: str, mode: str, api: FakeAPI, suite: Any) -> None:
+    requests: list[JudgeRequest] = []
+    inner = judge(lambda name, request: "yes")
+
+    def answer(request: JudgeRequest) -> Any:
+        requests.append(request)
+        return inner(request)
+
+    api.script.judge(answer)
+    code, folder, records = run(suite(provider, CASES, mode=mode))
+    assert code == 0
+    assert {record.verdict for record in records} == {Verdict.PASS}
+    making = [request for request in requests if not request.images]
+    assert len(making) == 2, "two prompts, and six cells that share their questions"
+    assert len(requests) - len(making) == (6 if mode == "batch" else 4 * 2 + 2)
+    assert [entry.source for entry in read_questions(folder)] == ["generated"] * 2
+    scores = {record.test_id: record.scores for record in records}
+    assert scores["boat"] == {"gecko": 1.0, "gecko.object": 1.0, "gecko.color": 1.0}
+    assert scores["plain"] == {"gecko": 1.0, "gecko.object": 1.0}
+    plain = next(record for record in records if record.test_id == "plain")
+    assert plain.skipped_rules == ("gecko.color >= 0.5",)
+    info = read_info(folder)
+    assert info.metrics["gecko.shape"].range == (0, 1)
+    found = summarise(info, records).questions["gecko"]
+    assert (found.prompts, found.generated, found.coverage, found.dropped) == (2, 2, 1.0, 0)
+
+
+def test_a_wrong_answer_fails_and_says_which_claim(api: FakeAPI, suite: Any) -> None:
+    api.script.judge(judge(lambda name, request: "b" if name == "q1" else "a) yes"))
+    code, _, records = run(suite("openai", [{"id": "boat", "prompt": "red boat"}]))
+    assert code == 1
+    assert records[0].failed_rules == ("gecko >= 0.8", "gecko.color >= 0.5")
+    assert records[0].reasons["gecko"].startswith("2 of 2 wrong: Is there red? no, not yes; Is there boat? yes, but")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_outage_while_questions_are_made_is_an_error_and_not_a_score(
+    provider: str, api: FakeAPI, suite: Any
+) -> None:
+    api.script.judge(lambda request: Fault("bad_request"))
+    code, folder, records = run(suite(provider, CASES[:1]))
+    assert code == 3
+    assert {record.verdict for record in records} == {Verdict.ERROR}
+    assert all(set(record.scores.values()) == {None} for record in records)
+    assert read_questions(folder) == ()
+
+
+def test_mangled_questions_are_mended(api: FakeAPI, suite: Any) -> None:
+    def answer(request: JudgeRequest) -> Any:
+        if asked(request):
+            return judge(lambda name, request: "YES")(request)
+        text = json.dumps(made(request), indent=1)
+        return f"Gladly!\n```json\n{text.replace(']', ',]')}\n```"
+
+    api.script.judge(answer)
+    code, _, records = run(suite("openai", CASES[:1]))
+    assert code == 0
+    assert records[0].graders[0].details["source"] == "generated"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("media", ["image", "video"])
+def test_questions_for_people_to_look_at_and_pin(
+    provider: str, media: str, api: FakeAPI, suite: Any, tmp_path: Path
+) -> None:
+    api.script.judge(judge(lambda name, request: "b"))
+    cases = [{"id": "boat", "prompt": "red grapes"}, {"id": "again", "prompt": "red grapes"}]
+    path = suite(provider, cases, media=media)
+    if media == "video":
+        data = yaml.safe_load(path.read_text())
+        data |= {"task": "video_generation", "models": [{"provider": "files", "path": "{case}.mp4"}]}
+        path.write_text(yaml.safe_dump(data))
+    made_file = tmp_path / "questions.yaml"
+    done = CliRunner().invoke(app, ["questions", str(path), "-o", str(made_file)])
+    if media == "video" and "no model of this suite does video_generation" in done.output:
+        pytest.skip("nothing takes videos yet")
+    assert done.exit_code == 0, done.output
+    text = made_file.read_text()
+    assert "# cases: boat, again\n# 100% of the prompt's items have a question\n- prompt: red grapes\n" in text
+    types = [question["type"] for question in yaml.safe_load(text)[0]["questions"]]
+    assert types == ["color", "object"]
+    again = CliRunner().invoke(app, ["questions", str(path), "-o", str(made_file)])
+    assert (again.exit_code, again.output) == (
+        2,
+        f"{made_file}: exists already, and may hold edits; name another file\n",
+    )
+
+
+def test_edited_questions_are_pinned(api: FakeAPI, suite: Any, tmp_path: Path) -> None:
+    api.script.judge(judge(lambda name, request: "yes"))
+    CliRunner().invoke(app, ["questions", str(suite("gemini", CASES)), "-o", str(tmp_path / "q.yaml")])
+    text = (tmp_path / "q.yaml").read_text().replace("Is there red?", "Is the hull red?")
+    (tmp_path / "q.yaml").write_text(text)
+    code, folder, records = run(suite("gemini", CASES, questions="q.yaml"))
+    assert code == 0
+    assert {entry.source for entry in read_questions(folder)} == {"pinned"}
+    details: Any = records[0].graders[0].details
+    assert details["questions"][0]["question"] == "Is the hull red?"
+
+
+def test_where_no_questions_come_the_rest_is_written_and_the_exit_code_says_so(
+    api: FakeAPI, suite: Any, tmp_path: Path
+) -> None:
+    api.script.judge(lambda request: "no" if "## Your prompt\nboat" in request.text else made(request))
+    done = CliRunner().invoke(app, ["questions", str(suite("openai", CASES))])
+    assert done.exit_code == 3
+    assert "- prompt: red boat\n" in done.stdout
+    assert "plain: no questions: the judge made no usable questions" in done.stderr
+
+
+def test_a_suite_without_such_a_grader(toy: Any) -> None:
+    done = toy("questions", toy.write(), "--trust-suite")
+    assert (done.exit_code, done.output) == (2, "toy: no grader of the type gecko asks questions about these cases\n")

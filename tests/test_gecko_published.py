@@ -1,0 +1,100 @@
+"""Answers that others recorded give the figures that others published, through the code that every user runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from published import dsg_suite, likert_rows, tifa_suite
+from scipy.stats import kendalltau, spearmanr
+from typer.testing import CliRunner
+
+from visioneval.analysis.summary import Summary, summarise
+from visioneval.cli import app
+from visioneval.question_file import read_questions
+from visioneval.records import Record, read_info, read_records
+from visioneval.types import Verdict
+
+
+def run(suite: Path, *flags: str) -> tuple[int, Summary, list[Record], Path]:
+    out = suite.parent / "runs"
+    done = CliRunner().invoke(app, ["run", str(suite), "--out", str(out), "--trust-suite", "--quiet", *flags])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert out.is_dir(), done.output
+    (folder,) = out.iterdir()
+    records = list(read_records(folder))
+    return done.exit_code, summarise(read_info(folder), records), records, folder
+
+
+def test_tifa_sample_gives_its_published_figures(shared_data: Path, tmp_path: Path) -> None:
+    code, summary, records, folder = run(tifa_suite(shared_data / "tifa_sample", tmp_path))
+    assert code == 0
+    scores = {record.test_id: record.scores["gecko"] for record in records}
+    assert scores == {"coco_301091": 1.0, "drawbench_52": 0.625}
+    assert summary.models[0].metrics["gecko"].value == 0.8125
+    pooled = summary.questions["gecko"].models["cases"].types
+    assert {kind: found.value for kind, found in pooled.items()} == {
+        "animal/human": 0.75, "object": 1, "location": 1, "activity": 1, "color": 1, "counting": pytest.approx(1 / 3),
+    }  # fmt: skip
+    assert {kind: found.n for kind, found in pooled.items()} == {
+        "animal/human": 4, "object": 3, "location": 2, "activity": 3, "color": 4, "counting": 3,
+    }  # fmt: skip
+    assert [entry.source for entry in read_questions(folder)] == ["pinned", "pinned"]
+    assert {record.graders[0].details["reply_shape"] for record in records} == {"recorded"}
+
+
+def test_a_picture_without_recorded_answers_is_an_error_and_not_wrong(shared_data: Path, tmp_path: Path) -> None:
+    suite = tifa_suite(shared_data / "tifa_sample", tmp_path, without=["drawbench_52"])
+    code, summary, records, _ = run(suite)
+    found = {record.test_id: record for record in records}
+    assert code == 3
+    assert found["coco_301091"].verdict is Verdict.PASS
+    assert found["drawbench_52"].verdict is Verdict.ERROR
+    assert set(found["drawbench_52"].scores.values()) == {None}
+    assert "8 of 8 questions of 'gecko' unanswered" in (found["drawbench_52"].graders[0].error or "")
+    assert summary.models[0].metrics["gecko"].value == 1.0
+    assert summary.questions["gecko"].models["cases"].types["counting"].unmeasured == 3
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "spearman", "kendall", "spearman_795", "kendall_795"),
+    [(True, 0.5707, 0.4583, 0.5665, 0.4551), (False, 0.5703, 0.4570, 0.5661, 0.4538)],
+)
+def test_dsg_scores_go_with_human_ratings_as_published(
+    shared_data: Path,
+    tmp_path: Path,
+    dependencies: bool,
+    spearman: float,
+    kendall: float,
+    spearman_795: float,
+    kendall_795: float,
+) -> None:
+    data = shared_data / "dsg_tifa160"
+    code, _, records, _ = run(dsg_suite(data, tmp_path, dependencies=dependencies))
+    assert code == 0
+    assert len(records) == 800
+    scores = {(record.model_label, record.test_id): record.scores["gecko"] for record in records}
+    ratings = rated(data)
+    assert correlations(scores, ratings) == (spearman, kendall)
+    asked = {cell: score for cell, score in scores.items() if cell[1] != "tifa160_134"}
+    assert len(asked) == 795
+    assert correlations(asked, ratings) == (spearman_795, kendall_795)
+
+
+def rated(data: Path) -> dict[tuple[str, str], float]:
+    """The mean rating of each picture, 1 to 5."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in likert_rows(data):
+        found.setdefault((row["t2i_model"], row["item_id"]), []).append(int(row["answer"]))
+    return {cell: fsum(own) / len(own) for cell, own in found.items()}
+
+
+def correlations(
+    scores: Mapping[tuple[str, str], Any], ratings: Mapping[tuple[str, str], float]
+) -> tuple[float, float]:
+    cells = sorted(scores)
+    pair = [scores[cell] for cell in cells], [ratings[cell] for cell in cells]
+    return round(spearmanr(*pair).statistic, 4), round(kendalltau(*pair).statistic, 4)

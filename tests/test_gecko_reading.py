@@ -1,0 +1,178 @@
+"""Questions as judges write them: mangled JSON is read, bad questions are dropped with the reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visioneval.graders.gecko_reading import Item, Made, coverage, made_schema, read_items, read_json, read_made
+from visioneval.suite.questions import MAX_QUESTIONS, TYPES
+
+KEYWORDS = "{1}[Two] {2}[dogs] on a {3}[red] {4}[boat]"
+DOGS = {"id": "q1", "keyword": 2, "question": "Are there dogs?", "choices": ["yes", "no"], "answer": "yes",
+        "type": "animal", "justification": "dogs", "depends_on": []}  # fmt: skip
+TWO = {**DOGS, "id": "q2", "keyword": 1, "question": "Are there two dogs?", "type": "counting", "depends_on": ["q1"]}
+WHOLE = {"keywords": KEYWORDS, "questions": [DOGS, TWO]}
+TEXT = json.dumps(WHOLE, indent=1)
+
+
+def image(*questions: Any, keywords: Any = KEYWORDS) -> Made:
+    made = read_made({"keywords": keywords, "questions": list(questions)}, "image")
+    assert isinstance(made, Made), made
+    return made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT,
+        f"```json\n{TEXT}\n```",
+        f"```\n{TEXT}\n```",
+        f"Here you are:\n\n{TEXT}\n\nI hope that this helps {{really}}.".replace("{really}", "really"),
+        f"Sure!\n```json\n{TEXT}\n```\nAnything else?",
+        TEXT.replace('["q1"]', '["q1",]').replace("}\n ]", "},\n ]"),
+        TEXT.replace('"yes",\n', '"yes"\n', 1),
+        TEXT.replace('"type": "animal",', '"type": "animal"', 1),
+        TEXT.replace('"keyword": 2', "keyword: 2"),
+    ],
+    ids=["plain", "fenced", "fence without a language", "prose", "fence in prose", "trailing commas", "missing comma",
+         "another missing comma", "bare key"],
+)  # fmt: skip
+def test_json_in_any_dress(text: str) -> None:
+    assert read_json(text) == WHOLE
+
+
+@pytest.mark.parametrize("text", ["", "I cannot do that.", "{", "[1, 2", "null", "``` ```"])
+def test_what_is_no_json(text: str) -> None:
+    assert read_json(text) is None
+
+
+def test_a_list_that_was_cut_off_is_not_taken_for_a_whole_one() -> None:
+    ends = [len(TEXT) // 3, len(TEXT) // 2, TEXT.rindex("}", 0, TEXT.rindex("}")) + 1, len(TEXT) - 1]
+    assert [read_json(TEXT[:end]) for end in ends] == [None] * len(ends)
+
+
+@given(st.text(max_size=80))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    made = read_made(read_json(text), "image")
+    assert isinstance(made, str)
+
+
+def test_items_of_an_image_and_of_a_video() -> None:
+    assert read_items(KEYWORDS, "image")[3] == Item("red")
+    found = read_items("{1}[grapes, object, 1.0] {2}[fall, then roll, Action, 0.5] {3}[odd]", "video")
+    assert found == {1: Item("grapes", "object", 1.0), 2: Item("fall, then roll", "action", 0.5), 3: Item("odd")}
+
+
+def test_usable_questions_and_their_coverage() -> None:
+    made = image(DOGS, TWO)
+    assert [(q.id, q.type, q.depends_on) for q in made.questions] == [("q1", "animal", ()), ("q2", "counting", ("q1",))]
+    assert coverage(made, made.questions) == 0.5
+    assert coverage(made, made.questions[:1]) == 0.25
+    assert coverage(image({**DOGS, "keyword": 9}), ()) == 0
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({**TWO, "answer": "perhaps"}, "answer: 'perhaps' is not among the choices (yes, no)"),
+        ({**TWO, "answer": ""}, "answer: String should have at least 1 character"),
+        ({**TWO, "id": "q1"}, "a second question with the id 'q1'"),
+        ({**TWO, "question": "are there  DOGS?"}, "the same question as 'q1'"),
+        ({**TWO, "question": ""}, "question: Field required"),
+        ({**TWO, "choices": ["red", "blue"], "answer": "red"}, "its choices are not yes and no"),
+        ({**TWO, "choices": ["yes", "YES."], "answer": "yes"}, "choices: 'YES.' stands here twice"),
+        ("Are there dogs?", "not an object"),
+        (None, "not an object"),
+    ],
+)
+def test_a_bad_question_is_dropped_with_the_reason(bad: Any, reason: str) -> None:
+    made = image(DOGS, bad)
+    assert [question.id for question in made.questions] == ["q1"]
+    assert [each.reason for each in made.dropped] == [reason]
+
+
+def test_an_answer_may_be_a_letter_and_an_unknown_type_is_other() -> None:
+    (question,) = image({**DOGS, "answer": "b)", "type": "vibes", "choices": None}).questions
+    assert (question.answer, question.type, question.choices) == ("no", "other", ("yes", "no"))
+
+
+def test_over_the_limit() -> None:
+    many = [{**DOGS, "id": f"q{at}", "question": f"Is dog {at} there?"} for at in range(300)]
+    made = image(*many)
+    assert len(made.questions) == MAX_QUESTIONS
+    assert len(made.dropped) == 300 - MAX_QUESTIONS
+    assert {each.reason for each in made.dropped} == {"over the limit of 100 questions"}
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (None, "the answer is not one whole JSON object with the keys 'keywords' and 'questions'"),
+        ([DOGS], "the answer is not one whole JSON object with the keys 'keywords' and 'questions'"),
+        ({"keywords": KEYWORDS}, "the answer is not one whole JSON object with the keys 'keywords' and 'questions'"),
+        ({"keywords": KEYWORDS, "questions": []}, "no question is usable"),
+        ({"keywords": KEYWORDS, "questions": [5]}, "no question is usable: not an object"),
+        ({"keywords": "Two dogs", "questions": [DOGS]}, "in the form {1}[word]"),
+        ({"keywords": 5, "questions": [DOGS]}, "in the form {1}[word]"),
+        ({"questions": [DOGS]}, "in the form {1}[word]"),
+    ],
+)
+def test_a_reply_without_questions(data: Any, told: str) -> None:
+    made = read_made(data, "image")
+    assert isinstance(made, str)
+    assert made.endswith(told)
+
+
+CLIP = "{1}[Grapes, object, 1.0] {2}[roll, action, 0.9] off a {3}[shelf, vibe, 0.4]"
+ROLL = {"id": "q1", "keyword": 2, "question": "What do the grapes do?", "answer": "roll",
+        "choices": ["burn", "roll", "melt", "float"], "justification": "roll", "depends_on": []}  # fmt: skip
+
+
+def test_a_video_questions_type_is_its_items() -> None:
+    made = read_made({"keywords": CLIP, "questions": [{**ROLL, "answer": "b"}]}, "video")
+    assert isinstance(made, Made)
+    assert (made.questions[0].type, made.questions[0].answer) == ("action", "roll")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"choices": ["roll", "burn"]}, "it has 2 choices, not 4"),
+        ({"choices": ["roll", "burn", "grapes", "melt"]}, "the wrong choice 'grapes' is another part of the prompt"),
+        ({"keyword": 3}, "it is about the item 3, which has no known type"),
+        ({"keyword": 7}, "it is about the item 7, which has no known type"),
+        ({"keyword": None}, "it is about the item None, which has no known type"),
+    ],
+)
+def test_a_bad_question_about_a_video(bad: dict[str, Any], reason: str) -> None:
+    made = read_made({"keywords": CLIP, "questions": [ROLL, {**ROLL, "id": "q2", "question": "How?", **bad}]}, "video")
+    assert isinstance(made, Made)
+    assert [each.reason for each in made.dropped] == [reason]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [["a) burn", "b) roll", "c) melt", "d) float"], {"a": "burn", "b": "roll", "c": "melt", "d": "float"},
+     ["(A) burn", "(B) roll", "(C) melt", "(D) float"]],
+)  # fmt: skip
+def test_letters_before_choices_are_no_part_of_them(choices: Any) -> None:
+    made = read_made({"keywords": CLIP, "questions": [{**ROLL, "choices": choices, "answer": "b"}]}, "video")
+    assert isinstance(made, Made)
+    assert (made.questions[0].choices, made.questions[0].answer) == (("burn", "roll", "melt", "float"), "roll")
+
+
+def test_what_no_file_could_hold_is_replaced() -> None:
+    odd = {**TWO, "question": "Is \ud800 there?"}
+    made = image({**DOGS, "justification": "\udfff"}, odd, keywords=f"{KEYWORDS} \ud800")
+    assert "\ud800" not in made.keywords + made.questions[0].justification + made.dropped[0].question
+
+
+def test_the_schema_names_the_types_of_images() -> None:
+    one = made_schema("image")["properties"]["questions"]["items"]
+    assert one["properties"]["type"]["enum"] == list(TYPES["image"])
+    assert "type" not in made_schema("video")["properties"]["questions"]["items"]["properties"]

@@ -1,0 +1,100 @@
+"""The Gecko suites: the one for real models against a local server, the one without a key as it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fake_api import FakeAPI, JudgeRequest
+from gecko_script import judge
+from typer.testing import CliRunner
+
+from visioneval.analysis.summary import summarise
+from visioneval.builtin import builtin
+from visioneval.cli import app
+from visioneval.question_file import read_questions
+from visioneval.records import Record, read_info, read_records
+from visioneval.types import Verdict
+
+pytest_plugins = ("fake_api.fixtures",)
+WORD = re.compile(r"[A-Za-z]{3,}")
+
+
+def run(path: Path, out: Path, *flags: str) -> tuple[int, Path, list[Record]]:
+    done = CliRunner().invoke(app, ["run", str(path), "--out", str(out), "--quiet", "--reuse", "none", *flags])
+    assert out.is_dir(), done.output
+    (folder,) = out.iterdir()
+    return done.exit_code, folder, list(read_records(folder))
+
+
+@pytest.fixture(params=["openai", "gemini"])
+def images(request: Any, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """``gecko_images`` with the local server behind its models, and behind a judge of either provider."""
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
+    data = yaml.safe_load((builtin("suites") / "gecko_images" / "suite.yaml").read_text(encoding="utf-8"))
+    names = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}
+    data["judges"]["default"] = {"provider": request.param, "model": names[request.param]}
+    for entry in [*data["models"], *data["judges"].values()]:
+        entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
+    path = tmp_path / "suite.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def test_every_claim_of_every_picture_is_asked(images: Path, api: FakeAPI, tmp_path: Path) -> None:
+    calls = {"made": 0, "checked": 0, "answered": 0}
+    data = yaml.safe_load(images.read_text(encoding="utf-8"))
+    shown = {word for case in data["cases"] if "picture_of" not in case for word in WORD.findall(case["prompt"])}
+
+    def say(name: str, request: JudgeRequest) -> str:
+        """Yes to what the prompts of the pictures say, and to what follows from a prompt alone."""
+        (word,) = re.findall(rf"^{name}: Is there (\w+)\?", request.text, re.MULTILINE)
+        return "a" if word in shown or not request.images else "b"
+
+    inner = judge(say)
+
+    def answer(request: JudgeRequest) -> Any:
+        kind = "answered" if request.images else "checked" if "## Description" in request.text else "made"
+        calls[kind] += 1
+        return inner(request)
+
+    api.script.judge(answer)
+    code, folder, records = run(images, tmp_path / "runs")
+    assert code == 0
+    assert len(records) == 32
+    assert {record.verdict for record in records} == {Verdict.PASS}
+    assert calls == {"made": 16, "checked": 16, "answered": 32}
+    assert len(read_questions(folder)) == 16
+    found = summarise(read_info(folder), records).questions["gecko"]
+    assert found.generated == 16
+    assert found.dropped == 12, "the script asks twice about a word that stands twice"
+    assert 0.94 < (found.coverage or 0) < 0.95
+    assert set(found.models) == {"gpt-image-2.5-flare", "gemini-2.5-flash-image"}
+
+
+def test_a_picture_that_misses_claims_fails(images: Path, api: FakeAPI, tmp_path: Path) -> None:
+    api.script.judge(judge(lambda name, request: "no" if request.images and name in ("q2", "q3", "q4") else "yes"))
+    code, _, records = run(images, tmp_path / "runs", "--case", "teapots")
+    assert code == 1
+    assert {record.failed_rules for record in records} == {("gecko >= 0.8",)}
+    assert all(0 < (record.scores["gecko"] or 0) < 0.8 for record in records)
+
+
+def test_the_offline_suite_has_whole_and_partial_scores(tmp_path: Path) -> None:
+    code, folder, records = run(builtin("suites") / "gecko_offline" / "suite.yaml", tmp_path / "runs")
+    assert code == 0
+    assert {(record.test_id, record.model_label.split("=")[1]): record.scores["gecko"] for record in records} == {
+        ("market_poster", "none"): 1.0,
+        ("ferry_ticket", "none"): 1.0,
+        ("market_poster", "missing_line"): pytest.approx(6 / 7),
+        ("ferry_ticket", "missing_line"): pytest.approx(5 / 6),
+        ("market_poster", "blank"): 0.0,
+        ("ferry_ticket", "blank"): pytest.approx(1 / 6),
+    }
+    assert {entry.source for entry in read_questions(folder)} == {"pinned"}
+    assert all(record.graders[0].details["reply_shape"] == "recorded" for record in records)

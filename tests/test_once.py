@@ -1,0 +1,66 @@
+"""One flight for all who ask for the same thing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from visioneval.engine.once import Once
+
+
+def test_the_first_does_it_for_all() -> None:
+    made: list[str] = []
+
+    async def make() -> str:
+        made.append("x")
+        await asyncio.sleep(0)
+        return "done"
+
+    async def all_at_once() -> list[str]:
+        once = Once()
+        told = await asyncio.gather(*(once("a", make) for _ in range(5)), once("b", make))
+        return [*told, await once("a", make)]
+
+    assert asyncio.run(all_at_once()) == ["done"] * 7
+    assert made == ["x", "x"]
+
+
+def test_a_failure_is_told_to_those_who_waited_and_is_not_kept() -> None:
+    tries = 0
+
+    async def make() -> int:
+        nonlocal tries
+        tries += 1
+        await asyncio.sleep(0)
+        if tries == 1:
+            raise ValueError("no luck")
+        return tries
+
+    async def all_at_once() -> int:
+        once = Once()
+        told = await asyncio.gather(*(once("a", make) for _ in range(3)), return_exceptions=True)
+        assert [str(each) for each in told] == ["no luck"] * 3
+        return await once("a", make)
+
+    assert asyncio.run(all_at_once()) == 2
+
+
+def test_one_who_leaves_does_not_take_it_from_the_others() -> None:
+    async def leave() -> str:
+        once, go = Once(), asyncio.Event()
+
+        async def make() -> str:
+            await go.wait()
+            return "done"
+
+        first = asyncio.create_task(once("a", make))
+        second = asyncio.create_task(once("a", make))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        go.set()
+        return await second
+
+    assert asyncio.run(leave()) == "done"

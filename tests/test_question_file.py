@@ -1,0 +1,74 @@
+"""``questions.json``: written once per set, whole or not at all, and read with care."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from visioneval.errors import RunFormatError, StorageError
+from visioneval.question_file import DroppedQuestion, PromptQuestions, QuestionsWriter, prompt_sha256, read_questions
+from visioneval.suite.questions import GeckoQuestion
+
+DOG = GeckoQuestion(id="q1", question="Is there a dog?", type="animal")
+PINNED = PromptQuestions(prompt_sha256=prompt_sha256("a dog"), source="pinned", questions=(DOG,))
+MADE = PromptQuestions(
+    prompt_sha256=prompt_sha256("a red dog"),
+    keywords="a {1}[red] {2}[dog]",
+    source="generated",
+    template_sha256="0" * 64,
+    coverage=0.5,
+    questions=(DOG,),
+    dropped=(DroppedQuestion(question="Is it?", reason="not an object"),),
+)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    writer = QuestionsWriter(tmp_path)
+    for entry in (PINNED, MADE, PINNED, MADE):
+        writer.add(entry)
+    writer.close()
+    assert read_questions(tmp_path) == (PINNED, MADE)
+    entry = json.loads((tmp_path / "questions.json").read_text())["prompts"][1]
+    assert set(entry) == {
+        *("prompt_sha256", "keywords", "source", "template_sha256", "coverage", "questions", "dropped")
+    }  # fmt: skip
+    assert entry["questions"] == [
+        {"id": "q1", "question": "Is there a dog?", "choices": ["yes", "no"], "answer": "yes", "type": "animal",
+         "justification": "", "depends_on": []}
+    ]  # fmt: skip
+
+
+def test_generated_questions_are_on_disk_at_once(tmp_path: Path) -> None:
+    writer = QuestionsWriter(tmp_path)
+    writer.add(PINNED)
+    assert read_questions(tmp_path) == ()
+    writer.add(MADE)
+    assert read_questions(tmp_path) == (PINNED, MADE)
+
+
+def test_a_run_that_asked_nothing_has_no_file(tmp_path: Path) -> None:
+    QuestionsWriter(tmp_path).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"questions\.json: cannot write: No such file"):
+        QuestionsWriter(tmp_path / "gone").add(MADE)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"schema_version": 9, "prompts": []}', "schema_version 9 is newer than"),
+        ('{"prompts": []}', "not a file of questions"),
+        ("[]", "not a file of questions"),
+        ('{"schema_version": 1, "prompts": [{}]}', "not a file of questions: Field required"),
+        ("{", "not a file of questions"),
+    ],
+)
+def test_a_file_that_is_none(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "questions.json").write_text(text)
+    with pytest.raises(RunFormatError, match=told):
+        read_questions(tmp_path)

@@ -1,0 +1,98 @@
+"""Questions pooled by type, from records to the summary's table."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from made import info, record
+from rich.console import Console
+
+from visioneval.analysis.questions import TypeFinding
+from visioneval.analysis.summary import Summary, summarise
+from visioneval.records import Fingerprint, GraderRecord
+from visioneval.report.console import print_summary
+from visioneval.suite.model import Suite
+
+
+def grader(*questions: tuple[str, int | None], **details: Any) -> GraderRecord:
+    asked = [
+        {"id": f"q{at}", "question": f"Q{at}", "type": kind, "score": score}
+        for at, (kind, score) in enumerate(questions)
+    ]
+    known = {"source": "pinned", "prompt_sha256": "a", "dropped": 0, "coverage": None, "questions": asked}
+    return GraderRecord(
+        key="gecko", type="gecko", details={**known, **details}, fingerprint=Fingerprint(config_sha256="0")
+    )
+
+
+def summary(*cells: tuple[str, GraderRecord]) -> Summary:
+    suite = Suite.model_validate(
+        {
+            "name": "demo",
+            "cases": [{"id": "one", "prompt": "a tree"}],
+            "models": [{"provider": "sketch", "label": label} for label in ("m", "n")],
+            "graders": [{"key": "gecko", "type": "gecko"}],
+            "verdict": ["gecko >= 0"],
+        }
+    )
+    metrics = {name: {"type": "number", "range": [0, 1]} for name in ("gecko", "gecko.object", "gecko.shape")}
+    records = [
+        record(model_label=label, sample_index=at, graders=(own,), scores={"gecko": 0.5, "gecko.object": 0.5})
+        for at, (label, own) in enumerate(cells)
+    ]
+    return summarise(info(suite=suite, metrics=metrics, state="complete", planned_cells=len(cells)), records)
+
+
+def printed(found: Summary, width: int = 80) -> str:
+    stream = io.StringIO()
+    print_summary(found, Console(file=stream, width=width, highlight=False, markup=False))
+    return stream.getvalue()
+
+
+def test_a_picture_with_more_questions_counts_more() -> None:
+    found = summary(
+        ("m", grader(("object", 1))),
+        ("m", grader(("object", 0), ("object", 0), ("object", 0), ("color", 1))),
+        ("n", grader(("object", None))),
+    ).questions["gecko"]
+    assert found.models["m"].types["object"] == TypeFinding(value=0.25, n=4, unmeasured=0)
+    assert found.models["m"].all == TypeFinding(value=0.4, n=5, unmeasured=0)
+    assert found.models["n"].types == {"object": TypeFinding(value=None, n=0, unmeasured=1)}
+
+
+def test_sets_of_questions_are_counted_once() -> None:
+    first = {"source": "generated", "prompt_sha256": "a", "coverage": 0.5, "dropped": 2}
+    second = {"source": "generated", "prompt_sha256": "b", "coverage": 1.0, "dropped": 1}
+    found = summary(
+        ("m", grader(("object", 1), **first)),
+        ("n", grader(("object", 0), **first)),
+        ("n", grader(("object", 0), **second)),
+        ("n", grader(("object", 0), prompt_sha256="c")),
+    ).questions["gecko"]
+    assert (found.prompts, found.generated, found.coverage, found.dropped) == (3, 2, 0.75, 3)
+
+
+def test_the_table_has_the_types_and_the_metrics_do_not_repeat_them() -> None:
+    text = printed(summary(("m", grader(("spatial relation", 1), ("object", 0))), ("n", grader(("object", None)))))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "spatial relation 1/1 -" in lines
+    assert "object 0/1 none !1" in lines
+    assert "all questions 1/2 none !1" in lines
+    assert "gecko 0.5 (1) 0.5 (1)" in lines
+    assert "gecko.object" not in text
+    assert any(line.startswith("questions of 2 prompts: 2 pinned; !n:") for line in lines)
+
+
+def test_it_fits_a_narrow_terminal() -> None:
+    text = printed(summary(("m", grader(("object", 1))), ("n", grader(("object", 0)))), 40)
+    assert max(map(len, text.splitlines())) <= 40
+
+
+def test_types_that_a_judge_wrote_are_cleaned() -> None:
+    assert "\x1b" not in printed(summary(("m", grader(("\x1b[31mobject", 1)))))
+
+
+def test_details_that_are_none_of_ours_are_left_alone() -> None:
+    assert summary(("m", grader(questions="many"))).questions == {}
+    assert summary(("m", grader(questions=[5]))).questions == {}

@@ -1,0 +1,72 @@
+"""The command that makes questions without drawing anything: questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visioneval.cli import options
+from visioneval.errors import UsageError
+
+if TYPE_CHECKING:
+    from visioneval.engine.questions import MadeQuestions
+
+
+def questions(
+    suite: Annotated[Path, options.word("SUITE", "A suite file.")],
+    output: Annotated[Path | None, options.value("--output/-o", "FILE", "Instead of standard output.")] = None,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    limit: options.Limit = None,
+    var: options.Variables = None,
+    judge: options.Judges = None,
+    reuse: options.ReuseAnswers = options.Reused.judges,
+    cache: options.CacheFolder = None,
+    trust_suite: options.TrustSuite = False,
+    out: options.RunsFolder = options.RUNS,
+) -> None:
+    """Make the questions of every prompt, to look at, edit and pin. Nothing is drawn.
+
+    visioneval questions suite.yaml -o questions.yaml
+    """
+    from visioneval.engine.questions import asker, entries, make_questions, question_plan
+    from visioneval.engine.session import Session, open_calls
+    from visioneval.engine.tools import build_tools
+    from visioneval.report.questions import pinned_yaml
+
+    if output is not None and output.exists():
+        raise UsageError(f"{output}: exists already, and may hold edits; name another file")
+    flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge)
+    _, plan = options.load_and_expand(suite, options.selection(case, tag, None, None, limit), flags)
+    asking = question_plan(plan)
+    session = Session(cache=cache, reuse=options.reuse_of(reuse, offline=False, resuming=False))
+    with open_calls(asking, session, "", options.say) as calls:
+        made = make_questions(asking, asker(asking, build_tools(asking), calls), _say)
+    found = entries(made)
+    if found and output is None:
+        print(pinned_yaml(found), end="")
+    elif found and output is not None:
+        _write(output, pinned_yaml(found))
+    if any(each.error for each in made):
+        raise typer.Exit(3)
+
+
+def _say(done: MadeQuestions) -> None:
+    from visioneval.report.text import one_line
+
+    cases = ", ".join(case.id for case in done.task.cases)
+    if done.entry is None:
+        options.say(f"{cases}: no questions: {one_line(str(done.error))}")
+        return
+    dropped = f", {len(done.entry.dropped)} dropped" if done.entry.dropped else ""
+    options.say(f"{cases}: {len(done.entry.questions)} questions, {done.entry.source}{dropped}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
+    print(f"wrote {path}; pin it: 'questions: {path.name}' on the gecko grader")

@@ -1,0 +1,33 @@
+"""What is the same for many cells is done once: the first cell does it, those that come meanwhile wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Once:
+    """Results by key, for one run. A failure is told to all who waited for it, and is not kept: the next one tries."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    async def __call__(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        """What ``make`` gives, from whoever asked for ``key`` first. Who is cancelled does not cancel it for others."""
+        task: asyncio.Task[T] | None = self._tasks.get(key)
+        if task is None:
+            task = asyncio.ensure_future(_as_coroutine(make))
+            self._tasks[key] = task
+            task.add_done_callback(lambda done: self._settle(key, done))
+        return await asyncio.shield(task)
+
+    def _settle(self, key: str, done: asyncio.Task[Any]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._tasks.pop(key, None)
+
+
+async def _as_coroutine(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()

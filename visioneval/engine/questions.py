@@ -1,0 +1,119 @@
+"""The step that makes questions and nothing else: every prompt's, so that people can look at them and pin them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from visioneval.builtin import builtin
+from visioneval.engine.calls import Calls, Meter
+from visioneval.engine.tools import Tools
+from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
+from visioneval.graders.gecko_making import make, pinned
+from visioneval.plan import Plan, applies
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.question_file import PromptQuestions
+from visioneval.suite.case import TestCase
+from visioneval.suite.graders import GeckoGrader
+from visioneval.suite.model import template_folders
+from visioneval.suite.prompts import rendered
+
+AskAbout = Callable[[str, Question, CellRef], Awaitable[Reply]]
+"""Asks a judge by its key. Raises ``ProviderError``, and ``AuthError`` where no other call would fare better."""
+AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTask:
+    """A prompt, the cases that have it, and the grader whose questions it gets."""
+
+    prompt: str
+    cases: tuple[TestCase, ...]
+    grader: GeckoGrader
+
+
+@dataclass(frozen=True, slots=True)
+class MadeQuestions:
+    """The questions about a prompt, or why there are none."""
+
+    task: PromptTask
+    entry: PromptQuestions | None = None
+    error: str | None = None
+
+
+def question_plan(plan: Plan) -> Plan:
+    """The plan without what draws, and with the graders that ask questions alone. Raises ``UsageError`` without any."""
+    graders = tuple(grader for grader in plan.suite.graders if isinstance(grader, GeckoGrader))
+    if not any(applies(grader, case) for grader in graders for case in plan.suite.cases):
+        raise UsageError(f"{plan.suite.name}: no grader of the type gecko asks questions about these cases")
+    return replace(plan, suite=plan.suite.model_copy(update={"graders": graders}), runs=(), finished={})
+
+
+def prompt_tasks(plan: Plan) -> list[PromptTask]:
+    """Every prompt once, in the suite's order; cases that pin their own questions stand by themselves."""
+    found: dict[tuple[str, str], PromptTask] = {}
+    for case in plan.suite.cases:
+        grader = next((each for each in plan.suite.graders if applies(each, case)), None)
+        if not isinstance(grader, GeckoGrader):
+            continue
+        prompt = rendered(case, plan.suite.vars)[0]
+        key = (prompt, case.id if case.questions is not None else "")
+        before = found.get(key)
+        found[key] = PromptTask(prompt, (*(before.cases if before else ()), case), before.grader if before else grader)
+    return list(found.values())
+
+
+def make_questions(plan: Plan, ask: AskAbout, watch: Callable[[MadeQuestions], None]) -> list[MadeQuestions]:
+    """The questions of every prompt. ``watch`` is told of each as it is done. Raises ``AuthError``."""
+    return asyncio.run(_make_all(plan, ask, watch))
+
+
+async def _make_all(plan: Plan, ask: AskAbout, watch: Callable[[MadeQuestions], None]) -> list[MadeQuestions]:
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def one(task: PromptTask) -> MadeQuestions:
+        async with free:
+            done = await _make(plan, task, ask)
+        watch(done)
+        return done
+
+    return await asyncio.gather(*(one(task) for task in prompt_tasks(plan)))
+
+
+async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
+    case, options = task.cases[0], task.grader
+    entry = pinned(case.model_copy(update={"add_questions": ()}), task.prompt, options)
+    if entry is not None:
+        return MadeQuestions(task, entry)
+    folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
+    about = CellRef(case.id, "", 0)
+    own = partial(_about, ask, options.judge, about)
+    try:
+        return MadeQuestions(task, await make(own, task.prompt, options, folders, []))
+    except (GraderError, ProviderError) as error:
+        return MadeQuestions(task, error=str(error))
+
+
+async def _about(ask: AskAbout, judge: str, about: CellRef, question: Question) -> Reply:
+    return await ask(judge, question, about)
+
+
+def asker(plan: Plan, tools: Tools, calls: Calls) -> AskAbout:
+    """Asks the judges of a run, kept answers first."""
+
+    async def ask(judge: str, question: Question, about: CellRef) -> Reply:
+        try:
+            return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
+        except ProviderError as error:
+            if error.kind == "auth":
+                raise AuthError(f"the judge {judge!r}: the provider refuses the key: {error}") from None
+            raise
+
+    return ask
+
+
+def entries(made: Sequence[MadeQuestions]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
+    """Prompt, case ids and questions of what could be made."""
+    return [(each.task.prompt, tuple(c.id for c in each.task.cases), each.entry) for each in made if each.entry]

@@ -1,0 +1,93 @@
+"""Asking questions with choices: all in one call or one call each, and alone once more what got no usable answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from visioneval.errors import ProviderError
+from visioneval.graders.gecko_answers import MAX_SAID, Said, answer_faults, answers_schema, as_json, read_answers
+from visioneval.graders.judging import Ask, OffSchemaError, ask_for_json
+from visioneval.providers.base import Part, Question, Reply
+from visioneval.suite.questions import GeckoQuestion
+
+OFF_SHAPE = "the reply was not in shape"
+Words = Callable[[Sequence[GeckoQuestion]], str]
+"""The instructions for some of the questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What was said to each question, by id. ``fault`` is why some could not be asked, or not be read."""
+
+    said: Mapping[str, Said]
+    replies: tuple[Reply, ...] = ()
+    unasked: tuple[str, ...] = ()
+    """Ids in the replies that nobody asked for."""
+    again: frozenset[str] = field(default_factory=frozenset)
+    """Ids of the questions that were asked once more."""
+    fault: str | None = None
+
+
+async def ask_all(
+    ask: Ask, questions: Sequence[GeckoQuestion], words: Words, shown: Sequence[Part], *, single: bool
+) -> Answered:
+    """Asks every question; recorded answers are looked up once. Raises nothing that a judge can cause."""
+    groups = [(question,) for question in questions] if single else [tuple(questions)]
+    first = await asyncio.gather(*(_asked(ask, group, words(group), shown) for group in groups))
+    whole = _joined(first)
+    recorded = any(reply.shape == "recorded" for reply in whole.replies)
+    if whole.fault or recorded:
+        return whole
+    open_ones = [each for each in questions if whole.said[each.id].fault and each.id not in whole.again]
+    second = await asyncio.gather(
+        *(_asked(ask, (each,), _again(words, each, whole.said[each.id]), shown, again=True) for each in open_ones)
+    )
+    return _joined([whole, *second])
+
+
+def _again(words: Words, question: GeckoQuestion, said: Said) -> str:
+    told = f"{said.fault}: {said.answer!r}" if said.answer else str(said.fault)
+    return (
+        f"{words((question,))}\n\nYou were asked this before, and what came could not be used ({told})."
+        " Answer with one of the letters above and nothing else as the answer."
+    )
+
+
+async def _asked(
+    ask: Ask, group: tuple[GeckoQuestion, ...], words: str, shown: Sequence[Part], *, again: bool = False
+) -> Answered:
+    """One call, and one more where its answer is not in shape."""
+
+    async def tolerant(question: Question) -> Reply:
+        reply = await ask(question)
+        return replace(reply, text=as_json(group[0], reply.text)) if len(group) == 1 else reply
+
+    question = Question(
+        parts=(words, *shown),
+        schema=answers_schema(),
+        names=tuple(each.id for each in group),
+        texts={each.id: each.question for each in group},
+    )
+    try:
+        answer = await ask_for_json(tolerant, question, partial(answer_faults, group), {"answers": []})
+    except OffSchemaError as error:
+        said = {each.id: Said(error.replies[-1].text[:MAX_SAID], fault=OFF_SHAPE) for each in group}
+        return Answered(said, error.replies, again=frozenset(said) if len(group) == 1 else frozenset())
+    except ProviderError as error:
+        return Answered({}, fault=str(error))
+    said, unasked = read_answers(group, answer.data)
+    return Answered(said, answer.replies, tuple(unasked), frozenset(said) if again else frozenset())
+
+
+def _joined(parts: Sequence[Answered]) -> Answered:
+    """Several calls together; what was said later wins."""
+    return Answered(
+        said={name: said for part in parts for name, said in part.said.items()},
+        replies=tuple(reply for part in parts for reply in part.replies),
+        unasked=tuple(dict.fromkeys(name for part in parts for name in part.unasked)),
+        again=frozenset(name for part in parts for name in part.again),
+        fault=next((part.fault for part in parts if part.fault), None),
+    )

@@ -1,0 +1,157 @@
+"""The questions about a prompt: pinned by the suite, or made by a judge, once a prompt and run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from visioneval.errors import GraderError
+from visioneval.graders.gecko_answers import Said, chosen
+from visioneval.graders.gecko_asking import ask_all
+from visioneval.graders.gecko_reading import Made, coverage, made_schema, read_json, read_made
+from visioneval.graders.judging import Ask, again
+from visioneval.plan import digest
+from visioneval.providers.base import Question, Reply
+from visioneval.question_file import DroppedQuestion, PromptQuestions, prompt_sha256
+from visioneval.suite.case import TestCase
+from visioneval.suite.gecko import CHECK, GeckoOptions, checking_context, making_context
+from visioneval.suite.questions import GeckoQuestion, dependency_problems, without_bad_dependencies
+from visioneval.templates import render_file, template_digest
+
+Folders = tuple[Path, ...]
+UNSAID = "the prompt does not say"
+
+
+def making_key(options: GeckoOptions, prompt: str, folders: Folders) -> str:
+    """What a set of made questions depends on: two graders that agree in it share theirs."""
+    how = [options.judge, options.media, options.on_bad_dependency, template_digest(options.making_templates, folders)]
+    return f"questions {digest([*how, prompt])}"
+
+
+def pinned(case: TestCase, prompt: str, options: GeckoOptions) -> PromptQuestions | None:
+    """The questions that the suite pins for a case, its added ones with them; ``None`` where it pins none."""
+    if case.questions is None:
+        return None
+    questions = settled((*case.questions, *case.add_questions), options)
+    return PromptQuestions(prompt_sha256=prompt_sha256(prompt), source="pinned", questions=questions)
+
+
+def settled(questions: Sequence[GeckoQuestion], options: GeckoOptions) -> tuple[GeckoQuestion, ...]:
+    """Questions whose dependencies can be followed. Where a bad one is an error, there is none: that was checked."""
+    return without_bad_dependencies(questions) if options.on_bad_dependency == "drop" else tuple(questions)
+
+
+async def make(ask: Ask, prompt: str, options: GeckoOptions, folders: Folders, bill: list[Reply]) -> PromptQuestions:
+    """Asks the judge for questions, twice at most, and drops those that the prompt does not bear out.
+
+    Every reply goes on the ``bill``. Raises ``GraderError`` where there are no usable questions, ``ProviderError``.
+    """
+    words = render_file(options.template_for_questions, folders, making_context(options.media, prompt))
+    made = await _made(ask, Question((words,), schema=made_schema(options.media)), options, bill)
+    kept, unborne = await _borne_out(ask, prompt, made, options, folders, bill)
+    if not kept:
+        raise GraderError(f"no question is left of {len(made.questions)}: the prompt bears out none of their answers")
+    return PromptQuestions(
+        prompt_sha256=prompt_sha256(prompt),
+        keywords=made.keywords,
+        source="generated",
+        template_sha256=template_digest(options.making_templates, folders),
+        coverage=coverage(made, kept),
+        questions=kept,
+        dropped=(*made.dropped, *unborne),
+    )
+
+
+async def _made(ask: Ask, question: Question, options: GeckoOptions, bill: list[Reply]) -> Made:
+    first = await ask(question)
+    bill.append(first)
+    made = _read(first, options)
+    if isinstance(made, str):
+        second = await ask(again(question, first, [made]))
+        bill.append(second)
+        made = _read(second, options)
+    if isinstance(made, str):
+        raise GraderError(f"the judge made no usable questions: {made}")
+    return made
+
+
+def _read(reply: Reply, options: GeckoOptions) -> Made | str:
+    """The questions of a reply, with dependencies that hold, or what is wrong with it."""
+    if reply.stopped:
+        return f"the answer was cut off ({reply.stopped})"
+    made = read_made(read_json(reply.text), options.media)
+    if isinstance(made, str):
+        return made
+    questions = without_gone(made.questions, {q.id for q in made.questions} | _named(reply.text))
+    problem = next(iter(dependency_problems(questions)), None)
+    if problem is not None and options.on_bad_dependency == "error":
+        return problem[1]
+    return replace(made, questions=settled(questions, options))
+
+
+def _named(text: str) -> set[str]:
+    """The ids of all questions of a reply, the dropped ones too."""
+    data = read_json(text)
+    return {str(raw.get("id")) for raw in data["questions"] if isinstance(raw, dict)}
+
+
+def without_gone(questions: Sequence[GeckoQuestion], known: set[str]) -> tuple[GeckoQuestion, ...]:
+    """Questions that no longer depend on those of the ``known`` ones that were dropped."""
+    gone = known - {question.id for question in questions}
+    return tuple(
+        question.model_copy(update={"depends_on": tuple(p for p in question.depends_on if p not in gone)})
+        for question in questions
+    )
+
+
+async def _borne_out(
+    ask: Ask, prompt: str, made: Made, options: GeckoOptions, folders: Folders, bill: list[Reply]
+) -> tuple[tuple[GeckoQuestion, ...], list[DroppedQuestion]]:
+    """The questions whose answer follows from the prompt alone, by a call that sees no picture, and the others."""
+    if not options.check_questions:
+        return made.questions, []
+
+    def words(asked: Sequence[GeckoQuestion]) -> str:
+        return render_file(CHECK, folders, checking_context(prompt, asked))
+
+    asked = [each.model_copy(update={"choices": (*each.choices, UNSAID)}) for each in made.questions]
+    answered = await ask_all(ask, asked, words, (), single=False)
+    bill += answered.replies
+    if answered.fault:
+        raise GraderError(f"the questions could not be checked: {answered.fault}")
+    said = answered.said
+    kept = tuple(question for question in made.questions if said[question.id].choice == question.expected)
+    dropped = [
+        DroppedQuestion(question=question.question, reason=_unborne(question, said[question.id]))
+        for question in made.questions
+        if question not in kept
+    ]
+    return without_gone(kept, {question.id for question in made.questions}), dropped
+
+
+def _unborne(question: GeckoQuestion, said: Said) -> str:
+    told = chosen(question.model_copy(update={"choices": (*question.choices, UNSAID)}), said)
+    return f"the prompt alone does not give {question.answer!r}: {told or said.answer or said.fault}"
+
+
+def with_added(entry: PromptQuestions, case: TestCase, options: GeckoOptions) -> PromptQuestions:
+    """Made questions with those that a case adds; an id that the case uses is taken away from a made one."""
+    if not case.add_questions:
+        return entry
+    taken = {question.id for question in case.add_questions}
+    names = {question.id: _free(question.id, taken) for question in entry.questions}
+    made = tuple(
+        question.model_copy(
+            update={"id": names[question.id], "depends_on": tuple(names[parent] for parent in question.depends_on)}
+        )
+        for question in entry.questions
+    )
+    return entry.model_copy(update={"questions": settled((*made, *case.add_questions), options)})
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name that is not taken, and is from now on."""
+    found = next(each for each in (name, *(f"{name}_{n}" for n in range(2, 1000))) if each not in taken)
+    taken.add(found)
+    return found

@@ -1,0 +1,115 @@
+"""``questions.json`` of a run: which questions were asked about each prompt, and where they came from.
+
+The only module that reads or writes it. One entry for each set of questions: two cases with one prompt share theirs,
+unless their own pinned or added questions differ.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from visioneval.errors import RunFormatError, StorageError
+from visioneval.records import SCHEMA_VERSION
+from visioneval.suite.questions import GeckoQuestion
+from visioneval.types import Frozen
+
+NAME = "questions.json"
+
+
+class DroppedQuestion(Frozen):
+    """A question that was made and is not asked."""
+
+    question: str
+    reason: str
+
+
+class PromptQuestions(Frozen):
+    """The questions about one prompt. ``coverage`` is the share of the prompt's items that have a question.
+
+    ``keywords`` is the prompt with its items numbered, as the judge wrote it; both are ``null`` for pinned questions,
+    and ``template_sha256``, which covers all templates that made them, is too.
+    """
+
+    prompt_sha256: str
+    keywords: str | None = None
+    source: Literal["generated", "pinned"]
+    template_sha256: str | None = None
+    coverage: float | None = None
+    questions: tuple[GeckoQuestion, ...]
+    dropped: tuple[DroppedQuestion, ...] = ()
+
+
+class QuestionsFile(Frozen):
+    """The whole file."""
+
+    schema_version: int = SCHEMA_VERSION
+    prompts: tuple[PromptQuestions, ...] = ()
+
+
+class QuestionsWriter:
+    """Keeps every set of questions once. Generated ones, which were paid for, are on disk when ``add`` returns."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._entries: dict[str, None] = {}
+        self._lock = threading.Lock()
+        self._stale = False
+
+    def add(self, entry: PromptQuestions) -> None:
+        """Keeps an entry. Raises ``StorageError``."""
+        line = entry.model_dump_json()
+        with self._lock:
+            if line in self._entries:
+                return
+            self._entries[line] = None
+            self._stale = True
+            if entry.source == "generated":
+                self._write()
+
+    def close(self) -> None:
+        """Writes what is not on disk yet; nothing where nothing was asked. Raises ``StorageError``."""
+        with self._lock:
+            if self._stale:
+                self._write()
+
+    def _write(self) -> None:
+        entries = ",\n".join(self._entries)
+        text = f'{{"schema_version":{SCHEMA_VERSION},"prompts":[\n{entries}\n]}}\n'
+        part = self._path.with_name(f".{NAME}.part")
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(self._path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise StorageError(f"{self._path}: cannot write: {error.strerror or error}") from error
+        self._stale = False
+
+
+def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
+    """The questions of a run; empty where it asked none. Raises ``RunFormatError``."""
+    path = folder / NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+    try:
+        version = json.loads(data)["schema_version"]
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise RunFormatError(f"{path}: schema_version {version} is newer than {SCHEMA_VERSION}: upgrade visioneval")
+        return QuestionsFile.model_validate_json(data).prompts
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        why = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
+        raise RunFormatError(f"{path}: not a file of questions: {why}") from None
+
+
+def prompt_sha256(prompt: str) -> str:
+    """What an entry is found by."""
+    return sha256(prompt.encode()).hexdigest()

@@ -1,0 +1,178 @@
+"""A question about a picture or a video, as a suite or a file pins it, and how questions hang together. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
+
+from visioneval.types import Frozen
+
+Media = Literal["image", "video"]
+TYPES: Mapping[str, tuple[str, ...]] = {
+    "image": (
+        *("object", "human", "animal", "food", "activity", "attribute", "counting", "color", "material", "spatial"),
+        *("location", "shape", "other"),
+    ),
+    "video": (
+        *("entity", "object", "attribute", "action", "color", "spatial relation", "temporal relation", "style"),
+        "scene",
+    ),
+}
+"""The types of generated questions. A question that somebody pins may have a type of its own."""
+YES_NO = ("yes", "no")
+MAX_QUESTIONS = 100
+MAX_CHOICES = 20
+
+_LINE = r"^[^\x00-\x1f\x7f]*$"
+_ENDS = "\"'`“”‘’.!,;: "  # noqa: RUF001 - the quotes that answers come in
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, (str, int)) and not isinstance(value, bool) else value
+
+
+QuestionId = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=60, pattern=_LINE, strip_whitespace=True),
+    BeforeValidator(_as_text, json_schema_input_type=str | int),
+]
+Line = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=2000, pattern=_LINE, strip_whitespace=True),
+    BeforeValidator(_as_text, json_schema_input_type=str | int),
+]
+QuestionType = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=_LINE, strip_whitespace=True)]
+
+
+class GeckoQuestion(Frozen):
+    """One claim of a prompt as a question: its choices, the answer that fits the prompt, and what it depends on."""
+
+    id: QuestionId
+    question: Line
+    choices: tuple[Line, ...] = Field(default=YES_NO, max_length=MAX_CHOICES, json_schema_extra={"minItems": 2})
+    answer: Line = Field(default="yes", description="The choice that fits the prompt.")
+    type: QuestionType = "other"
+    justification: str = ""
+    depends_on: Annotated[
+        tuple[QuestionId, ...], BeforeValidator(_listed, json_schema_input_type=tuple[QuestionId, ...] | str | int)
+    ] = Field(default=(), description="Ids of questions without whose right answer this one cannot be right.")
+
+    @field_validator("choices")
+    @classmethod
+    def _differ(cls, choices: tuple[str, ...]) -> tuple[str, ...]:
+        if len(choices) < 2:
+            raise ValueError("choices: a question has at least two")
+        folded = [folded_text(choice) for choice in choices]
+        for at, choice in enumerate(choices):
+            if folded[at] in folded[:at]:
+                raise ValueError(f"choices: {choice!r} stands here twice")
+        return choices
+
+    @field_validator("type")
+    @classmethod
+    def _rules_can_quote_it(cls, kind: str) -> str:
+        if "'" in kind or '"' in kind:
+            raise ValueError(f"type: {kind!r:.80} holds a quote, so that no rule could name it")
+        return kind
+
+    @model_validator(mode="after")
+    def _answer_is_a_choice(self) -> Self:
+        if folded_text(self.answer) not in map(folded_text, self.choices):
+            raise ValueError(f"answer: {self.answer!r:.80} is not among the choices ({', '.join(self.choices)[:200]})")
+        return self
+
+    @property
+    def expected(self) -> int:
+        """The place of the right choice."""
+        return list(map(folded_text, self.choices)).index(folded_text(self.answer))
+
+
+Questions = Annotated[tuple[GeckoQuestion, ...], Field(max_length=MAX_QUESTIONS)]
+
+
+class PinnedQuestions(Frozen):
+    """An entry of a file of pinned questions: those of one case, or of every case with a prompt."""
+
+    case: str | None = None
+    prompt: str | None = Field(default=None, description="As rendered.")
+    questions: Annotated[tuple[GeckoQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if (self.case is None) == (self.prompt is None):
+            raise ValueError("an entry has a prompt or a case, and its questions")
+        return self
+
+
+def folded_text(text: str) -> str:
+    """A choice or an answer as it is compared: case, width, runs of spaces, quotes and a last full stop are nothing."""
+    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return plain.strip(_ENDS) or plain
+
+
+def id_problems(questions: Sequence[GeckoQuestion]) -> Iterator[tuple[int, str]]:
+    """Each question (by its place) whose id an earlier one has."""
+    seen: set[str] = set()
+    for at, question in enumerate(questions):
+        if question.id in seen:
+            yield at, f"two questions have the id {question.id!r}"
+        seen.add(question.id)
+
+
+def dependency_problems(questions: Sequence[GeckoQuestion]) -> Iterator[tuple[int, str]]:
+    """Each question (by its place) that depends on itself or on none that is there, and the first circle.
+
+    Ids are unique.
+    """
+    ids = [question.id for question in questions]
+    parents = {question.id: question.depends_on for question in questions}
+    for at, question in enumerate(questions):
+        for parent in question.depends_on:
+            if parent == question.id:
+                yield at, f"{question.id!r} depends on itself"
+            elif parent not in parents:
+                yield at, f"{question.id!r} depends on {parent!r}, which is no question here"
+    cycle = _cycle({name: [parent for parent in own if parent != name] for name, own in parents.items()})
+    if cycle:
+        yield ids.index(cycle[0]), f"the questions depend on each other in a circle: {' -> '.join(cycle)}"
+
+
+def _cycle(parents: Mapping[str, Sequence[str]]) -> list[str]:
+    """The first circle of a graph, its first id once more at the end; empty where there is none."""
+    done: set[str] = set()
+    for start in parents:
+        path: list[str] = []
+        todo = [(start, iter(parents[start]))] if start not in done else []
+        while todo:
+            node, rest = todo[-1]
+            path = [each for each, _ in todo]
+            parent = next((each for each in rest if each in parents and each not in done), None)
+            if parent is None:
+                done.add(node)
+                todo.pop()
+            elif parent in path:
+                return [*path[path.index(parent) :], parent]
+            else:
+                todo.append((parent, iter(parents[parent])))
+    return []
+
+
+def without_bad_dependencies(questions: Sequence[GeckoQuestion]) -> tuple[GeckoQuestion, ...]:
+    """The same questions; where a dependency is bad, all are gone.
+
+    One on itself says nothing that scoring does not know already: it goes alone.
+    """
+    others = tuple(
+        question.model_copy(update={"depends_on": tuple(p for p in question.depends_on if p != question.id)})
+        for question in questions
+    )
+    if not any(dependency_problems(others)):
+        return others
+    return tuple(question.model_copy(update={"depends_on": ()}) for question in questions)
