@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from visioneval.builtin import builtin
-from visioneval.engine.bench import guarded
+from visioneval.engine.guard import guarded
 from visioneval.engine.tools import Tools
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
 from visioneval.graders.gecko_making import make, pinned

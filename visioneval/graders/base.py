@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from visioneval.errors import GraderError
+from visioneval.graders.shown import Show, shown
 from visioneval.providers.base import Question, Reply
 from visioneval.question_file import PromptQuestions
 from visioneval.suite.case import TestCase
@@ -58,6 +59,8 @@ class Subject:
     """What is the same for many cells, done once a run."""
     keep_questions: Callable[[PromptQuestions], None] = lambda _entry: None
     """Keeps the questions that were asked about a prompt with the run."""
+    show: Show = shown
+    """A picture of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
 
     @property
     def drawn(self) -> Picture:

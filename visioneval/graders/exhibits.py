@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from visioneval import images
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Subject
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
 from visioneval.types import Picture
 from visioneval.video import sample_frames
-
-SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +33,10 @@ def exhibits(subject: Subject, judge: str = "default", frames: int = 8) -> list[
     for number, (role, path) in enumerate(subject.files.images, 1):
         base = " (the picture to edit)" if editing and number == 1 else ""
         aliases = (role,) if roles.count(role) == 1 else ()
-        shown.append(Exhibit(f"ref_{number}", f"input picture, role: {role}{base}", picture_part(path), aliases))
+        shown.append(Exhibit(f"ref_{number}", f"input picture, role: {role}{base}", subject.show(path), aliases))
     for name, path in subject.files.masks.items():
         about = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
-        shown.append(Exhibit(f"mask_{name}", about, _mask(path)))
+        shown.append(Exhibit(f"mask_{name}", about, subject.show(path, mask=True)))
     return [*shown, *output(subject, judge, frames)]
 
 
@@ -56,7 +52,7 @@ def output(subject: Subject, judge: str, frames: int) -> list[Exhibit]:
         if drawn.is_video:
             return [Exhibit("output", "the video to judge", _video_part(drawn))]
     if not drawn.is_video:
-        return [Exhibit("output", "the picture to judge", picture_part(drawn.path))]
+        return [Exhibit("output", "the picture to judge", subject.show(drawn.path))]
     try:
         sampled = sample_frames(drawn.path, frames)
     except (OSError, ImageError) as error:
@@ -84,22 +80,3 @@ def as_parts(shown: Sequence[Exhibit]) -> list[Part]:
     for exhibit in shown:
         parts += [f"{exhibit.id}: {exhibit.about}", exhibit.part]
     return parts
-
-
-def picture_part(path: Path) -> ImagePart:
-    """A picture as a judge is shown it, encoded as stored where judges take that. Raises ``GraderError``."""
-    try:
-        data = path.read_bytes()
-        mime, _, _ = images.inspect(data)
-        if mime in SHOWN_AS_IT_IS:
-            return ImagePart(data, mime)
-        return ImagePart(images.encode_png(images.load_rgb(data)), "image/png")
-    except (OSError, ImageError) as error:
-        raise GraderError(f"{path.name}: {error}") from None
-
-
-def _mask(path: Path) -> ImagePart:
-    try:
-        return ImagePart(images.encode_png(images.load_mask(path)), "image/png")
-    except (OSError, ImageError) as error:
-        raise GraderError(f"{path.name}: {error}") from None

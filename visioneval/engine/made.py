@@ -1,0 +1,39 @@
+"""The pictures of a drawing call, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from visioneval.artifacts import artifact
+from visioneval.errors import ImageError
+from visioneval.providers.base import Address
+from visioneval.types import TaskType
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One picture or video: its bytes, digest, mime type and size in pixels; or ``fault``, why there is none.
+
+    One that stays where it is has its ``uri`` and mime type alone.
+    """
+
+    data: bytes | None = None
+    sha256: str = ""
+    mime: str = ""
+    width: int = 0
+    height: int = 0
+    fault: str | None = None
+    uri: str | None = None
+
+
+def made(data: object, task: TaskType) -> Made:
+    """Decodes a picture whole, or a video's first frame, so that a damaged one is known before anybody is asked."""
+    if isinstance(data, Address):
+        return Made(mime=data.mime, uri=data.uri)
+    if not isinstance(data, bytes):
+        return Made(fault=f"a picture is handed over as bytes, not as {type(data).__name__}")
+    try:
+        picture = artifact(data, task)
+    except ImageError as error:
+        return Made(fault=str(error))
+    return Made(data, picture.sha256, picture.mime, picture.width, picture.height)
