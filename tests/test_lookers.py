@@ -197,3 +197,23 @@ def test_second_graders_are_not_mixed_up(toy: Toy) -> None:
     assert done.exit_code == 0, done.output
     assert "second" not in toy.records["case0"].scores
     assert toy.records["other"].scores["second"] is True
+
+
+# --- resumed
+
+
+def lines(toy: Toy) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (toy.latest / "results.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("lost", ["other", "case0"])
+def test_a_lost_cell_is_made_again_with_what_looks_at_it(toy: Toy, lost: str) -> None:
+    assert toy.run({}, COUNTER).exit_code == 0
+    results = toy.latest / "results.jsonl"
+    kept = [line for line in lines(toy) if line["test_id"] != lost]
+    results.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    done = toy("run", toy.folder / "suite.yaml", "--trust-suite", "--resume", toy.latest)
+    assert done.exit_code == 0, done.output
+    made = [line["test_id"] for line in lines(toy)[len(kept) :]]
+    assert made == (["other"] if lost == "other" else ["case0", "other"])
+    assert toy.records["other"].artifact_path == toy.records["case0"].artifact_path

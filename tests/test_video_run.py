@@ -141,7 +141,8 @@ def test_a_counter_example_looks_at_an_address_too(
         app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "again"), "--trust-suite"]
     )
     assert done.exit_code == 0, done.output
-    assert [request.files for request in requests] == [(SentFile("gs://eval/a.mp4", "video/mp4"),)] * 3
+    assert [request.files for request in requests] == [(SentFile("gs://eval/a.mp4", "video/mp4"),)] * 2
+    assert ["Blue, then red" in request.text for request in requests] == [False, True]  # the first answer was kept
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,7 +98,7 @@ class Plan:
         prompt, criteria = rendered(case, self.suite.vars)
         shown = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
         graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
-        files = self.suite.files_of(case, self.folder)
+        files = self.suite.files_of(case, self.folder, self._source(case))
 
         def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
             in_scope = tuple(
@@ -147,9 +147,17 @@ class Plan:
         """Drawing calls and cells of a case on a model run."""
         if not run.config.does(case.task_type):
             return 0, 0
-        source = next((each for each in self.suite.cases if each.id == case.picture_of), case)
+        source = self._source(case)
         sizes = [len(samples) for samples, _ in self._samples(source, run)]
         return (len(sizes) if source is case else 0), sum(sizes)
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, TestCase]:
+        return {case.id: case for case in self.suite.cases}
+
+    def _source(self, case: TestCase) -> TestCase:
+        """The case that draws the pictures of a case."""
+        return case if case.picture_of is None else self._by_id[case.picture_of]
 
     @property
     def cells(self) -> int:

@@ -142,9 +142,9 @@ class Suite(Frozen):
         """What people are asked: what the suite says, or else a default set."""
         return self.labels or default_labels(self.graders)
 
-    def files_of(self, case: TestCase, folder: Path) -> CaseFiles:
-        """The files of one of this suite's cases, given its folder; inputs are those of the case that draws."""
-        shown = next((each for each in self.cases if each.id == case.picture_of), case) if case.picture_of else case
+    def files_of(self, case: TestCase, folder: Path, source: TestCase | None = None) -> CaseFiles:
+        """The files of one of this suite's cases, given its folder; the inputs are those of ``source``, which draws."""
+        shown = source or case
         masks = shown.masks.model_dump(exclude_none=True) if shown.masks else {}
         return CaseFiles(
             images=tuple((image.role, folder / image.path) for image in shown.images),
