@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from visioneval import labels
 from visioneval.cli import app
+from visioneval.label.progress import Session, Step
 from visioneval.records import Record
 from visioneval.suite import case, graders, judges, model, providers, scope
 from visioneval.suite import labels as suite_labels
@@ -49,6 +50,8 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Rules and gates", scope.VerdictRule),
         ("suite.md", "A question", suite_labels.LabelQuestion),
         ("records.md", "Record", Record),
+        ("records.md", "Session", Session),
+        ("records.md", "Step", Step),
         ("records.md", "Label", labels.Label),
     ],
 )
