@@ -23,10 +23,6 @@ READY = "#work:not([hidden]) .frame img, #end:not([hidden])"
 TWENTY = [{"id": f"case{at}"} for at in range(20)]
 
 
-def count(page: Page) -> str:
-    return page.inner_text("#count")
-
-
 def waited(page: Page, done: int, total: int) -> None:
     """Waits for a progress, and for its picture."""
     expect = pytest.importorskip(

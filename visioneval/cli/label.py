@@ -29,7 +29,11 @@ class RunOrCommand(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-label = typer.Typer(cls=RunOrCommand, no_args_is_help=True, help="Collect what people say of a run's pictures.")
+label = typer.Typer(
+    cls=RunOrCommand,
+    no_args_is_help=True,
+    help="Collect what people say of a run's pictures. 'label RUN' is short for 'label page RUN'.",
+)
 label.command(PAGE)(label_page.page)
 
 
