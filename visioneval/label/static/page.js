@@ -5,7 +5,7 @@ import { fitOrActual, listenToFrame, setView, zoomBy } from "/zoom.js";
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const $ = (id) => document.getElementById(id);
-const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, pace: [], kept: new Set(), urls: new Map() };
+const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, typed: [], pace: [], kept: new Set(), urls: new Map() };
 const SCREENS = ["work", "start", "end", "broken"];
 const COMMANDS = "ynusiz";
 
@@ -57,12 +57,19 @@ async function send(path, body) {
   try {
     const deck = await (await call(path, { rater: state.rater, ...body })).json();
     if (body.item) dropDraft(body.seconds);
-    show(deck);
-  } catch (error) {
-    trouble(error);
-  } finally {
     state.busy = false;
+    show(deck);
+    replay();
+  } catch (error) {
+    state.busy = false;
+    state.typed = [];
+    trouble(error);
   }
+}
+
+// Keys that were quicker than the server were meant for the item that it brought.
+function replay() {
+  while (state.typed.length && !state.busy && !$("work").hidden) act(state.typed.shift());
 }
 
 function trouble(error) {
@@ -285,12 +292,19 @@ function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || $("keys").open) return;
   if (!$("end").hidden && event.key.toLowerCase() === "u") undo();
   if ($("work").hidden) return;
+  if (state.busy) {
+    if (!event.repeat) state.typed.push(event.key);
+    event.preventDefault();
+    return;
+  }
   const writing = event.target.matches("textarea, input[type=number]");
   if (event.key === "Escape" && writing) event.target.blur();
   else if (event.key === "Enter" && !event.shiftKey && !event.target.matches("button")) submit();
   else if (writing || !(keyed(event.key.toLowerCase(), event.repeat))) return;
   event.preventDefault();
 }
+
+const act = (key) => (key === "Enter" ? submit() : keyed(key.toLowerCase(), false));
 
 function keyed(key, repeated) {
   if (press(key)) return true;
