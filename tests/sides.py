@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from visioneval.analysis.cells import Cell, Mark, Side
+from visioneval.records import Fingerprint
 from visioneval.types import Metric, Verdict
 
 METRICS = {
@@ -48,5 +49,5 @@ def scored(metric: str, scores: Iterable[Any], **changes: Any) -> list[Cell]:
 
 def mark(key: str = "rubric", kind: str = "rubric", **changes: Any) -> Mark:
     """What a grader leaves on a cell."""
-    known: dict[str, Any] = {"judge_model": "judge-1", "template": "t" * 64, "schema": "s" * 64, "config": "c" * 64}
-    return Mark(key, kind, **{**known, "tools": (), **changes})
+    hashes = {"template_sha256": "t" * 64, "schema_sha256": "s" * 64, "config_sha256": "c" * 64}
+    return Mark(key, kind, Fingerprint(**{"judge_model": "judge-1", **hashes, **changes}))

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opinions import CLEAR, USABLE, label, run_info
 from made import record
+from opinions import CLEAR, USABLE, label, run_info
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -52,8 +52,8 @@ def test_what_is_printed(tmp_path: Path, call: Any) -> None:
     write(tmp_path, people("defgh") + people("efgh", "bo", model_label="n"))
     done = call("r", "--min", "good:0.6", "--min", "blank:0")
     text = " ".join(done.stdout.split())
-    assert "r 16 labels 2 raters" in text
-    assert "good against people's usable: 16 cells" in text
+    assert "r labels: 16 raters: 2" in text
+    assert "good against people's usable, cells: 16" in text
     assert "kappa 0.875 [" in text
     assert "precision of FAIL 0.875 [" in text
     assert "recall of FAIL 1.000 [" in text

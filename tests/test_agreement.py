@@ -280,6 +280,17 @@ def test_a_rater_against_himself_and_against_anchors_over_time() -> None:
     assert (bo.himself.n, bo.himself.share, bo.anchors.n, bo.days) == (0, None, 0, ())
 
 
+def test_an_answer_that_was_taken_back_is_not_held_against_the_next() -> None:
+    for given, n, same in (
+        ([True, None, False], 0, 0),
+        ([None, True, True], 1, 1),
+        ([True, False, None, True], 1, 1),
+        ([True, None, None, False, False, True], 2, 1),
+    ):
+        (ann,) = agree([labelled(CELLS, [label("a", "ann", "usable", answer) for answer in given])]).raters
+        assert (ann.himself.n, ann.himself.same) == (n, same)
+
+
 def test_the_findings_are_json_of_a_known_form() -> None:
     found = json.loads(agree([labelled(CELLS, said(PEOPLE))]).model_dump_json())
     assert list(found) == [

@@ -96,22 +96,38 @@ def test_holm_covers_the_pass_rate_and_every_metric() -> None:
     found = compared(before, after)
     assert found.pass_rate.p == pytest.approx(2 / 2**8)
     assert metric(found, "look").p == pytest.approx(2 / 2**12)
-    assert metric(found, "look").p_holm == pytest.approx(3 * 2 / 2**12)
-    assert found.pass_rate.p_holm == pytest.approx(2 * 2 / 2**8)
-    assert metric(found, "copy").p_holm == 1
+    assert metric(found, "look").p_holm == pytest.approx(2 * 2 / 2**12)
+    assert found.pass_rate.p_holm == pytest.approx(2 / 2**8)
+    assert metric(found, "copy").p_holm == 1  # it differs nowhere, so it makes nothing else less certain
     assert found.pass_rate.significant
+
+
+def test_an_interval_needs_cases_that_differ_among_themselves() -> None:
+    assert compared(verdicts("PPPPP"), verdicts("PFFFF")).pass_rate.interval is None
+    assert compared(verdicts("PPPPPP"), verdicts("FFFFFF")).pass_rate.interval is None
+    assert compared(verdicts("PPPPPP"), verdicts("PFFFFF")).pass_rate.interval is not None
 
 
 def test_tags_and_gecko_types_are_told_apart_and_not_adjusted() -> None:
     marks = (mark("gecko", "gecko"),)
     scores = {"gecko": 0.5, "gecko.counting": 0.0}
-    before = [cell(f"c{at}", tags=("text",) if at < 6 else ("edit",), scores=scores, marks=marks) for at in range(9)]
+    before = [cell(f"c{at}", tags=("text",) if at < 6 else ("edit",), scores=scores, graders=marks) for at in range(9)]
     after = [replace(one, scores={"gecko": 1.0, "gecko.counting": 1.0}) for one in before]
     known = {"gecko": Metric(type="number"), "gecko.counting": Metric(type="number")}
     found = compare(side(before, metrics=known), side(after, "b", metrics=known))
     assert [(one.name, one.n_pairs) for one in found.by_tag] == [("text", 6), ("edit", 3)]
     assert [one.name for one in found.metrics] == ["gecko"]
     assert [(one.name, one.difference, one.p_holm) for one in found.by_type] == [("gecko.counting", 1, None)]
+
+
+def test_several_model_runs_have_pass_rates_of_their_own() -> None:
+    before = [cell(f"c{at}", model_label=label) for at in range(4) for label in "xy"]
+    after = [replace(one, verdict="FAIL") if one.model_label == "y" else one for one in before]
+    assert [(one.name, one.difference, one.p_holm) for one in compared(before, after).by_run] == [
+        ("x", 0, None),
+        ("y", -1, None),
+    ]
+    assert compared(before[:1], before[:1]).by_run == ()
 
 
 def test_flaky_cases_are_paired_and_leave_the_numbers() -> None:
@@ -167,8 +183,8 @@ def test_a_direction_that_one_side_does_not_know_is_the_others() -> None:
 
 
 def _graded(name: str, **changes: Any) -> Side:
-    marks = (mark("rubric", **changes), mark("copy", "text", judge_model=None, tools=(("rapidocr", "3.10"),)))
-    return side([cell(f"c{at}", scores={"look": 3, "copy": True}, marks=marks) for at in range(3)], name)
+    marks = (mark("rubric", **changes), mark("copy", "text", judge_model=None, tool_versions={"rapidocr": "3.10"}))
+    return side([cell(f"c{at}", scores={"look": 3, "copy": True}, graders=marks) for at in range(3)], name)
 
 
 def test_graded_alike_says_nothing() -> None:
@@ -181,9 +197,9 @@ def test_graded_alike_says_nothing() -> None:
     ("changes", "what", "a", "b"),
     [
         ({"judge_model": "judge-2"}, "judge model", "judge-1", "judge-2"),
-        ({"template": "u" * 64}, "template", "t" * 12, "u" * 12),
-        ({"schema": "u" * 64}, "schema", "s" * 12, "u" * 12),
-        ({"config": "u" * 64}, "config", "c" * 12, "u" * 12),
+        ({"template_sha256": "u" * 64}, "template", "t" * 12, "u" * 12),
+        ({"schema_sha256": "u" * 64}, "schema", "s" * 12, "u" * 12),
+        ({"config_sha256": "u" * 64}, "config", "c" * 12, "u" * 12),
     ],
 )
 def test_graded_otherwise_is_told_by_metric(changes: dict[str, str], what: str, a: str, b: str) -> None:
@@ -193,8 +209,10 @@ def test_graded_otherwise_is_told_by_metric(changes: dict[str, str], what: str, 
 
 def test_another_tool_version_and_other_rules_and_another_source() -> None:
     a, b = _graded("a"), _graded("b")
-    marks = (mark(), mark("copy", "text", judge_model=None, tools=(("rapidocr", "3.11"),)))
-    b = replace(b, cells=[replace(one, marks=marks, grade_key="case:1 rules:2") for one in b.cells], source_sha256="1")
+    marks = (mark(), mark("copy", "text", judge_model=None, tool_versions={"rapidocr": "3.11"}))
+    b = replace(
+        b, cells=[replace(one, graders=marks, grade_key="case:1 rules:2") for one in b.cells], source_sha256="1"
+    )
     found = compare(a, b)
     assert [(one.metric, one.what, one.a, one.b) for one in found.unlike] == [
         ("pass_rate", "verdict rules", "1", "2"),

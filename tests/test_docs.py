@@ -13,7 +13,7 @@ from visioneval import labels
 from visioneval.cli import app
 from visioneval.label.progress import Session, Step
 from visioneval.records import Record
-from visioneval.suite import case, graders, judges, model, providers, scope
+from visioneval.suite import case, graders, judges, limits, model, providers, scope
 from visioneval.suite import labels as suite_labels
 from visioneval.suite.sketch import SketchParams
 
@@ -48,6 +48,8 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "locality", graders.LocalityGrader),
         ("suite.md", "reference", graders.ReferenceGrader),
         ("suite.md", "Rules and gates", scope.VerdictRule),
+        ("suite.md", "Limits", limits.Limits),
+        ("suite.md", "Prices", limits.Price),
         ("suite.md", "A question", suite_labels.LabelQuestion),
         ("records.md", "Record", Record),
         ("records.md", "Session", Session),

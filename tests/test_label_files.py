@@ -66,7 +66,7 @@ HEAD = "case,model,rater,question,answer\n"
 def test_a_plain_file_needs_no_word(run: Folder) -> None:
     done = run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,clarity,4\none,n,bo,usable,FALSE\n")
     assert done.exit_code == 0, done.output
-    assert done.output == "r: 3 labels added (2 cells, raters: 2); 0 there already; 0 skipped\n"
+    assert done.output == "r: labels added: 3 (cells: 2, raters: 2); there already: 0; skipped: 0\n"
     first = run.labels[0]
     assert (first.rater, first.cell, first.question, first.answer) == ("ann", ("one", "m", 0), "usable", True)
     assert (first.source, first.seconds, first.other) == ("import", None, None)
@@ -119,7 +119,7 @@ def test_a_bad_row_is_named_and_skipped_and_the_others_count(run: Folder, row: s
     where, _, message = done.stderr.strip().partition(": ")
     assert where.endswith("in.csv:3:1")
     assert message == told
-    assert done.stdout.endswith("2 labels added (2 cells, raters: 1); 0 there already; 1 skipped\n")
+    assert done.stdout.endswith("labels added: 2 (cells: 2, raters: 1); there already: 0; skipped: 1\n")
     assert len(run.labels) == 2
 
 
@@ -219,7 +219,7 @@ def test_a_file_imported_again_adds_only_what_is_new(run: Folder) -> None:
     text = HEAD + "one,m,ann,usable,yes\none,m,ann,usable,yes\none,m,ann,clarity,1\n"
     run.add(text)
     again = run.add(text + "one,n,ann,usable,no\n")
-    assert again.stdout == "r: 1 labels added (1 cells, raters: 1); 3 there already; 0 skipped\n"
+    assert again.stdout == "r: labels added: 1 (cells: 1, raters: 1); there already: 3; skipped: 0\n"
     assert len(run.labels) == 4
 
 

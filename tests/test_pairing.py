@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sides import cell, side, verdicts
 
-from visioneval.analysis.pairing import CHANGES, Pair, pair_cells
+from visioneval.analysis.pairing import CHANGES, Pair, pair_cells, parse_map
 from visioneval.errors import UsageError
 
 
@@ -34,18 +34,35 @@ def test_renamed_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("renamed", "message"),
+    ("words", "message"),
     [
-        ({"odl": "new"}, r"--map: no model run 'odl' in a \(did you mean 'old'\?\)"),
-        ({"old": "newt"}, r"--map: no model run 'newt' in b \(did you mean 'new'\?\)"),
-        ({"old": "new", "same": "new"}, "--map: two model runs of A cannot stand for one of B"),
+        (["odl=new"], r"--map 'odl=new': no model run 'odl' in a \(did you mean 'old'\?\)"),
+        (["old=newt"], r"--map 'old=newt': no model run 'newt' in b \(did you mean 'new'\?\)"),
+        (["old"], "--map 'old': write OLD=NEW"),
+        (["old=new", "old=same"], "--map 'old=same': OLD is named twice"),
     ],
 )
-def test_labels_that_cannot_be_mapped(renamed: dict[str, str], message: str) -> None:
+def test_words_that_map_nothing(words: list[str], message: str) -> None:
     a = side([cell(model_label=label) for label in ("old", "same")])
     b = side([cell(model_label=label) for label in ("new", "same")], "b")
     with pytest.raises(UsageError, match=message):
-        pair_cells(a, b, renamed)
+        parse_map(words, a, b)
+
+
+def test_labels_of_sweeps_hold_the_sign_that_maps() -> None:
+    a, b = side([cell(model_label="sketch,flaw=none")]), side([cell(model_label="sketch,flaw=none,seed=1")], "b")
+    assert parse_map(["sketch,flaw=none=sketch,flaw=none,seed=1"], a, b) == {
+        "sketch,flaw=none": "sketch,flaw=none,seed=1"
+    }
+    a, b = (side([cell(model_label=label) for label in ("x", "x=x")], name) for name in "ab")
+    with pytest.raises(UsageError, match="can be read in two ways"):
+        parse_map(["x=x=x"], a, b)
+
+
+def test_one_model_run_cannot_stand_for_two() -> None:
+    a = side([cell(model_label=label) for label in ("old", "same")])
+    with pytest.raises(UsageError, match="two model runs of A cannot stand for one of B"):
+        pair_cells(a, side([cell(model_label="new")], "b"), {"old": "new", "same": "new"})
 
 
 def test_nothing_in_common_is_told() -> None:

@@ -91,7 +91,7 @@ def test_viescore_a_recorded_judge_against_three_raters(
     columns = ["--map", "case=uid", "--map", "rater=who", "--map", "model=drawn_by", "--map", "answer=rating"]
     done = call("label", "import", "ratings.tsv", "edits", *columns, "--set", "question=follows")
     assert done.exit_code == 0, done.output
-    assert done.stdout == "edits: 2,148 labels added (716 cells, raters: 3); 0 there already; 537 skipped\n"
+    assert done.stdout == "edits: labels added: 2,148 (cells: 716, raters: 3); there already: 0; skipped: 537\n"
     assert "ratings.tsv:6:1: this run has no model run 'Imagic'" in done.stderr
     for name, published in SPEARMAN.items():
         (found,) = agreed(f"edits@{name}")["graders"]
@@ -176,7 +176,7 @@ def test_dsg_question_scores_against_five_ratings_of_800_images(
     flags = [word for column in columns for word in ("--map", column)]
     done = call("label", "import", str(data / "likert.csv"), "dsg", *flags)
     assert done.exit_code == 0, done.output
-    assert done.stdout == "dsg: 7,990 labels added (800 cells, raters: 5); 0 there already; 0 skipped\n"
+    assert done.stdout == "dsg: labels added: 7,990 (cells: 800, raters: 5); there already: 0; skipped: 0\n"
     found = agreed("dsg", "--min", "dsg:0.57", "--min", "flat:0.57")
     for one, published in zip(found["graders"], ((0.5707, 0.4583), (0.5703, 0.4570)), strict=True):
         assert (one["kind"], one["headline"], one["cells"]) == ("continuous", "spearman", 800)

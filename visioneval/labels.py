@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
 
-from visioneval.errors import RunFormatError
 from visioneval.journal import append_lines
-from visioneval.records import SCHEMA_VERSION, RunInfo, read_line
+from visioneval.records import SCHEMA_VERSION, RunInfo, each_line
 from visioneval.suite.case import ONE_LINE
 from visioneval.types import Frozen
 
@@ -70,6 +69,9 @@ class Label(Frozen):
         return self.test_id, self.model_label, self.sample_index
 
 
+_LABEL: TypeAdapter[Label] = TypeAdapter(Label)
+
+
 def append_labels(path: Path, labels: Sequence[Label]) -> None:
     """Adds answers to a file, all or none; when this returns, they are on disk. Raises ``StorageError``."""
     append_lines(path, [label.model_dump_json().encode() for label in labels])
@@ -80,14 +82,7 @@ def read_labels(path: Path) -> list[Label]:
 
     Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
     """
-    try:
-        with path.open("rb") as lines:
-            found = [read_line("label", Label, line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunFormatError(f"{path}: {error.strerror or error}") from None
-    return [label for label in found if label is not None]
+    return list(each_line(path, _LABEL, "label")) if path.exists() else []
 
 
 def newest(labels: Iterable[Label]) -> list[Label]:

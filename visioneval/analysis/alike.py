@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from visioneval.analysis.cells import Mark, Side
+from visioneval.analysis.cells import Side
 from visioneval.analysis.differences import PASS_RATE
 from visioneval.analysis.pairing import Pair
+from visioneval.records import Fingerprint
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference picture"}
@@ -50,36 +51,45 @@ def _words(key: str) -> dict[str, str]:
 
 
 def _unlike_marks(metrics: Sequence[str], pairs: Sequence[Pair], writers: Mapping[str, str]) -> Iterator[Unlike]:
-    kinds = Counter((pair.a.marks, pair.b.marks) for pair in pairs if pair.a.marks != pair.b.marks)
     by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
-    for (before, after), times in kinds.items():
-        known = {mark.key: mark for mark in before}
-        for mark in after:
-            if mark.key in known:
-                _count(known[mark.key], mark, times, by_grader.setdefault(mark.key, {}))
+    for (key, before, after), times in _kinds(pairs):
+        for what, a, b in _differing(before, after):
+            found = by_grader.setdefault(key, {})
+            first_a, first_b, so_far = found.get(what, (a, b, 0))
+            found[what] = first_a, first_b, so_far + times
     for metric in metrics:
-        found = by_grader.get(writers.get(metric, metric.partition(".")[0]), {})
-        for what, (a, b, times) in found.items():
+        for what, (a, b, times) in by_grader.get(writers.get(metric, metric.partition(".")[0]), {}).items():
             yield Unlike(metric, what, a, b, times)
 
 
-def _count(before: Mark, after: Mark, times: int, found: dict[str, tuple[str, str, int]]) -> None:
-    for what, a, b in _differing(before, after):
-        first_a, first_b, so_far = found.get(what, (a, b, 0))
-        found[what] = first_a, first_b, so_far + times
+def _kinds(pairs: Sequence[Pair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:
+    """Each grader's two fingerprints, and in how many pairs: cells share them, so they are told apart by identity."""
+    times: Counter[tuple[str, int, int]] = Counter()
+    known: dict[int, Fingerprint] = {}
+    for pair in pairs:
+        before = {mark.key: mark.fingerprint for mark in pair.a.graders}
+        for mark in pair.b.graders:
+            own = before.get(mark.key)
+            if own is not None:
+                known[id(own)], known[id(mark.fingerprint)] = own, mark.fingerprint
+                times[mark.key, id(own), id(mark.fingerprint)] += 1
+    for (key, a, b), number in times.items():
+        yield (key, known[a], known[b]), number
 
 
-def _differing(before: Mark, after: Mark) -> Iterator[tuple[str, str, str]]:
+def _differing(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
     """What both sides name and name differently: a judge that one side did not have to ask is no difference."""
     told = (
         ("judge model", before.judge_model, after.judge_model),
-        ("template", _short(before.template), _short(after.template)),
-        ("schema", _short(before.schema), _short(after.schema)),
-        ("config", _short(before.config), _short(after.config)),
+        ("template", _short(before.template_sha256), _short(after.template_sha256)),
+        ("schema", _short(before.schema_sha256), _short(after.schema_sha256)),
+        ("config", _short(before.config_sha256), _short(after.config_sha256)),
     )
     yield from ((what, a, b) for what, a, b in told if a and b and a != b)
-    tools = dict(before.tools)
-    yield from ((f"{name} version", tools[name], b) for name, b in after.tools if tools.get(name, b) != b)
+    tools = before.tool_versions
+    yield from (
+        (f"{name} version", tools[name], b) for name, b in after.tool_versions.items() if tools.get(name, b) != b
+    )
 
 
 def _short(digest: str | None) -> str:

@@ -5,44 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from visioneval.records import GraderRecord, Record, RunInfo, RunState
+from pydantic import TypeAdapter
+
+from visioneval.baselines import Baseline, Grading, Line
+from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, RunInfo, RunState, each_line
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 
 
-class Mark(NamedTuple):
-    """A grader of a cell and what its scores depend on beside the picture. Cells share equal ones."""
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A grader of a cell, and what its scores depend on beside the picture."""
 
     key: str
     type: str
-    judge_model: str | None
-    template: str | None
-    schema: str | None
-    config: str
-    tools: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, grader: GraderRecord) -> Mark:
-        """The mark that a grader left in a record."""
-        own = grader.fingerprint
-        tools = tuple(sorted(own.tool_versions.items()))
-        return cls(
-            grader.key,
-            grader.type,
-            own.judge_model,
-            own.template_sha256,
-            own.schema_sha256,
-            own.config_sha256,
-            tools,
-        )
+    fingerprint: Fingerprint
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of one side. ``artifact_path`` is from the run's folder; costs are in USD, of drawing and grading."""
+    """One cell of one side: the fields of its record, by their names, without those that only its reader needs."""
 
     test_id: str
     model_label: str
@@ -55,47 +41,55 @@ class Cell:
     flaky: bool = False
     failed_rules: tuple[str, ...] = ()
     failure_tags: tuple[str, ...] = ()
-    error: str | None = None
-    artifact_path: str | None = None
+    error: CellError | None = None
+    artifact_path: PathInRun | None = None
     artifact_sha256: str | None = None
     cost_usd: float | None = None
     seconds: float | None = None
     grade_key: str = ""
-    marks: tuple[Mark, ...] = ()
+    graders: tuple[Mark, ...] = ()
 
-    @classmethod
-    def of(cls, record: Record) -> Cell:
-        """What is kept of a record."""
-        known = [cost for cost in (record.cost_usd, *(one.cost_usd for one in record.graders)) if cost is not None]
-        error = record.error
-        return cls(
-            test_id=record.test_id,
-            model_label=record.model_label,
-            sample_index=record.sample_index,
-            verdict=record.verdict,
-            scores=record.scores,
-            reasons=record.reasons,
-            prompt=record.prompt,
-            tags=record.tags,
-            flaky=record.flaky,
-            failed_rules=record.failed_rules,
-            failure_tags=record.failure_tags,
-            error=f"{error.stage}, {error.kind}: {error.message}" if error else None,
-            artifact_path=record.artifact_path,
-            artifact_sha256=record.artifact_sha256,
-            cost_usd=sum(known) if known else None,
-            seconds=record.seconds,
-            grade_key=record.grade_key,
-            marks=tuple(map(Mark.of, record.graders)),
-        )
+    @property
+    def total_cost_usd(self) -> float | None:
+        """What drawing and grading are known to have cost; ``None`` where nothing is known."""
+        known = [cost for cost in (self.cost_usd, *(one.cost_usd for one in self.graders)) if cost is not None]
+        return sum(known) if known else None
+
+
+_CELL: TypeAdapter[Cell] = TypeAdapter(Cell)
+
+
+def read_cells(path: Path) -> list[Cell]:
+    """The cells of a file of records, of which nothing else is ever kept; the last record of a cell wins.
+
+    Raises ``RunFormatError`` as ``read_records``.
+    """
+    shared: dict[Any, Any] = {}
+    found: dict[CellKey, Cell] = {}
+    for cell in each_line(path, _CELL):
+        _share(cell, shared)
+        found[cell.test_id, cell.model_label, cell.sample_index] = cell
+    return list(found.values())
+
+
+def _share(cell: Cell, shared: dict[Any, Any]) -> None:
+    """What many cells hold alike is held once."""
+    for name in ("test_id", "model_label", "prompt", "tags", "failed_rules"):
+        value = getattr(cell, name)
+        object.__setattr__(cell, name, shared.setdefault(value, value))
+    for mark in cell.graders:
+        own = mark.fingerprint
+        tools = tuple(own.tool_versions.items())
+        key = own.judge_model, own.template_sha256, own.schema_sha256, own.config_sha256, tools
+        object.__setattr__(mark, "fingerprint", shared.setdefault(key, own))
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One of the two runs that are compared.
 
-    ``writers`` names the grader of each metric, by key. ``suite``, ``source_sha256`` and ``state`` are ``None`` where
-    there is only a file of records; ``folder``, which holds the pictures, is ``None`` for that and for a baseline.
+    ``writers`` names the grader of each metric, by key. A file of records has no ``suite`` and no ``source_sha256``;
+    it and a baseline have no ``state`` and no ``folder``, which holds the pictures.
     """
 
     name: str
@@ -123,8 +117,46 @@ def writers_of(info: RunInfo) -> dict[str, str]:
     return found
 
 
-def guessed_metrics(cells: Sequence[Cell]) -> dict[str, Metric]:
-    """The metrics of cells of which no ``run.json`` tells: their types by their scores, their direction not known."""
+def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -> Side:
+    """A run, from its ``run.json`` and its cells."""
+    return Side(
+        name=name,
+        cells=cells,
+        metrics=info.metrics,
+        writers=writers_of(info),
+        suite=info.suite.name,
+        source_sha256=info.source_sha256,
+        state=info.state,
+        planned_cells=info.planned_cells,
+        folder=folder,
+    )
+
+
+def side_of_baseline(name: str, baseline: Baseline) -> Side:
+    """A baseline, which keeps neither prompts nor reasons nor times."""
+    head = baseline.header
+    return Side(
+        name=name,
+        cells=[_cell_of_line(line, head.gradings) for line in baseline.lines],
+        metrics=head.metrics,
+        writers=head.writers,
+        suite=head.suite,
+        source_sha256=head.source_sha256,
+    )
+
+
+def _cell_of_line(line: Line, gradings: Mapping[str, Grading]) -> Cell:
+    known = ((key, gradings[short]) for key, short in line.graders.items())
+    kept = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
+    return Cell(**kept, graders=tuple(Mark(key, one.type, one.fingerprint) for key, one in known))
+
+
+def side_of_records(name: str, cells: Sequence[Cell]) -> Side:
+    """A file of records of which no ``run.json`` tells: metrics by their scores, no direction known."""
+    return Side(name=name, cells=cells, metrics=_guessed_metrics(cells))
+
+
+def _guessed_metrics(cells: Sequence[Cell]) -> dict[str, Metric]:
     found: dict[str, Metric] = {}
     for cell in cells:
         for name, score in cell.scores.items():

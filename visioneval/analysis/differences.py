@@ -22,6 +22,8 @@ from visioneval.types import Metric, Score, Verdict
 ALPHA = 0.05
 FEW = 48
 """Cases below which it is said how large a difference could have been seen."""
+LEAST = 6
+"""Cases from which exact tests can be significant at all, and resampled cases have a spread worth showing."""
 PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
 _MEASURED = (Verdict.PASS, Verdict.FAIL)
 
@@ -35,9 +37,10 @@ class Difference:
     """One metric, or the pass rate, over the pairs of which both cells were measured.
 
     ``a`` and ``b`` are means, of a yes-or-no metric rates in 0..1; ``difference`` is ``b - a``, and ``interval`` its
-    95 % interval: ``None`` for fewer than two cases and where no pair differs. ``higher`` and ``lower`` count the pairs
-    in which B is so. ``p`` is two-sided, ``p_holm`` adjusted over all metrics of the comparison (``None`` where it is
-    not one of them). ``unmeasured`` pairs are left out: on a side, the score is ``null`` or the cell an ``ERROR``.
+    95 % interval: ``None`` for fewer than six cases and where all cases differ alike, as no spread is known then.
+    ``higher`` and ``lower`` count the pairs in which B is so, ``changed_cases`` the cases whose mean is another.
+    ``p`` is two-sided, ``p_holm`` adjusted over all metrics of the comparison (``None`` where it is not one of them).
+    ``unmeasured`` pairs are left out: on a side, the score is ``null`` or the cell an ``ERROR``.
     ``detectable`` is the smallest difference that so few cases show four times in five; ``None`` where they are many,
     or where they could show none.
     """
@@ -55,6 +58,7 @@ class Difference:
     n_cases: int = 0
     higher: int = 0
     lower: int = 0
+    changed_cases: int = 0
     unmeasured: int = 0
     detectable: float | None = None
 
@@ -90,10 +94,16 @@ def metric_difference(name: str, metric: Metric, pairs: Sequence[Pair]) -> Diffe
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:
-    """With p-values adjusted for being looked at together."""
-    tested = [one for one in differences if one.p is not None]
-    found = iter(holm([one.p for one in tested if one.p is not None]))
-    return [one if one.p is None else replace(one, p_holm=next(found)) for one in differences]
+    """With p-values adjusted for being looked at together, by Holm's procedure.
+
+    What differs in so few cases that no split of them could be significant is not counted, and gets 1: it could not
+    have been a false alarm, and must not hide a true one. Source: R. E. Tarone, "A modified Bonferroni method for
+    discrete data", Biometrics 46 (1990).
+    """
+    able = [one for one in differences if one.p is not None and mcnemar_exact(one.changed_cases, 0) < ALPHA]
+    found = iter(holm([one.p for one in able if one.p is not None]))
+    by_name = {one.name: next(found) for one in able}
+    return [one if one.p is None else replace(one, p_holm=by_name.get(one.name, 1.0)) for one in differences]
 
 
 def _passed(verdict: Verdict) -> bool | None:
@@ -111,6 +121,7 @@ def _difference(
     x, y = x[measured], y[measured]
     sums, counts = _by_case(y - x, [pair.b.test_id for pair, kept in zip(pairs, measured, strict=True) if kept])
     higher, lower = int((y > x).sum()), int((y < x).sum())
+    spread = float(np.ptp(sums / counts)) > 0
     test, p = _tested(metric, sums, counts, higher, lower)
     return Difference(
         name,
@@ -118,13 +129,14 @@ def _difference(
         a=float(x.mean()),
         b=float(y.mean()),
         difference=float(sums.sum() / counts.sum()),
-        interval=cluster_bootstrap_mean(sums, counts) if len(sums) > 1 and higher + lower else None,
+        interval=cluster_bootstrap_mean(sums, counts) if len(sums) >= LEAST and spread else None,
         p=p,
         test=test,
         n_pairs=len(x),
         n_cases=len(sums),
         higher=higher,
         lower=lower,
+        changed_cases=int((sums != 0).sum()),
         unmeasured=unmeasured,
         detectable=_detectable(metric, sums / counts),
     )

@@ -91,7 +91,7 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     """Pairs cells by case, sample and model run, in the order of B.
 
     Where both runs have one model run, these are compared whatever their labels. ``renamed`` gives labels of B by
-    labels of A. Raises ``UsageError`` for labels that are not there and where no cell has a counterpart.
+    labels of A. Raises ``UsageError`` where two of A are to be one of B and where no cell has a counterpart.
     """
     labels = _labels(a, b, renamed or {})
     known = {
@@ -114,11 +114,33 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     return Pairing(tuple(pairs), tuple(labels.items()), only_a, tuple(only_b))
 
 
+def parse_map(words: Sequence[str], a: Side, b: Side) -> dict[str, str]:
+    """``OLD=NEW`` words as labels of B by labels of A. Labels hold ``=`` too, so both runs tell where to cut.
+
+    Raises ``UsageError`` for a word that names no two labels, or more than two.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        cuts = [(word[:at], word[at + 1 :]) for at, sign in enumerate(word) if sign == "="]
+        fitting = [(old, new) for old, new in cuts if old in a.labels and new in b.labels]
+        if len(fitting) != 1 or fitting[0][0] in found:
+            raise UsageError(f"--map {word!r}: {_unmapped(cuts, len(fitting), a, b)}")
+        found.update(fitting)
+    return found
+
+
+def _unmapped(cuts: Sequence[tuple[str, str]], fitting: int, a: Side, b: Side) -> str:
+    if not cuts:
+        return "write OLD=NEW"
+    if fitting:
+        return "OLD is named twice, or the word can be read in two ways"
+    for old, new in cuts:
+        if old in a.labels:
+            return f"no model run {new!r} in {b.name}{did_you_mean(new, b.labels)}"
+    return f"no model run {cuts[0][0]!r} in {a.name}{did_you_mean(cuts[0][0], a.labels)}"
+
+
 def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
-    for wanted, side in ((renamed.keys(), a), (renamed.values(), b)):
-        for label in wanted:
-            if label not in side.labels:
-                raise UsageError(f"--map: no model run {label!r} in {side.name}{did_you_mean(label, side.labels)}")
     if len(set(renamed.values())) < len(renamed):
         raise UsageError("--map: two model runs of A cannot stand for one of B")
     if not renamed and len(a.labels) == len(b.labels) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from visioneval.analysis.answers import Answers, Facet, Labelled, Unit, unit_of
 from visioneval.labels import Label
@@ -87,14 +88,17 @@ def _same(compared: Sequence[Compared]) -> Same:
 
 
 def _repeats(run: Labelled, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[str, Compared]]:
-    """Each answer with the one before it; after an answer that was taken back comes a first one again."""
-    before: dict[tuple[str, str, Unit], Label] = {}
+    """Each answer with the one before it. No answer takes the last one back, so that the next one stands for it."""
+    given: dict[tuple[str, str, Unit], list[Label]] = {}
     for label in labels:
-        key = (label.rater, label.question, unit_of(run, label))
-        earlier = before.get(key)
-        before[key] = label
-        if earlier is not None:
-            yield from ((label.rater, compared) for compared in _compared(answers, earlier, label))
+        own = given.setdefault((label.rater, label.question, unit_of(run, label)), [])
+        if label.answer is not None:
+            own.append(label)
+        elif own:
+            own.pop()
+    for own in given.values():
+        for earlier, later in pairwise(own):
+            yield from ((later.rater, compared) for compared in _compared(answers, earlier, later))
 
 
 def _anchored(run: Labelled, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[Label, Compared]]:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import agree, label, run, runs, suite
+from visioneval.cli import agree, baseline, cache, compare, label, run, runs, suite
 from visioneval.errors import VisionEvalError
 
 
@@ -67,9 +67,12 @@ app.command("run")(run.run)
 app.command("runs")(runs.list_all)
 app.command()(runs.show)
 app.command()(runs.export)
+app.command()(compare.compare)
+app.add_typer(baseline.app, name="baseline")
 app.command()(agree.agree)
 app.add_typer(label.label, name="label")
 app.command()(suite.schema)
+app.add_typer(cache.app, name="cache")
 
 
 def main() -> None:

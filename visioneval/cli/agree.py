@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.runs import labels_of, read_run
+from visioneval.cli.found import labels_of, read_run
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:

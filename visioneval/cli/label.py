@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval.cli import label_page, options
-from visioneval.cli.runs import labels_of, read_run
+from visioneval.cli.found import labels_of, read_run
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _tell(found: Imported, folder: Path) -> None:
     cells = {label.cell for label in found.labels}
     raters = {label.rater for label in found.labels}
     print(
-        f"{folder.name}: {len(found.labels):,} labels added ({len(cells):,} cells, raters: {len(raters):,});"
-        f" {found.known:,} there already; {len(found.problems):,} skipped"
+        f"{clean(folder.name)}: labels added: {len(found.labels):,} (cells: {len(cells):,}, raters: {len(raters):,});"
+        f" there already: {found.known:,}; skipped: {len(found.problems):,}"
     )
 
 

@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
-from visioneval.errors import RunFormatError
 from visioneval.journal import append_lines
 from visioneval.label.deck import ItemKey, Turn
 from visioneval.labels import Moment, Rater
-from visioneval.records import SCHEMA_VERSION, read_line
+from visioneval.records import SCHEMA_VERSION, each_line
 from visioneval.types import Frozen
 
 PROGRESS = "labelling.jsonl"
@@ -62,6 +61,9 @@ class Entry(Frozen):
     step: Step | None = None
 
 
+_ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)
+
+
 def append_entries(folder: Path, entries: Iterable[Entry]) -> None:
     """Adds lines, all or none; when this returns, they are on disk. Raises ``StorageError``."""
     append_lines(folder / PROGRESS, [entry.model_dump_json().encode() for entry in entries])
@@ -70,11 +72,4 @@ def append_entries(folder: Path, entries: Iterable[Entry]) -> None:
 def read_entries(folder: Path) -> list[Entry]:
     """Every line, oldest first; none where nobody has labelled yet. Raises ``RunFormatError`` with file and line."""
     path = folder / PROGRESS
-    try:
-        with path.open("rb") as lines:
-            found = [read_line("labelling", Entry, line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunFormatError(f"{path}: {error.strerror or error}") from None
-    return [entry for entry in found if entry is not None]
+    return list(each_line(path, _ENTRY, "labelling")) if path.exists() else []

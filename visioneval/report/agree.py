@@ -36,8 +36,7 @@ def print_agreement(found: Agreement, console: Console) -> None:
 
 
 def _parts(found: Agreement, width: int) -> Iterator[RenderableType]:
-    raters = f"{len(found.raters)} rater{'s' * (len(found.raters) != 1)}"
-    yield Text(f"{clean(', '.join(found.runs))}  {found.labels:,} labels  {raters}", style="bold")
+    yield Text(f"{clean(', '.join(found.runs))}  labels: {found.labels:,}  raters: {len(found.raters):,}", style="bold")
     if found.notes:
         yield Text("\n".join(map(clean, found.notes)), style="yellow")
     for grader in found.graders:
@@ -53,7 +52,7 @@ def _parts(found: Agreement, width: int) -> Iterator[RenderableType]:
 
 
 def _grader(found: GraderAgreement, width: int) -> Iterator[RenderableType]:
-    title = f"{found.metric} against people's {found.question}: {found.cells:,} cells"
+    title = f"{found.metric} against people's {found.question}, cells: {found.cells:,}"
     beside = [
         f"{found.split:,} left out of kappa and FAIL, where people split evenly" * bool(found.split),
         f"{found.unmeasured:,} more could not be measured" * bool(found.unmeasured),
