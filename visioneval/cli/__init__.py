@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import run, runs, suite
+from visioneval.cli import report, run, runs, suite
 from visioneval.errors import VisionEvalError
 
 
@@ -67,6 +67,7 @@ app.command("run")(run.run)
 app.command("runs")(runs.list_all)
 app.command()(runs.show)
 app.command()(runs.export)
+app.command()(report.report)
 app.command()(suite.schema)
 
 

@@ -64,7 +64,7 @@ def show(
     from visioneval.report.cell import print_cells
     from visioneval.report.console import print_summary
 
-    folder, info, records = _read(run, out)
+    folder, info, records = read_run(run, out)
     if case is None:
         if sample is not None or verdict is not None:
             raise UsageError("--sample and --verdict choose among the cells of a case: name one")
@@ -116,7 +116,7 @@ def export(
 
     if not as_csv:
         raise UsageError("say which form: --csv")
-    _, info, records = _read(run, out)
+    _, info, records = read_run(run, out)
     cells = in_order(info, records)
     if output is None:
         write_csv(cells, list(info.metrics), sys.stdout)
@@ -129,7 +129,7 @@ def export(
     print(f"wrote {output}")
 
 
-def _read(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
+def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
     """A run, or, where ``name`` ends in ``@LABEL``, one model run of it."""
     from visioneval.analysis.summary import one_model_run
     from visioneval.records import find_run, read_info, read_records

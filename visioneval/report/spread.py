@@ -1,0 +1,141 @@
+"""How each metric, each cost and each time is spread over a run's cells, ready for small plots. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, fsum
+from statistics import median
+
+from visioneval.analysis.summary import MetricFinding, Summary
+from visioneval.records import Record
+from visioneval.report.console import show_finding
+from visioneval.report.plots import SMALL_WIDTH, Bar, histogram
+from visioneval.types import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One metric over one model run: ``told`` in words, and its bars."""
+
+    told: str
+    bars: tuple[Bar, ...] = ()
+    share: float | None = None
+    """For a yes or no the width of the part that says yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric over all model runs, on one axis. ``low`` and ``high`` are ``None`` for a yes or no."""
+
+    name: str
+    metric: Metric
+    low: float | None
+    high: float | None
+    spreads: tuple[Spread | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRow:
+    """Seconds and dollars of the drawings of a model run, or of the work of a grader."""
+
+    name: str
+    n: int
+    mean: float
+    middle: float
+    slow: float
+    cost: float | None
+    cached: int
+    bars: tuple[Bar, ...]
+
+
+def metric_rows(summary: Summary, cells: Sequence[Record]) -> list[MetricRow]:
+    """Every metric of the run in its order."""
+    labels = [model.label for model in summary.models]
+    values: dict[str, dict[str, list[float]]] = {name: {label: [] for label in labels} for name in summary.metrics}
+    for cell in cells:
+        for name, score in cell.scores.items():
+            if score is not None and name in values:
+                values[name].setdefault(cell.model_label, []).append(float(score))
+    return [_metric_row(name, metric, summary, values[name]) for name, metric in summary.metrics.items()]
+
+
+def _metric_row(name: str, metric: Metric, summary: Summary, values: Mapping[str, Sequence[float]]) -> MetricRow:
+    low, high = _axis(metric, values)
+    spreads = tuple(
+        _spread(model.metrics.get(name), metric, values[model.label], low, high) for model in summary.models
+    )
+    return MetricRow(name, metric, low, high, spreads)
+
+
+def _axis(metric: Metric, values: Mapping[str, Sequence[float]]) -> tuple[float | None, float | None]:
+    """The metric's range, and where that is open what was measured."""
+    if metric.type == "bool":
+        return None, None
+    measured = [value for own in values.values() for value in own]
+    low, high = metric.range or (None, None)
+    ends = (min(measured, default=0.0), max(measured, default=1.0))
+    return ends[0] if low is None else low, ends[1] if high is None else high
+
+
+def _spread(
+    finding: MetricFinding | None, metric: Metric, values: Sequence[float], low: float | None, high: float | None
+) -> Spread | None:
+    if finding is None:
+        return None
+    told = show_finding(finding, metric)
+    if low is None or high is None:
+        return Spread(told, share=None if finding.value is None else round(finding.value * SMALL_WIDTH, 1))
+    return Spread(told, histogram(values, low, high) if values else ())
+
+
+def drawing_rows(summary: Summary, cells: Iterable[Record]) -> list[TimeRow]:
+    """What the drawings of each model run took."""
+    found: dict[str, list[Record]] = {model.label: [] for model in summary.models}
+    for cell in cells:
+        found.setdefault(cell.model_label, []).append(cell)
+    top = max((cell.seconds for own in found.values() for cell in own), default=0.0)
+    return [
+        _time_row(
+            label,
+            [cell.seconds for cell in own],
+            [cell.cost_usd for cell in own],
+            sum(cell.cached for cell in own),
+            top,
+        )
+        for label, own in found.items()
+    ]
+
+
+def grading_rows(cells: Iterable[Record]) -> list[TimeRow]:
+    """What the work of each grader took."""
+    seconds: dict[str, list[float]] = {}
+    costs: dict[str, list[float | None]] = {}
+    cached: dict[str, int] = {}
+    for grader in (grader for cell in cells for grader in cell.graders):
+        seconds.setdefault(grader.key, []).append(grader.seconds)
+        costs.setdefault(grader.key, []).append(grader.cost_usd)
+        cached[grader.key] = cached.get(grader.key, 0) + grader.cached
+    top = max((second for own in seconds.values() for second in own), default=0.0)
+    return [_time_row(key, own, costs[key], cached[key], top) for key, own in seconds.items()]
+
+
+def _time_row(
+    name: str,
+    seconds: Sequence[float],
+    costs: Iterable[float | None],
+    cached: int,
+    top: float,
+) -> TimeRow:
+    known = [cost for cost in costs if cost is not None]
+    ordered = sorted(seconds)
+    return TimeRow(
+        name=name,
+        n=len(ordered),
+        mean=fsum(ordered) / len(ordered) if ordered else 0.0,
+        middle=median(ordered) if ordered else 0.0,
+        slow=ordered[ceil(0.95 * len(ordered)) - 1] if ordered else 0.0,
+        cost=fsum(known) if known else None,
+        cached=cached,
+        bars=histogram(ordered, 0.0, top) if ordered else (),
+    )
