@@ -27,6 +27,7 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.cells
+	$(BIN)/python -m tests.bench.report
 
 wheel: $(READY)
 	rm -rf dist build/wheel

@@ -57,7 +57,7 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "bar": plots.verdict_bar(summary.counts, 600.0),
         "plot": {"width": plots.WIDTH, "height": plots.HEIGHT, "ends": plots.interval_ends()},
         "small": {"width": plots.SMALL_WIDTH, "height": plots.SMALL_HEIGHT},
-        "models": [_model_row(model) for model in summary.models],
+        "models": [_model_row(model, summary) for model in summary.models],
         "stand_in": any(model.stand_in for model in summary.models),
         "tags": [_rate_row(tag, counts, "tag") for tag, counts in summary.tags.items()],
         "failure_tags": _count_rows(summary.failure_tags, "failure"),
@@ -121,8 +121,10 @@ def _took(info: RunInfo) -> str | None:
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "under 1 s"
 
 
-def _model_row(model: ModelFindings) -> RateRow:
-    note = "stand-in, no model" if model.stand_in else ""
+def _model_row(model: ModelFindings, summary: Summary) -> RateRow:
+    """Where all model runs are stand-ins it is said once, above."""
+    mixed = not all(other.stand_in for other in summary.models)
+    note = "stand-in, no model" if model.stand_in and mixed else ""
     return _rate_row(model.label, model.counts, "model", note)
 
 

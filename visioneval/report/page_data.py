@@ -111,9 +111,10 @@ def details_of(info: RunInfo, cells: Iterable[Record], shelf: Shelf) -> Iterator
             if cell.test_id not in asked:
                 asked[cell.test_id] = _asked(cases.get(cell.test_id), info, shelf)
             case = cases.get(cell.test_id)
-            rules = (*cell.failed_rules, *cell.warned_rules)
-            why = {rule: reason_of(parse_rule(rule).metric, cell, case, info.suite) for rule in rules}
-            found.append({**asked[cell.test_id], **_detail(cell, parted, info, shelf), "why": why})
+            metrics = {rule: parse_rule(rule).metric for rule in (*cell.failed_rules, *cell.warned_rules)}
+            why = {rule: reason_of(metric, cell, case, info.suite) for rule, metric in metrics.items()}
+            broken = [metrics[rule] for rule in cell.failed_rules]
+            found.append({**asked[cell.test_id], **_detail(cell, parted, info, shelf), "why": why, "broken": broken})
         yield found
 
 

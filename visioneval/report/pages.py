@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = {
@@ -65,10 +67,18 @@ def _hash(text: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["soft"] = soft
+    return made
+
+
+def soft(text: object) -> Markup:
+    """Text, escaped, that may be broken after the signs that part the words of labels and metrics."""
+    words = re.split(r"(?<=[,=_./:-])", str(text))
+    return Markup("<wbr>").join(words)

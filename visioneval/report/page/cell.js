@@ -35,7 +35,7 @@ function cellHead(at, detail) {
     el("a", { class: "back", href: addressOf("gallery", state.filters), text: "Gallery" }),
     badge(detail.record.verdict),
     el("h1", { tabindex: "-1", text: index.cases[cells.case[at]] }),
-    el("span", { class: "model", text: index.models[cells.model[at]] }),
+    el("span", { class: "model" }, soft(index.models[cells.model[at]])),
     cells.sample[at] || report.index.cells.sample.some(Boolean) ? el("span", { class: "note", text: `sample ${cells.sample[at]}` }) : null,
     el("span", { class: "steps" }, link(-1, "\u2190", "Last cell"), el("span", { class: "note", text: place < 0 ? "" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` }), link(1, "\u2192", "Next cell")));
 }
@@ -57,9 +57,9 @@ function findings(detail) {
   const { record } = detail;
   return [
     verdictBlock(detail),
-    Object.keys(record.scores).length ? el("section", {}, el("h2", { text: "Scores" }), scoreTable(record)) : null,
-    record.graders.length ? el("section", {}, el("h2", { text: "What the graders saw" }), record.graders.map((grader) => graderSection(grader, detail))) : null,
     el("section", {}, el("h2", { text: "Asked" }), factList(asked(detail), detail)),
+    Object.keys(record.scores).length ? el("section", {}, el("h2", { text: "Scores" }), scoreTable(detail)) : null,
+    record.graders.length ? el("section", {}, el("h2", { text: "What the graders saw" }), record.graders.map((grader) => graderSection(grader, detail))) : null,
     el("section", {}, el("h2", { text: "Drawn" }), factList(drawn(detail), detail)),
     el("section", {}, el("h2", { text: "Run this cell alone" }), commandBlock(detail.command)),
   ];
@@ -86,8 +86,8 @@ function partedText(key, record) {
   return `${key}: the judge says ${told(said)}, the rules over its scores say ${said === "FAIL" ? "PASS" : "FAIL"}`;
 }
 
-function scoreTable(record) {
-  const rows = Object.entries(record.scores).map(([name, score]) => el("tr", { class: score === null ? "unmeasured" : "" },
+function scoreTable({ record, broken }) {
+  const rows = Object.entries(record.scores).map(([name, score]) => el("tr", { class: score === null ? "unmeasured" : broken.includes(name) ? "broken" : "" },
     el("th", { scope: "row", text: name }),
     el("td", { class: "number", text: told(score) }),
     el("td", { class: "drawn" }, scoreBar(name, score)),

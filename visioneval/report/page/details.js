@@ -45,7 +45,11 @@ function textOf(text) {
 }
 
 function pairsOf(value, detail) {
-  return el("dl", { class: "pairs" }, Object.entries(value).filter(([name, inner]) => worth(name, inner))
+  const given = Object.entries(value).filter(([name, inner]) => worth(name, inner));
+  if (given.every(([, inner]) => inner === null || typeof inner !== "object") && given.every(([, inner]) => String(inner).length < 40)) {
+    return el("span", { class: "inline" }, given.map(([name, inner]) => el("span", {}, el("i", { text: spaced(name) }), shownValue(inner, detail))));
+  }
+  return el("dl", { class: "pairs" }, given
     .flatMap(([name, inner]) => [el("dt", { text: spaced(name) }), el("dd", {}, shownValue(inner, detail))]));
 }
 

@@ -57,6 +57,12 @@ function told(value) {
   return String(value);
 }
 
+/** Text that may be broken after the signs that part the words of labels. */
+function soft(text) {
+  const words = text.split(/(?<=[,=_./:-])/);
+  return words.flatMap((word, at) => (at ? [el("wbr"), word] : [word]));
+}
+
 const plural = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
 /** Calls back once things have been quiet for a moment. */

@@ -46,11 +46,12 @@ function filterBar() {
       el("input", { type: "number", name: "max", step: "any", "aria-label": "Metric at most", placeholder: "max", input: settled(readFilters, 150) })),
     toggle("parted", "Judge and rules disagree", index.cells.parted.length),
     toggle("refused", "Refused", index.cells.refused.length),
-    el("span", { class: "result", id: "result", role: "status", "aria-live": "polite" }),
+    el("span", { class: "outcome" },
     el("button", { type: "button", class: "quiet", id: "clear", text: "Clear", click: clearFilters }),
+    el("span", { class: "result", id: "result", role: "status", "aria-live": "polite" }),
     el("span", { class: "layouts", role: "group", "aria-label": "Layout" },
       ["grid", "list"].map((name) => el("button", { type: "button", class: "quiet", "data-layout": name, text: name === "grid" ? "Grid" : "List",
-        click: () => setFilters({ ...report.state.filters, layout: name === "list" ? "list" : undefined }) }))));
+        click: () => setFilters({ ...report.state.filters, layout: name === "list" ? "list" : undefined }) })))));
 }
 
 function verdictButtons() {
@@ -183,7 +184,7 @@ function layOutGrid(scroller) {
   const head = document.getElementById("grid-head");
   head.replaceChildren(
     headed(el("div", { class: "corner", role: "columnheader", text: "case" }), headWidth()),
-    ...gallery.columns.map((model) => headed(el("div", { class: "column", role: "columnheader", title: index.models[model], text: index.models[model] }), gallery.width)));
+    ...gallery.columns.map((model) => headed(el("div", { class: "column", role: "columnheader", title: index.models[model] }, soft(index.models[model])), gallery.width)));
 }
 
 function headed(node, width) {
@@ -222,7 +223,7 @@ function gridRow(number) {
   const id = cases[cells.case[members[0]]];
   const sample = cells.sample[members[0]];
   const sampled = sample > 0 || gallery.rows[number + 1]?.some((at) => cells.case[at] === cells.case[members[0]]);
-  const head = headed(el("div", { class: "row-head", role: "rowheader" }, el("strong", { text: id, title: id }),
+  const head = headed(el("div", { class: "row-head", role: "rowheader" }, el("strong", { title: id }, soft(id)),
     sampled ? el("span", { class: "note", text: `sample ${sample}` }) : null), headWidth());
   const byModel = new Map(members.map((at) => [cells.model[at], at]));
   const boxes = gallery.columns.map((model) => headed(el("div", { class: "box", role: "gridcell" },

@@ -8,13 +8,16 @@ function modesOf(detail) {
   if (base && output) modes.push({ name: "Slider", draw: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
   if (base && output) modes.push({ name: "Side by side", draw: () => beside([[detail.inputs[0] ? "input" : "reference", base], ["output", output]]) });
   if (detail.masks.length && output) modes.push({ name: "Mask", draw: () => masked(output, detail.masks) });
+  const shared = (test) => record.graders.filter(test).length > 1;
+  const maps = shared((grader) => detail.files[grader.details.difference_map]);
+  const texts = shared((grader) => boxesOf(grader).length);
   for (const grader of record.graders) {
     const map = grader.details.difference_map;
     if (typeof map === "string" && detail.files[map]) {
-      modes.push({ name: `Difference (${grader.key})`, draw: () => plain(detail.files[map], `difference map of ${grader.key}`) });
+      modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", draw: () => plain(detail.files[map], `difference map of ${grader.key}`) });
     }
     const boxed = boxesOf(grader);
-    if (boxed.length && output) modes.push({ name: `Text (${grader.key})`, draw: () => boxes(output, boxed, record) });
+    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", draw: () => boxes(output, boxed, record) });
   }
   for (const input of detail.inputs) modes.push({ name: detail.inputs.length > 1 ? `Input: ${input.role}` : "Input", draw: () => plain(input, `input, ${input.role}`) });
   if (detail.reference) modes.push({ name: "Reference", draw: () => plain(detail.reference, "reference") });
