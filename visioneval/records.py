@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.suite.model import Suite
@@ -33,7 +33,7 @@ UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}}
 
 RunState = Literal["running", "complete", "interrupted"]
 CellKey = tuple[str, str, int]
-ModelT = TypeVar("ModelT", bound=BaseModel)
+PartT = TypeVar("PartT")
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -93,6 +93,7 @@ class Record(Frozen):
     task_type: TaskType
     prompt: str
     tags: tuple[str, ...] = ()
+    flaky: bool = False
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     provider: str
     run_params: dict[str, JsonValue] = Field(default_factory=dict)
@@ -123,6 +124,17 @@ class Record(Frozen):
     def cell(self) -> CellKey:
         """What makes this cell the same cell in two records."""
         return self.test_id, self.model_label, self.sample_index
+
+    @property
+    def total_cost_usd(self) -> float | None:
+        """What drawing and grading are known to have cost; ``None`` where nothing is known."""
+        known = [cost for cost in (self.cost_usd, *(one.cost_usd for one in self.graders)) if cost is not None]
+        return sum(known) if known else None
+
+
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
+"""How a line begins that ``RunWriter`` wrote: it is parsed once, without a look at its version."""
 
 
 class Selection(Frozen):
@@ -253,7 +265,7 @@ def model_slug(label: str) -> str:
 def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"
-    return _validated(RunInfo, json.dumps(_upgraded("run", _header(path), str(path))), str(path))
+    return _validated(TypeAdapter(RunInfo), json.dumps(_upgraded("run", _header(path), str(path))), str(path))
 
 
 def read_records(folder: Path) -> Iterator[Record]:
@@ -261,32 +273,39 @@ def read_records(folder: Path) -> Iterator[Record]:
 
     Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
     """
-    path = folder / "results.jsonl"
-    last: dict[CellKey, Record] = {}
+    lines = each_line(folder / "results.jsonl", _RECORD)
+    yield from {record.cell: record for record in lines}.values()
+
+
+def each_line(path: Path, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
+    """Every record of a file, or the part of it that is ``wanted``; a later line of a cell replaces an earlier one.
+
+    Raises as ``read_records``.
+    """
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                record = _record(line, f"{path}:{number}")
-                if record is not None:
-                    last[record.cell] = record
+                if not line.isspace():
+                    yield from _record(line, f"{path}:{number}", wanted)
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
-    yield from last.values()
 
 
-def _record(line: bytes, where: str) -> Record | None:
-    if line.isspace():
-        return None
+def _record(line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
+    """One, or none where the line was cut off."""
+    if line.startswith(_CURRENT) and line.endswith(b"\n"):
+        yield _validated(wanted, line, where)
+        return
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
         if not line.endswith(b"\n"):
-            return None
+            return
         raise RunFormatError(f"{where}: not a record: {error}") from None
     if not isinstance(data, dict):
         raise RunFormatError(f"{where}: not a record: not an object")
     current = _upgraded("record", data, where)
-    return _validated(Record, line if current is data else json.dumps(current), where)
+    yield _validated(wanted, line if current is data else json.dumps(current), where)
 
 
 def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
@@ -306,9 +325,9 @@ def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
     return data
 
 
-def _validated(model: type[ModelT], data: str | bytes, where: str) -> ModelT:
+def _validated(wanted: TypeAdapter[PartT], data: str | bytes, where: str) -> PartT:
     try:
-        return model.model_validate_json(data)
+        return wanted.validate_json(data)
     except ValidationError as error:
         raise RunFormatError(f"{where}: {_first(error)}") from None
 

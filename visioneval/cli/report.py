@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from visioneval.cli import options
-from visioneval.cli.runs import read_run
+from visioneval.cli.found import read_run
 
 
 def report(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.cli.reports import write_reports
 from visioneval.errors import AuthError, UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ def run(
         bool, options.flag("--json", "The summary as a line of JSON per suite on standard output.", options.RESULT)
     ] = False,
     quiet: Annotated[bool, options.flag("--quiet", "Only the last line.", options.RESULT)] = False,
+    junit: Annotated[Path | None, options.value("--junit", "FILE", "Also as JUnit XML.", options.RESULT)] = None,
+    markdown: Annotated[
+        Path | None, options.value("--markdown", "FILE", "Also as Markdown, for a job summary.", options.RESULT)
+    ] = None,
     no_fail: Annotated[
         bool, options.flag("--no-fail", "Exit 0 where a gate does not hold (and only then).", options.RESULT)
     ] = False,
@@ -71,8 +76,8 @@ def run(
     """
     if run_id is not None and len(suites) > 1:
         raise UsageError("--run-id names one run: give one suite")
-    if dry_run and (as_json or run_id is not None or note is not None):
-        raise UsageError("--dry-run runs nothing: it goes without --json, --run-id and --note")
+    if dry_run and (as_json or any(each is not None for each in (run_id, note, junit, markdown))):
+        raise UsageError("--dry-run runs nothing: it goes without --json, --run-id, --note, --junit and --markdown")
     chosen = options.selection(case, tag, model, grader, limit)
     changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
     planned = options.load_all(suites, chosen, changes)
@@ -80,7 +85,9 @@ def run(
         _print_plans(planned)
         return
     flags = Flags(chosen, out, run_id, note, max_concurrency, as_json, quiet)
-    worst = min(_run_all(planned, flags), key=SEVEREST.index)
+    folders: list[Path] = []
+    worst = min(_run_all(planned, flags, folders), key=SEVEREST.index)
+    write_reports(folders, junit, markdown)
     raise typer.Exit(0 if no_fail and worst == 1 else worst)
 
 
@@ -91,20 +98,20 @@ def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
         print_plan(plan, options.console())
 
 
-def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags) -> list[int]:
-    """The exit code of each suite; an interrupt is for all that are still to come."""
+def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:
+    """The exit code of each suite, its run's folder being added; an interrupt is for all that are still to come."""
     from visioneval.engine.tools import build_tools
 
     tools = [build_tools(plan) for _, plan in planned]
     codes: list[int] = []
     for (loaded, plan), own in zip(planned, tools, strict=True):
-        codes.append(_run_one(loaded, plan, own, flags))
+        codes.append(_run_one(loaded, plan, own, flags, folders))
         if codes[-1] == 130:
             break
     return codes
 
 
-def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> int:
+def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags, folders: list[Path]) -> int:
     from visioneval.analysis.summary import summarise
     from visioneval.engine.provenance import describe_run
     from visioneval.records import RunWriter, read_records
@@ -113,6 +120,7 @@ def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> int
         plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])
     )
     writer = RunWriter.create(flags.out, info)
+    folders.append(writer.folder)
     try:
         info = _execute(plan, tools, writer, flags)
     except AuthError as error:

@@ -108,6 +108,7 @@ def _record_maker(call: Call, sample: int, drawn: Drawn, bench: Bench) -> partia
         task_type=call.task_type,
         prompt=plain.text(call.prompt),
         tags=call.case.tags,
+        flaky=call.case.flaky,
         metadata=plain.mapping(call.case.metadata),
         provider=call.run.provider,
         run_params=plain.mapping(drawn.drawing.run_params or call.params),

@@ -117,6 +117,7 @@ class TestCase(Frozen):
         "column fills this in, and a {provider: files} model without a source reads it.",
     )
     tags: tuple[Name, ...] = ()
+    flaky: YesNo = Field(default=False, description="Comparisons report the case and never fail on it.")
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(

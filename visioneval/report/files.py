@@ -1,0 +1,16 @@
+"""Reports in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from visioneval.errors import UsageError
+
+
+def write_report(path: Path, text: str) -> None:
+    """Writes a report, with its folder where that is missing. Raises ``UsageError``."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
