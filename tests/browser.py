@@ -82,3 +82,12 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         context.close()
     assert not [url for url in watched.requests if not url.startswith(tuple(starts))]
     assert not watched.errors
+
+
+def until(page: Page, expression: str, seconds: float = 10.0) -> None:
+    """Waits until an expression is true in the page, whose policy forbids Playwright's own ``wait_for_function``."""
+    for _ in range(int(seconds * 50)):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"not within {seconds:g} s: {expression}")
