@@ -176,15 +176,15 @@ def command_of(info: RunInfo, cell: Record) -> str:
 
 def as_script(name: str, data: Any) -> str:
     """Data as a line of script that hands it to the page under a name."""
-    return f"visioneval.take({json.dumps(name)},{_json(data)});\n"
+    return f"visioneval.take({json.dumps(name)},{as_json(data)});\n"
 
 
 def as_block(name: str, data: Any) -> str:
     """Data as an inert block within a page."""
-    return f'<script type="application/json" id="{name}">{_json(data)}</script>\n'
+    return f'<script type="application/json" id="{name}">{as_json(data)}</script>\n'
 
 
-def _json(data: Any) -> str:
+def as_json(data: Any) -> str:
     """JSON in which nothing can end a script element or a line of script."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     escaped = (("<", "\\u003c"), (">", "\\u003e"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))

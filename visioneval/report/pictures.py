@@ -139,7 +139,11 @@ class FolderShelf(Shelf):
 
 
 class EmbeddedShelf(Shelf):
-    """Pictures are data within the page, made smaller where a side is over ``EMBEDDED_SIDE`` pixels."""
+    """Pictures are data within the page, made smaller where one side is over ``side`` pixels."""
+
+    def __init__(self, run: Path, suite: Path, *, trust: bool, side: int = EMBEDDED_SIDE) -> None:
+        super().__init__(run, suite, trust=trust)
+        self._side = side
 
     def thumb(self, relative: str) -> str:
         """The small picture as a data address."""
@@ -149,21 +153,19 @@ class EmbeddedShelf(Shelf):
             return ""
 
     def _put(self, path: Path) -> str:
-        return embedded(path)
+        return self._embedded(path)
 
     def _put_own(self, path: Path) -> str:
         if path.suffix.lower() in VIDEOS:
             raise ImageError("a video is too large to be embedded")
-        return embedded(path)
+        return self._embedded(path)
 
     def _put_made(self, image: Image.Image, _name: str, /) -> str:
-        image.thumbnail((EMBEDDED_SIDE, EMBEDDED_SIDE))
+        image.thumbnail((self._side, self._side))
         return _data_url(_webp(image, 80), "webp")
 
-
-def embedded(path: Path, side: int = EMBEDDED_SIDE) -> str:
-    """A picture as a data address of at most ``side`` pixels on its longer side. Raises ``ImageError``."""
-    return _data_url(_webp(_small(path, side), 82), "webp")
+    def _embedded(self, path: Path) -> str:
+        return _data_url(_webp(_small(path, self._side), 82), "webp")
 
 
 def _tried(make: Callable[[], str], name: str) -> Shown:

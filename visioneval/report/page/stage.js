@@ -69,7 +69,7 @@ function slider(under, over, underName, overName) {
 
   move(50);
   return el("div", { class: "sheet slider" }, pictureOf(over, overName), above, line, range,
-    el("span", { class: "side left", text: underName }), el("span", { class: "side right", text: overName }));
+    el("span", { class: "slide-name left", text: underName }), el("span", { class: "slide-name right", text: overName }));
 }
 
 /** Masks as tints over the output; how strong is for the eye to choose. */
