@@ -10,8 +10,9 @@ from typing import Any
 from made import record, run_of
 from PIL import Image, ImageDraw
 
-from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo, RunWriter, read_info, read_records
+from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo, RunWriter, read_info
 from visioneval.report.html import target_of, write_report
+from visioneval.report.lean import read_lean
 
 METRICS: dict[str, Any] = {
     "look": {"type": "bool"},
@@ -65,8 +66,7 @@ def picture(folder: Path, name: str, data: bytes) -> str:
 
 def report(run: Path, *, single_file: bool = False, out: Path | None = None, trust: bool = True) -> Path:
     target = target_of(run, out, single_file=single_file)
-    records = list(read_records(run))
-    return write_report(run, read_info(run), records, target, single_file=single_file, trust=trust)
+    return write_report(read_lean(run, read_info(run)), target, single_file=single_file, trust=trust)
 
 
 def demo(root: Path, samples: int = 1) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from visioneval.cli import options
-from visioneval.cli.found import read_run
+from visioneval.cli.found import named_run
 
 
 def report(
@@ -27,10 +27,11 @@ def report(
 ) -> None:
     """Write a run as static HTML: overview, gallery, and every cell with its pictures, scores and reasons."""
     from visioneval.report.html import target_of, write_report
+    from visioneval.report.lean import read_lean
 
-    folder, info, records = read_run(run, runs)
+    folder, info, label = named_run(run, runs)
     target = target_of(folder, out, single_file=single_file)
-    page = write_report(folder, info, records, target, single_file=single_file, trust=trust_suite)
+    page = write_report(read_lean(folder, info, label), target, single_file=single_file, trust=trust_suite)
     print(f"wrote {page}")
     if opened:
         import webbrowser

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from visioneval.analysis.summary import Summary, in_order, summarise
+from visioneval.analysis.summary import summarise
 from visioneval.errors import UsageError
 from visioneval.records import Record, RunInfo
+from visioneval.report.lean import LeanRun
 from visioneval.report.overview import overview
 from visioneval.report.page_data import as_block, as_script, details_of, index_of, words_of
 from visioneval.report.pages import policy, render, script, style
@@ -23,19 +24,15 @@ MARK = "report.js"
 """The file by which a folder is known as a report that may be written again."""
 
 
-def write_report(
-    folder: Path, info: RunInfo, records: Sequence[Record], target: Path, *, single_file: bool, trust: bool
-) -> Path:
+def write_report(run: LeanRun, target: Path, *, single_file: bool, trust: bool) -> Path:
     """Writes the report of a run, and returns the page to open.
 
     ``target`` is a folder, or with ``single_file`` a file. Raises ``UsageError`` where it cannot be written or holds
     something else.
     """
-    cells = in_order(info, records)
-    summary = summarise(info, cells)
     write = _one_file if single_file else _files
     try:
-        return write(folder, info, cells, summary, target, trust)
+        return write(run, target, trust)
     except OSError as error:
         raise UsageError(f"{target}: cannot write the report: {error.strerror or error}") from None
 
@@ -49,22 +46,22 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
     return out if out.suffix.lower() in (".html", ".htm") else out / "report.html"
 
 
-def _files(folder: Path, info: RunInfo, cells: Sequence[Record], summary: Summary, target: Path, trust: bool) -> Path:
+def _files(run: LeanRun, target: Path, trust: bool) -> Path:
     _claim(target)
     (target / MARK).write_text(script("report"), encoding="utf-8")
     (target / "report.css").write_text(style(), encoding="utf-8")
-    shelf = FolderShelf(folder, _suite_folder(info), target, trust=trust)
+    shelf = FolderShelf(run.folder, _suite_folder(run.info), target, trust=trust)
     data = target / "data"
     data.mkdir(exist_ok=True)
     for old in data.glob("details-*.js"):
         old.unlink()
-    _save(data / "index.js", as_script("index", index_of(info, cells, _thumbs(cells, shelf))))
-    _save(data / "words.js", as_script("words", words_of(cells)))
-    for number, part in enumerate(details_of(info, cells, shelf)):
+    _save(data / "index.js", as_script("index", index_of(run, _thumbs(run.cells, shelf))))
+    _save(data / "words.js", as_script("words", words_of(run.cells)))
+    for number, part in enumerate(details_of(run, shelf)):
         _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
     page = render(
         "report.html.j2",
-        **overview(info, cells, summary),
+        **overview(run.info, run.cells, summarise(run.info, run.cells)),
         policy=policy(),
         style="",
         script="",
@@ -73,16 +70,14 @@ def _files(folder: Path, info: RunInfo, cells: Sequence[Record], summary: Summar
     return _save(target / "index.html", page)
 
 
-def _one_file(
-    folder: Path, info: RunInfo, cells: Sequence[Record], summary: Summary, target: Path, trust: bool
-) -> Path:
-    shelf = EmbeddedShelf(folder, _suite_folder(info), trust=trust)
-    blocks = [as_block("words", words_of(cells))]
-    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(info, cells, shelf))]
-    blocks.append(as_block("index", index_of(info, cells, _thumbs(cells, shelf))))
+def _one_file(run: LeanRun, target: Path, trust: bool) -> Path:
+    shelf = EmbeddedShelf(run.folder, _suite_folder(run.info), trust=trust)
+    blocks = [as_block("words", words_of(run.cells))]
+    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, shelf))]
+    blocks.append(as_block("index", index_of(run, _thumbs(run.cells, shelf))))
     page = render(
         "report.html.j2",
-        **overview(info, cells, summary),
+        **overview(run.info, run.cells, summarise(run.info, run.cells)),
         policy=policy(script("report"), style()),
         style=style(),
         script=script("report"),

@@ -10,13 +10,14 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, tee
 from typing import Any
 
 from visioneval.analysis.disagreements import partings
 from visioneval.analysis.summary import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records import Record, RunInfo
+from visioneval.report.lean import LeanRun
 from visioneval.report.pictures import Shelf
 from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
@@ -48,8 +49,9 @@ class _Table:
         return list(self.places)
 
 
-def index_of(info: RunInfo, cells: Sequence[Record], thumbs: Sequence[str]) -> dict[str, Any]:
+def index_of(run: LeanRun, thumbs: Sequence[str]) -> dict[str, Any]:
     """All that the gallery shows and filters by, but for words. ``thumbs`` are addresses, one a cell."""
+    info, cells = run.info, run.cells
     cases, models = _Table(), _Table(str(entry.label) for entry in info.suite.models)
     tags, failure_tags, rules = _Table(), _Table(), _Table()
     columns = {
@@ -63,6 +65,7 @@ def index_of(info: RunInfo, cells: Sequence[Record], thumbs: Sequence[str]) -> d
         "rules": [rules.all(cell.failed_rules) for cell in cells],
         "parted": [at for at, parted in enumerate(partings(info.suite, cells)) if any(parted.values())],
         "thumb": list(thumbs),
+        "place": run.places,
         "scores": {name: [_number(cell.scores.get(name, "")) for cell in cells] for name in info.metrics},
     }
     return {
@@ -100,11 +103,13 @@ def _why(cell: Record) -> str:
     return " \u00b7 ".join(filter(None, said))
 
 
-def details_of(info: RunInfo, cells: Iterable[Record], shelf: Shelf) -> Iterator[list[dict[str, Any]]]:
-    """Every cell in full, ``PART`` at a time, in the order of ``cells``."""
+def details_of(run: LeanRun, shelf: Shelf) -> Iterator[list[dict[str, Any]]]:
+    """Every cell in full, ``PART`` at a time, in the order of their places."""
+    info = run.info
     cases = {case.id: case for case in info.suite.cases}
     asked: dict[str, dict[str, Any]] = {}
-    pairs = zip(cells, partings(info.suite, cells), strict=True)
+    cells, again = tee(run.in_full())
+    pairs = zip(cells, partings(info.suite, again), strict=True)
     while part := list(islice(pairs, PART)):
         found = []
         for cell, parted in part:

@@ -11,7 +11,7 @@ async function showCell() {
   report.lastCell = at;
   const words = state.filters.q ? await load("words") : undefined;
   report.shown = matching(index, state.filters, words);
-  const detail = (await load(`details-${Math.floor(at / index.part)}`))[at % index.part];
+  const detail = (await load(partOf(at)))[index.cells.place[at] % index.part];
   if (findCell(index, report.state.cell) !== at) return;
   const modes = modesOf(detail);
   report.stage = stageOf(modes, Math.max(0, modes.findIndex((mode) => mode.name === report.mode)));
@@ -47,10 +47,14 @@ function step(by) {
   if (next !== undefined) go(addressOfCell(index, next, state.filters));
 }
 
+function partOf(at) {
+  return `details-${Math.floor(report.index.cells.place[at] / report.index.part)}`;
+}
+
 function prefetch(at) {
   const { index, shown } = report;
   const next = shown[shown.indexOf(at) + 1];
-  if (next !== undefined) load(`details-${Math.floor(next / index.part)}`).catch(() => {});
+  if (next !== undefined) load(partOf(next)).catch(() => {});
 }
 
 function findings(detail) {
