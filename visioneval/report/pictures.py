@@ -45,6 +45,7 @@ class Shelf(ABC):
 
     def __init__(self, run: Path, suite: Path, *, trust: bool) -> None:
         self._run = run
+        self._real = run.resolve()
         self._suite = suite
         self._trust = Trust(folder=suite, working=Path.cwd(), everything=trust)
         self._inputs: dict[tuple[str, bool], Shown] = {}
@@ -67,11 +68,15 @@ class Shelf(ABC):
 
     def own(self, relative: str) -> Shown:
         """A picture that lies in the run."""
+        found = _tried(lambda: self._put_own(self._own_path(relative)), relative)
+        return {**found, "kind": "video"} if Path(relative).suffix.lower() in VIDEOS else found
+
+    def _own_path(self, relative: str) -> Path:
+        """Where a picture of the run lies. Raises ``ImageError`` for a link that leads out of the run."""
         path = self._run / relative
-        if not path.resolve().is_relative_to(self._run.resolve()):
-            return {"why": "it lies outside the run", "name": relative}
-        found = _tried(lambda: self._put_own(path), relative)
-        return {**found, "kind": "video"} if path.suffix.lower() in VIDEOS else found
+        if not path.resolve().is_relative_to(self._real):
+            raise ImageError("it lies outside the run")
+        return path
 
     def input(self, named: str, *, mask: bool = False) -> Shown:
         """A picture of a case, or its mask as a tint that lies over the picture."""
@@ -96,8 +101,8 @@ class FolderShelf(Shelf):
 
     def thumb(self, relative: str) -> str:
         """Made once: a file of the same size and time is the same picture."""
-        path = self._run / relative
         try:
+            path = self._own_path(relative)
             name = f"{_stamp(path)}.webp"
             if not (self._target / "thumbs" / name).exists():
                 _write(self._target / "thumbs" / name, _webp(_small(path, THUMB_SIDE), 78))
@@ -148,7 +153,7 @@ class EmbeddedShelf(Shelf):
     def thumb(self, relative: str) -> str:
         """The small picture as a data address."""
         try:
-            return _data_url(_webp(_small(self._run / relative, THUMB_SIDE // 2), 70), "webp")
+            return _data_url(_webp(_small(self._own_path(relative), THUMB_SIDE // 2), 70), "webp")
         except (OSError, ImageError):
             return ""
 

@@ -1,7 +1,7 @@
 // What a grader saw and said: known kinds with a form of their own, everything else by its shape.
 
 const HIDDEN = new Set(["box", "readings", "difference_map"]);
-const FORMS = { lines: readLines, crops: cropsOf, replies: repliesOf, questions: tableOf, requirements: tableOf };
+const FORMS = { lines: readLines, crops: cropsOf, replies: repliesOf, questions: questionsOf };
 
 function graderSection(grader, detail) {
   const notes = [grader.type, grader.cached ? "from the cache" : `${told(grader.seconds)} s`,
@@ -62,9 +62,24 @@ function tableOf(rows, detail) {
       names.map((name) => el("td", {}, worth(name, row[name]) ? shownValue(row[name], detail) : "")))))));
 }
 
+/** Questions about a picture: what was expected, what was given, what it scored; the rest stands small below. */
+function questionsOf(rows, detail) {
+  if (!rows.every((row) => typeof row.question === "string")) return tableOf(rows, detail);
+  const main = new Set(["question", "expected", "answer", "score", "right", "correct"]);
+  return el("div", { class: "scroll" }, el("table", { class: "seen questions" },
+    el("thead", {}, el("tr", {}, ["question", "expected", "given", "score"].map((name) => el("th", { scope: "col", text: name })))),
+    el("tbody", {}, rows.map((row) => el("tr", { class: isWrong(row) ? "wrong" : row.unanswered ? "weak" : "" },
+      el("td", {}, el("span", { class: "text", text: row.question }), el("span", { class: "note below" },
+        Object.entries(row).filter(([name, value]) => !main.has(name) && worth(name, value) && value !== row.answer)
+          .map(([name, value]) => el("span", {}, el("i", { text: spaced(name) }), [value].flat().map(told).join(", "))))),
+      el("td", { text: told(row.expected) }),
+      el("td", { text: row.answer === null || row.answer === undefined ? "no answer" : told(row.answer) }),
+      el("td", { class: "number", text: "score" in row ? told(row.score) : "" }))))));
+}
+
 /** Whether a row is a claim that the picture does not keep. */
 function isWrong(row) {
-  for (const name of ["correct", "satisfied", "met", "right", "holds"]) if (row[name] === false) return true;
+  for (const name of ["right", "correct", "satisfied", "met", "holds"]) if (row[name] === false) return true;
   return row.score === 0 || row.score === false;
 }
 
