@@ -75,10 +75,16 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters["soft"] = soft
+    made.filters["usd"] = usd
     return made
 
 
+def usd(amount: float | None) -> str:
+    """An amount with the digits that matter; ``unknown`` where it is not known."""
+    return "unknown" if amount is None else f"{amount:,.2f}" if amount >= 10 else f"{amount:.4f}"
+
+
 def soft(text: object) -> Markup:
-    """Text, escaped, that may be broken after the signs that part the words of labels and metrics."""
-    words = re.split(r"(?<=[,=_./:-])", str(text))
+    """Text, escaped, that may be broken after the signs that part the words of labels and ids."""
+    words = re.split(r"(?<=[,_/])", str(text))
     return Markup("<wbr>").join(words)

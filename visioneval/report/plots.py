@@ -42,16 +42,16 @@ def _x(share: float) -> float:
     return round(PAD + share * (WIDTH - 2 * PAD), 1)
 
 
-def histogram(values: Sequence[float], low: float, high: float) -> tuple[Bar, ...]:
-    """How many of ``values``, which lie in ``low``..``high``, are in each of ``BINS`` equal parts; no bar for none.
+def histogram(values: Sequence[float], low: float, high: float, bins: int = BINS) -> tuple[Bar, ...]:
+    """How many of ``values``, which lie in ``low``..``high``, are in each of ``bins`` equal parts; no bar for none.
 
     The tallest bar is as high as the plot, so plots are compared by shape and place, not by height.
     """
-    counts = [0] * BINS
+    counts = [0] * bins
     span = (high - low) or 1.0
     for value in values:
-        counts[min(BINS - 1, max(0, int((value - low) / span * BINS)))] += 1
-    top, step = max(counts), SMALL_WIDTH / BINS
+        counts[min(bins - 1, max(0, int((value - low) / span * bins)))] += 1
+    top, step = max(counts), SMALL_WIDTH / bins
     return tuple(
         Bar(round(at * step, 2), round(step - 1, 2), round(SMALL_HEIGHT - height, 2), round(height, 2))
         for at, number in enumerate(counts)

@@ -10,7 +10,7 @@ from statistics import median
 from visioneval.analysis.summary import MetricFinding, Summary
 from visioneval.records import Record
 from visioneval.report.console import show_finding
-from visioneval.report.plots import SMALL_WIDTH, Bar, histogram
+from visioneval.report.plots import BINS, SMALL_WIDTH, Bar, histogram
 from visioneval.types import Metric
 
 
@@ -62,8 +62,9 @@ def metric_rows(summary: Summary, cells: Sequence[Record]) -> list[MetricRow]:
 
 def _metric_row(name: str, metric: Metric, summary: Summary, values: Mapping[str, Sequence[float]]) -> MetricRow:
     low, high = _axis(metric, values)
+    bins = _bins(low, high, values)
     spreads = tuple(
-        _spread(model.metrics.get(name), metric, values[model.label], low, high) for model in summary.models
+        _spread(model.metrics.get(name), metric, values[model.label], low, high, bins) for model in summary.models
     )
     return MetricRow(name, metric, low, high, spreads)
 
@@ -78,15 +79,28 @@ def _axis(metric: Metric, values: Mapping[str, Sequence[float]]) -> tuple[float 
     return ends[0] if low is None else low, ends[1] if high is None else high
 
 
+def _bins(low: float | None, high: float | None, values: Mapping[str, Sequence[float]]) -> int:
+    """A bar for every step of a short scale of whole numbers; else a fixed number of bars."""
+    if low is None or high is None or not float(high - low).is_integer() or not 2 <= high - low < BINS:
+        return BINS
+    whole = all((value - low).is_integer() for own in values.values() for value in own)
+    return int(high - low) + 1 if whole else BINS
+
+
 def _spread(
-    finding: MetricFinding | None, metric: Metric, values: Sequence[float], low: float | None, high: float | None
+    finding: MetricFinding | None,
+    metric: Metric,
+    values: Sequence[float],
+    low: float | None,
+    high: float | None,
+    bins: int,
 ) -> Spread | None:
     if finding is None:
         return None
     told = show_finding(finding, metric)
     if low is None or high is None:
         return Spread(told, share=None if finding.value is None else round(finding.value * SMALL_WIDTH, 1))
-    return Spread(told, histogram(values, low, high) if values else ())
+    return Spread(told, histogram(values, low, high, bins) if values else ())
 
 
 def drawing_rows(summary: Summary, cells: Iterable[Record]) -> list[TimeRow]:

@@ -71,7 +71,7 @@ function findings(detail) {
 
 function verdictBlock(detail) {
   const { record } = detail;
-  const items = record.failed_rules.map((rule) => el("li", { class: "fail" }, el("code", { text: rule }), reasonText(detail.why[rule])));
+  const items = [...byReason(record.failed_rules, detail.why)].map(([reason, rules]) => el("li", { class: "fail" }, rules.map((rule) => el("code", { text: rule })), reasonText(reason)));
   if (record.status === "refused") items.push(el("li", { class: record.verdict === "PASS" ? "" : "fail" }, el("strong", { text: "refused" }), reasonText(record.reasons.refused)));
   if (record.error) items.push(el("li", { class: "error" }, el("strong", { text: `${record.error.stage}, ${record.error.kind}` }), reasonText(record.error.message)));
   for (const rule of record.warned_rules) items.push(el("li", { class: "warn" }, el("span", { class: "note", text: "warning" }), el("code", { text: rule }), reasonText(detail.why[rule])));
@@ -79,6 +79,18 @@ function verdictBlock(detail) {
   if (!items.length) items.push(el("li", { class: "pass", text: "Every rule that applies holds." }));
   return el("section", { class: `verdict-block ${record.verdict.toLowerCase()}` }, el("ul", { class: "plain" }, items),
     record.failure_tags.length ? el("p", { class: "tags" }, record.failure_tags.map((tag) => el("span", { class: "tag", text: tag }))) : null);
+}
+
+/** Rules that fail for one reason stand together. */
+function byReason(rules, why) {
+  const found = new Map();
+  for (const rule of rules) {
+    const reason = why[rule] || "";
+    const key = reason || `\n${rule}`;
+    if (!found.has(key)) found.set(key, [reason, []]);
+    found.get(key)[1].push(rule);
+  }
+  return found.values();
 }
 
 function reasonText(text) {

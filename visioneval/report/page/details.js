@@ -68,13 +68,13 @@ function questionsOf(rows, detail) {
   const main = new Set(["question", "expected", "answer", "score", "right", "correct"]);
   return el("div", { class: "scroll" }, el("table", { class: "seen questions" },
     el("thead", {}, el("tr", {}, ["question", "expected", "given", "score"].map((name) => el("th", { scope: "col", text: name })))),
-    el("tbody", {}, rows.map((row) => el("tr", { class: isWrong(row) ? "wrong" : row.unanswered ? "weak" : "" },
+    el("tbody", {}, rows.map((row) => el("tr", { class: row.unanswered ? "unanswered" : isWrong(row) ? "wrong" : "" },
       el("td", {}, el("span", { class: "text", text: row.question }), el("span", { class: "note below" },
         Object.entries(row).filter(([name, value]) => !main.has(name) && worth(name, value) && value !== row.answer)
           .map(([name, value]) => el("span", {}, el("i", { text: spaced(name) }), [value].flat().map(told).join(", "))))),
       el("td", { text: told(row.expected) }),
       el("td", { text: row.answer === null || row.answer === undefined ? "no answer" : told(row.answer) }),
-      el("td", { class: "number", text: "score" in row ? told(row.score) : "" }))))));
+      el("td", { class: "number", text: row.score === null || row.score === undefined ? "\u2013" : told(row.score) }))))));
 }
 
 /** Whether a row is a claim that the picture does not keep. */

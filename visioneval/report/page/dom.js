@@ -28,8 +28,8 @@ function filled(node, attributes, children) {
 
 /** A picture, or a box that says why there is none. Only a file of the report, or data, is ever a source. */
 function pictureOf(shown, alt, attributes = {}) {
-  if (!shown) return missing("no picture");
-  if (!shown.src) return missing(shown.why || "no picture", shown.name);
+  if (!shown) return missing("nothing was drawn");
+  if (!shown.src) return missing(shown.why || "it cannot be shown", shown.name);
   if (!PICTURE_SOURCE.test(shown.src)) return missing("not a picture of this report", shown.name);
   if (shown.kind === "video") return el("video", { src: shown.src, controls: true, preload: "metadata", "aria-label": alt });
   const image = el("img", { alt, decoding: "async", ...attributes, src: shown.src });
@@ -39,7 +39,7 @@ function pictureOf(shown, alt, attributes = {}) {
 
 function missing(why, name = "") {
   return el("div", { class: "missing", role: "img", "aria-label": `no picture: ${why}` },
-    el("strong", { text: "No picture" }), el("span", { text: why }), name ? el("code", { text: name }) : null);
+    el("strong", { text: "No picture" }), el("span", { text: why }), name && !why.includes(name) ? el("code", { text: name }) : null);
 }
 
 const VERDICTS = { P: "PASS", F: "FAIL", E: "ERROR" };
@@ -59,7 +59,7 @@ function told(value) {
 
 /** Text that may be broken after the signs that part the words of labels. */
 function soft(text) {
-  const words = text.split(/(?<=[,=_./:-])/);
+  const words = text.split(/(?<=[,_/])/);
   return words.flatMap((word, at) => (at ? [el("wbr"), word] : [word]));
 }
 

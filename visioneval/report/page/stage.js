@@ -5,7 +5,7 @@ function modesOf(detail) {
   const { output, record } = detail;
   const modes = [{ name: "Output", draw: () => plain(output, "output") }];
   const base = detail.inputs[0] || detail.reference;
-  if (base && output) modes.push({ name: "Slider", draw: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
+  if (base?.src && output?.src) modes.push({ name: "Slider", draw: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
   if (base && output) modes.push({ name: "Side by side", draw: () => beside([[detail.inputs[0] ? "input" : "reference", base], ["output", output]]) });
   if (detail.masks.length && output) modes.push({ name: "Mask", draw: () => masked(output, detail.masks) });
   const shared = (test) => record.graders.filter(test).length > 1;
