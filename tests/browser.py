@@ -1,6 +1,6 @@
 """A real browser for the pages that we write: the system's Chromium, driven by Playwright, with no network.
 
-``browser`` is one Chromium for all tests of a process. ``open_page`` opens pages in it and holds them to what every
+``browser`` is one Chromium for the tests of a module. ``open_page`` opens pages in it and holds them to what every
 page of ours must keep: no error in the console, and no request beyond what the test allows.
 """
 
@@ -33,9 +33,12 @@ WIDTH, HEIGHT = 1280, 800
 PHONE = {"width": 380, "height": 760}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium; the test is skipped where it or Playwright is absent."""
+    """Headless Chromium; the test is skipped where it or Playwright is absent.
+
+    Not for the whole session: while it is open, an event loop runs in this thread, and no other test could start one.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine (apt-get install chromium)")

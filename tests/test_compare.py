@@ -120,6 +120,16 @@ def test_tags_and_gecko_types_are_told_apart_and_not_adjusted() -> None:
     assert [(one.name, one.difference, one.p_holm) for one in found.by_type] == [("gecko.counting", 1, None)]
 
 
+def test_several_model_runs_have_pass_rates_of_their_own() -> None:
+    before = [cell(f"c{at}", model_label=label) for at in range(4) for label in "xy"]
+    after = [replace(one, verdict="FAIL") if one.model_label == "y" else one for one in before]
+    assert [(one.name, one.difference, one.p_holm) for one in compared(before, after).by_run] == [
+        ("x", 0, None),
+        ("y", -1, None),
+    ]
+    assert compared(before[:1], before[:1]).by_run == ()
+
+
 def test_flaky_cases_are_paired_and_leave_the_numbers() -> None:
     before = [*verdicts("PP"), cell("unsure", flaky=True)]
     after = [*verdicts("PP"), cell("unsure", "FAIL")]

@@ -85,7 +85,7 @@ def test_findings_in_words() -> None:
         "none of 1 metrics is significantly worse, by 2 cases",
     ]
     (found,) = held(verdicts("P" * 9), verdicts("F" * 9), "significant")[0]
-    assert found.found == "pass_rate -1 (p 0.0039)"
+    assert found.found == "pass_rate -100.0 points (p 0.0039)"
     before = [cell(), cell("gone", tags=("must_pass",)), cell("two", tags=("must_pass",))]
     (found,) = held(before, [cell(), cell("two")], "must_pass")[0]
     assert found.found == "0 of 1 cells tagged must_pass broke, 1 more of A are not in B"

@@ -9,9 +9,11 @@ import pytest
 import typer
 from pydantic import BaseModel
 
+from visioneval import labels
 from visioneval.cli import app
 from visioneval.records import Record
-from visioneval.suite import case, graders, judges, model, providers, scope
+from visioneval.suite import case, graders, judges, limits, model, providers, scope
+from visioneval.suite import labels as suite_labels
 from visioneval.suite.sketch import SketchParams
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +47,11 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "locality", graders.LocalityGrader),
         ("suite.md", "reference", graders.ReferenceGrader),
         ("suite.md", "Rules and gates", scope.VerdictRule),
+        ("suite.md", "Limits", limits.Limits),
+        ("suite.md", "Prices", limits.Price),
+        ("suite.md", "A question", suite_labels.LabelQuestion),
         ("records.md", "Record", Record),
+        ("records.md", "Label", labels.Label),
     ],
 )
 def test_tables_name_exactly_the_fields(document: str, title: str, documented: type[BaseModel]) -> None:
@@ -57,6 +63,8 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "Record",
         "Rules and gates",
         "sketch",
+        "A question",
+        "Label",
     ):
         fields -= SHARED
     assert _section(document, title) == fields

@@ -151,7 +151,7 @@ records_ = st.builds(
 @given(records_)
 def test_a_record_read_and_written_again_is_the_same_bytes(written: Record) -> None:
     line = written.model_dump_json().encode()
-    (again,) = storage._record(line + b"\n", "here", TypeAdapter(Record))
+    (again,) = storage._parsed("record", line + b"\n", "here", TypeAdapter(Record))
     assert again == written
     assert again.model_dump_json().encode() == line
 

@@ -104,8 +104,8 @@ def main() -> None:
     if os.waitstatus_to_exitcode(status) not in (0, 1):
         raise SystemExit(f"compare ended with status {status}")
     print(
-        f"compare two runs of {RECORDS:,} records ({size / 1e6:.0f} MB): {seconds:.1f} s, "
-        f"{used.ru_maxrss / 1024:.0f} MB"
+        f"compare two runs of {RECORDS:,} records ({size / 1e6:.0f} MB): {seconds:.1f} s "
+        f"({used.ru_utime + used.ru_stime:.1f} s of one core), {used.ru_maxrss / 1024:.0f} MB"
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from visioneval.baselines import Baseline, Grading, Line
-from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, Record, RunInfo, RunState, each_line
+from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, RunInfo, RunState, each_line
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
@@ -57,11 +57,6 @@ class Cell:
 
 
 _CELL: TypeAdapter[Cell] = TypeAdapter(Cell)
-
-
-def cell_of(record: Record) -> Cell:
-    """What a comparison keeps of a record."""
-    return _CELL.validate_python(record.model_dump(include={each.name for each in fields(Cell)}))
 
 
 def read_cells(path: Path) -> list[Cell]:

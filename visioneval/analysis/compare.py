@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
 
@@ -41,9 +41,10 @@ class Amount:
 class Comparison:
     """The findings of a comparison.
 
-    ``pairs`` come in the order of B. The numbers (``pass_rate``, ``metrics``, ``by_tag``, ``by_type``) leave the pairs
-    of flaky cases out. ``by_tag`` holds pass rates by tag, ``by_type`` the metrics ``<gecko key>.<type>``; neither is
-    part of Holm's adjustment, which covers the pass rate and ``metrics``. ``labels`` pairs the model runs.
+    ``pairs`` come in the order of B. The numbers leave the pairs of flaky cases out.
+    ``by_run`` holds pass rates by model run (by its label in B; empty for one alone), ``by_tag`` those by tag,
+    ``by_type`` the metrics ``<gecko key>.<type>``; none of these is part of Holm's adjustment, which covers the pass
+    rate and ``metrics``. ``labels`` pairs the model runs.
     """
 
     a: Side
@@ -54,6 +55,7 @@ class Comparison:
     only_b: tuple[Cell, ...]
     pass_rate: Difference
     metrics: tuple[Difference, ...]
+    by_run: tuple[Difference, ...]
     by_tag: tuple[Difference, ...]
     by_type: tuple[Difference, ...]
     unlike: tuple[Unlike, ...]
@@ -104,7 +106,8 @@ def compare(a: Side, b: Side, chosen: Chosen | None = None, renamed: Sequence[st
         only_b=pairing.only_b,
         pass_rate=pass_rate,
         metrics=tuple(whole),
-        by_tag=_by_tag(steady),
+        by_run=_by(steady, lambda pair: (pair.b.model_label,)) if len(pairing.labels) > 1 else (),
+        by_tag=_by(steady, lambda pair: pair.tags),
         by_type=tuple(one for one in differences if one.name in types),
         unlike=unlike_metrics([one.name for one in differences], pairing.pairs, a, b),
         cost_usd=_amount([(p.a.total_cost_usd, p.b.total_cost_usd) for p in pairing.pairs], mean=False),
@@ -153,12 +156,13 @@ def _gecko_types(names: Iterable[str], pairs: Iterable[Pair]) -> set[str]:
     return {name for name in names for key in keys if name.startswith(f"{key}.")}
 
 
-def _by_tag(pairs: Sequence[Pair]) -> tuple[Difference, ...]:
-    tagged: dict[str, list[Pair]] = {}
+def _by(pairs: Sequence[Pair], names_of: Callable[[Pair], Iterable[str]]) -> tuple[Difference, ...]:
+    """The pass rates of the pairs of each name."""
+    named: dict[str, list[Pair]] = {}
     for pair in pairs:
-        for tag in pair.tags:
-            tagged.setdefault(tag, []).append(pair)
-    return tuple(pass_rate_difference(own, tag) for tag, own in tagged.items())
+        for name in names_of(pair):
+            named.setdefault(name, []).append(pair)
+    return tuple(pass_rate_difference(own, name) for name, own in named.items())
 
 
 def _amount(known: Iterable[tuple[float | None, float | None]], *, mean: bool) -> Amount:

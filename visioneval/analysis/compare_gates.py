@@ -114,12 +114,14 @@ def _significant(gate: FailOn, comparison: Comparison) -> Held:
         return Held(gate, "unmeasured", _NO_PAIR)
     worse = [one for one in tested if one.significant and (one.worse_by or 0) > 0]
     judged = sum(one.metric.better != "none" for one in tested)
-    found = ", ".join(f"{one.name} {one.difference:+.3g} (p {one.p_holm:.2g})" for one in worse)
-    return Held(
-        gate,
-        "unmet" if worse else "holds",
-        found or f"none of {judged} metrics is significantly worse, by {comparison.pass_rate.n_cases} cases",
-    )
+    none = f"none of {judged} metrics is significantly worse, by {comparison.pass_rate.n_cases} cases"
+    found = ", ".join(f"{one.name} {_size(one)} (p {one.p_holm:.2g})" for one in worse)
+    return Held(gate, "unmet" if worse else "holds", found or none)
+
+
+def _size(one: Difference) -> str:
+    difference = one.difference or 0.0
+    return f"{difference * 100:+.1f} points" if one.metric.type == "bool" else f"{difference:+.3g}"
 
 
 def _bounded(gate: FailOn, name: str, comparison: Comparison) -> Held:

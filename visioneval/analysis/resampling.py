@@ -45,11 +45,21 @@ def cluster_bootstrap(
     """
     _check(len(clusters), resamples)
     random = np.random.default_rng(seed)
+    every = np.concatenate(clusters)
+    sizes = np.asarray([len(rows) for rows in clusters], dtype=np.intp)
+    starts = np.cumsum(sizes) - sizes
     found = np.empty(resamples)
     for at in range(resamples):
         drawn = random.integers(0, len(clusters), len(clusters))
-        found[at] = statistic(np.concatenate([clusters[which] for which in drawn]))
+        found[at] = statistic(_rows_of(drawn, every, starts, sizes))
     return _percentile(found[~np.isnan(found)], level)
+
+
+def _rows_of(drawn: Rows, every: Rows, starts: Rows, sizes: Rows) -> Rows:
+    """The rows of the clusters that were drawn, in that order, without a step for each of them."""
+    own = sizes[drawn]
+    shifts = starts[drawn] - (np.cumsum(own) - own)
+    return every[np.repeat(shifts, own) + np.arange(int(own.sum()))]
 
 
 def cluster_bootstrap_mean(

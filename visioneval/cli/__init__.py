@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import baseline, compare, report, run, runs, suite
+from visioneval.cli import agree, baseline, cache, compare, label, report, run, runs, suite
 from visioneval.errors import VisionEvalError
 
 
@@ -70,7 +70,10 @@ app.command()(runs.export)
 app.command()(report.report)
 app.command()(compare.compare)
 app.add_typer(baseline.app, name="baseline")
+app.command()(agree.agree)
+app.add_typer(label.label, name="label")
 app.command()(suite.schema)
+app.add_typer(cache.app, name="cache")
 
 
 def main() -> None:

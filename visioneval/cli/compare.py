@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from visioneval.analysis.compare import Comparison
     from visioneval.analysis.compare_gates import Held
 
+NARROW = "What to compare"
 SIDE = "Path, id, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
 
 
@@ -24,13 +25,15 @@ def compare(
     b: Annotated[str, options.word("B", "The run that may be better or worse, named likewise.")],
     renamed: Annotated[
         list[str] | None,
-        options.value("--map", "OLD=NEW", "The model run OLD of A is NEW in B. Repeatable.", options.NARROW),
+        options.value("--map", "OLD=NEW", "The model run OLD of A is NEW in B. Repeatable.", NARROW),
     ] = None,
     metric: Annotated[
-        list[str] | None, options.value("--metric", "GLOB", "Only these metrics. Repeatable.", options.NARROW)
+        list[str] | None, options.value("--metric", "GLOB", "Only these metrics. Repeatable.", NARROW)
     ] = None,
-    tag: options.Tags = None,
-    case: options.Cases = None,
+    tag: Annotated[
+        list[str] | None, options.value("--tag", "TAG", "Only cases with one of these tags. Repeatable.", NARROW)
+    ] = None,
+    case: Annotated[list[str] | None, options.value("--case", "GLOB", "Only these cases. Repeatable.", NARROW)] = None,
     fail_on: Annotated[
         list[str] | None,
         options.value(

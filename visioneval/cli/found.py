@@ -13,6 +13,7 @@ from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
     from visioneval.analysis.cells import Side
+    from visioneval.labels import Label
     from visioneval.records import Record, RunInfo
 
 BASELINE = "baseline"
@@ -41,6 +42,14 @@ def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
         return folder, info, records
     records = [record for record in records if record.model_label == label]
     return folder, one_model_run(info, label, len(records)), records
+
+
+def labels_of(name: str, records: list[Record], labels: list[Label]) -> list[Label]:
+    """The labels of a run, or, where ``name`` ends in ``@LABEL``, those of one model run."""
+    if _split(name)[1] is None:
+        return labels
+    shown = {record.model_label for record in records}
+    return [label for label in labels if label.model_label in shown]
 
 
 def read_side(name: str, out: Path) -> Side:

@@ -6,6 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
+def check_reports(*paths: Path | None) -> None:
+    """Raises ``UsageError`` where a report that is asked for could not be written."""
+    from visioneval.report.files import check_writable
+
+    for path in paths:
+        if path is not None:
+            check_writable(path)
+
+
 def write_reports(folders: Sequence[Path], junit: Path | None, markdown: Path | None) -> None:
     """Writes what was asked for, of all the runs in one file. Raises ``UsageError`` where that cannot be."""
     if junit is None and markdown is None:

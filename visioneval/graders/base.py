@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from visioneval.errors import GraderError
+from visioneval.graders.shown import Show, shown
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, Picture, Score, TaskType
@@ -38,6 +39,8 @@ class Subject:
     """Where templates are looked for: beside the suite first, then the built-in ones."""
     ask: Callable[[str, Question], Awaitable[Reply]] = _nobody
     """Asks a judge by its key. Raises ``ProviderError``."""
+    show: Show = shown
+    """A picture of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from visioneval.report.compare_words import (
     headline,
     left_out,
     money_and_time,
+    next_command,
     notes,
     power_lines,
     show_difference,
@@ -40,6 +41,9 @@ def print_comparison(found: Comparison, held: Sequence[Held], console: Console, 
     for part in _parts(found, held, console.width, shown):
         console.print(part)
         console.print()
+    following = next_command(found)
+    if following is not None:  # no fold of ours: a command that the terminal wraps can still be copied
+        console.print(plain(f"next: {following}"), soft_wrap=True)
 
 
 def _parts(found: Comparison, held: Sequence[Held], width: int, shown: int) -> Iterator[RenderableType]:
@@ -74,9 +78,10 @@ def _flips(change: Change, pairs: Sequence[Pair], total: int, found: Comparison,
         for pair in pairs
     ]
     if len(found.labels) > 1:
-        columns.insert(1, Column("model run", least=12))
+        numbers = {new: str(number) for number, (_, new) in enumerate(found.labels, 1)}
+        columns.insert(0, Column("#", right=True))
         for row, pair in zip(rows, pairs, strict=True):
-            row.insert(1, plain(pair.b.model_label))
+            row.insert(0, numbers[pair.b.model_label])
     body = table(columns, rows, width)
     title = f"{TITLES[change]}: {total:,}"
     if len(pairs) == total:
@@ -97,9 +102,12 @@ def _numbers(found: Comparison, width: int) -> Iterator[RenderableType]:
     power = list(power_lines(tested))
     if power:
         yield plain("\n".join(power), "dim")
-    for title, own in (("Pass rate by tag", found.by_tag), ("By type of question", found.by_type)):
+    for title, what, own in (
+        ("Pass rate by model run", "model run", found.by_run),
+        ("Pass rate by tag", "tag", found.by_tag),
+        ("By type of question", "type", found.by_type),
+    ):
         if own:
-            what = title.rpartition(" ")[2]
             yield titled(f"{title} (p not adjusted)", _differences(what, own, width, adjusted=False))
     rows = list(money_and_time(found))
     if rows:

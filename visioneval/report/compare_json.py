@@ -30,6 +30,7 @@ def comparison_json(found: Comparison, held: Sequence[Held], exit_code: int) -> 
             "only_b": [_cell_name(cell) for cell in found.only_b],
             "pass_rate": _difference(found.pass_rate),
             "metrics": [_difference(one) for one in found.metrics],
+            "by_run": [_difference(one) for one in found.by_run],
             "by_tag": [_difference(one) for one in found.by_tag],
             "by_type": [_difference(one) for one in found.by_type],
             "not_graded_alike": [asdict(one) for one in found.unlike],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from visioneval.analysis.cells import Cell, Side
@@ -40,19 +41,19 @@ def headline(found: Comparison) -> Iterator[str]:
     yield ", ".join(broken + counts)
     yield f"A: {_side(found.a)}"
     yield f"B: {_side(found.b)}"
-    if len(found.labels) == 1 and found.labels[0][0] != found.labels[0][1]:
-        yield f"model run: {found.labels[0][0]} -> {found.labels[0][1]}"
-    for old, new in found.labels if len(found.labels) > 1 else ():
-        if old != new:
-            yield f"model run: {old} -> {new}"
+    for number, (old, new) in enumerate(found.labels, 1):
+        name = new if old == new else f"{old} -> {new}"
+        yield f"#{number}: {name}" if len(found.labels) > 1 else f"model run: {name}"
 
 
 def _side(side: Side) -> str:
     cells = f"{len(side.cells):,} cell{'s' * (len(side.cells) != 1)}"
+    run = side.folder.name if side.folder is not None else ""
+    name = side.name if not run or run in side.name else f"{side.name} ({run})"
     if side.state not in (None, "complete"):
         planned = "" if side.planned_cells is None else f" of {side.planned_cells:,}"
-        return f"{side.name}: {cells}{planned}, {side.state}: NOT COMPLETE"
-    return f"{side.name}: {cells}" + (f" of {side.suite}" if side.suite else "")
+        return f"{name}: {cells}{planned}, {side.state}: NOT COMPLETE"
+    return f"{name}: {cells}" + (f" of {side.suite}" if side.suite else "")
 
 
 def notes(found: Comparison) -> Iterator[str]:
@@ -70,17 +71,20 @@ def notes(found: Comparison) -> Iterator[str]:
 
 
 def unlike_lines(found: Comparison) -> Iterator[str]:
-    """A line for each metric and each thing that was not alike in its grading."""
+    """A line for each thing that was not alike in the grading, with the metrics that it bears on."""
+    told: dict[tuple[str, str, str, int], list[str]] = {}
     for one in found.unlike:
-        yield f"{one.metric}: {one.what}: {one.a} -> {one.b} ({one.pairs:,} of {len(found.pairs):,} pairs)"
+        told.setdefault((one.what, one.a, one.b, one.pairs), []).append(one.metric)
+    for (what, a, b, pairs), metrics in told.items():
+        yield f"{', '.join(metrics)}: {what}: {a} -> {b} ({pairs:,} of {len(found.pairs):,} pairs)"
 
 
 def change_in_words(pair: Pair, writers: Mapping[str, str]) -> list[str]:
     """The failed rules that changed, those of B with the reason of the metric or of its writer; then errors."""
     lines = [_with_reason(rule, pair.b, writers) for rule in pair.rules_broken]
-    lines += [f"mended: {rule}" for rule in pair.rules_mended]
-    if pair.change == "still_failing":
-        lines += [f"still: {rule}" for rule in pair.b.failed_rules if rule in pair.a.failed_rules]
+    lines += [f"mended: {', '.join(pair.rules_mended)}"] if pair.rules_mended else []
+    still = [rule for rule in pair.b.failed_rules if rule in pair.a.failed_rules]
+    lines += [f"still: {', '.join(still)}"] if still else []
     lines += [f"A: {_error(pair.a)}"] if pair.a.error and pair.change != "still_failing" else []
     lines += [f"B: {_error(pair.b)}"] if pair.b.error else []
     refused = pair.b.reasons.get("refused")
@@ -160,7 +164,7 @@ def _power(one: Difference) -> str:
     if one.detectable is None:
         return ""
     size = f"{one.detectable * 100:.0f} points" if one.metric.type == "bool" else f"{one.detectable:.2g}"
-    return f"{cases} show a difference of {size} four times in five, a smaller one less often"
+    return f"{cases} would show a difference of {size} four times in five, a smaller one less often"
 
 
 def left_out(found: Comparison) -> list[str]:
@@ -182,6 +186,15 @@ def _few(cells: tuple[Cell, ...]) -> str:
         told.append(f"{label}: {', '.join(names[:SHOWN_OUT])}{more}")
     more_runs = len(by_label) - SHOWN_OUT
     return "; ".join(told) + (f"; and {more_runs} more model runs" if more_runs > 0 else "")
+
+
+def next_command(found: Comparison) -> str | None:
+    """How to look at the first cell that broke, where B is a run."""
+    broken = found.changed("broken")
+    if not broken or found.b.folder is None:
+        return None
+    cell = broken[0].b
+    return shlex.join(["visioneval", "show", f"{found.b.folder}@{cell.model_label}", cell.test_id])
 
 
 def money_and_time(found: Comparison) -> Iterator[tuple[str, str, str, str]]:

@@ -107,7 +107,11 @@ def _numbers(found: Comparison) -> Iterator[str]:
     power = list(power_lines(tested))
     if power:
         yield "\n".join(f"- {code(line)}" for line in power)
-    for title, what, own in (("Pass rate by tag", "tag", found.by_tag), ("By type of question", "type", found.by_type)):
+    for title, what, own in (
+        ("Pass rate by model run", "model run", found.by_run),
+        ("Pass rate by tag", "tag", found.by_tag),
+        ("By type of question", "type", found.by_type),
+    ):
         if own:
             yield f"### {title}\n\n{_differences(what, own, adjusted=False)}"
     rows = list(money_and_time(found))
