@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from visioneval.analysis.summary import Counts, GateFinding, ModelFindings, Summary
+from visioneval.analysis.summary import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.records import Record, RunInfo
 from visioneval.report import plots
-from visioneval.report.console import show_rate
+from visioneval.report.console import reused, show_rate
 from visioneval.report.plots import Interval
 from visioneval.report.spread import drawing_rows, grading_rows, metric_rows
 
@@ -64,6 +64,8 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "warned_rules": _count_rows(summary.warned_rules, ""),
         "disagreements": {key: found for key, found in summary.judge_disagreements.items() if found.judged},
         "metrics": metric_rows(summary, cells),
+        "reused": reused(summary) if summary.reused_pictures else "",
+        "costs": _costs(summary),
         "drawing": drawing_rows(summary, cells),
         "grading": grading_rows(cells),
         "gates": [(gate, _gate_words(gate)) for gate in summary.gates],
@@ -76,7 +78,15 @@ def link(**state: str) -> str:
 
 
 def _outcome(summary: Summary) -> tuple[str, str]:
+    if summary.stopped_by == "budget":
+        return "error", "Stopped by its budget"
     return OUTCOMES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
+
+
+def _costs(summary: Summary) -> list[CostFinding]:
+    """What was paid for, or came from the cache, or costs nobody knows how much: drawings, then judgements."""
+    told = (cost for cost in summary.costs if cost.paid or cost.cached or cost.unknown)
+    return sorted(told, key=lambda cost: cost.what)
 
 
 def _facts(info: RunInfo) -> list[tuple[str, str]]:
@@ -88,6 +98,7 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
         "about": info.suite.description,
         "started": info.started_at,
         "took": _took(info),
+        "resumed": ", ".join(info.resumed_at),
         "state": info.state if info.state != "complete" else None,
         "suite": info.suite_path,
         "judges": ", ".join(f"{name}: {_judge(judge)}" for name, judge in info.suite.judges.items()),

@@ -1,4 +1,4 @@
-"""How each metric, each cost and each time is spread over a run's cells, ready for small plots. Pure."""
+"""How each metric and each time is spread over a run's cells, ready for small plots. Pure."""
 
 from __future__ import annotations
 
@@ -37,15 +37,13 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class TimeRow:
-    """Seconds and dollars of the drawings of a model run, or of the work of a grader."""
+    """Seconds of the drawings of a model run, or of the work of a grader."""
 
     name: str
     n: int
     mean: float
     middle: float
     slow: float
-    cost: float | None
-    cached: int
     bars: tuple[Bar, ...]
 
 
@@ -104,52 +102,28 @@ def _spread(
 
 
 def drawing_rows(summary: Summary, cells: Iterable[Record]) -> list[TimeRow]:
-    """What the drawings of each model run took."""
-    found: dict[str, list[Record]] = {model.label: [] for model in summary.models}
-    for cell in cells:
-        found.setdefault(cell.model_label, []).append(cell)
-    top = max((cell.seconds for own in found.values() for cell in own), default=0.0)
-    return [
-        _time_row(
-            label,
-            [cell.seconds for cell in own],
-            [cell.cost_usd for cell in own],
-            sum(cell.cached for cell in own),
-            top,
-        )
-        for label, own in found.items()
-    ]
+    """How long the drawings of each model run took."""
+    return _time_rows({model.label: [] for model in summary.models}, ((c.model_label, c.seconds) for c in cells))
 
 
 def grading_rows(cells: Iterable[Record]) -> list[TimeRow]:
-    """What the work of each grader took."""
-    seconds: dict[str, list[float]] = {}
-    costs: dict[str, list[float | None]] = {}
-    cached: dict[str, int] = {}
-    for grader in (grader for cell in cells for grader in cell.graders):
-        seconds.setdefault(grader.key, []).append(grader.seconds)
-        costs.setdefault(grader.key, []).append(grader.cost_usd)
-        cached[grader.key] = cached.get(grader.key, 0) + grader.cached
-    top = max((second for own in seconds.values() for second in own), default=0.0)
-    return [_time_row(key, own, costs[key], cached[key], top) for key, own in seconds.items()]
+    """How long the work of each grader took."""
+    return _time_rows({}, ((grader.key, grader.seconds) for cell in cells for grader in cell.graders))
 
 
-def _time_row(
-    name: str,
-    seconds: Sequence[float],
-    costs: Iterable[float | None],
-    cached: int,
-    top: float,
-) -> TimeRow:
-    known = [cost for cost in costs if cost is not None]
-    ordered = sorted(seconds)
+def _time_rows(found: dict[str, list[float]], times: Iterable[tuple[str, float]]) -> list[TimeRow]:
+    for name, seconds in times:
+        found.setdefault(name, []).append(seconds)
+    top = max((max(own, default=0.0) for own in found.values()), default=0.0)
+    return [_time_row(name, sorted(own), top) for name, own in found.items()]
+
+
+def _time_row(name: str, ordered: Sequence[float], top: float) -> TimeRow:
     return TimeRow(
         name=name,
         n=len(ordered),
         mean=fsum(ordered) / len(ordered) if ordered else 0.0,
         middle=median(ordered) if ordered else 0.0,
         slow=ordered[ceil(0.95 * len(ordered)) - 1] if ordered else 0.0,
-        cost=fsum(known) if known else None,
-        cached=cached,
         bars=histogram(ordered, 0.0, top) if ordered else (),
     )
