@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from made import record
 from PIL import Image
-from reported import LABELS, demo, png, report, run_info, save_run
+from reported import LABELS, demo, grader, png, report, run_info, save_run
 from typer.testing import CliRunner
 
-from visioneval.analysis.summary import count, rate
+from visioneval.analysis.summary import count, rate, summarise
 from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.records import read_info
@@ -20,6 +20,7 @@ from visioneval.report.lean import read_lean
 from visioneval.report.page_data import as_block, as_json, as_script, command_of, index_of
 from visioneval.report.pictures import EmbeddedShelf, FolderShelf
 from visioneval.report.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
+from visioneval.report.spread import grading_rows, metric_rows
 
 
 def part(folder: Path, name: str) -> object:
@@ -186,6 +187,40 @@ def test_an_index_keeps_what_was_not_measured_apart_from_what_does_not_apply(tmp
     run = save_run(tmp_path, info, [record(model_label=LABELS[0], scores={"look": None, "look.score": 1.23456789})])
     scores = index_of(read_lean(run, read_info(run)), [""])["cells"]["scores"]
     assert scores == {"look": [None], "look.score": [1.2346], "look.cer": [""]}
+
+
+def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> None:
+    info = run_info(tmp_path, {"one": {}})
+    cells = [
+        record(model_label=LABELS[0], artifact_path="artifacts/a.png", cached=True, cost_usd=0.0),
+        record(model_label=LABELS[1], cost_usd=12.5),
+    ]
+    run = save_run(tmp_path, info, cells)
+    ended = {"stopped_by": "budget", "reused_since": "2025-01-01T10:00:00+00:00"}
+    (run / "run.json").write_text(read_info(run).model_copy(update=ended).model_dump_json(), encoding="utf-8")
+    told = report(run).read_text(encoding="utf-8")
+    for fact in (
+        "Stopped by its budget",
+        "1 picture from the cache, the oldest of 2025-01-01 10:00 UTC",
+        "<b>12.50</b> USD",
+    ):
+        assert fact in told
+
+
+def test_a_short_whole_scale_has_a_bar_for_each_step(tmp_path: Path) -> None:
+    info = run_info(tmp_path, {"one": {}})
+    cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
+    row = next(row for row in metric_rows(summarise(info, cells), cells) if row.name == "look.score")
+    assert row.spreads[1] is None
+    assert row.spreads[0] is not None
+    assert [bar.height for bar in row.spreads[0].bars] == [SMALL_HEIGHT] * 6
+    assert (row.low, row.high) == (0, 5)
+
+
+def test_times_are_told_by_model_run_and_by_grader() -> None:
+    cells = [record(model_label="m", seconds=second, graders=[grader()]) for second in (1, 2, 9)]
+    (row,) = grading_rows(cells)
+    assert (row.name, row.n, row.mean) == ("look", 3, 0.5)
 
 
 def test_a_histogram_holds_every_value_and_its_shape() -> None:

@@ -37,7 +37,7 @@ function cellHead(at, detail) {
     el("h1", { tabindex: "-1", text: index.cases[cells.case[at]] }),
     el("span", { class: "model" }, soft(index.models[cells.model[at]])),
     cells.sample[at] || report.index.cells.sample.some(Boolean) ? el("span", { class: "note", text: `sample ${cells.sample[at]}` }) : null,
-    el("span", { class: "steps" }, link(-1, "\u2190", "Last cell"), el("span", { class: "note", text: place < 0 ? "" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` }), link(1, "\u2192", "Next cell")));
+    el("span", { class: "steps" }, link(-1, "\u2190", "Previous cell"), el("span", { class: "note", text: place < 0 ? "" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` }), link(1, "\u2192", "Next cell")));
 }
 
 function step(by) {
