@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import browser, open_page
+from labelled import serve
 from PIL import Image
 from toys import Toy
 
 from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
+
+__all__ = ["browser", "open_page", "serve"]
 
 ROOT = Path(__file__).parent.parent
 _LEAKS = re.compile(
@@ -39,11 +43,12 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path) -> None:
-    """No key, no setting and no home of whoever runs the tests."""
+def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No key, no setting and no home of whoever runs the tests, and no answer that another test was given."""
     for name in [name for name in os.environ if _LEAKS.fullmatch(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(_home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

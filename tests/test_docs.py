@@ -9,10 +9,11 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from visioneval import question_file
+from visioneval import labels, question_file
 from visioneval.cli import app
 from visioneval.records import Record
-from visioneval.suite import case, graders, judges, model, providers, questions, scope
+from visioneval.suite import case, graders, judges, limits, model, providers, questions, scope
+from visioneval.suite import labels as suite_labels
 from visioneval.suite.sketch import SketchParams
 
 ROOT = Path(__file__).parent.parent
@@ -48,8 +49,12 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "locality", graders.LocalityGrader),
         ("suite.md", "reference", graders.ReferenceGrader),
         ("suite.md", "Rules and gates", scope.VerdictRule),
+        ("suite.md", "Limits", limits.Limits),
+        ("suite.md", "Prices", limits.Price),
+        ("suite.md", "A question", suite_labels.LabelQuestion),
         ("records.md", "Record", Record),
         ("records.md", "questions.json", question_file.PromptQuestions),
+        ("records.md", "Label", labels.Label),
     ],
 )
 def test_tables_name_exactly_the_fields(document: str, title: str, documented: type[BaseModel]) -> None:
@@ -62,6 +67,8 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "Questions",
         "Rules and gates",
         "sketch",
+        "A question",
+        "Label",
     ):
         fields -= SHARED
     assert _section(document, title) == fields

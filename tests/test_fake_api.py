@@ -180,7 +180,8 @@ def test_three_hundred_at_once(api: FakeAPI) -> None:
 
     async def burst() -> None:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-        options = types.HttpOptions(base_url=api.gemini_base_url, async_client_args={"limits": limits})
+        transport = httpx2.AsyncClient(limits=limits)
+        options = types.HttpOptions(base_url=api.gemini_base_url, httpx_async_client=transport)
         gemini = genai.Client(api_key=api.key, http_options=options)
         async with openai.AsyncOpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0) as client:
             draws = [client.images.generate(model="gpt-image-2", prompt=f"case {n}") for n in range(100)]

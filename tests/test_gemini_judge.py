@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from fake_api import FakeAPI, Fault, JudgeRequest, Script, ToolCall
 from fake_api.samples import CROP, SCHEMA, asked_judge, encode
-from google.genai import types
 from toys import Toy
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Question, Reply, Tool
-from visioneval.providers.gemini_judge import Gemini, _answers
+from visioneval.providers.base import ToolCall as Called
+from visioneval.providers.conversation import called, converse
+from visioneval.providers.gemini_judge import Gemini
 from visioneval.records import read_records
 from visioneval.suite.judges import GeminiJudge
 
@@ -36,7 +37,7 @@ def key(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
 def ask(api: FakeAPI, question: Question, model: str = "gemini-2.5-flash", **params: Any) -> Reply:
     entry = {"provider": "gemini", "model": model, "base_url": api.gemini_base_url, "api_key_env": "FAKE_KEY"}
     judge = Gemini(GeminiJudge.model_validate({**entry, "params": params}))
-    return asyncio.run(judge.ask(question, CELL))
+    return asyncio.run(converse(lambda each: judge.ask(each, CELL), question))
 
 
 def failed(api: FakeAPI, question: Question, **params: Any) -> ProviderError:
@@ -131,11 +132,8 @@ def test_a_judge_that_never_stops_looking_is_stopped(api: FakeAPI, script: Scrip
 
 def test_a_tool_that_does_not_exist_is_told_to_the_judge() -> None:
     zoom = Zoom()
-    (answer,) = _answers(zoom.question(), [types.FunctionCall(id="7", name="measure", args={})])
-    assert answer.function_response == types.FunctionResponse(
-        id="7", name="measure", response={"result": "There is no tool 'measure'. There are: crop."}
-    )
-    assert zoom.asked == []
+    (told,) = called(zoom.question().tools, Called("measure", "{}", "7"))
+    assert (told, zoom.asked) == ("There is no tool 'measure'. There are: crop.", [])
 
 
 def test_an_empty_turn_is_not_sent_back(api: FakeAPI) -> None:
@@ -214,7 +212,14 @@ def one_gemini(api: FakeAPI, n: int = 1) -> dict[str, Any]:
     """A suite with one Gemini model and the Gemini judge."""
     both = suite_over_two_providers(api)
     model = {**both["models"][1], "grid": {}, "params": {"model": "gemini-2.5-flash-image", "n": n}}
-    return {"models": [model], "judges": {"eye": both["judges"]["eye"]}, "graders": [RUBRIC], "verdict": ["right"]}
+    once = {"gemini": {"max_attempts": 1}}
+    return {
+        "limits": once,
+        "models": [model],
+        "judges": {"eye": both["judges"]["eye"]},
+        "graders": [RUBRIC],
+        "verdict": ["right"],
+    }
 
 
 def test_every_picture_of_two_providers_is_judged(toy: Toy, api: FakeAPI, script: Script) -> None:
@@ -224,7 +229,7 @@ def test_every_picture_of_two_providers_is_judged(toy: Toy, api: FakeAPI, script
 
     script.judge(answer)
     (toy.folder / "answers.csv").write_text("case,sample,question,answer\ncase0,0,liked,TRUE\ncase0,1,liked,TRUE\n")
-    result = toy.run(arguments=("--max-concurrency", "4"), **suite_over_two_providers(api))
+    result = toy.run(arguments=("--max-concurrency", "4", "--reuse", "none"), **suite_over_two_providers(api))
     assert result.exit_code == 1, result.output
     records = list(read_records(toy.latest))
     assert list(Counter(record.model_label for record in records).values()) == [2, 2, 2, 2]

@@ -14,6 +14,7 @@ from fake_api.samples import CROP, SCHEMA, asked_judge, encode
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool
+from visioneval.providers.conversation import converse
 from visioneval.providers.openai_judge import open_judge
 from visioneval.suite.judges import OpenAIJudge
 
@@ -38,7 +39,8 @@ def ask(url: str, way: str, *questions: Question, model: str = "gpt-5.4", **para
 
     async def all_of_them() -> list[Reply]:
         judge = open_judge(config)
-        return [await judge.ask(question, CellRef("one", "m", 0)) for question in questions or (QUESTION,)]
+        told = CellRef("one", "m", 0)
+        return [await converse(lambda each: judge.ask(each, told), q) for q in questions or (QUESTION,)]
 
     return asyncio.run(all_of_them())
 

@@ -13,9 +13,9 @@ def test_elsewhere_than_on_a_terminal_a_plain_line_comes_now_and_then(
 ) -> None:
     seconds = iter(range(0, 1000, 4))
     monkeypatch.setattr(progress, "monotonic", lambda: float(next(seconds)))
-    with progress.watched(12, quiet=False) as watch:
+    with progress.listening(12, quiet=False) as listener:
         for at in range(12):
-            watch(record(sample_index=at, verdict="FAIL" if at % 2 else "PASS", cost_usd=0.5))
+            listener.record(record(sample_index=at, verdict="FAIL" if at % 2 else "PASS", cost_usd=0.5))
     out, errors = capsys.readouterr()
     assert out == ""
     assert errors.splitlines() == [
@@ -26,8 +26,8 @@ def test_elsewhere_than_on_a_terminal_a_plain_line_comes_now_and_then(
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.watched(1, quiet=True) as watch:
-        watch(record())
+    with progress.listening(1, quiet=True) as listener:
+        listener.record(record())
     assert capsys.readouterr() == ("", "")
 
 
@@ -39,9 +39,9 @@ def test_a_live_line_counts_verdicts_and_cost_and_is_taken_away(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
-    with progress.watched(2, quiet=False) as watch:
-        watch(record(cost_usd=0.25))
-        watch(record(sample_index=1, verdict="ERROR", error=UNMEASURED))
+    with progress.listening(2, quiet=False) as listener:
+        listener.record(record(cost_usd=0.25))
+        listener.record(record(sample_index=1, verdict="ERROR", error=UNMEASURED))
     errors = capsys.readouterr().err
     assert "2/2" in errors
     assert "1 pass 0 fail 1 error 0.25 USD" in errors

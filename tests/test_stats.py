@@ -1,4 +1,4 @@
-"""The Wilson interval against published values and against SciPy."""
+"""Rates and paired tests against published values, SciPy and statsmodels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
 
-from visioneval.analysis.stats import wilson_interval
+from visioneval.analysis.stats import holm, mcnemar_exact, wilson_interval
 
 # R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
 # method 3 (score without continuity correction)
@@ -37,3 +39,25 @@ def test_scipy_says_the_same(pair: tuple[int, int], confidence: float) -> None:
 def test_no_rate_has_no_interval(successes: int, n: int) -> None:
     with pytest.raises(ValueError, match=f"no rate: {successes} of {n}"):
         wilson_interval(successes, n)
+
+
+@given(st.integers(0, 400), st.integers(0, 400))
+def test_mcnemar_is_that_of_statsmodels(broken: int, fixed: int) -> None:
+    expected = mcnemar([[10, broken], [fixed, 10]], exact=True).pvalue if broken + fixed else 1.0
+    assert mcnemar_exact(broken, fixed) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+def test_mcnemar_of_very_many_flips() -> None:
+    assert mcnemar_exact(50_400, 49_600) == pytest.approx(binomtest(50_400, 100_000).pvalue, rel=1e-7)
+    assert mcnemar_exact(100_000, 0) == 0
+    with pytest.raises(ValueError, match="no counts"):
+        mcnemar_exact(-1, 3)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
+    assert holm(p_values) == pytest.approx(list(multipletests(p_values, method="holm")[1]))
+
+
+def test_holm_of_nothing() -> None:
+    assert holm([]) == []

@@ -38,6 +38,7 @@ def test_only_the_package_and_its_files_are_in_it(installed: Path) -> None:
     tops = {path.name for path in installed.iterdir()}
     assert {name for name in tops if not name.endswith(".dist-info")} == {"visioneval"}
     assert (installed / "visioneval" / "_builtin" / "suites" / "quickstart" / "assets" / "storefront.png").is_file()
+    assert (installed / "visioneval" / "cli" / "github.yml").is_file()
     assert (installed / "visioneval" / "_builtin" / "prompts" / "judge" / "rubric.md.j2").is_file()
     assert list(installed.glob("*.dist-info/licenses/LICENSE"))
 

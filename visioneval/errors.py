@@ -6,7 +6,9 @@
     |-- RunFormatError         2   a run directory that cannot be read
     |-- StoppedError           3   a run that cannot go on
     |   |-- StorageError       3   it cannot be written any more: the disk is full, the folder is gone
-    |   `-- AuthError          3   a provider refuses the key: no other call would fare better
+    |   |-- AuthError          3   a provider refuses the key: no other call would fare better
+    |   |-- BudgetError        3   the next call would cost more than the budget has left
+    |   `-- ClosingError       3   a call that was not begun, because the run is being stopped
     |-- ImageError             -   a picture that does not decode; becomes a record, or a suite problem
     |-- TemplateError          -   a template that does not compile or render; becomes a suite problem
     |-- ProviderError          -   a drawing or a judgement that failed; becomes a record
@@ -77,6 +79,14 @@ class AuthError(StoppedError):
     """A provider that refuses the key."""
 
 
+class BudgetError(StoppedError):
+    """A call that was not made, because the run has cost what it may cost."""
+
+
+class ClosingError(StoppedError):
+    """A call that was not begun, because somebody stopped the run."""
+
+
 class ImageError(VisionEvalError):
     """A file that is not a picture we can read, or a picture over the size limits."""
 
@@ -85,7 +95,7 @@ class TemplateError(VisionEvalError):
     """A Jinja template that does not compile, is not there, or asks for a variable that nobody set."""
 
 
-ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image"]
+ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image", "offline"]
 
 
 class ProviderError(VisionEvalError):

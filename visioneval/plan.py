@@ -324,6 +324,16 @@ def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
 
     No host, path or time is in it: two machines make the same key.
     """
+    return f"{_words(_drawing_parts(call, hash_of))} sample:{sample}"
+
+
+def draw_key(call: Call, hash_of: HashOf) -> str:
+    """What the answer to a drawing call depends on, its samples included: the key under which it is kept."""
+    parts = {name: value for name, value in _drawing_parts(call, hash_of).items() if value not in (None, [], {})}
+    return f"draw:{digest({**parts, 'samples': call.samples})}"
+
+
+def _drawing_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
     parts: dict[str, Any] = {
         "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
         "params": {} if call.run.provider == "files" else call.params,
@@ -335,7 +345,7 @@ def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
         parts["expect"] = [call.case.expect.model_dump(), call.case.metadata]
     if "path" in call.params and call.run.provider == "files":
         parts["picture"] = hash_of(Path(call.params["path"]))
-    return f"{_words(parts)} sample:{sample}"
+    return parts
 
 
 def grade_key(call: Call, hash_of: HashOf) -> str:

@@ -14,12 +14,12 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.suite.model import Suite
@@ -28,12 +28,12 @@ from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 SCHEMA_VERSION = 1
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}}
+UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labelling": {}}
 """For each kind and old version the step to the version after it."""
 
 RunState = Literal["running", "complete", "interrupted"]
 CellKey = tuple[str, str, int]
-ModelT = TypeVar("ModelT", bound=BaseModel)
+PartT = TypeVar("PartT")
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -41,6 +41,8 @@ _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def _inside(path: str) -> str:
     """Refuses a path that leads out of the run: a run may come from a stranger too."""
+    if path.strip("./") and not path.startswith("/") and not any(sign in path for sign in ("..", "\\", "\x00")):
+        return path  # nearly all: the rest are looked at part by part
     parts = PurePosixPath(path).parts
     if not parts or "\\" in path or "\x00" in path or parts[0] == "/" or ".." in parts:
         raise ValueError("does not lie in the run")
@@ -93,6 +95,7 @@ class Record(Frozen):
     task_type: TaskType
     prompt: str
     tags: tuple[str, ...] = ()
+    flaky: bool = False
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     provider: str
     run_params: dict[str, JsonValue] = Field(default_factory=dict)
@@ -124,6 +127,17 @@ class Record(Frozen):
         """What makes this cell the same cell in two records."""
         return self.test_id, self.model_label, self.sample_index
 
+    @property
+    def total_cost_usd(self) -> float | None:
+        """What drawing and grading are known to have cost; ``None`` where nothing is known."""
+        known = [cost for cost in (self.cost_usd, *(one.cost_usd for one in self.graders)) if cost is not None]
+        return sum(known) if known else None
+
+
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
+"""How a line begins that ``RunWriter`` wrote: it is parsed once, without a look at its version."""
+
 
 class Selection(Frozen):
     """The flags that narrowed a run."""
@@ -148,6 +162,10 @@ class RunInfo(Frozen):
     state: RunState
     started_at: str
     ended_at: str | None = None
+    stopped_by: Literal["budget"] | None = None
+    reused_since: str | None = None
+    """When the oldest picture was drawn that came from the cache."""
+    resumed_at: tuple[str, ...] = ()
     planned_cells: int
     visioneval_version: str
     python_version: str
@@ -189,12 +207,38 @@ class RunWriter:
             folder.mkdir(parents=True)
             (folder / "artifacts").mkdir()
             _write_whole(folder / "run.json", data)
-            return cls(folder, info, (folder / "results.jsonl").open("xb", buffering=0))
+            results = (folder / "results.jsonl").open("xb", buffering=0)
+            _lock(results, folder)
+            return cls(folder, info, results)
         except OSError as error:
             if isinstance(error, FileExistsError) and folder.is_dir():
                 raise UsageError(f"{folder}: exists already; give another --run-id") from None
             kind = StorageError if error.errno in _FULL_DISK else UsageError
             raise kind(f"{folder}: cannot write the run here: {error.strerror or error}") from None
+
+    @classmethod
+    def resume(cls, folder: Path, info: RunInfo, stale: Collection[CellKey] = ()) -> Self:
+        """Opens a run to go on with it; ``info`` is its ``run.json`` from now on.
+
+        A last line that was cut off is taken away; the records of ``stale`` cells go to ``stale.jsonl``. Raises
+        ``UsageError`` where another process writes this run, ``StorageError`` where the disk is full.
+        """
+        path = folder / "results.jsonl"
+        try:
+            data = _json_bytes(info)
+            results = path.open("r+b" if path.exists() else "x+b", buffering=0)
+            _lock(results, folder)
+            _cut_torn_line(results)
+            if stale:
+                results.close()
+                _set_aside(folder, stale)
+                results = path.open("r+b", buffering=0)
+                _lock(results, folder)
+            _write_whole(folder / "run.json", data)
+            return cls(folder, info, results)
+        except OSError as error:
+            kind = StorageError if error.errno in _FULL_DISK else UsageError
+            raise kind(f"{folder}: cannot go on with this run: {error.strerror or error}") from None
 
     def append(self, record: Record) -> None:
         """Adds a record, whole or not at all: what a full disk cut off is taken away again."""
@@ -211,22 +255,35 @@ class RunWriter:
                 raise StorageError(f"{self.folder}: cannot write a record: {error.strerror}") from error
             self._end += len(line)
 
-    def save(self, test_id: str, label: str, name: str, data: bytes) -> str:
-        """Keeps a file of a cell and returns its path from the run's folder, with forward slashes."""
+    def save(self, test_id: str, label: str, name: str, data: bytes, *, source: Path | None = None) -> str:
+        """Keeps a file of a cell and returns its path from the run's folder, with forward slashes.
+
+        ``source`` is a file that holds the same bytes and is never changed: where it can be linked, it is.
+        """
         if not _SAFE_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a file name: letters, digits, _ - and . (not first)")
         relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
         path = self.folder / relative
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(path, data)
+            if source is None or not _linked(source, path):
+                _write_whole(path, data)
         except OSError as error:
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
         return relative
 
-    def finish(self, state: RunState, ended_at: str) -> RunInfo:
+    def finish(
+        self,
+        state: RunState,
+        ended_at: str,
+        *,
+        stopped_by: Literal["budget"] | None = None,
+        reused_since: str | None = None,
+    ) -> RunInfo:
         """Writes how the run ended into ``run.json`` and returns it."""
-        self.info = self.info.model_copy(update={"state": state, "ended_at": ended_at})
+        since = min(filter(None, (reused_since, self.info.reused_since)), default=None)
+        ended = {"state": state, "ended_at": ended_at, "stopped_by": stopped_by, "reused_since": since}
+        self.info = self.info.model_copy(update=ended)
         try:
             self._results.close()
             _write_whole(self.folder / "run.json", _json_bytes(self.info))
@@ -242,6 +299,48 @@ class RunWriter:
             raise StorageError(f"{self.folder}: cannot write the summary: {error.strerror or error}") from error
 
 
+def _lock(results: BinaryIO, folder: Path) -> None:
+    """Holds a run for this process until it ends, however it ends. Raises ``UsageError`` where another one does."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return
+    try:
+        fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        results.close()
+        raise UsageError(f"{folder}: another visioneval is writing this run now") from None
+    except OSError:  # a file system without locks
+        return
+
+
+def _cut_torn_line(results: BinaryIO) -> None:
+    end = results.seek(0, os.SEEK_END)
+    keep, step = end, 65_536
+    while keep > 0:
+        begin = max(0, keep - step)
+        results.seek(begin)
+        newline = results.read(keep - begin).rfind(b"\n")
+        if newline >= 0:
+            keep = begin + newline + 1
+            break
+        keep = begin
+    if keep < end:
+        results.truncate(keep)
+    results.seek(0, os.SEEK_END)
+
+
+def _set_aside(folder: Path, stale: Collection[CellKey]) -> None:
+    """Moves the records of some cells out of ``results.jsonl``."""
+    kept: list[bytes] = []
+    gone: list[bytes] = []
+    for record in read_records(folder):
+        (gone if record.cell in stale else kept).append(record.model_dump_json().encode() + b"\n")
+    with (folder / "stale.jsonl").open("ab") as aside:
+        aside.writelines(gone)
+    _write_whole(folder / "results.jsonl", b"".join(kept))
+
+
 def model_slug(label: str) -> str:
     """A folder name for a label: readable, inside the run, and different for different labels on any disk."""
     safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60].rstrip(".-")
@@ -253,7 +352,7 @@ def model_slug(label: str) -> str:
 def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"
-    return _validated(RunInfo, json.dumps(_upgraded("run", _header(path), str(path))), str(path))
+    return _validated(TypeAdapter(RunInfo), json.dumps(_upgraded("run", _header(path), str(path))), str(path))
 
 
 def read_records(folder: Path) -> Iterator[Record]:
@@ -261,32 +360,39 @@ def read_records(folder: Path) -> Iterator[Record]:
 
     Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
     """
-    path = folder / "results.jsonl"
-    last: dict[CellKey, Record] = {}
+    lines = each_line(folder / "results.jsonl", _RECORD)
+    yield from {record.cell: record for record in lines}.values()
+
+
+def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
+    """Every record of a file, or the part of it that is ``wanted``; a later line of a cell replaces an earlier one.
+
+    ``kind`` is the key of ``UPGRADES`` for a file of something else. Raises as ``read_records``.
+    """
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                record = _record(line, f"{path}:{number}")
-                if record is not None:
-                    last[record.cell] = record
+                if not line.isspace():
+                    yield from _parsed(kind, line, f"{path}:{number}", wanted)
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
-    yield from last.values()
 
 
-def _record(line: bytes, where: str) -> Record | None:
-    if line.isspace():
-        return None
+def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
+    """One, or none where the line was cut off."""
+    if line.startswith(_CURRENT) and line.endswith(b"\n"):
+        yield _validated(wanted, line, where)
+        return
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
         if not line.endswith(b"\n"):
-            return None
-        raise RunFormatError(f"{where}: not a record: {error}") from None
+            return
+        raise RunFormatError(f"{where}: not a {kind}: {error}") from None
     if not isinstance(data, dict):
-        raise RunFormatError(f"{where}: not a record: not an object")
-    current = _upgraded("record", data, where)
-    return _validated(Record, line if current is data else json.dumps(current), where)
+        raise RunFormatError(f"{where}: not a {kind}: not an object")
+    current = _upgraded(kind, data, where)
+    yield _validated(wanted, line if current is data else json.dumps(current), where)
 
 
 def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
@@ -306,9 +412,9 @@ def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
     return data
 
 
-def _validated(model: type[ModelT], data: str | bytes, where: str) -> ModelT:
+def _validated(wanted: TypeAdapter[PartT], data: str | bytes, where: str) -> PartT:
     try:
-        return model.model_validate_json(data)
+        return wanted.validate_json(data)
     except ValidationError as error:
         raise RunFormatError(f"{where}: {_first(error)}") from None
 
@@ -362,6 +468,23 @@ def find_run(name: str, root: Path) -> Path:
 
 def _json_bytes(model: BaseModel) -> bytes:
     return (model.model_dump_json(indent=2, exclude_defaults=False) + "\n").encode()
+
+
+def _linked(source: Path, path: Path) -> bool:
+    """Gives a file a second name, in place of an older file; ``False`` where the disk cannot."""
+    try:
+        path.hardlink_to(source)
+    except FileExistsError:
+        part = path.with_name(f".{path.name}.part")
+        try:
+            part.hardlink_to(source)
+            part.replace(path)
+            part.unlink(missing_ok=True)  # where both were the same file already, nothing was renamed
+        except OSError:
+            return False
+    except (OSError, NotImplementedError):
+        return False
+    return True
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -241,12 +241,18 @@ def template_files(name: str, folders: Folders) -> dict[str, Path]:
                 continue
             text, path, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, current)
             found[current] = Path(str(path))
-            todo += filter(None, meta.find_referenced_templates(environment.parse(text)))
+            todo += _named_in(text)
     except jinja2.TemplateNotFound as error:
         raise TemplateError(f"there is no template {error.name!r} beside the suite or built in") from None
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(f"{current} line {error.lineno}: {error.message}") from None
     return found
+
+
+@lru_cache(maxsize=256)
+def _named_in(text: str) -> tuple[str, ...]:
+    """The templates that a template names. Raises ``TemplateSyntaxError``."""
+    return tuple(filter(None, meta.find_referenced_templates(_environment().parse(text))))
 
 
 def template_digest(names: Iterable[str], folders: Folders) -> str:

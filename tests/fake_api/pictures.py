@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import random
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +36,16 @@ def drawn(width: int, height: int, fmt: str, variant: int) -> bytes:
     ImageDraw.Draw(picture).rectangle(box, fill=(250, 250, 240))
     out = io.BytesIO()
     picture.save(out, fmt.upper())
+    return out.getvalue()
+
+
+@lru_cache(maxsize=VARIANTS)
+def weighty(kilobytes: int, variant: int) -> bytes:
+    """A PNG of 1024 x 1024 pixels and about so many kilobytes: a band of noise on a plain ground."""
+    noise = random.Random(variant).randbytes(kilobytes * 1000)
+    rows = bytes([90, 120, 40 + 20 * variant]) * (1024 * 1024)
+    out = io.BytesIO()
+    Image.frombytes("RGB", (1024, 1024), noise + rows[len(noise) :]).save(out, "PNG", compress_level=1)
     return out.getvalue()
 
 

@@ -33,6 +33,14 @@ def disagreements(suite: Suite, cells: Sequence[Record]) -> dict[str, Disagreeme
     return found
 
 
+def disagrees(suite: Suite, cell: Record) -> bool:
+    """Whether the verdict of any rubric's judge and the rules over its metrics part in this cell."""
+    case = next((case for case in suite.cases if case.id == cell.test_id), None)
+    rules = suite.verdict if case is None or case.verdict is None else case.verdict
+    rubrics = (grader for grader in suite.graders if isinstance(grader, RubricGrader))
+    return any(_parted(rules, cell, grader.key, grader.asked.keys()) for grader in rubrics)
+
+
 def _parted(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Collection[str]) -> bool | None:
     """Whether judge and rules disagree; ``None`` where either has no verdict."""
     own = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)

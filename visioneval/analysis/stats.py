@@ -1,9 +1,20 @@
-"""Statistics, pure, each with its source."""
+"""Rates and tests of paired data, pure, each with its source. What needs arrays is in ``resampling``."""
 
 from __future__ import annotations
 
-from math import sqrt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, lgamma, log, sqrt
 from statistics import NormalDist
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval, in the unit of what it is about. ``level`` is in 0..1."""
+
+    low: float
+    high: float
+    level: float = 0.95
 
 
 def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -21,3 +32,40 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[f
     low = 0.0 if successes == 0 else max(0.0, middle - half)
     high = 1.0 if successes == n else min(1.0, middle + half)
     return low, high
+
+
+def mcnemar_exact(broken: int, fixed: int) -> float:
+    """The two-sided exact p-value of McNemar's test from the numbers of pairs that went one way and the other.
+
+    1 where there are none. It is the sign test over the pairs that differ: a binomial test of ``broken`` of
+    ``broken + fixed`` against one half. Raises ``ValueError`` for a negative count.
+
+    Source: Q. McNemar, "Note on the sampling error of the difference between correlated proportions or percentages",
+    Psychometrika 12 (1947); exact form by A. M. Mood, "On the asymptotic efficiency of certain nonparametric
+    two-sample tests", Annals of Mathematical Statistics 25 (1954).
+    """
+    if broken < 0 or fixed < 0:
+        raise ValueError(f"no counts: {broken} and {fixed}")
+    n, few = broken + fixed, min(broken, fixed)
+    term = exp(lgamma(n + 1) - lgamma(few + 1) - lgamma(n - few + 1) - n * log(2))
+    tail = 0.0
+    for k in range(few, -1, -1):
+        tail += term
+        term *= k / (n - k + 1)
+        if term < tail * 1e-17:
+            break
+    return min(1.0, 2 * tail)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted for being looked at together, in the given order; the family-wise error rate is kept.
+
+    Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6
+    (1979).
+    """
+    adjusted = [0.0] * len(p_values)
+    highest = 0.0
+    for done, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - done) * p_values[at]))
+        adjusted[at] = highest
+    return adjusted

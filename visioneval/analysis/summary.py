@@ -61,6 +61,17 @@ class ModelFindings(Frozen):
     seconds: float
 
 
+class CostFinding(Frozen):
+    """What the drawings of a model run, or the judges of a grader, cost. ``unknown`` cells have no known cost."""
+
+    what: Literal["drawing", "judging"]
+    name: str
+    usd: float
+    paid: int
+    cached: int
+    unknown: int
+
+
 class FailingCell(Frozen):
     """A cell that did not pass. ``reasons`` are those of its failed rules, by rule, or of its refusal."""
 
@@ -93,6 +104,7 @@ class Summary(Frozen):
     suite: str
     experiment: str | None
     state: RunState
+    stopped_by: Literal["budget"] | None = None
     planned_cells: int
     counts: Counts
     models: tuple[ModelFindings, ...]
@@ -104,6 +116,9 @@ class Summary(Frozen):
     questions: dict[str, QuestionFindings]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
+    reused_pictures: int = 0
+    reused_since: str | None = None
+    costs: tuple[CostFinding, ...] = ()
     cost_usd: float | None
     exit_code: int
 
@@ -124,6 +139,7 @@ def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
         suite=info.suite.name,
         experiment=info.experiment,
         state=info.state,
+        stopped_by=info.stopped_by,
         planned_cells=info.planned_cells,
         counts=count(cells),
         models=tuple(_model(label, label in stand_ins, own, info.metrics) for label, own in by_label.items()),
@@ -135,8 +151,11 @@ def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
         questions=question_findings(info, cells),
         failing=_failing(info, cells),
         gates=gates,
+        reused_pictures=sum(cell.cached and cell.artifact_path is not None for cell in cells),
+        reused_since=info.reused_since,
+        costs=costs_of(info, cells),
         cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),
-        exit_code=exit_code(info.state, gates),
+        exit_code=EXIT_INCOMPLETE if info.stopped_by else exit_code(info.state, gates),
     )
 
 
@@ -297,6 +316,30 @@ def describe_scope(scope: Scope) -> str:
     """A scope in words, empty where it is everything."""
     parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
     return "; ".join(f"{name}: {', '.join(values)}" for name, values in parts if values)
+
+
+def costs_of(info: RunInfo, cells: Iterable[Record]) -> tuple[CostFinding, ...]:
+    """The cost of every model run and of every grader that asks a judge; those that are free are left out."""
+    free = {str(entry.label) for entry in info.suite.models if entry.is_free}
+    asking = {grader.key for grader in info.suite.graders if grader.judge_name}
+    told: dict[tuple[Literal["drawing", "judging"], str], list[tuple[float | None, bool]]] = {}
+    for cell in cells:
+        if cell.model_label not in free:
+            told.setdefault(("drawing", cell.model_label), []).append((cell.cost_usd, cell.cached))
+        for grader in cell.graders:
+            if grader.key in asking:
+                told.setdefault(("judging", grader.key), []).append((grader.cost_usd, grader.cached))
+    return tuple(
+        CostFinding(
+            what=what,
+            name=name,
+            usd=fsum(cost or 0.0 for cost, _ in each),
+            paid=sum(cost is not None and not cached for cost, cached in each),
+            cached=sum(cached for _, cached in each),
+            unknown=sum(cost is None for cost, _ in each),
+        )
+        for (what, name), each in told.items()
+    )
 
 
 def _costs(cell: Record) -> Iterable[float | None]:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import questions, run, runs, suite
+from visioneval.cli import agree, baseline, cache, compare, label, questions, run, runs, suite
 from visioneval.errors import VisionEvalError
 
 
@@ -68,7 +68,12 @@ app.command()(questions.questions)
 app.command("runs")(runs.list_all)
 app.command()(runs.show)
 app.command()(runs.export)
+app.command()(compare.compare)
+app.add_typer(baseline.app, name="baseline")
+app.command()(agree.agree)
+app.add_typer(label.label, name="label")
 app.command()(suite.schema)
+app.add_typer(cache.app, name="cache")
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,15 @@ from visioneval.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from visioneval.engine.calls import Drawings, Reuse
+    from visioneval.engine.session import Session
     from visioneval.plan import Plan
     from visioneval.records import Selection
     from visioneval.suite.load import LoadedSuite
 
 NARROW = "What to run"
 RESULT = "What comes out"
+CALLS = "How providers are called"
 
 
 def flag(name: str, text: str, panel: str | None = None) -> Any:
@@ -38,6 +42,7 @@ def word(metavar: str, text: str) -> Any:
 
 
 Suites = Annotated[list[Path], word("SUITE", "Suite files.")]
+OptionalSuites = Annotated[list[Path] | None, word("[SUITE]...", "Suite files; with --resume none or one.")]
 RunName = Annotated[str, word("RUN", "Path, id, unique prefix or 'latest'; RUN@LABEL for one model run.")]
 Out = Annotated[Path, value("--out", "DIR", "The folder of runs.", RESULT)]
 RunsFolder = Annotated[Path, value("--out", "DIR", "The folder of runs.")]
@@ -61,6 +66,36 @@ TrustSuite = Annotated[bool, flag("--trust-suite", "Let the suite run its own co
 RUNS = Path("runs")
 
 
+class Reused(StrEnum):
+    """What ``--reuse`` takes."""
+
+    all = "all"
+    judges = "judges"
+    none = "none"
+
+
+ReuseAnswers = Annotated[
+    Reused,
+    value("--reuse", "WHAT", "Answers to take from the cache: all, judges (to identical pictures) or none.", CALLS),
+]
+Offline = Annotated[bool, flag("--offline", "Call nobody: take all answers from the cache; needs no key.", CALLS)]
+CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The folder of kept answers, not your own one.", CALLS)]
+BudgetUsd = Annotated[
+    float | None, value("--budget", "USD", "Begin no call that would cost more than this in all.", CALLS, min=0.000001)
+]
+MaxConcurrency = Annotated[
+    int,
+    value(
+        "--max-concurrency", "N", "Calls at once to one model, drawings and judgements each.", CALLS, min=1, max=4096
+    ),
+]
+LogFile = Annotated[
+    Path | None,
+    value("--log-file", "FILE", "Append a line of JSON for each call: how it went, not what was said.", CALLS),
+]
+Debug = Annotated[bool, flag("--debug", "Tell each call and each unexpected error in full on standard error.", CALLS)]
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteFlags:
     """What the flags change about a suite, how far it is trusted, and where other runs are found."""
@@ -77,11 +112,12 @@ class SuiteFlags:
     ) -> SuiteFlags:
         """The flags as they were typed. Raises ``UsageError``."""
         return cls(
-            out, trust, _pairs("--var", "NAME=VALUE", var), _pairs("--judge", "NAME=PROVIDER:MODEL", judge), samples
+            out, trust, pairs("--var", "NAME=VALUE", var), pairs("--judge", "NAME=PROVIDER:MODEL", judge), samples
         )
 
 
-def _pairs(flag: str, form: str, given: list[str] | None) -> dict[str, str]:
+def pairs(flag: str, form: str, given: list[str] | None) -> dict[str, str]:
+    """Repeated ``NAME=VALUE`` words. Raises ``UsageError`` for one without a name or a sign."""
     found: dict[str, str] = {}
     for word in given or []:
         name, sign, value = word.partition("=")
@@ -135,6 +171,49 @@ def load_all(paths: list[Path], chosen: Selection, flags: SuiteFlags) -> list[tu
     if problems:
         raise SuiteError(problems)
     return found
+
+
+def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[LoadedSuite, Plan]:
+    """The suite that a run holds, as it was resolved, checked and expanded again."""
+    from visioneval.plan import expand, run_labels
+    from visioneval.records import read_info
+    from visioneval.suite.load import held_suite
+
+    if flags.variables or flags.judges:
+        raise UsageError("--var and --judge change a suite: name it beside --resume")
+    info = read_info(folder)
+    loaded = held_suite(
+        info.suite,
+        Path(info.suite_path),
+        source_sha256=info.source_sha256,
+        trust=flags.trust,
+        run_labels=run_labels(flags.out),
+    )
+    return loaded, expand(loaded, chosen, samples=flags.samples, runs_root=flags.out)
+
+
+def run_folder(name: str, out: Path) -> Path:
+    """The folder of a run by its name. Raises ``UsageError``."""
+    from visioneval.records import find_run
+
+    return find_run(name, out)
+
+
+def reuse_of(reused: Reused, *, offline: bool, resuming: bool) -> Reuse:
+    """What is taken from the cache: offline all, and in a run that is gone on with whatever it paid for itself."""
+    from visioneval.engine.calls import Reuse
+
+    drawings: Drawings = "all" if offline or reused is Reused.all else "own" if resuming else "none"
+    return Reuse(drawings, offline or reused is not Reused.none, offline)
+
+
+def session(
+    reuse: Reuse, cache: Path | None, budget: float | None, most: int, log_file: Path | None, *, debug: bool
+) -> Session:
+    """How providers are called."""
+    from visioneval.engine.session import Session
+
+    return Session(most, cache, reuse, budget, log_file, debug)
 
 
 def console(*, errors: bool = False) -> Console:

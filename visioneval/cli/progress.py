@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,10 @@ from visioneval.cli.options import console, say
 from visioneval.types import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from rich.progress import Progress
 
+    from visioneval.engine.run import Listener
     from visioneval.records import Record
-
-    Watch = Callable[[Record], None]
 
 EVERY_S = 10.0
 ENOUGH = 8
@@ -45,19 +45,27 @@ class Tally:
 
 
 @contextmanager
-def watched(total: int, *, quiet: bool) -> Iterator[Watch]:
-    """Gives a function to call with each finished record."""
+def listening(total: int, *, quiet: bool, debug: bool = False) -> Iterator[Listener]:
+    """Gives those who are told how a run goes."""
+    from visioneval.engine.run import Listener
+
+    tell = _trace if debug else lambda _: None
     if quiet:
-        yield lambda _: None
-    elif sys.stderr.isatty():
-        with _live(total) as watch:
-            yield watch
+        yield Listener(say=say, debug=tell)
+    elif sys.stderr.isatty() and not debug:
+        with _live(total) as live:
+            yield Listener(live.add, live.hold, say, tell)
     else:
-        yield _plain(total)
+        plain = _Plain(total)
+        yield Listener(plain.add, plain.hold, say, tell)
+
+
+def _trace(error: BaseException) -> None:
+    traceback.print_exception(error, file=sys.stderr)
 
 
 @contextmanager
-def _live(total: int) -> Iterator[Watch]:
+def _live(total: int) -> Iterator[_Live]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -67,31 +75,57 @@ def _live(total: int) -> Iterator[Watch]:
         TextColumn("{task.fields[said]}"),
         TimeRemainingColumn(compact=True),
     )
-    tally = Tally()
     with Progress(*columns, console=console(errors=True), transient=True) as progress:
-        task = progress.add_task("", total=total, said="")
-
-        def watch(record: Record) -> None:
-            tally.add(record)
-            speed = progress.tasks[0].speed
-            rate = f" {speed:.1f}/s" if speed else ""
-            progress.update(task, advance=1, said=f"{tally}{rate}")
-
-        yield watch
+        yield _Live(progress, total)
 
 
-def _plain(total: int) -> Watch:
-    tally = Tally()
-    start = last = monotonic()
+class _Live:
+    """A line that moves, and below it who waits for what."""
 
-    def watch(record: Record) -> None:
-        nonlocal last
-        tally.add(record)
-        done, now = tally.verdicts.total(), monotonic()
-        if now - last >= EVERY_S and done < total:
-            left = (total - done) * (now - start) / done
-            rest = f"; about {left:.0f} s left" if done >= ENOUGH else ""
-            say(f"{done} of {total} cells: {tally}{rest}")
-            last = now
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=total, said="")
+        self._tally = Tally()
+        self._held = ""
 
-    return watch
+    def add(self, record: Record) -> None:
+        self._tally.add(record)
+        self._progress.advance(self._task)
+        self._show()
+
+    def hold(self, waiting: list[str]) -> None:
+        self._held = f"; {'; '.join(waiting)}" if waiting else ""
+        self._show()
+
+    def _show(self) -> None:
+        speed = self._progress.tasks[0].speed
+        rate = f" {speed:.1f}/s" if speed else ""
+        self._progress.update(self._task, said=f"{self._tally}{rate}{self._held}")
+
+
+class _Plain:
+    """A line now and then."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._tally = Tally()
+        self._start = self._last = monotonic()
+        self._held: list[str] = []
+
+    def add(self, record: Record) -> None:
+        self._tally.add(record)
+        self._show()
+
+    def hold(self, waiting: list[str]) -> None:
+        self._held = waiting
+        if waiting:
+            self._show()
+
+    def _show(self) -> None:
+        done, now = self._tally.verdicts.total(), monotonic()
+        if now - self._last < EVERY_S or done >= self._total:
+            return
+        left = (self._total - done) * (now - self._start) / done if done >= ENOUGH else None
+        rest = f"; about {left:.0f} s left" if left is not None else ""
+        say(f"{done} of {self._total} cells: {self._tally}{rest}{''.join(f'; {each}' for each in self._held)}")
+        self._last = now

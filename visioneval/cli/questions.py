@@ -30,6 +30,7 @@ def questions(
     visioneval questions suite.yaml -o questions.yaml
     """
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
+    from visioneval.engine.session import Session, check_budget, open_calls
     from visioneval.engine.tools import build_tools
     from visioneval.report.questions import pinned_yaml
 
@@ -38,7 +39,10 @@ def questions(
     flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge)
     _, plan = options.load_and_expand(suite, options.selection(case, tag, None, None, limit), flags)
     asking = question_plan(plan)
-    made = make_questions(asking, asker(build_tools(asking)), _say)
+    check_budget(asking, Session())
+    tools = build_tools(asking)
+    with open_calls(asking, Session(), "questions", options.say) as calls:
+        made = make_questions(asking, asker(asking, tools, calls), _say)
     found = entries(made)
     if found and output is None:
         print(pinned_yaml(found), end="")

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from visioneval.cli import options
+from visioneval.cli.reports import check_reports, write_reports
 from visioneval.errors import AuthError, UsageError
 
 if TYPE_CHECKING:
     from visioneval.analysis.summary import Summary
+    from visioneval.engine.run import Jobs
+    from visioneval.engine.session import Session
     from visioneval.engine.tools import Tools
     from visioneval.plan import Plan
-    from visioneval.records import RunInfo, RunWriter, Selection
+    from visioneval.records import RunInfo, RunState, RunWriter, Selection
     from visioneval.suite.load import LoadedSuite
 
 SEVEREST = (130, 2, 3, 1, 0)
@@ -32,13 +36,15 @@ class Flags:
     out: Path
     run_id: str | None
     note: str | None
-    max_concurrency: int
+    session: Session
     as_json: bool
     quiet: bool
+    resume: Path | None = None
+    keep_errors: bool = False
 
 
 def run(
-    suites: options.Suites,
+    suites: options.OptionalSuites = None,
     case: options.Cases = None,
     tag: options.Tags = None,
     model: options.Models = None,
@@ -56,32 +62,93 @@ def run(
         bool, options.flag("--json", "The summary as a line of JSON per suite on standard output.", options.RESULT)
     ] = False,
     quiet: Annotated[bool, options.flag("--quiet", "Only the last line.", options.RESULT)] = False,
+    junit: Annotated[Path | None, options.value("--junit", "FILE", "Also as JUnit XML.", options.RESULT)] = None,
+    markdown: Annotated[
+        Path | None, options.value("--markdown", "FILE", "Also as Markdown, for a job summary.", options.RESULT)
+    ] = None,
     no_fail: Annotated[
         bool, options.flag("--no-fail", "Exit 0 where a gate does not hold (and only then).", options.RESULT)
     ] = False,
+    resume: Annotated[
+        str | None,
+        options.value("--resume", "RUN", "Go on with a run: its own suite, or the one that is given.", options.CALLS),
+    ] = None,
+    keep_errors: Annotated[
+        bool,
+        options.flag("--keep-errors", "With --resume: leave cells as they are that ended in an error.", options.CALLS),
+    ] = False,
+    reuse: options.ReuseAnswers = options.Reused.judges,
+    offline: options.Offline = False,
+    cache: options.CacheFolder = None,
+    budget: options.BudgetUsd = None,
+    max_concurrency: options.MaxConcurrency = 64,
+    log_file: options.LogFile = None,
+    debug: options.Debug = False,
     dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; call and write nothing.")] = False,
-    max_concurrency: Annotated[
-        int, options.value("--max-concurrency", "N", "Drawing calls in the works at once.", min=1, max=4096)
-    ] = 64,
     trust_suite: options.TrustSuite = False,
 ) -> None:
     """Run suites: draw or read every picture, grade it, and gate on the verdicts.
 
     Each suite becomes one run; the exit code is the worst of them. All suites are checked before the first runs.
     """
-    if run_id is not None and len(suites) > 1:
-        raise UsageError("--run-id names one run: give one suite")
-    if dry_run and (as_json or run_id is not None or note is not None):
-        raise UsageError("--dry-run runs nothing: it goes without --json, --run-id and --note")
+    given = suites or []
+    _check_usage(
+        given,
+        resume,
+        run_id=run_id,
+        note=note,
+        as_json=as_json,
+        dry_run=dry_run,
+        keep_errors=keep_errors,
+        reports=(junit, markdown),
+    )
     chosen = options.selection(case, tag, model, grader, limit)
     changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
-    planned = options.load_all(suites, chosen, changes)
+    resumed = options.run_folder(resume, out) if resume is not None else None
+    if resumed is not None and not given:
+        planned = [options.load_held(resumed, chosen, changes)]
+    else:
+        planned = options.load_all(given, chosen, changes)
     if dry_run:
         _print_plans(planned)
         return
-    flags = Flags(chosen, out, run_id, note, max_concurrency, as_json, quiet)
-    worst = min(_run_all(planned, flags), key=SEVEREST.index)
+    session = options.session(
+        options.reuse_of(reuse, offline=offline, resuming=resumed is not None),
+        cache,
+        budget,
+        max_concurrency,
+        log_file,
+        debug=debug,
+    )
+    flags = Flags(chosen, out, run_id, note, session, as_json, quiet, resumed, keep_errors)
+    check_reports(junit, markdown)
+    folders: list[Path] = []
+    worst = min(_run_all(planned, flags, folders), key=SEVEREST.index)
+    write_reports(folders, junit, markdown)
     raise typer.Exit(0 if no_fail and worst == 1 else worst)
+
+
+def _check_usage(
+    suites: list[Path],
+    resume: str | None,
+    *,
+    run_id: str | None,
+    note: str | None,
+    as_json: bool,
+    dry_run: bool,
+    keep_errors: bool,
+    reports: tuple[Path | None, ...],
+) -> None:
+    if not suites and resume is None:
+        raise UsageError("name a suite, or a run to go on with: --resume RUN")
+    if resume is not None and (len(suites) > 1 or run_id is not None or note is not None):
+        raise UsageError("--resume goes on with one run: it goes with one suite at most, without --run-id and --note")
+    if keep_errors and resume is None:
+        raise UsageError("--keep-errors is about what a run has already: it goes with --resume")
+    if run_id is not None and len(suites) > 1:
+        raise UsageError("--run-id names one run: give one suite")
+    if dry_run and (as_json or any(each is not None for each in (run_id, note, *reports))):
+        raise UsageError("--dry-run runs nothing: it goes without --json, --run-id, --note, --junit and --markdown")
 
 
 def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
@@ -91,30 +158,30 @@ def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
         print_plan(plan, options.console())
 
 
-def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags) -> list[int]:
-    """The exit code of each suite; an interrupt is for all that are still to come."""
+def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:
+    """The exit code of each suite, its run's folder being added; an interrupt is for all that are still to come."""
+    from visioneval.engine.session import check_budget
     from visioneval.engine.tools import build_tools
 
-    tools = [build_tools(plan) for _, plan in planned]
+    for _, plan in planned:
+        check_budget(plan, flags.session)
+    tools = [build_tools(plan, offline=flags.session.reuse.offline) for _, plan in planned]
     codes: list[int] = []
     for (loaded, plan), own in zip(planned, tools, strict=True):
-        codes.append(_run_one(loaded, plan, own, flags))
+        codes.append(_run_one(loaded, plan, own, flags, folders))
         if codes[-1] == 130:
             break
     return codes
 
 
-def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> int:
+def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags, folders: list[Path]) -> int:
     from visioneval.analysis.summary import summarise
-    from visioneval.engine.provenance import describe_run
-    from visioneval.records import RunWriter, read_records
+    from visioneval.records import read_records
 
-    info = describe_run(
-        plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])
-    )
-    writer = RunWriter.create(flags.out, info)
+    writer, jobs, cells = _begun(loaded, plan, flags)
+    folders.append(writer.folder)
     try:
-        info = _execute(plan, tools, writer, flags)
+        info = _execute(plan, tools, writer, jobs, cells, flags)
     except AuthError as error:
         writer.write_summary(summarise(writer.info, read_records(writer.folder)))
         options.say(str(error))
@@ -125,26 +192,55 @@ def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> int
     return summary.exit_code
 
 
-def _execute(plan: Plan, tools: Tools, writer: RunWriter, flags: Flags) -> RunInfo:
+def _begun(loaded: LoadedSuite, plan: Plan, flags: Flags) -> tuple[RunWriter, Jobs, int]:
+    """The run to write, new or gone on with, and what there is to do for it, in so many cells."""
+    from visioneval.engine.provenance import describe_run, go_on
+    from visioneval.engine.resume import rest_of
+    from visioneval.engine.run import every_cell
+    from visioneval.records import RunWriter, read_info, read_records
+
+    info = describe_run(
+        plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])
+    )
+    if flags.resume is None:
+        return RunWriter.create(flags.out, info), every_cell, plan.cells
+    rest = rest_of(plan, read_records(flags.resume), flags.resume, keep_errors=flags.keep_errors)
+    writer = RunWriter.resume(flags.resume, go_on(read_info(flags.resume), info), rest.stale)
+    if not flags.quiet:
+        options.say(f"going on with {flags.resume}: {rest}")
+        if rest.stale:
+            options.say(f"{len(rest.stale)} cells are not in the suite any more: they are now in stale.jsonl")
+    return writer, rest.jobs, rest.cells
+
+
+def _execute(plan: Plan, tools: Tools, writer: RunWriter, jobs: Jobs, cells: int, flags: Flags) -> RunInfo:
     """Runs the cells, and says in ``run.json`` how that ended, whatever happens."""
-    from visioneval.cli.progress import watched
+    from visioneval.cli.progress import listening
     from visioneval.engine.provenance import now
     from visioneval.engine.run import execute
+    from visioneval.engine.session import open_calls
     from visioneval.errors import StorageError
 
     if not flags.quiet:
-        options.say(f"{plan.suite.name}: {plan.cells} cells into {writer.folder}")
+        options.say(f"{plan.suite.name}: {cells} cells into {writer.folder}")
     try:
-        with watched(plan.cells, quiet=flags.quiet) as watch:
-            complete = execute(
-                plan, tools, writer, max_concurrency=flags.max_concurrency, watch=watch, tell=options.say
-            )
+        with (
+            open_calls(plan, flags.session, writer.info.run_id, options.say) as calls,
+            listening(cells, quiet=flags.quiet, debug=flags.session.debug) as listener,
+        ):
+            outcome = execute(plan, tools, writer, calls, listener, jobs)
     except BaseException:
         with contextlib.suppress(StorageError):
             writer.finish("interrupted", now())
-        options.say(f"stopped: what is recorded in {writer.folder} is kept")
+        options.say(f"stopped: what is recorded in {writer.folder} is kept; to go on: {_resuming(writer.folder)}")
         raise
-    return writer.finish("complete" if complete else "interrupted", now())
+    state: RunState = "complete" if outcome.complete else "interrupted"
+    stopped_by: Literal["budget"] | None = "budget" if outcome.out_of_budget else None
+    return writer.finish(state, now(), stopped_by=stopped_by, reused_since=calls.reused_since)
+
+
+def _resuming(folder: Path) -> str:
+    return f"visioneval run --resume {shlex.quote(str(folder))}"
 
 
 def _show(summary: Summary, folder: Path, flags: Flags) -> None:
@@ -155,7 +251,9 @@ def _show(summary: Summary, folder: Path, flags: Flags) -> None:
     elif not flags.quiet:
         print_summary(summary, options.console())
     if summary.state == "interrupted":
-        options.say(f"interrupted: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
+        why = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
+        options.say(f"{why}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
+        options.say(f"to go on: {_resuming(folder)}")
     line = last_line(folder, summary, options.RUNS)
     if flags.as_json:
         options.say(line)

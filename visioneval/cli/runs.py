@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from visioneval.cli import options
+from visioneval.cli.found import read_run
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def show(
     from visioneval.report.cell import print_cells
     from visioneval.report.console import print_summary
 
-    folder, info, records = _read(run, out)
+    folder, info, records = read_run(run, out)
     if case is None:
         if sample is not None or verdict is not None:
             raise UsageError("--sample and --verdict choose among the cells of a case: name one")
@@ -116,7 +117,7 @@ def export(
 
     if not as_csv:
         raise UsageError("say which form: --csv")
-    _, info, records = _read(run, out)
+    _, info, records = read_run(run, out)
     cells = in_order(info, records)
     if output is None:
         write_csv(cells, list(info.metrics), sys.stdout)
@@ -127,23 +128,3 @@ def export(
     except OSError as error:
         raise UsageError(f"{output}: cannot write: {error.strerror or error}") from None
     print(f"wrote {output}")
-
-
-def _read(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
-    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it."""
-    from visioneval.analysis.summary import one_model_run
-    from visioneval.records import find_run, read_info, read_records
-    from visioneval.suite.messages import did_you_mean
-    from visioneval.suite.runs import split_run
-
-    is_path = (Path(name) / "run.json").is_file()
-    run, label = (name, None) if is_path else split_run(name)
-    folder = find_run(run, out)
-    info, records = read_info(folder), list(read_records(folder))
-    if label is None:
-        return folder, info, records
-    labels = [str(entry.label) for entry in info.suite.models]
-    if label not in labels:
-        raise UsageError(f"no model run {label!r} in {folder.name}{did_you_mean(label, labels)}")
-    records = [record for record in records if record.model_label == label]
-    return folder, one_model_run(info, label, len(records)), records

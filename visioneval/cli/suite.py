@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -25,33 +26,57 @@ class Template(StrEnum):
         return "gecko_offline" if self is Template.gecko else self.value
 
 
+class Ci(StrEnum):
+    """The CI systems that ``init`` can write a workflow for."""
+
+    github = "github"
+
+
+WORKFLOWS = {Ci.github: (Path(__file__).with_name("github.yml"), Path(".github/workflows/visioneval.yml"))}
+
+
 def init(
     folder: Annotated[Path, options.word("DIR", "Where to write it; here, if not given.")] = Path(),
     template: Annotated[
-        Template, options.value("--template", "NAME", "quickstart, generation, editing or gecko: what to start from.")
-    ] = Template.quickstart,
+        Template | None, options.value("--template", "NAME", "quickstart (default), generation, editing or gecko.")
+    ] = None,
+    ci: Annotated[
+        Ci | None, options.value("--ci", "NAME", "github: a workflow; with no --template, that alone.")
+    ] = None,
 ) -> None:
-    """Write a commented suite that runs, with its pictures."""
-    from shutil import copyfile
-
+    """Write a commented suite that runs, with its pictures, or a workflow for CI."""
     from visioneval.builtin import builtin
 
-    source = builtin("suites") / template.folder
-    files = sorted(
-        path.relative_to(source) for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts
-    )
+    files: dict[Path, Path] = {}
+    if template is not None or ci is None:
+        source = builtin("suites") / (template or Template.quickstart).folder
+        found = (path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        files = {path.relative_to(source): path for path in sorted(found)}
+    if ci is not None:
+        own, name = WORKFLOWS[ci]
+        files[name] = own
+    _copy(files, folder)
+    if Path("suite.yaml") in files:
+        print(f"next: visioneval run {folder / 'suite.yaml'}")
+    else:
+        print("next: set SUITE in it, then: visioneval baseline set latest")
+
+
+def _copy(files: Mapping[Path, Path], folder: Path) -> None:
+    """All files or none, where one is there already. Raises ``UsageError``."""
+    from shutil import copyfile
+
     taken = [str(folder / name) for name in files if (folder / name).exists()]
     if taken:
         raise UsageError(f"{taken[0]}: exists already; nothing was written. Name another folder: visioneval init DIR")
     try:
-        for name in files:
+        for name, source in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            copyfile(source / name, folder / name)
+            copyfile(source, folder / name)
     except OSError as error:
         raise UsageError(f"{folder}: cannot write here: {error.strerror or error}") from None
     for name in files:
         print(f"wrote {folder / name}")
-    print(f"next: visioneval run {folder / 'suite.yaml'}")
 
 
 def validate(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from visioneval.engine.bench import Bench, described, guarded
+from visioneval.engine.bench import Bench
+from visioneval.engine.calls import Meter
+from visioneval.engine.guard import described, guarded
 from visioneval.engine.plain import amount, scalar
-from visioneval.errors import AuthError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.engine.shelf import Easel
+from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, Subject
 from visioneval.plan import Call, digest
 from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.providers.conversation import converse
 from visioneval.records import CellError, Fingerprint, GraderRecord
 from visioneval.suite.graders import BaseGrader
 from visioneval.types import Metric, Picture, Score
@@ -40,22 +44,15 @@ class Graded:
         return None
 
 
-async def grade(call: Call, sample: int, picture: Picture | None, params: Mapping[str, Any], bench: Bench) -> Graded:
+async def grade(
+    call: Call, sample: int, picture: Picture | None, params: Mapping[str, Any], bench: Bench, deadline: float
+) -> Graded:
     """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
 
     def save(name: str, data: bytes) -> str:
         if "." not in name.strip("."):
             raise GraderError(f"{name!r} is not the name of a picture: it has no ending")
         return bench.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
-
-    about = CellRef(call.case.id, call.run.label, sample)
-
-    async def ask(judge: str, question: Question) -> Reply:
-        try:
-            return await guarded(bench.tools.judges[judge].ask(question, about), Reply)
-        except ProviderError as error:
-            stop_for_key(error, f"the judge {judge!r}", bench)
-            raise
 
     subject = Subject(
         case=call.case,
@@ -68,11 +65,13 @@ async def grade(call: Call, sample: int, picture: Picture | None, params: Mappin
         rules=tuple(rule.text for rule, warn in call.rules if not warn),
         variables=bench.variables,
         template_folders=bench.template_folders,
-        ask=ask,
+        show=Easel(picture, bench.shelf).show if picture else bench.shelf.show,
         once=bench.once,
+        known_questions=bench.questions.find,
         keep_questions=bench.questions.add,
     )
-    told = await asyncio.gather(*(_ask(grader, subject, bench) for grader in call.graders))
+    about = CellRef(call.case.id, call.run.label, sample)
+    told = await asyncio.gather(*(_ask(grader, subject, about, bench, deadline) for grader in call.graders))
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -81,6 +80,24 @@ async def grade(call: Call, sample: int, picture: Picture | None, params: Mappin
         reasons.update(said.reasons)
         tags.update(dict.fromkeys(said.failure_tags))
     return Graded(scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told))
+
+
+def _judges(about: CellRef, bench: Bench, meter: Meter) -> Callable[[str, Question], Awaitable[Reply]]:
+    """What one grader asks judges with; ``meter`` counts what that used, lost answers included."""
+
+    async def ask(name: str, question: Question) -> Reply:
+        judge, config = bench.tools.judges[name], bench.plan.suite.judges[name]
+
+        async def once(each: Question) -> Reply:
+            return await bench.calls.ask(config, judge, each, about, meter)
+
+        try:
+            return await converse(once, question)
+        except ProviderError as error:
+            stop_for_key(error, f"the judge {name!r}", bench)
+            raise
+
+    return ask
 
 
 def stop_for_key(error: ProviderError, who: str, bench: Bench) -> None:
@@ -94,22 +111,36 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
     return size if isinstance(size, str) else None
 
 
-async def _ask(config: BaseGrader, subject: Subject, bench: Bench) -> tuple[Grade, GraderRecord, str]:
+async def _ask(
+    config: BaseGrader, subject: Subject, about: CellRef, bench: Bench, deadline: float
+) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
+    meter = Meter()
+    own = replace(subject, ask=_judges(about, bench, meter))
+    kind = "unmeasured"
     try:
-        said = await guarded(bench.tools.graders[config.key].grade(subject), Grade)
-        return (*_told(config, subject, bench, said, start), "unmeasured")
+        async with asyncio.timeout_at(deadline):
+            said = await guarded(bench.tools.graders[config.key].grade(own), Grade)
+        return (*_told(config, subject, bench, said, start, meter), kind)
+    except BudgetError as error:
+        kind, failed = "budget", Grade(scores={}, error=str(error))
     except StoppedError:
         raise
     except (GraderError, ProviderError, ImageError) as error:
-        kind: str = error.kind if isinstance(error, ProviderError) else "unmeasured"
+        kind = error.kind if isinstance(error, ProviderError) else kind
         failed = Grade(scores={}, error=str(error) or type(error).__name__)
+    except TimeoutError:
+        most = bench.plan.suite.cell_timeout_s
+        kind, failed = "timeout", Grade(scores={}, error=f"not done within the {most:g} s that a cell may take")
     except Exception as error:
+        bench.debug(error)
         kind, failed = "internal", Grade(scores={}, error=described(error))
-    return (*_told(config, subject, bench, failed, start), kind)
+    return (*_told(config, subject, bench, failed, start, meter), kind)
 
 
-def _told(config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start: float) -> tuple[Grade, GraderRecord]:
+def _told(
+    config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start: float, meter: Meter
+) -> tuple[Grade, GraderRecord]:
     """What a grader said, checked and plain. Raises any exception where it said something impossible."""
     scores, bad = checked_scores(said.scores, config.metrics(subject.case), config.optional(subject.case))
     plain = bench.plain
@@ -118,9 +149,10 @@ def _told(config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start
         type=str(getattr(config, "type", "")),
         error=plain.text(said.error or "; ".join(bad)) or None,
         details=plain.mapping(said.details),
-        usage=plain.counts(said.usage),
-        cost_usd=amount(said.cost_usd),
+        usage=plain.counts(meter.usage or said.usage),
+        cost_usd=meter.cost_usd if meter.calls else amount(said.cost_usd),
         seconds=round(perf_counter() - start, 6),
+        cached=meter.calls > 0 and meter.cached == meter.calls,
         fingerprint=Fingerprint(
             judge_model=said.judge_model,
             template_sha256=said.template_sha256,

@@ -57,6 +57,29 @@ def describe_run(
     )
 
 
+def go_on(held: RunInfo, now_described: RunInfo) -> RunInfo:
+    """The ``run.json`` of a run that is gone on with: its own, with the suite and the versions of today."""
+    changed = now_described.model_dump(include=_OF_TODAY) | {
+        "suite": now_described.suite,
+        "metrics": now_described.metrics,
+        "selection": now_described.selection if now_described.selection.narrows else held.selection,
+    }
+    again = {"state": "running", "ended_at": None, "stopped_by": None, "resumed_at": (*held.resumed_at, now())}
+    return held.model_copy(update=changed | again)
+
+
+_OF_TODAY = {
+    "planned_cells",
+    "visioneval_version",
+    "python_version",
+    "experiment",
+    "command_line",
+    "git_commit",
+    "suite_path",
+    "source_sha256",
+}
+
+
 def _git_commit(folder: Path) -> str | None:
     try:
         done = subprocess.run(  # noqa: S603 - fixed words and the suite's folder

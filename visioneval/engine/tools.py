@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import UsageError, VisionEvalError
+from visioneval.errors import ProviderError, UsageError, VisionEvalError
 from visioneval.graders import GRADERS
 from visioneval.graders.base import Grader
 from visioneval.plan import Plan, applies, needed_keys
 from visioneval.providers import JUDGES, PROVIDERS
-from visioneval.providers.base import Editor, Generator, Judge
+from visioneval.providers.base import CellRef, Drawing, DrawRequest, Editor, Generator, Judge, Question, Reply
 from visioneval.registry import load_class
 from visioneval.suite.judges import BaseJudge, RecordedJudge
 from visioneval.types import ModelRun, TaskType
@@ -28,15 +28,38 @@ class Tools:
     judges: Mapping[str, Judge] = field(default_factory=dict)
 
 
-def build_tools(plan: Plan) -> Tools:
-    """Builds everything that the plan needs. Raises ``UsageError`` where something is missing or cannot do its task."""
-    _check_keys(plan)
-    providers = {run.label: _built(PROVIDERS, run.provider, run.config, plan.folder) for run in plan.runs}
+class Nobody:
+    """Stands where nothing is called, as all answers come from the cache."""
+
+    async def generate(self, request: DrawRequest) -> Drawing:  # noqa: ARG002
+        raise ProviderError("nothing is called offline", kind="offline")
+
+    edit = generate
+
+    async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002
+        raise ProviderError("nothing is called offline", kind="offline")
+
+
+def build_tools(plan: Plan, *, offline: bool = False) -> Tools:
+    """Builds everything that the plan needs; offline, nothing that is paid for and no key.
+
+    Raises ``UsageError`` where something is missing or cannot do its task.
+    """
+    if not offline:
+        _check_keys(plan)
+    providers: dict[str, Any] = {}
     for run in plan.runs:
+        if offline and not run.config.is_free:
+            providers[run.label] = Nobody()
+            continue
+        providers[run.label] = _built(PROVIDERS, run.provider, run.config, plan.folder)
         _check_ability(providers[run.label], run, (case.task_type for case in plan.suite.cases))
     used = [g for g in plan.suite.graders if any(applies(g, case) for case in plan.suite.cases)]
     graders = {g.key: _built(GRADERS, str(getattr(g, "type", "")), g, plan.folder) for g in used}
-    judges = {name: _judge(config, plan.folder) for name, config in plan.judges.items()}
+    judges: dict[str, Judge] = {
+        name: Nobody() if offline and not config.is_free else _judge(config, plan.folder)
+        for name, config in plan.judges.items()
+    }
     return Tools(providers, graders, judges)
 
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from visioneval import images
-from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Subject
 from visioneval.providers.base import ImagePart, Part
-
-SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +30,12 @@ def exhibits(subject: Subject) -> list[Exhibit]:
     for number, (role, path) in enumerate(subject.files.images, 1):
         base = " (the picture to edit)" if editing and number == 1 else ""
         aliases = (role,) if roles.count(role) == 1 else ()
-        shown.append(Exhibit(f"ref_{number}", f"input picture, role: {role}{base}", picture_part(path), aliases))
+        shown.append(Exhibit(f"ref_{number}", f"input picture, role: {role}{base}", subject.show(path), aliases))
     for name, path in subject.files.masks.items():
         about = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
-        shown.append(Exhibit(f"mask_{name}", about, _mask(path)))
+        shown.append(Exhibit(f"mask_{name}", about, subject.show(path, mask=True)))
     if subject.picture is not None:
-        shown.append(Exhibit("output", "the picture to judge", picture_part(subject.picture.path)))
+        shown.append(Exhibit("output", "the picture to judge", subject.show(subject.picture.path)))
     return shown
 
 
@@ -50,22 +45,3 @@ def as_parts(shown: Sequence[Exhibit]) -> list[Part]:
     for exhibit in shown:
         parts += [f"{exhibit.id}: {exhibit.about}", exhibit.part]
     return parts
-
-
-def picture_part(path: Path) -> ImagePart:
-    """A picture as a judge is shown it, encoded as stored where judges take that. Raises ``GraderError``."""
-    try:
-        data = path.read_bytes()
-        mime, _, _ = images.inspect(data)
-        if mime in SHOWN_AS_IT_IS:
-            return ImagePart(data, mime)
-        return ImagePart(images.encode_png(images.load_rgb(data)), "image/png")
-    except (OSError, ImageError) as error:
-        raise GraderError(f"{path.name}: {error}") from None
-
-
-def _mask(path: Path) -> ImagePart:
-    try:
-        return ImagePart(images.encode_png(images.load_mask(path)), "image/png")
-    except (OSError, ImageError) as error:
-        raise GraderError(f"{path.name}: {error}") from None

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from visioneval.graders.base import Grade, Subject
-from visioneval.graders.exhibits import picture_part
 from visioneval.graders.gecko_answers import Said, answers_schema, chosen
 from visioneval.graders.gecko_asking import OFF_SHAPE, Answered, ask_all
 from visioneval.graders.gecko_making import make, making_key, pinned, with_added
@@ -20,7 +19,7 @@ from visioneval.graders.gecko_score import Points, points, shares
 from visioneval.graders.judging import MAX_KEPT, total_cost, total_usage
 from visioneval.plan import digest
 from visioneval.providers.base import Part, Reply
-from visioneval.question_file import PromptQuestions
+from visioneval.question_file import PromptQuestions, prompt_sha256
 from visioneval.suite.gecko import asking_context
 from visioneval.suite.graders import GeckoGrader
 from visioneval.suite.questions import GeckoQuestion
@@ -39,8 +38,9 @@ class Gecko:
     async def grade(self, subject: Subject) -> Grade:
         """Raises ``GraderError`` and ``ProviderError`` where there are no questions."""
         config, bill = self._config, list[Reply]()
-        entry = await questions_about(subject, config, bill)
-        subject.keep_questions(entry)
+        kept = await questions_about(subject, config, bill)
+        subject.keep_questions(kept)
+        entry = with_added(kept, subject.case, config)
         folders = subject.template_folders
 
         def words(asked: Sequence[GeckoQuestion]) -> str:
@@ -57,23 +57,29 @@ class Gecko:
 
 
 async def questions_about(subject: Subject, config: GeckoGrader, bill: list[Reply]) -> PromptQuestions:
-    """The questions of a cell. Where a judge made them just now, its replies go on the ``bill``."""
-    entry = pinned(subject.case, subject.prompt, config)
+    """The questions about a prompt, less those that a case adds.
+
+    Where a judge made them just now, its replies go on the ``bill``.
+    """
+    entry = pinned(subject.case, subject.prompt)
     if entry is not None:
         return entry
     folders = subject.template_folders
+    templates = template_digest(config.making_templates, folders)
+    known = subject.known_questions(prompt_sha256(subject.prompt), templates)
+    if known is not None:
+        return known
     ask = partial(subject.ask, config.judge)
-    made = await subject.once(
-        making_key(config, subject.prompt, folders), lambda: make(ask, subject.prompt, config, folders, bill)
+    return await subject.once(
+        making_key(config, subject.prompt, templates), lambda: make(ask, subject.prompt, config, folders, bill)
     )
-    return with_added(made, subject.case, config)
 
 
 async def _shown(subject: Subject) -> list[Part]:
     """What the judge looks at; nothing where answers were recorded without a picture."""
     if subject.picture is None:
         return []
-    return [await asyncio.to_thread(picture_part, subject.picture.path)]
+    return [await asyncio.to_thread(subject.show, subject.picture.path)]
 
 
 def _graded(

@@ -10,7 +10,6 @@ from typing import Any
 
 from visioneval.graders.base import Subject
 from visioneval.graders.copy_match import Reading
-from visioneval.graders.exhibits import picture_part
 from visioneval.graders.judging import (
     MAX_KEPT,
     Answer,
@@ -61,7 +60,7 @@ async def read(subject: Subject, config: TextGrader) -> Read:
     Raises ``OffSchemaError`` where it never answers in shape or its description is cut off, and ``ProviderError``.
     """
     ask = partial(subject.ask, config.judge)
-    part = await asyncio.to_thread(picture_part, subject.drawn.path)
+    part = await asyncio.to_thread(subject.show, subject.drawn.path)
     if not config.describe:
         answer = await ask_for_json(ask, _question(_words(LIST, subject), _LINES, part), partial(_faults, _LINES))
         return Read(_readings(answer), told(answer), answer.replies, *_hashes(subject, _LINES, LIST))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+
+from pybase64 import b64encode
 
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -55,12 +59,22 @@ class Editor(Protocol):
     async def edit(self, request: DrawRequest) -> Drawing: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImagePart:
-    """A picture that a judge is shown, encoded as ``mime``."""
+    """A picture that a judge is shown, encoded as ``mime``. It is hashed and turned into text once for all judges."""
 
     data: bytes
     mime: str
+
+    @cached_property
+    def base64(self) -> str:
+        """The picture in base64."""
+        return b64encode(self.data).decode()
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hex digest of the picture's bytes."""
+        return sha256(self.data).hexdigest()
 
 
 Part = str | ImagePart
@@ -79,6 +93,26 @@ class Tool:
     description: str
     parameters: Mapping[str, Any]
     call: Callable[[Mapping[str, Any]], Sequence[Part]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A judge's call of a tool. ``arguments`` are JSON text, as the judge wrote it."""
+
+    name: str
+    arguments: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A round of a question that is behind us: what the judge said, and what each of its calls was answered.
+
+    ``said`` is plain data in the judge's own form. No results: it called nothing, and is to give its answer now.
+    """
+
+    said: Any
+    results: tuple[tuple[ToolCall, tuple[Part, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +138,10 @@ class Question:
     detail: Literal["low", "high", "auto"] | None = None
     vote: int = 0
     """Counts the times that the same question is asked on purpose."""
+    turns: tuple[Turn, ...] = ()
+    """The rounds so far, of a question with tools."""
+    must_answer: bool = False
+    """No tool may be called any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +159,16 @@ class Reply:
     cost_usd: float | None = None
     stopped: str | None = None
     tool_calls: int = 0
+    calls: tuple[ToolCall, ...] = ()
+    """What it wants to see before it answers."""
+    said: Any = None
+    """This round in the judge's own form, as plain data, where there must be another one."""
 
 
 class Judge(Protocol):
-    """Looks at pictures and answers. Raises ``ProviderError``; a refusal to judge is of the kind ``refused``."""
+    """Looks at pictures and answers: one request a call, so that each is paced, paid and kept by itself.
+
+    Raises ``ProviderError``; a refusal to judge is of the kind ``refused``.
+    """
 
     async def ask(self, question: Question, about: CellRef) -> Reply: ...

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from typing import Any
 
 from google import genai
 from google.genai import types
 
-from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply
+from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.gemini import add_usage, client_for, config_of, content_parts, refuse, told_errors
 from visioneval.suite.judges import GeminiJudge
 
-SPARE_ROUNDS = 2
 WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
 
 
@@ -24,23 +24,14 @@ class Gemini:
         self._client: genai.Client = client_for(config)
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
-        """One question, with as many rounds as its tools are used, and one more for the answer in shape."""
+        """One round. A question with tools has one more at its end, for the answer in shape."""
         turns = [types.Content(role="user", parts=[_part(part) for part in question.parts])]
+        for turn in question.turns:
+            turns += _turns(turn)
+        looking = bool(question.tools) and not question.must_answer
         usage: dict[str, int] = {}
-        used = 0
-        while question.tools and used < question.max_tool_calls + SPARE_ROUNDS:
-            answer = await self._send(turns, self._options(question, tools=True), usage)
-            calls = [part.function_call for part in content_parts(answer) if part.function_call]
-            candidate = answer.candidates[0] if answer.candidates else None
-            if candidate is not None and candidate.content is not None and candidate.content.parts:
-                turns.append(candidate.content)
-            if not calls:
-                turns.append(types.Content(role="user", parts=[types.Part(text="Now give your answer.")]))
-                break
-            turns.append(types.Content(role="user", parts=_answers(question, calls)))
-            used += len(calls)
-        answer = await self._send(turns, self._options(question, tools=False), usage)
-        return _reply(answer, usage, used, self._config.model)
+        answer = await self._send(turns, self._options(question, tools=looking), usage)
+        return _reply(answer, usage, self._config.model, looking=looking)
 
     def _options(self, question: Question, *, tools: bool) -> dict[str, Any]:
         options: dict[str, Any] = dict(self._config.params)
@@ -81,36 +72,38 @@ def _picture(part: ImagePart) -> types.Part:
     return types.Part.from_bytes(data=part.data, mime_type=part.mime)
 
 
-def _answers(question: Question, calls: Sequence[types.FunctionCall]) -> list[types.Part]:
-    """A function response per call with its words, then the pictures, in the order of the calls."""
+def _turns(turn: Turn) -> list[types.Content]:
+    """The judge's own turn as it was; then a response per call with its words, and the pictures in the same order."""
+    turns = [types.Content.model_validate_json(json.dumps(turn.said))] if turn.said.get("parts") else []
     responses: list[types.Part] = []
     pictures: list[types.Part] = []
-    for call in calls:
-        tool = next((each for each in question.tools if each.name == call.name), None)
-        names = ", ".join(each.name for each in question.tools)
-        parts = tool.call(_whole(call.args or {})) if tool else [f"There is no tool {call.name!r}. There are: {names}."]
-        words = "\n".join(part for part in parts if isinstance(part, str))
-        responses.append(
-            types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response={"result": words}))
-        )
+    for call, parts in turn.results:
+        words = {"result": "\n".join(part for part in parts if isinstance(part, str))}
+        response = types.FunctionResponse(id=call.id or None, name=call.name, response=words)
+        responses.append(types.Part(function_response=response))
         pictures += [_picture(part) for part in parts if isinstance(part, ImagePart)]
-    return responses + pictures
+    told = responses + pictures or [types.Part(text="Now give your answer.")]
+    return [*turns, types.Content(role="user", parts=told)]
 
 
-def _whole(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _call(call: types.FunctionCall) -> ToolCall:
     """Whole numbers as such: the service's own form of arguments knows only floats."""
-    return {
+    arguments = {
         name: int(value) if isinstance(value, float) and value.is_integer() else value
-        for name, value in arguments.items()
+        for name, value in (call.args or {}).items()
     }
+    return ToolCall(call.name or "", json.dumps(arguments), call.id or "")
 
 
-def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], used: int, model: str) -> Reply:
-    reason = answer.candidates[0].finish_reason if answer.candidates else None
+def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: str, *, looking: bool) -> Reply:
+    candidate = answer.candidates[0] if answer.candidates else None
+    reason = candidate.finish_reason if candidate else None
+    content = candidate.content if candidate else None
     return Reply(
         text="".join(part.text for part in content_parts(answer) if part.text and not part.thought),
         model=answer.model_version or model,
         usage=usage or None,
         stopped=reason.name.lower() if reason and reason.name not in WHOLE else None,
-        tool_calls=used,
+        calls=tuple(_call(part.function_call) for part in content_parts(answer) if part.function_call),
+        said=(content.model_dump(mode="json", exclude_none=True) if content else {}) if looking else None,
     )

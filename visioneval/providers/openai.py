@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import binascii
 import math
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import httpx2
 import openai
-from openai.types import ImagesResponse
-from pydantic import BaseModel
+import orjson
+from pybase64 import b64decode
 
 from visioneval import images
 from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
@@ -29,8 +29,6 @@ _MOST_WORDS = 1000
 """Of what a provider says in an error: a gateway's whole web page helps nobody."""
 _SHORTEST_SECRET = 8
 """Local servers take any key, such as ``ollama``: a word that may well stand in what they say."""
-
-T = TypeVar("T")
 
 
 def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
@@ -75,13 +73,24 @@ def _told(client: openai.AsyncOpenAI, words: str, kind: ProviderErrorKind, wait:
     return ProviderError(words[:_MOST_WORDS], kind=kind, retry_after=wait)
 
 
-def whole(answer: object, wanted: type[T]) -> T:
-    """The answer, where it is one: the SDK hands over a web page as text. Raises ``ProviderError``."""
-    if isinstance(answer, wanted):
-        return answer
-    shown = " ".join(str(answer).split())[:80]
+def read_json(response: httpx2.Response) -> dict[str, Any]:
+    """The JSON object of an answer. Raises ``ProviderError`` for a web page, and ``ValueError`` for cut JSON."""
+    told = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
+    if isinstance(told, dict):
+        return told
+    shown = " ".join(response.text.split())[:80]
     message = f"the answer is none of this API, so base_url may be wrong; it begins with {shown!r}"
     raise ProviderError(message, kind="invalid")
+
+
+@contextmanager
+def known_form() -> Iterator[None]:
+    """Turns what reading an answer of an unknown form raises into ``ProviderError``."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        message = f"the answer could not be read: {type(error).__name__}: {error}"
+        raise ProviderError(message[:_MOST_WORDS], kind="transient") from None
 
 
 def _kind(error: openai.APIStatusError) -> ProviderErrorKind:
@@ -128,6 +137,12 @@ class Connection:
         async with told_errors(self._client):
             yield self._client
 
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends a JSON body and gives the answer's. The SDK's own models are passed by: they cost most of a call."""
+        async with self.call() as client:
+            answer = await client.post(path, content=orjson.dumps(body), cast_to=httpx2.Response)
+            return read_json(answer)
+
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
         try:
             yield
@@ -144,11 +159,8 @@ class OpenAI:
 
     async def generate(self, request: DrawRequest) -> Drawing:
         """Draws ``n`` pictures with one call."""
-        async with self._connection.call() as client:
-            answer = await client.images.generate(
-                prompt=request.prompt, extra_body={**request.params, "prompt": request.prompt}
-            )
-        return _drawing(answer, request.params)
+        body = {**request.params, "prompt": request.prompt}
+        return _drawing(await self._connection.post("/images/generations", body), request.params)
 
     async def edit(self, request: DrawRequest) -> Drawing:
         """Edits the first picture; the others, in order, are references."""
@@ -156,12 +168,13 @@ class OpenAI:
         pictures, mask = await asyncio.to_thread(_uploads, request, use)
         prompt = use.worded(request.prompt, len(pictures))
         async with self._connection.call() as client:
-            answer = await client.images.edit(
+            raw = await client.images.with_raw_response.edit(
                 image=pictures,
                 prompt=prompt,
                 mask=mask if mask is not None else openai.omit,
                 extra_body={**request.params, "prompt": prompt},
             )
+            answer = read_json(raw.http_response)
         masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
         return _drawing(answer, {**request.params, **masked})
 
@@ -184,26 +197,27 @@ def _upload(path: Path) -> Upload:
     return f"{path.stem}.png", images.encode_png(images.load_rgb(data)), "image/png"
 
 
-def _drawing(answer: object, sent: Mapping[str, Any]) -> Drawing:
-    told = whole(answer, ImagesResponse)
-    pictures = tuple(_decoded(image.b64_json, image.url) for image in told.data or ())
-    return Drawing(pictures=pictures, usage=flat_usage(told.usage) or None, run_params=sent)
+def _drawing(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Drawing:
+    with known_form():
+        pictures = tuple(map(_decoded, answer.get("data") or ()))
+    return Drawing(pictures=pictures, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
 
 
-def _decoded(text: str | None, url: str | None) -> bytes:
+def _decoded(image: Mapping[str, Any]) -> bytes:
     """The picture's bytes; empty where it is damaged, so that only its own cell is an error."""
-    if not text and url:
+    text = image.get("b64_json")
+    if not text and image.get("url"):
         raise ProviderError("the answer holds a URL: set params.response_format to b64_json", kind="invalid")
     try:
-        return base64.b64decode(text or "", validate=True)
-    except (binascii.Error, ValueError):
+        return b64decode(text or "", validate=True)
+    except (binascii.Error, ValueError, TypeError):
         return b""
 
 
-def flat_usage(usage: BaseModel | None) -> dict[str, int]:
+def flat_usage(usage: object) -> dict[str, int]:
     """Token counts by name: ``input_tokens``, and of its details such as ``input_image_tokens``."""
     flat: dict[str, int] = {}
-    for name, told in (usage.model_dump(warnings=False) if usage is not None else {}).items():
+    for name, told in usage.items() if isinstance(usage, Mapping) else ():
         inner = told if isinstance(told, Mapping) else {"": told}
         side = name.removesuffix("tokens_details") if isinstance(told, Mapping) else name
         flat |= {f"{side}{part}": tokens for part, tokens in inner.items() if isinstance(tokens, int)}

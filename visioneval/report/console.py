@@ -9,7 +9,16 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.summary import Counts, FailingCell, GateFinding, MetricFinding, ModelFindings, Rate, Summary
+from visioneval.analysis.summary import (
+    CostFinding,
+    Counts,
+    FailingCell,
+    GateFinding,
+    MetricFinding,
+    ModelFindings,
+    Rate,
+    Summary,
+)
 from visioneval.report.question_tables import pooled_metrics, question_tables
 from visioneval.report.table import Cell, Column, fitted, table, titled
 from visioneval.report.text import clean, one_line, plain
@@ -50,6 +59,8 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
         if found:
             columns = (Column(what, least=12), Column("cells", right=True))
             yield titled(title, table(columns, [(name, str(number)) for name, number in found.items()], width))
+    if any(cost.paid or cost.unknown or cost.cached for cost in summary.costs):
+        yield titled("Cost", _cost_table(summary.costs, width))
     for key, beside in summary.judge_disagreements.items():
         if beside.judged:
             cells = f"{beside.judged} cell{'s' * (beside.judged != 1)}"
@@ -70,8 +81,27 @@ def _headline(summary: Summary, width: int) -> Text:
     ]
     if summary.state != "complete":
         parts.append(Text(summary.state, style="bold yellow"))
+    if summary.reused_pictures:
+        many = f"{summary.reused_pictures:,} picture{'s' * (summary.reused_pictures != 1)}"
+        since = f", the oldest of {summary.reused_since[:16].replace('T', ' ')} UTC" if summary.reused_since else ""
+        parts.append(Text(f"{many} from the cache{since}", style="yellow"))
     line = Text("  ").join(parts)
     return line if line.cell_len <= width else Text("\n").join(parts)
+
+
+def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:
+    columns = (
+        Column("what"),
+        Column("of", least=12),
+        *(Column(name, right=True) for name in ("USD", "cells paid", "from cache", "unknown")),
+    )
+    rows: list[list[Cell]] = [
+        [cost.what, cost.name, f"{cost.usd:.4f}", f"{cost.paid:,}", f"{cost.cached:,}", _count(cost.unknown, "yellow")]
+        for cost in costs
+    ]
+    total = sum(cost.usd for cost in costs)
+    rows.append(["all", "", f"{total:.4f}", "", "", ""])
+    return table(columns, rows, width)
 
 
 def show_rate(rate: Rate) -> str:

@@ -126,6 +126,7 @@ class TestCase(Frozen):
     )
     add_questions: Questions = Field(default=(), description="Asked beside the pinned or the made ones.")
     tags: tuple[Name, ...] = ()
+    flaky: YesNo = Field(default=False, description="Comparisons report the case and never fail on it.")
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from visioneval import images
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
@@ -18,10 +19,11 @@ from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import TestCase
 from visioneval.suite.check_gecko import prompt_problems, question_problems
 from visioneval.suite.check_judges import judge_problems
+from visioneval.suite.check_labels import label_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
-from visioneval.suite.messages import Loc, runs_code
+from visioneval.suite.messages import Loc, did_you_mean, runs_code
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
 from visioneval.suite.prompts import RESERVED, context
@@ -59,6 +61,7 @@ def problems(
             yield from _swept(entry, found, loc, folder, complete="cases" not in broken)
             runs.extend((index, run) for run in found)
     yield from _labels(runs)
+    yield from _named_calls(suite, [run for _, run in runs], broken)
     yield from _ids(suite)
     yield from _files(suite, folder, trust)
     if "vars" not in broken:
@@ -66,6 +69,7 @@ def problems(
     yield from _graders(suite, trust)
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust)
+    yield from label_problems(suite, folder, trust, broken)
     view = View(suite, [run for _, run in runs])
     if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
         return
@@ -119,6 +123,24 @@ def _swept(entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc, folder: Path
             if problem not in said:
                 said.add(problem)
                 yield (*loc, "grid" if problem[0] in grid else "params", problem[0]), problem[1]
+
+
+def _named_calls(suite: Suite, runs: Sequence[ModelRun], broken: frozenset[str]) -> Found:
+    """Limits and prices for something that the suite never calls are a slip of the pen."""
+    if broken:
+        return
+    called: list[tuple[str, Any]] = [(str(getattr(entry, "provider", "")), None) for entry in suite.models]
+    called += [(run.provider, run.params.get("model")) for run in runs]
+    called += [(str(getattr(judge, "provider", "")), getattr(judge, "model", None)) for judge in suite.judges.values()]
+    providers, models = {provider for provider, _ in called}, {str(model) for _, model in called if model}
+    both = {f"{provider}:{model}" for provider, model in called if model}
+    for key, entries, known in (
+        ("limits", suite.limits, providers | both),
+        ("prices", suite.prices, providers | both | models),
+    ):
+        for name in entries:
+            if name not in known:
+                yield (key, name), f"{key}: the suite calls nothing named {name!r}{did_you_mean(name, known)}"
 
 
 def _labels(runs: Sequence[tuple[int, ModelRun]]) -> Found:

@@ -36,13 +36,9 @@ def read_rows(path: Path, name: str) -> list[Row]:
     Raises ``UsageError`` in one line for a file that cannot be read at all, and ``SuiteError`` for one that is not
     UTF-8 or has rows that cannot be read, all rows in one go.
     """
-    readers = {".jsonl": _json_rows, ".ndjson": _json_rows, ".csv": _comma_rows, ".tsv": _tab_rows}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise UsageError(f"a dataset ends in {', '.join(readers)}")
     rows: list[Row] = []
     problems: list[Problem] = []
-    for row in reader(decode(_read_bytes(path), name), name):
+    for row in scan_rows(path, name):
         if isinstance(row, Row):
             rows.append(row)
         else:
@@ -52,6 +48,18 @@ def read_rows(path: Path, name: str) -> list[Row]:
     if problems:
         raise SuiteError(problems)
     return rows
+
+
+def scan_rows(path: Path, name: str) -> Iterator[Row | Problem]:
+    """The rows of such a file one by one, and in place of a row that cannot be read what is wrong with it.
+
+    Raises ``UsageError`` and ``SuiteError`` for a file that cannot be read at all.
+    """
+    readers = {".jsonl": _json_rows, ".ndjson": _json_rows, ".csv": _comma_rows, ".tsv": _tab_rows}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise UsageError(f"a dataset ends in {', '.join(readers)}")
+    yield from reader(decode(_read_bytes(path), name), name)
 
 
 def _read_bytes(path: Path) -> bytes:

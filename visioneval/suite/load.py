@@ -68,6 +68,19 @@ def load_suite(
     return LoadedSuite(found.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary)
 
 
+def held_suite(
+    suite: Suite, path: Path, *, source_sha256: str, trust: bool = False, run_labels: RunLabels
+) -> LoadedSuite:
+    """A suite that a run holds, checked again: its files may have changed. Raises ``SuiteError``."""
+    folder = path.absolute().parent
+    boundary = Trust(folder, Path.cwd(), everything=trust)
+    found = list(check.problems(suite, folder, boundary, run_labels))
+    if found:
+        told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
+        raise SuiteError(Problem(f"{path} as the run holds it", 0, 0, message) for message in told)
+    return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary)
+
+
 def _document(data: bytes, name: str) -> Document:
     source = Source(name, decode(data, name))
     raw = read_yaml(source.text, name)

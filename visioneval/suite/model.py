@@ -19,6 +19,8 @@ from visioneval.suite.graders import (
     TextGrader,
 )
 from visioneval.suite.judges import JUDGES, CustomJudge, GeminiJudge, OpenAIJudge, RecordedJudge
+from visioneval.suite.labels import Labels, default_labels
+from visioneval.suite.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
 from visioneval.suite.providers import (
     PROVIDERS,
     CommandProvider,
@@ -118,6 +120,24 @@ class Suite(Frozen):
         default=(GateRule(rule="pass_rate == 1"),),
         description="Rules over the whole run; they decide the exit code.",
     )
+    limits: dict[LimitName, Limits] = Field(
+        default_factory=dict, description="By provider, or provider:model: how fast it is called, and how patiently."
+    )
+    cell_timeout_s: Seconds = Field(
+        default=CELL_TIMEOUT_S, description="For one cell, waiting for its turn and all tries included."
+    )
+    budget_usd: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="What a run may cost in US dollars; --budget replaces it."
+    )
+    prices: dict[LimitName, Price] = Field(
+        default_factory=dict, description="By model, provider:model or provider: where genai-prices knows no price."
+    )
+    labels: Labels | None = Field(default=None, description="What people are asked.")
+
+    @property
+    def asked(self) -> Labels:
+        """What people are asked: what the suite says, or else a default set."""
+        return self.labels or default_labels(self.graders)
 
     def files_of(self, case: TestCase, folder: Path) -> CaseFiles:
         """The files of one of this suite's cases, given the suite's folder."""

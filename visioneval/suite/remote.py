@@ -57,6 +57,12 @@ class Remote(Frozen):
         """The environment variable that holds the key."""
         return self.api_key_env or self.default_key
 
+    @property
+    def is_own_host(self) -> bool:
+        """Whether calls go to the provider itself, whose prices are public."""
+        host = urlsplit(self.base_url or "").hostname or ""
+        return self.base_url is None or any(host == own or host.endswith(f".{own}") for own in self.own_hosts)
+
     def host_problem(self, *, trusted: bool) -> str | None:
         """Why a call must not be sent to ``base_url``; ``None`` where it may."""
         if self.key_variable in (_OPENAI_KEYS | _GEMINI_KEYS) - self.usual_keys:
@@ -64,7 +70,7 @@ class Remote(Frozen):
         if self.base_url is None:
             return self._own_host_problem(trusted=trusted)
         host = urlsplit(self.base_url).hostname or ""
-        if any(host == own or host.endswith(f".{own}") for own in self.own_hosts):
+        if self.is_own_host:
             https = self.base_url.startswith("https://")
             return self._own_host_problem(trusted=trusted) if https else f"{host} takes https only"
         if self.key_variable in self.usual_keys:

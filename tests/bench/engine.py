@@ -1,0 +1,181 @@
+"""``make bench``: a run of the engine beside the floor, on the same fake API, in processes of their own.
+
+python -m tests.bench.engine [--repeats 3] [W1 W2 W3 growth replay start]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parent.parent.parent
+SUITE = """\
+name: bench
+judges:
+  eye: {{provider: openai, model: gpt-5.4, base_url: "{url}", api_key_env: BENCH_KEY}}
+cases:
+  - {{dataset: {{path: cases.csv, fields: {{id: id, prompt: prompt}}}}}}
+models:
+  - {{provider: openai, base_url: "{url}", api_key_env: BENCH_KEY, params: {{model: gpt-image-1.5}}}}
+graders:
+  - key: eye
+    type: rubric
+    judge: eye
+    metrics: {{quality: {{type: score, scale: [0, 5], about: How good is this picture?, anchors: {{5: good, 0: bad}}}}}}
+verdict: [quality >= 0]
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many cells, so many at once, with pictures of so many kilobytes; seconds that an answer takes."""
+
+    cells: int
+    at_once: int
+    draw_s: float
+    judge_s: float
+    kilobytes: int
+
+
+LOADS = {
+    "W1": Load(200, 64, 0.2, 0.1, 60),
+    "W2": Load(2000, 64, 0.05, 0.05, 60),
+    "W3": Load(300, 32, 0.2, 0.1, 1500),
+}
+
+
+@dataclass(frozen=True)
+class Used:
+    """Wall seconds, CPU seconds and peak memory in MB of a process."""
+
+    seconds: float
+    cpu: float
+    memory: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s, {self.cpu:.1f} s of CPU, {self.memory:.0f} MB"
+
+
+@contextmanager
+def served(load: Load) -> Iterator[tuple[str, str]]:
+    """The fake API in a process of its own: its URL and key."""
+    command = [sys.executable, "-m", "fake_api", "--images", str(load.draw_s), "--judge", str(load.judge_s)]
+    command += ["--picture-kb", str(load.kilobytes)]
+    with subprocess.Popen(
+        command, cwd=ROOT / "tests", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        told = json.loads(server.stdout.readline())
+        yield told["openai_base_url"], told["key"]
+        server.communicate()
+
+
+def measured(command: Sequence[str], cwd: Path, **environment: str) -> Used:
+    """Runs a command to its end, which must be a good one."""
+    start = time.perf_counter()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    child = subprocess.Popen(command, cwd=cwd, env={**os.environ, "PYTHONPATH": paths, **environment}, **quiet)
+    _, status, used = os.wait4(child.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)} ended with status {status}")
+    return Used(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def floor(load: Load, url: str, key: str) -> Used:
+    """The plain loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [url, key, str(load.cells), str(load.at_once), folder]
+        return measured([sys.executable, "-m", "tests.bench.floor", *words], ROOT)
+
+
+def engine(load: Load, url: str, key: str, folder: Path, *flags: str) -> Used:
+    """A run with everything on. Judge answers are not reused: the fake API draws few different pictures."""
+    (folder / "suite.yaml").write_text(SUITE.format(url=url), encoding="utf-8")
+    rows = "".join(f"case{n},picture number {n}\n" for n in range(load.cells))
+    (folder / "cases.csv").write_text(f"id,prompt\n{rows}", encoding="utf-8")
+    command = [sys.executable, "-m", "visioneval", "run", "suite.yaml", "--trust-suite", "--quiet", "--cache", "cache"]
+    command += ["--max-concurrency", str(load.at_once), *(flags or ("--reuse", "none"))]
+    return measured(command, folder, BENCH_KEY=key)
+
+
+def beside_the_floor(name: str, repeats: int) -> None:
+    """One load: medians of both, and their ratio."""
+    load = LOADS[name]
+    floors, engines = [], []
+    for _ in range(repeats):
+        with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
+            floors.append(floor(load, url, key))
+            engines.append(engine(load, url, key, Path(folder)))
+    low, ours = (sorted(each, key=lambda used: used.seconds)[len(each) // 2] for each in (floors, engines))
+    print(
+        f"{name}: {load.cells} cells, {load.at_once} at once, {load.kilobytes} KB: floor {low}; visioneval {ours}:"
+        f" {ours.seconds / low.seconds:.2f} of the time, {ours.memory - low.memory:+.0f} MB",
+        flush=True,
+    )
+
+
+def growth() -> None:
+    """CPU per cell and memory of ten times the cells."""
+    told = []
+    for cells in (2000, 20_000):
+        load = Load(cells, 64, 0.0, 0.0, 60)
+        with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
+            told.append(used := engine(load, url, key, Path(folder)))
+        print(
+            f"growth: {cells} cells: {1000 * used.cpu / cells:.2f} ms of CPU a cell, {used.memory:.0f} MB", flush=True
+        )
+    few, many = told
+    print(f"growth: {many.cpu / few.cpu / 10:.2f} of the CPU a cell, {many.memory / few.memory:.2f} of the memory")
+
+
+def replay() -> None:
+    """2,000 cells of which everything is in the cache, against one: what is left is the cells' own time."""
+    load = Load(2000, 64, 0.0, 0.0, 60)
+    with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
+        engine(load, url, key, Path(folder), "--reuse", "judges")
+        whole = [engine(load, url, key, Path(folder), "--offline").seconds for _ in range(3)]
+        one = [engine(load, url, key, Path(folder), "--offline", "--limit", "1").seconds for _ in range(3)]
+    rest = median(whole) - median(one)
+    print(f"replay: 2000 cells {median(whole):.2f} s, 1 cell {median(one):.2f} s: {1999 / rest:.0f} cells a second")
+
+
+def start() -> None:
+    """What a start costs, beside Python's own."""
+    load = Load(1, 1, 0.0, 0.0, 60)
+    with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
+        engine(load, url, key, Path(folder), "--reuse", "judges")
+        one = median(engine(load, url, key, Path(folder), "--offline").seconds for _ in range(5))
+    base = median(measured([sys.executable, "-c", "pass"], ROOT).seconds for _ in range(5))
+    told = median(measured([sys.executable, "-m", "visioneval", "--help"], ROOT).seconds for _ in range(5))
+    print(
+        f"start: python {base:.3f} s; --help {told:.2f} s ({told / base:.0f} times); a cached cell {one:.2f} s ({one / base:.0f} times)"
+    )
+
+
+def main() -> None:
+    """Measures what is named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    others = {"growth": growth, "replay": replay, "start": start}
+    for name in options.what or [*LOADS, *others]:
+        if name in LOADS:
+            beside_the_floor(name, options.repeats)
+        else:
+            others[name]()
+
+
+if __name__ == "__main__":
+    main()

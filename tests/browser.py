@@ -1,0 +1,84 @@
+"""A real browser for the pages that we write: the system's Chromium, driven by Playwright, with no network.
+
+``browser`` is one Chromium for all tests of a process. ``open_page`` opens pages in it and holds them to what every
+page of ours must keep: no error in the console, and no request beyond what the test allows.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    OpenPage = Callable[..., Page]
+
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+WIDTH, HEIGHT = 1280, 800
+PHONE = {"width": 380, "height": 760}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium; the test is skipped where it or Playwright is absent."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine (apt-get install chromium)")
+    with sync_api.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS, env=dict(os.environ))
+        yield found
+        found.close()
+
+
+@dataclass
+class Watched:
+    """What pages asked for and complained of."""
+
+    requests: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def watch(self, page: Page) -> None:
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """``open_page(url, allowed=("file:", "data:"), **context)``: a page in a context of its own, such as a phone's.
+
+    When the test ends, every request must have begun as ``allowed`` says, and the console must hold no error.
+    """
+    contexts: list[Any] = []
+    watched = Watched()
+    starts = {"file:", "data:", "blob:"}
+
+    def opened(url: str, *, allowed: tuple[str, ...] = (), **context: Any) -> Page:
+        starts.update(allowed)
+        contexts.append(browser.new_context(**{"viewport": {"width": WIDTH, "height": HEIGHT}, **context}))
+        contexts[-1].set_default_timeout(10_000)
+        page: Page = contexts[-1].new_page()
+        watched.watch(page)
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not [url for url in watched.requests if not url.startswith(tuple(starts))]
+    assert not watched.errors

@@ -1,0 +1,168 @@
+"""Runs with pictures to label, made by hand, and a label server as a program of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from made import info, record
+from PIL import Image, ImageDraw
+
+from visioneval.images import encode_png
+from visioneval.records import RunWriter
+from visioneval.suite.model import Suite
+
+SECRET_A, SECRET_B = "secret-alpha-7", "secret-beta-9"
+ASKED: dict[str, Any] = {
+    "questions": [
+        {"key": "usable", "ask": "Would you use it?", "type": "yes_no", "metric": "verdict"},
+        {"key": "clarity", "ask": "How clear is it?", "type": "scale", "scale": [1, 5]},
+        {"key": "wrong", "ask": "What is wrong?", "type": "tags", "choices": ["missing part", "odd colours"]},
+        {"key": "note", "ask": "Anything else?", "type": "text"},
+    ],
+    "pairs": [{"key": "preferred", "ask": "Which is better?"}],
+}
+SCORE = 0.73125
+REASON = "judge said this in private"
+
+
+def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
+    """Another picture for every number."""
+    image = Image.new("RGB", size, ((number * 67) % 256, (number * 29) % 256, 120))
+    ImageDraw.Draw(image).ellipse((20 + number, 20, 90 + number, 90), fill="white")
+    return image
+
+
+def write_run(
+    root: Path,
+    cases: Sequence[dict[str, Any]] = ({"id": "one"},),
+    models: Sequence[str] = (SECRET_A,),
+    *,
+    run_id: str = "r",
+    labels: dict[str, Any] | None = ASKED,
+    change: Callable[[int], dict[str, Any]] = lambda number: {},
+) -> Path:
+    """A finished run of every case on every model run; ``change`` says what is else in the record of a number."""
+    metrics = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
+    suite = Suite.model_validate(
+        {
+            "name": "demo",
+            "cases": [{"prompt": f"draw {case['id']}", **case} for case in cases],
+            "models": [{"provider": "own:Draw", "label": label} for label in models],
+            "graders": [{"key": "look", "type": "own:Look", "writes": metrics}],
+            "verdict": ["fine"],
+            **({"labels": labels} if labels else {}),
+        }
+    )
+    facts = info(suite=suite, metrics=metrics, run_id=run_id, state="complete", suite_path=str(root / "suite.yaml"))
+    writer = RunWriter.create(root, facts)
+    cells = [(case, label) for case in suite.cases for label in models]
+    for number, (case, label) in enumerate(cells):
+        path = writer.save(case.id, label, "0.png", encode_png(picture(number)))
+        known = {
+            "run_id": run_id,
+            "test_id": case.id,
+            "model_label": label,
+            "prompt": case.prompt,
+            "scores": {"fine": True, "level": SCORE},
+            "reasons": {"look": REASON},
+            "artifact_path": path,
+            "mime": "image/png",
+        }
+        writer.append(record(**{**known, **change(number)}))
+    writer.finish("complete", "2025-01-01T00:01:00+00:00")
+    return writer.folder
+
+
+class Server:
+    """``visioneval label`` as a program. ``url`` is the address that it printed."""
+
+    def __init__(self, *words: str | Path) -> None:
+        self.words = [*map(str, words)]
+        self.start()
+
+    def start(self, *more: str) -> None:
+        self.program = subprocess.Popen(
+            [sys.executable, "-m", "visioneval", "label", *self.words, "--no-open", *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self.said: list[str] = []
+        assert self.program.stdout is not None
+        while not any(line.startswith("open ") for line in self.said):
+            line = self.program.stdout.readline()
+            assert line, "".join(self.said)
+            self.said.append(line)
+        self.url = next(line.split()[1] for line in self.said if line.startswith("open "))
+        self.port = int(urlsplit(self.url).port or 0)
+        self.token = parse_qs(urlsplit(self.url).query)["token"][0]
+
+    def kill(self) -> None:
+        """As a power failure would: the program is told nothing."""
+        self.program.kill()
+        self.program.wait(timeout=60)
+        assert self.program.stdout is not None
+        self.program.stdout.close()
+
+    def restart(self) -> None:
+        """Starts it again where it was."""
+        self.words = [*self.words, *([] if "--port" in self.words else ["--port", str(self.port)])]
+        self.start()
+
+    def ask(
+        self, path: str, body: Any = None, *, method: str | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        """A request of this server's own page, but for what ``headers`` (with ``_`` for ``-``) change."""
+        known = {"host": f"127.0.0.1:{self.port}", "x-visioneval-token": self.token}
+        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        if body is not None:
+            known["content-type"] = "application/json"
+        changed = {**known, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            line.request(method or ("GET" if body is None else "POST"), path, body=data, headers=changed)
+            reply = line.getresponse()
+            return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read()
+        finally:
+            line.close()
+
+    def deck(self, rater: str) -> dict[str, Any]:
+        status, _, body = self.ask(f"/api/item?rater={rater}")
+        assert status == 200, body
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    """``serve(RUN, ...)`` starts a label server; it ends with the test."""
+    started: list[Server] = []
+
+    def begin(*words: str | Path) -> Server:
+        started.append(Server(*words))
+        return started[-1]
+
+    yield begin
+    for server in started:
+        server.kill()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """A file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def secrets_in(text: str) -> list[str]:
+    """What a rater must not see that stands in a text."""
+    return re.findall(rf"secret-\w+-\d|{SCORE}|{REASON}|artifacts/|PASS|FAIL|\.png", text)

@@ -1,0 +1,148 @@
+"""The command ``agree``: what it prints, its exit codes, and runs that are large, empty or hostile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import record
+from opinions import CLEAR, USABLE, label, run_info
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+from visioneval.labels import Label, append_labels
+from visioneval.records import RunWriter
+
+HOSTILE = "\x1b[31m<script>[bold]\u202e"
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Any:
+    """``call(*words)`` runs ``agree`` over the runs of tmp_path."""
+
+    def called(*words: str) -> Any:
+        done = CliRunner().invoke(app, ["agree", *words, "--out", str(tmp_path)], env={"COLUMNS": "100"})
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    return called
+
+
+def write(folder: Path, labels: list[Label], run_id: str = "r", good: str = "efgh") -> Path:
+    """A run of the cases a to h on m and n; the grader passes those in ``good``."""
+    facts = run_info("abcdefgh", [USABLE, CLEAR], run_id, ["m", "n"])
+    writer = RunWriter.create(folder, facts)
+    for case in "abcdefgh":
+        for model in "mn":
+            scores = {"good": case in good, "layout": 3 if case in good else None}
+            writer.append(record(run_id=run_id, test_id=case, model_label=model, scores=scores,
+                                 reasons={"good": HOSTILE}))  # fmt: skip
+    writer.finish("complete", "2025-01-01T00:00:01+00:00")
+    append_labels(writer.folder / "labels.jsonl", labels)
+    return writer.folder
+
+
+def people(good: str, rater: str = "ann", **more: Any) -> list[Label]:
+    return [label(case, rater, "usable", case in good, **more) for case in "abcdefgh"]
+
+
+def test_what_is_printed(tmp_path: Path, call: Any) -> None:
+    write(tmp_path, people("defgh") + people("efgh", "bo", model_label="n"))
+    done = call("r", "--min", "good:0.6", "--min", "blank:0")
+    text = " ".join(done.stdout.split())
+    assert "r labels: 16 raters: 2" in text
+    assert "good against people's usable, cells: 16" in text
+    assert "kappa 0.875 [" in text
+    assert "precision of FAIL 0.875 [" in text
+    assert "recall of FAIL 1.000 [" in text
+    assert "no 7 0 yes 1 8" in text
+    assert "Most disputed" in text
+    assert "holds good 0.6 0.875 (kappa)" in text
+    assert "NOT MEASURED blank 0 nothing to tell it by" in text
+    assert done.exit_code == 3
+    assert not {"\x1b", "\u202e"} & set(done.output)
+    assert "<script>[bold]" in text
+
+
+def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
+    write(tmp_path, people("defgh") + people("abcd", model_label="n"))
+    write(tmp_path, people("efgh"), "s")
+    for words, cells, kappa in ((["r@m"], 8, 0.75), (["r@n"], 8, -1), (["r@m", "s"], 16, 0.875)):
+        found = json.loads(call(*words, "--json").stdout)
+        assert (found["graders"][0]["cells"], found["notes"][0]) == (cells, found["notes"][0])
+        assert found["graders"][0]["measures"]["kappa"]["value"] == pytest.approx(kappa)
+        assert not any("not in the run" in note for note in found["notes"])
+    assert call("r@m", "--min", "good:0.75").exit_code == 0
+    assert call("r", "--min", "good:0.75").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["r", "--min", "good"], "--min 'good': write METRIC:VALUE with a value from -1 to 1"),
+        (["r", "--min", "good:2"], "--min 'good:2': write METRIC:VALUE"),
+        (["r", "--min", "good:nan"], "--min 'good:nan': write METRIC:VALUE"),
+        (["r", "--min", "goood:0.5"], "--min goood: no run has this metric (did you mean 'good'?)"),
+        (["nope"], "'nope': no such run"),
+        (["r@q"], "no model run 'q'"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, call: Any, words: list[str], told: str) -> None:
+    write(tmp_path, [])
+    done = call(*words)
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(told)
+
+
+def test_a_run_that_nobody_labelled_says_so(tmp_path: Path, call: Any) -> None:
+    folder = write(tmp_path, [])
+    for _ in range(2):
+        done = call("r")
+        assert done.exit_code == 0
+        assert "nobody has labelled a cell of these runs yet" in done.stdout
+        assert call("r", "--min", "good:0.1").exit_code == 3
+        (folder / "labels.jsonl").touch()
+    (folder / "results.jsonl").write_text("")
+    assert call("r").exit_code == 0
+
+
+def test_a_broken_line_of_labels_is_named(tmp_path: Path, call: Any) -> None:
+    folder = write(tmp_path, people("efgh"))
+    with (folder / "labels.jsonl").open("a") as file:
+        file.write('{"torn')
+    assert call("r").exit_code == 0
+    with (folder / "labels.jsonl").open("a") as file:
+        file.write("\n")
+    done = call("r")
+    assert done.exit_code == 2
+    assert "labels.jsonl:9: not a label: " in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_anchors_beside_the_run_are_held_against_each_rater(tmp_path: Path, call: Any) -> None:
+    folder = write(tmp_path, people("defgh"))
+    append_labels(folder / "anchors.jsonl", people("efgh", "agreed", source="anchor"))
+    (rater,) = json.loads(call("r", "--json").stdout)["raters"]
+    assert (rater["anchors"]["n"], rater["anchors"]["same"]) == (8, 7)
+    assert "7/8" in call("r").stdout
+
+
+def test_two_hundred_thousand_records_and_labels(tmp_path: Path, call: Any) -> None:
+    folder = write(tmp_path, [])
+    line = record(run_id="r", scores={"good": True}).model_dump_json()
+    answer = label("a", "ann", "usable", True).model_dump_json()
+    with (folder / "results.jsonl").open("w") as cells, (folder / "labels.jsonl").open("w") as labels:
+        for number in range(200_000):
+            case, good = "abcdefgh"[number % 8], str(number % 3 == 0).lower()
+            cells.write(line.replace('"one"', f'"{case}"').replace('"sample_index":0', f'"sample_index":{number // 8}')
+                        .replace('"good":true', f'"good":{good}') + "\n")  # fmt: skip
+            if number % 4 == 0:
+                labels.write(answer.replace('"a"', f'"{case}"').replace('"sample_index":0', f'"sample_index":{number // 8}')
+                             .replace('"answer":true', f'"answer":{good}') + "\n")  # fmt: skip
+    done = call("r", "--json", "--min", "good:0.99")
+    assert done.exit_code == 0, done.output
+    (found,) = [one for one in json.loads(done.stdout)["graders"] if one["metric"] == "good"]
+    assert (found["cells"], found["measures"]["kappa"]["value"]) == (50_000, 1)

@@ -1,0 +1,131 @@
+"""Baselines: small, stable, read back as they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import record, run_of
+from toys import Toy
+
+from visioneval.analysis.cells import Side, side_of_baseline, writers_of
+from visioneval.baselines import Baseline, is_baseline, make_baseline, read_baseline, write_baseline
+from visioneval.errors import RunFormatError, UsageError
+from visioneval.records import Record
+
+INFO = run_of({"one": {}, "two": {}}, ["m"], [], {"fine": {"type": "bool"}})
+GRADER = {"key": "look", "type": "own:Look", "details": {"raw": "much"}, "cost_usd": 0.25, "fingerprint": {"config_sha256": "c" * 64}}  # fmt: skip
+
+
+def _records(**changes: Any) -> list[Record]:
+    full = {
+        "run_id": "20250101-x",
+        "tags": ("text",),
+        "flaky": True,
+        "verdict": "FAIL",
+        "failed_rules": ("fine",),
+        "scores": {"fine": False},
+        "reasons": {"fine": "all is ill"},
+        "graders": [GRADER],
+        "artifact_path": "artifacts/one/m/0.png",
+        "artifact_sha256": "f" * 64,
+        "cost_usd": 0.5,
+        "seconds": 2.0,
+    }
+    return [record(test_id=name, **{**full, **changes}) for name in ("two", "one")]
+
+
+def _written(tmp_path: Path, **changes: Any) -> str:
+    path = tmp_path / "deep" / "main.jsonl"
+    write_baseline(make_baseline(INFO, _records(**changes), writers_of(INFO)), path)
+    return path.read_text(encoding="utf-8")
+
+
+def _side(tmp_path: Path) -> Side:
+    return side_of_baseline("baseline", read_baseline(tmp_path / "deep" / "main.jsonl"))
+
+
+def test_what_is_kept_comes_back(tmp_path: Path) -> None:
+    text = _written(tmp_path)
+    assert is_baseline(tmp_path / "deep" / "main.jsonl")
+    side = _side(tmp_path)
+    one, two = side.cells
+    assert (one.test_id, two.test_id) == ("one", "two")
+    assert (one.verdict, one.failed_rules, one.scores, one.flaky) == ("FAIL", ("fine",), {"fine": False}, True)
+    assert (one.artifact_sha256, one.artifact_path, one.total_cost_usd) == ("f" * 64, None, 0.75)
+    assert [(mark.key, mark.type, mark.fingerprint.config_sha256) for mark in one.graders] == [
+        ("look", "own:Look", "c" * 64)
+    ]
+    assert (side.suite, side.writers, side.metrics["fine"].type) == ("demo", {"fine": "look"}, "bool")
+    for gone in ("seconds", "run_id", "reasons", "prompt", "artifact_path", "details", "all is ill", "20250101"):
+        assert gone not in text
+
+
+def test_another_time_changes_no_line(tmp_path: Path) -> None:
+    first = _written(tmp_path)
+    assert _written(tmp_path, seconds=9.0, run_id="20260606-y", reasons={"fine": "other words"}) == first
+    other = _written(tmp_path, scores={"fine": True}).splitlines()
+    assert [old == new for old, new in zip(first.splitlines(), other, strict=True)] == [True, False, False]
+    for line in other:
+        keys = list(json.loads(line))
+        assert keys == sorted(keys)
+
+
+def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
+    _written(tmp_path)
+    path = tmp_path / "deep" / "main.jsonl"
+    lines = path.read_text().splitlines()
+    lines[at] = lines[at].replace(old, new)
+    path.write_text("\n".join(lines))
+    return read_baseline(path)
+
+
+@pytest.mark.parametrize(
+    ("at", "old", "new", "message"),
+    [
+        (0, '"baseline": 1', '"baseline": 2', r"main\.jsonl:1: a baseline of version 2: upgrade visioneval"),
+        (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
+        (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
+        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: names what the first line does not hold"),
+        (1, "{", "{{", r"main\.jsonl:2: Invalid JSON"),
+    ],
+)
+def test_broken_baselines_are_told_by_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:
+    with pytest.raises(RunFormatError, match=message):
+        _broken(tmp_path, at, old, new)
+
+
+def test_no_baseline_at_all(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(RunFormatError, match="empty: not a baseline"):
+        read_baseline(tmp_path / "empty.jsonl")
+    with pytest.raises(RunFormatError, match="No such file"):
+        read_baseline(tmp_path / "nope.jsonl")
+    with pytest.raises(UsageError, match="cannot write"):
+        write_baseline(make_baseline(INFO, [], {}), tmp_path / "empty.jsonl" / "x.jsonl")
+
+
+def test_the_commands(toy: Toy) -> None:
+    assert toy("baseline", "list").stdout.startswith("baselines: no baselines here")
+    toy.run({}, {"metadata": {"look": "bad"}}, arguments=("--run-id", "first"))
+    result = toy("baseline", "set", "first")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("wrote baselines/main.jsonl: 2 cells; commit it")
+    assert "main" in toy("baseline", "list").stdout
+    assert toy("compare", "baseline", "first").exit_code == 0
+    assert "flips" not in toy("compare", "baseline:main@toy", "first").stdout
+    toy("baseline", "set", "first", "--name", "other")
+    assert Path("baselines/other.jsonl").read_bytes() == Path("baselines/main.jsonl").read_bytes()
+    refused = toy("baseline", "set", "first", "--name", "../x")
+    assert (refused.exit_code, "'../x' is no name for a baseline" in refused.stderr) == (2, True)
+
+
+def test_a_run_that_is_not_complete_is_no_baseline(toy: Toy) -> None:
+    toy.run({}, arguments=("--run-id", "first"))
+    path = Path("runs/first/run.json")
+    path.write_text(path.read_text().replace('"state": "complete"', '"state": "interrupted"'))
+    refused = toy("baseline", "set", "first")
+    assert refused.exit_code == 2
+    assert "the run is interrupted: a baseline needs a complete one" in refused.stderr

@@ -1,0 +1,162 @@
+"""``labels:`` in a suite: what is asked, what is an answer, and every mistake with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import info
+from writing import suite
+
+from visioneval.builtin import builtin
+from visioneval.suite.labels import LabelQuestion
+from visioneval.suite.load import LoadedSuite, load_suite
+from visioneval.suite.model import Suite
+
+RUBRIC = (
+    "graders: [{key: look, type: rubric, metrics: {layout: {type: score, scale: [0, 5], about: order}, "
+    "right: {type: pass_fail, about: is it right}}}]"
+)
+JUDGES = "judges: {default: {provider: recorded, path: answers.csv}}"
+ANSWERS = {"answers.csv": "case,question,answer\none,layout,3\n"}
+
+
+def asked(*questions: str, more: str = "") -> str:
+    lines = "".join(f"\n    - {question}" for question in questions)
+    return f"labels:{more}\n  questions:{lines}"
+
+
+def rubric_suite(*more: str) -> str:
+    return suite(JUDGES, *more, graders=RUBRIC, verdict="verdict: [right]")
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("{key: a, ask: b, type: yes_no, choices: [x]}", "'choices' are for one_of and tags: the type is yes_no"),
+        ("{key: a, ask: b, type: one_of}", "a question of the type one_of needs 'choices'"),
+        ("{key: a, ask: b, type: one_of, choices: [x]}", "a question of the type one_of needs 'choices'"),
+        ("{key: a, ask: b, type: tags}", "a question of the type tags needs 'choices'"),
+        ("{key: a, ask: b, type: tags, choices: [x, x]}", "choices: 'x' stands here twice"),
+        ("{key: a, ask: b, type: scale}", "a question of the type scale needs 'scale', such as [1, 5]"),
+        ("{key: a, ask: b, type: scale, scale: [5, 1]}", "scale: 5 is not below 1"),
+        ("{key: a, ask: b, type: scale, scale: [0, 1000]}", "a scale of over 100 steps: choose a larger step"),
+        ("{key: a, ask: b, type: text, scale: [1, 5]}", "'scale' is for the type scale: the type is text"),
+        ("{key: a, ask: b, type: text, metric: right}", "a grader's answer is a yes or a number: a question of the "
+         "type text has no 'metric'"),
+        ("{key: a, ask: b, type: stars}", "'stars' is not one of yes_no, one_of, scale, tags, text"),
+        ("{key: a, type: yes_no}", "the key 'ask' is missing"),
+        ("{key: a, ask: b, type: yes_no, metrics: x}", "unknown key 'metrics' (did you mean 'metric'?)"),
+        ("{key: a b, ask: b, type: yes_no}", "does not fit"),
+    ],
+)  # fmt: skip
+def test_a_question_that_cannot_be_asked(problems: Callable[..., list[str]], question: str, told: str) -> None:
+    (line,) = problems(rubric_suite(asked(question)), ANSWERS)
+    assert line.startswith("suite.yaml:9:")
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("{key: a, ask: b, type: yes_no, metric: rihgt}", "no grader writes 'rihgt' (did you mean 'right'?)"),
+        ("{key: a, ask: b, type: yes_no, metric: layout}", "'layout' is a number: ask with the type scale"),
+        ("{key: a, ask: b, type: scale, scale: [1, 5], metric: right}",
+         "'right' is a yes or no: ask with the type yes_no"),
+        ("{key: a, ask: b, type: scale, scale: [1, 5], metric: verdict}",
+         "the verdict is a yes or no: ask with the type yes_no"),
+        ("{key: a, ask: b, type: scale, scale: [1, 10], metric: layout}",
+         "the scale from 1 to 10 leaves the rubric's, from 0 to 5"),
+    ],
+)  # fmt: skip
+def test_a_metric_that_cannot_be_compared(problems: Callable[..., list[str]], question: str, told: str) -> None:
+    (line,) = problems(rubric_suite(asked(question)), ANSWERS)
+    assert line == f"suite.yaml:9:{question_column(question)}: {told}"
+
+
+def question_column(question: str) -> int:
+    return 8 - 1 + question.index("metric: ") + len("metric: ")
+
+
+def test_keys_are_unique_and_so_are_reasons(problems: Callable[..., list[str]]) -> None:
+    text = asked("{key: a, ask: b, type: yes_no}", "{key: a, ask: b, type: yes_no}", "{key: c.why, ask: b, type: text}")
+    found = problems(rubric_suite(text, "  pairs: [{key: a, ask: b}, {key: c, ask: b}]"), ANSWERS)
+    assert [line.split(": ", 1)[1] for line in found] == [
+        "two questions have the key 'a'",
+        "two questions have the key 'a'",
+        "two questions have the key 'c.why'",
+    ]
+
+
+def test_nothing_asked_is_a_mistake(problems: Callable[..., list[str]]) -> None:
+    (line,) = problems(suite("labels: {}"))
+    assert "nothing is asked" in line
+
+
+def test_anchors_are_a_file_within_reach(problems: Callable[..., list[str]]) -> None:
+    for name, told in (("none.jsonl", "none.jsonl: there is no such file"), ("/etc/passwd", "lies outside")):
+        (line,) = problems(suite(f"labels: {{questions: [{{key: a, ask: b, type: yes_no}}], anchors: {name}}}"))
+        assert told in line
+    assert problems(
+        suite("labels: {questions: [{key: a, ask: b, type: yes_no}], anchors: here.jsonl}"), {"here.jsonl": ""}
+    ) == []  # fmt: skip
+
+
+def test_a_broken_grader_hides_no_other_mistake(problems: Callable[..., list[str]]) -> None:
+    found = problems(
+        suite(asked("{key: a, ask: b, type: yes_no, metric: x}"), graders="graders: [{key: i, type: imge}]")
+    )
+    assert len(found) == 1
+    assert "imge" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "good", "bad"),
+    [
+        ({"type": "yes_no"}, [True, False, None], [1, "yes", "true", []]),
+        ({"type": "scale", "scale": [1, 5]}, [1, 5, 3.0, None], [0, 6, 2.5, True, "3", float("nan")]),
+        ({"type": "scale", "scale": [0, 1], "step": 0.1}, [0, 0.1 * 3, 0.7, 1.0], [0.05, 1.1, False]),
+        ({"type": "one_of", "choices": ["none", "minor"]}, ["none", None], ["None", "", ["none"], 1]),
+        ({"type": "tags", "choices": ["a", "b"]}, [[], ["b", "a"], ("a",), None], ["a", ["c"], ["a", "a"], [1], 1]),
+        ({"type": "text"}, ["x", None], ["", "  ", 1, "x" * 10_001]),
+    ],
+)
+def test_what_is_an_answer(options: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
+    question = LabelQuestion.model_validate({"key": "q", "ask": "?", **options})
+    assert [question.misfit(answer) for answer in good] == [None] * len(good)
+    assert all(question.misfit(answer) for answer in bad)
+
+
+def test_steps_of_a_scale_are_plain_numbers() -> None:
+    question = LabelQuestion.model_validate({"key": "q", "ask": "?", "type": "scale", "scale": [0, 1], "step": 0.1})
+    assert question.steps == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
+    whole = LabelQuestion.model_validate({"key": "q", "ask": "?", "type": "scale", "scale": [1, 5]})
+    assert whole.steps == (1, 2, 3, 4, 5)
+    assert all(type(step) is int for step in whole.steps)
+
+
+def test_a_suite_that_says_nothing_asks_what_its_rubrics_ask(load: Callable[..., LoadedSuite], tmp_path: Path) -> None:
+    (tmp_path / "answers.csv").write_text(ANSWERS["answers.csv"])
+    found = load(rubric_suite()).suite.asked
+    assert [(each.key, each.type, each.metric) for each in found.questions] == [
+        ("usable", "yes_no", "verdict"),
+        ("layout", "scale", "layout"),
+        ("right", "yes_no", "right"),
+        ("note", "text", None),
+    ]
+    assert [pair.key for pair in found.pairs] == ["preferred"]
+    assert info().suite.labels is None
+    assert [each.key for each in info().suite.asked.questions] == ["usable", "note"]
+
+
+@pytest.mark.parametrize("name", ["ui_mockups", "marketing"])
+def test_the_shipped_workflows_ask_people(name: str) -> None:
+    loaded = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: [])
+    labels = loaded.suite.labels
+    assert labels is not None
+    assert {question.metric for question in labels.questions} > {None, "verdict"}
+    assert labels.pairs
+    again = Suite.model_validate_json(loaded.suite.model_dump_json(by_alias=True))
+    assert again.labels == labels

@@ -1,0 +1,87 @@
+"""The workflow that ``init --ci github`` writes: YAML that is valid, safe for forks, and true to the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from toys import Toy
+
+from visioneval.cli import app
+
+WORKFLOW = Path(".github/workflows/visioneval.yml")
+
+
+@pytest.fixture
+def workflow(toy: Toy) -> dict[str, Any]:
+    result = toy("init", "--ci", "github")
+    assert result.exit_code == 0
+    assert f"wrote {WORKFLOW}" in result.stdout
+    assert sorted(path.name for path in toy.folder.iterdir()) == [".github", "mine.py"]
+    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return found
+
+
+def _runs(job: dict[str, Any]) -> Iterator[str]:
+    return (step["run"] for step in job["steps"] if "run" in step)
+
+
+def test_three_jobs_each_for_its_event(workflow: dict[str, Any]) -> None:
+    on = workflow[True]  # YAML 1.1, which GitHub does not read, takes "on" for a yes
+    assert set(on) == {"pull_request", "schedule", "push"}
+    assert {name: job["if"] for name, job in workflow["jobs"].items()} == {
+        "replay": "github.event_name == 'pull_request'",
+        "nightly": "github.event_name == 'schedule'",
+        "release": "github.event_name == 'push'",
+    }
+    for job in workflow["jobs"].values():
+        assert job["runs-on"]
+        assert job["timeout-minutes"]
+        assert all(("uses" in step) != ("run" in step) for step in job["steps"])
+
+
+def test_a_fork_gets_no_secret_and_no_write(workflow: dict[str, Any]) -> None:
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "secrets." not in str(workflow["jobs"]["replay"])
+    assert "--trust-suite" not in str(workflow)
+    assert "--offline" in " ".join(_runs(workflow["jobs"]["replay"]))
+    for job in workflow["jobs"].values():
+        assert not any("${{" in run for run in _runs(job))  # nobody's branch name becomes a command
+
+
+def _commands(workflow: dict[str, Any]) -> Iterator[list[str]]:
+    for job in workflow["jobs"].values():
+        yield from (shlex.split(run) for run in _runs(job) if run.startswith("visioneval "))
+
+
+def test_every_command_and_flag_is_one(workflow: dict[str, Any]) -> None:
+    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    seen = list(_commands(workflow))
+    assert {words[1] for words in seen} == {"run", "compare"}
+    for _, command, *words in seen:
+        flags = {word for word in words if re.fullmatch(r"--[a-z-]+", word)}
+        assert flags <= {name for option in known[command].params for name in option.opts} | {"--cache", "--offline"}
+
+
+def test_the_comparisons_run_as_they_stand(toy: Toy, workflow: dict[str, Any]) -> None:
+    toy.run({"tags": ["must_pass"]}, {}, arguments=("--run-id", "replay"))
+    for name in ("nightly", "release"):
+        toy.run({"tags": ["must_pass"]}, {"metadata": {"look": "bad"}}, arguments=("--run-id", name))
+    assert toy("baseline", "set", "replay").exit_code == 0
+    codes = {words[3]: toy(*words[1:]).exit_code for words in _commands(workflow) if words[1] == "compare"}
+    assert codes == {"replay": 0, "nightly": 1, "release": 0}
+
+
+def test_nothing_is_overwritten(toy: Toy, workflow: dict[str, Any]) -> None:
+    again = toy("init", "--ci", "github")
+    assert (again.exit_code, "exists already; nothing was written" in again.stderr) == (2, True)
+    both = toy("init", "new", "--ci", "github", "--template", "editing")
+    assert both.exit_code == 0
+    assert (toy.folder / "new" / "suite.yaml").is_file()
+    assert (toy.folder / "new" / WORKFLOW).is_file()

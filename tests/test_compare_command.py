@@ -1,0 +1,198 @@
+"""``visioneval compare`` as a user meets it: what is printed, in which order, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import SECOND, Toy
+from typer.testing import CliRunner
+
+from visioneval.builtin import builtin
+from visioneval.cli import app
+
+BAD = {"look": "bad"}
+
+
+def two_runs(toy: Toy, before: list[dict[str, Any]], after: list[dict[str, Any]], **changes: Any) -> None:
+    """Runs ``a`` and ``b``. What changes between them is only what the toy model and grader are told to do."""
+    for name, cases in (("a", before), ("b", after)):
+        result = toy.run(*cases, arguments=("--run-id", name, "--quiet"), **changes)
+        assert result.exit_code in (0, 1, 3), result.output
+
+
+def test_what_broke_comes_first_then_what_was_fixed_then_the_numbers(toy: Toy) -> None:
+    two_runs(
+        toy,
+        [{}, {"metadata": BAD}, {"metadata": BAD}, {}],
+        [{"metadata": BAD}, {}, {"metadata": BAD}, {"metadata": {"draw": "raises"}}],
+    )
+    result = toy("compare", "a", "b", "--fail-on", "broken")
+    assert result.exit_code == 1
+    text = result.stdout
+    parts = ("1 broken, 1 errors new in B, 1 fixed, 1 still failing", "Broken (passed in A", "fine: all is ill",
+             "Measured in A, an ERROR in B", "the model is on fire", "Fixed (failed in A", "mended: fine",
+             "Still failing", "Pass rate and metrics", "B - A [95%]", "Gates (--fail-on)", "NOT MET")  # fmt: skip
+    assert text.endswith("\nnext: visioneval show runs/b@toy case0\n")
+    places = [text.find(part) for part in parts]
+    assert -1 not in places, parts[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_the_exit_code_follows_the_gates(toy: Toy) -> None:
+    two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "draw": "jpeg"}}])
+    assert toy("compare", "a", "b").exit_code == 0
+    assert toy("compare", "a", "b", "--fail-on", "broken").exit_code == 1
+    assert toy("compare", "a", "b", "--fail-on", "fine:0.5").exit_code == 0
+    assert toy("compare", "a", "b", "--fail-on", "fine:0.4").exit_code == 1
+    assert toy("compare", "b", "a", "--fail-on", "broken").exit_code == 0
+
+
+def test_a_grader_that_changes_its_mind_about_one_picture_fails(toy: Toy) -> None:
+    two_runs(toy, [{}, {}], [{}, {"metadata": BAD}])
+    result = toy("compare", "a", "b")
+    assert result.exit_code == 1
+    assert "1 of 2 cells with the same picture broke" in result.stdout
+
+
+@pytest.mark.parametrize(("marks", "code"), [({"tags": ["must_pass"]}, 1), ({"tags": ["must_pass"], "flaky": True}, 0)])
+def test_must_pass_and_flaky(toy: Toy, marks: dict[str, Any], code: int) -> None:
+    two_runs(toy, [marks, {}], [{**marks, "metadata": {**BAD, "draw": "jpeg"}}, {}])
+    result = toy("compare", "a", "b")
+    assert result.exit_code == code
+    assert ("(must_pass, flaky)" in result.stdout) is ("flaky" in marks)
+
+
+def test_the_sides_are_told_by_id(toy: Toy) -> None:
+    two_runs(toy, [{}], [{}])
+    text = toy("compare", "runs/a", "latest").stdout
+    assert "A: runs/a: 1 cell of toy" in text
+    assert "B: latest (b): 1 cell of toy" in text
+
+
+def test_json_says_all(toy: Toy) -> None:
+    two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "draw": "jpeg"}}])
+    result = toy("compare", "a", "b", "--json", "--fail-on", "broken")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["exit_code"]) == (1, 1)
+    (change,) = found["changes"]
+    assert (change["change"], change["test_id"], change["rules_broken"]) == ("broken", "case1", ["fine"])
+    assert change["b"]["artifact_path"] == "artifacts/case1/toy/0.jpg"
+    assert found["pass_rate"]["difference"] == -0.5
+    assert [one["name"] for one in found["metrics"]] == ["fine", "level"]
+    assert [(gate["fail_on"], gate["state"]) for gate in found["gates"]] == [("broken", "unmet")]
+    assert {one["what"] for one in found["not_graded_alike"]} == {
+        "prompt, criteria, expect, tags or metadata of the case"
+    }
+
+
+def test_other_graders_are_told_by_metric(toy: Toy) -> None:
+    two_runs(
+        toy, [{}], [{}], graders=[SECOND, {**SECOND, "key": "x", "writes": {"x": {"type": "bool"}}}], verdict=["second"]
+    )
+    for name, version in (("a", "1"), ("b", "2")):
+        path = Path("runs", name, "results.jsonl")
+        row = json.loads(path.read_text())
+        row["graders"][0]["fingerprint"]["tool_versions"] = {"lens": version}
+        path.write_text(json.dumps(row) + "\n")
+    text = toy("compare", "a", "b").stdout
+    assert "NOT GRADED ALIKE" in text
+    assert "second: lens version: 1 -> 2 (1 of 1 pairs)" in text
+    assert "x: lens" not in text
+
+
+def test_what_is_in_one_run_only_is_listed(toy: Toy) -> None:
+    two_runs(toy, [{}, {}], [{}])
+    assert "only in A: 1 cell: toy: case1 [0]" in toy("compare", "a", "b").stdout
+    assert "only in B: 1 cell: toy: case1 [0]" in toy("compare", "b", "a").stdout
+
+
+def test_an_interrupted_run_is_not_held_good(toy: Toy) -> None:
+    two_runs(toy, [{}], [{}])
+    path = Path("runs/b/run.json")
+    path.write_text(path.read_text().replace('"state": "complete"', '"state": "interrupted"'))
+    result = toy("compare", "a", "b")
+    assert (result.exit_code, "interrupted: NOT COMPLETE" in result.stdout) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a", "nope"], "'nope': no such run in runs"),
+        (["a", "b", "--map", "x"], "--map 'x': write OLD=NEW"),
+        (["a", "b", "--fail-on", "x"], "--fail-on 'x': there is no such gate"),
+        (["a", "b", "--fail-on", "lvl:1"], "no metric 'lvl' is in both runs (did you mean 'level'?)"),
+        (["a", "b", "--metric", "zzz"], "--metric 'zzz': there is none in either run"),
+        (["a", "b", "--markdown", "."], ".: cannot write"),
+        (["a"], "Missing argument"),
+    ],
+)
+def test_wrong_usage(toy: Toy, arguments: list[str], message: str) -> None:
+    two_runs(toy, [{}], [{}])
+    result = toy("compare", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_what_a_model_wrote_cannot_move_the_cursor(toy: Toy) -> None:
+    refusing = {"metadata": {"draw": "refuses"}}
+    two_runs(toy, [{}], [refusing])
+    path = Path("runs/b/results.jsonl")
+    path.write_text(path.read_text().replace("not that", "\\u001b[2J<b>not that"))
+    result = toy("compare", "a", "b", "--markdown", "c.md")
+    assert "\x1b" not in result.stdout
+    assert "refused: " in result.stdout
+    assert "`refused: \ufffd[2J<b>not that`" in Path("c.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of quickstart: ``right``, and ``spilt``, in which the edit leaves its mask; the same with must_pass."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    shutil.copytree(builtin("suites") / "quickstart", folder / "plain")
+    shutil.copytree(builtin("suites") / "quickstart", folder / "strict")
+    suite = folder / "strict" / "suite.yaml"
+    suite.write_text(suite.read_text().replace("tags: [text, edit]", "tags: [text, edit, must_pass]"))
+    for kind in ("plain", "strict"):
+        for name, flaw in (("right", "none"), ("spilt", "spill")):
+            words = ["run", f"{folder}/{kind}/suite.yaml", "--model", f"sketch,flaw={flaw}", "--out", f"{folder}/runs"]
+            result = CliRunner().invoke(
+                app, [*words, "--run-id", f"{kind}-{name}", "--quiet", "--junit", f"{folder}/{kind}-{name}.xml"]
+            )
+            assert result.exit_code in (0, 1), result.output
+    return folder
+
+
+def test_a_planted_regression_is_named_and_nothing_else(quickstart: Path) -> None:
+    words = ["compare", "plain-right", "plain-spilt", "--out", f"{quickstart}/runs"]
+    report = quickstart / "c.md"
+    result = CliRunner().invoke(app, [*words, "--json", "--fail-on", "broken", "--markdown", str(report)])
+    found = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert [(one["change"], one["test_id"], one["rules_broken"]) for one in found["changes"]] == [
+        ("broken", "sign_word", ["place"])
+    ]
+    assert found["labels"] == [["sketch,flaw=none", "sketch,flaw=spill"]]
+    text = report.read_text()
+    assert "gates not met" in text
+    assert "| `sign_word` | `sketch,flaw=spill` | 0 | `place: " in text
+    assert "`flyer`" not in text
+    assert CliRunner().invoke(app, words).exit_code == 0
+
+
+def test_where_the_case_must_pass_the_default_fails(quickstart: Path) -> None:
+    words = ["compare", "strict-right", "strict-spilt", "--out", f"{quickstart}/runs"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert "1 of 1 cells tagged must_pass broke" in result.stdout
+
+
+def test_junit_says_the_same(quickstart: Path) -> None:
+    from xml.etree import ElementTree as ET
+
+    root = ET.parse(quickstart / "plain-spilt.xml").getroot()
+    failed = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
+    assert failed == ["sign_word [0]"]

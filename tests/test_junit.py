@@ -1,0 +1,137 @@
+"""JUnit XML: what it says of cells, and that it is what the common schema allows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from made import UNMEASURED, record, run_of
+from toys import Toy
+
+from visioneval.report.junit import junit_xml
+
+# What junit-10.xsd of Jenkins' xUnit plugin allows: attributes (the required ones first) and children of each element.
+SCHEMA: dict[str, tuple[set[str], set[str], set[str]]] = {
+    "testsuites": (set(), {"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors"},
+        {"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url"},
+        {"testsuite", "properties", "testcase", "system-out", "system-err"},
+    ),
+    "testcase": (
+        {"name"},
+        {"time", "classname", "group"},
+        {"skipped", "error", "failure", "rerunFailure", "rerunError", "flakyFailure", "flakyError", "system-out",
+         "system-err"},
+    ),
+    "failure": (set(), {"type", "message"}, set()),
+    "error": (set(), {"type", "message"}, set()),
+    "system-out": (set(), set(), set()),
+}  # fmt: skip
+TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
+
+
+def check_schema(element: ET.Element) -> None:
+    """Raises AssertionError where an element breaks the schema."""
+    required, optional, children = SCHEMA[element.tag]
+    assert required <= set(element.attrib) <= required | optional, element.attrib
+    assert TIME.fullmatch(element.get("time", "0"))
+    if children:
+        assert not (element.text or "").strip()
+    for child in element:
+        assert child.tag in children, f"{child.tag} in {element.tag}"
+        assert not (child.tail or "").strip()
+        check_schema(child)
+
+
+def made(*records: Any, labels: tuple[str, ...] = ("m",)) -> ET.Element:
+    info = run_of({"one": {}, "two": {}}, list(labels), [], {"fine": {"type": "bool"}})
+    root = ET.fromstring(junit_xml([(Path("runs/r"), info, records)]))
+    check_schema(root)
+    return root
+
+
+def test_a_suite_per_model_run_and_a_case_per_cell() -> None:
+    root = made(
+        record(model_label="new", test_id="two", seconds=1234.5),
+        record(model_label="old", sample_index=1),
+        record(model_label="old", verdict="FAIL", failed_rules=("fine", "level >= 3")),
+        labels=("old", "new"),
+    )
+    assert [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root] == [
+        ("demo: old", "2", "1", "0"),
+        ("demo: new", "1", "0", "0"),
+    ]
+    assert [(case.get("classname"), case.get("name")) for case in root.iter("testcase")] == [
+        ("demo.old", "one [0]"),
+        ("demo.old", "one [1]"),
+        ("demo.new", "two [0]"),
+    ]
+
+
+def test_failed_rules_are_the_message_and_the_picture_is_attached() -> None:
+    cell = record(
+        verdict="FAIL",
+        failed_rules=("fine", "level >= 3"),
+        reasons={"fine": "two lines are gone"},
+        failure_tags=("ill",),
+        artifact_path="artifacts/one/m/0.png",
+    )
+    (case,) = made(cell).iter("testcase")
+    failure = case.find("failure")
+    assert failure is not None
+    assert (failure.get("message"), failure.get("type")) == ("fine; level >= 3", "FAIL")
+    assert failure.text == "fine: two lines are gone\nfailure tags: ill"
+    assert case.findtext("system-out") == "[[ATTACHMENT|runs/r/artifacts/one/m/0.png]]"
+
+
+def test_a_refusal_says_so() -> None:
+    cell = record(verdict="FAIL", status="refused", failure_tags=("refused",), reasons={"refused": "no people"})
+    (failure,) = made(cell).iter("failure")
+    assert (failure.get("message"), failure.text) == ("refused", "refused: no people\nfailure tags: refused")
+
+
+def test_an_error_is_an_error() -> None:
+    root = made(record(verdict="ERROR", status="error", error=UNMEASURED))
+    (error,) = root.iter("error")
+    assert (error.get("type"), error.get("message")) == ("grade/unmeasured", "too dark")
+    assert next(root.iter("testsuite")).get("errors") == "1"
+    assert list(root.iter("failure")) == []
+
+
+@pytest.mark.parametrize("text", ['<b> & "q"', "\x00\x1b[2J", "a\ufffeb\uffff", "]]> <!--"])
+def test_whatever_a_judge_says_is_xml(text: str) -> None:
+    root = made(record(verdict="FAIL", failed_rules=("fine",), reasons={"fine": text}))
+    assert root.findtext(".//failure", "").startswith("fine: ")
+
+
+def test_run_writes_it_for_all_its_suites(toy: Toy) -> None:
+    good, bad = (
+        toy.write({}, name="good.yaml"),
+        toy.write({"metadata": {"look": "bad"}}, {"metadata": {"draw": "raises"}}),
+    )
+    result = toy("run", good, bad, "--trust-suite", "--junit", "out/all.xml", "--markdown", "out/all.md")
+    assert result.exit_code == 3
+    root = ET.parse(toy.folder / "out" / "all.xml").getroot()
+    check_schema(root)
+    assert [suite.get("tests") for suite in root] == ["1", "2"]
+    assert [error.get("message") for error in root.iter("error")] == ["RuntimeError: the model is on fire"]
+    text = (toy.folder / "out" / "all.md").read_text()
+    assert text.count("## visioneval: `toy`") == 2
+    assert "| `case0` | `toy` | 0 | FAIL | `fine: all is ill` |" in text
+    assert "`generate, internal: RuntimeError: the model is on fire`" in text
+
+
+def test_a_dry_run_writes_no_report(toy: Toy) -> None:
+    result = toy("run", toy.write({}), "--trust-suite", "--dry-run", "--junit", "x.xml")
+    assert (result.exit_code, "--junit" in result.stderr) == (2, True)
+
+
+def test_a_report_that_cannot_be_written_stops_before_anything_is_drawn(toy: Toy) -> None:
+    result = toy("run", toy.write({}), "--trust-suite", "--junit", "x.xml", "--markdown", ".")
+    assert (result.exit_code, ".: cannot write" in result.stderr) == (2, True)
+    assert not (toy.folder / "runs").exists()
+    assert not (toy.folder / "x.xml").exists()

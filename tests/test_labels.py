@@ -1,0 +1,184 @@
+"""Answers of people on disk: nothing that reached the disk is lost, whoever writes, whenever it is killed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+from collections import deque
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import info
+from pydantic import ValidationError
+
+from visioneval.errors import RunFormatError, StorageError
+from visioneval.labels import Label, append_labels, newest, read_anchors, read_labels
+
+FIELDS = [
+    "schema_version", "rater", "test_id", "model_label", "sample_index", "other", "question", "answer", "seconds",
+    "at", "source",
+]  # fmt: skip
+
+
+def label(**changes: Any) -> Label:
+    known = {
+        "rater": "ann",
+        "test_id": "one",
+        "model_label": "m",
+        "sample_index": 0,
+        "question": "usable",
+        "answer": True,
+        "at": "2025-06-14T09:00:00+00:00",
+        "source": "page",
+    }
+    return Label(**{**known, **changes})
+
+
+@pytest.mark.parametrize("answer", [True, False, 0, 1, 3, 2.5, "b", ["x", "y"], [], None, "ünï \u2028 \x1b[31m <b>"])
+def test_an_answer_comes_back_as_it_was_given(tmp_path: Path, answer: Any) -> None:
+    path = tmp_path / "labels.jsonl"
+    given = label(answer=answer, seconds=1.5, other="run@m,n=1")
+    append_labels(path, [given])
+    (found,) = read_labels(path)
+    assert found == given
+    assert type(found.answer) is type(given.answer)
+    (line,) = path.read_bytes().split(b"\n")[:-1]
+    assert list(json.loads(line)) == FIELDS
+
+
+def test_no_file_is_no_label(tmp_path: Path) -> None:
+    assert read_labels(tmp_path / "labels.jsonl") == []
+    (tmp_path / "labels.jsonl").touch()
+    assert read_labels(tmp_path / "labels.jsonl") == []
+
+
+def test_the_newest_answer_of_a_rater_counts_and_all_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    for answer in (True, False):
+        append_labels(path, [label(answer=answer), label(rater="bo")])
+    append_labels(path, [label(question="note", answer="x"), label(question="note", answer=None)])
+    labels = read_labels(path)
+    assert len(labels) == 6
+    assert [(each.rater, each.answer) for each in newest(labels)] == [("ann", False), ("bo", True)]
+
+
+def test_a_torn_last_line_is_tolerated_and_cut_off_before_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    append_labels(path, [label(), label(rater="bo")])
+    whole = path.read_bytes()
+    for cut in (1, 20, len(whole) // 2 - 1):
+        path.write_bytes(whole + whole[:cut])
+        assert len(read_labels(path)) == 2
+        append_labels(path, [label(rater="cy")])
+        assert [each.rater for each in read_labels(path)] == ["ann", "bo", "cy"]
+        assert path.read_bytes().startswith(whole)
+
+
+def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "anchors.jsonl"
+    path.write_text(label(rater="agreed").model_dump_json())
+    append_labels(path, [label()])
+    assert [each.rater for each in read_labels(path)] == ["agreed", "ann"]
+
+
+def test_a_long_torn_line_is_cut_whole(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    append_labels(path, [label()])
+    with path.open("ab") as file:
+        file.write(b'{"question": "' + b"x" * 200_000)
+    append_labels(path, [label(rater="bo")])
+    assert [each.rater for each in read_labels(path)] == ["ann", "bo"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{broken", "2: not a label: "),
+        ("[1]", "2: not a label: not an object"),
+        ("{}", "2: no schema_version"),
+        ('{"schema_version": 99}', "2: schema_version 99 is newer than 1"),
+        ('{"schema_version": 1}', "2: rater: Field required"),
+    ],
+)
+def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(f"{label().model_dump_json()}\n{line}\n{label().model_dump_json()}\n")
+    with pytest.raises(RunFormatError) as told:
+        read_labels(path)
+    assert str(told.value).startswith(f"{path}:{message}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"at": "yesterday"}, {"at": "2025-06-14T09:00:00"}, {"rater": "  "}, {"rater": "a\nb"}, {"sample_index": -1},
+     {"answer": float("nan")}, {"answer": {"a": 1}}, {"source": "guess"}, {"seconds": -1}, {"mood": 1}],
+)  # fmt: skip
+def test_what_is_no_answer_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        label(**change)
+
+
+def test_times_are_kept_in_utc() -> None:
+    assert label(at="2025-06-14T11:00:00+02:00").at == "2025-06-14T09:00:00+00:00"
+
+
+def write_many(path: Path, rater: str) -> None:
+    for number in range(100):
+        append_labels(path, [label(rater=rater, sample_index=number, answer=rater * 50, question="note")])
+
+
+def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_many, args=(path, rater)) for rater in ("ann", "bo", "cy")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    found = read_labels(path)
+    assert len(found) == 300
+    for rater in ("ann", "bo", "cy"):
+        assert [each.sample_index for each in found if each.rater == rater] == list(range(100))
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as told:
+        append_labels(tmp_path / "nowhere" / "labels.jsonl", [label()])
+    assert "\n" not in str(told.value)
+
+
+def write_until_full(path: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+    several = [label(), label(question="note", answer="x")]
+    with pytest.raises(StorageError, match="File too large"):
+        deque(map(append_labels, repeat(path, 100), repeat(several)))
+
+
+def test_a_full_disk_leaves_no_half_of_what_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    writer = multiprocessing.get_context("spawn").Process(target=write_until_full, args=(path,))
+    writer.start()
+    writer.join()
+    assert writer.exitcode == 0
+    found = read_labels(path)
+    assert len(found) > 10
+    assert len(found) % 2 == 0
+    assert path.read_bytes().endswith(b"\n")
+
+
+def test_anchors_of_the_run_come_before_those_of_its_suite(tmp_path: Path) -> None:
+    suite = info().suite.model_copy(
+        update={"labels": info().suite.asked.model_copy(update={"anchors": "agreed.jsonl"})}
+    )
+    facts = info(suite=suite, suite_path=str(tmp_path / "suites" / "suite.yaml"))
+    (tmp_path / "suites").mkdir()
+    assert read_anchors(tmp_path, facts) == []
+    append_labels(tmp_path / "suites" / "agreed.jsonl", [label(rater="agreed", source="anchor")])
+    assert [each.answer for each in read_anchors(tmp_path, facts)] == [True]
+    append_labels(tmp_path / "anchors.jsonl", [label(rater="agreed", source="anchor", answer=False)])
+    assert [each.answer for each in read_anchors(tmp_path, facts)] == [False]
+    assert [each.answer for each in read_anchors(tmp_path, info())] == [False]

@@ -1,0 +1,76 @@
+"""Markdown: nothing that a model wrote is markup, a link or a mention, and a table stays a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made import record, run_of
+from sides import cell, scored, side, verdicts
+
+from visioneval.analysis.compare import compare
+from visioneval.analysis.compare_gates import hold, parse_fail_on
+from visioneval.analysis.summary import summarise
+from visioneval.report.markdown import SHOWN, code, comparison_markdown, summary_markdown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "`plain`"),
+        ("", ""),
+        ("a|b", "`a\\|b`"),
+        ("`x`", "`` `x` ``"),
+        ("a``b", "```a``b```"),
+        ("two\nlines", "`two lines`"),
+        ("@someone <img src=x> [a](http://b)", "`@someone <img src=x> [a](http://b)`"),
+    ],
+)
+def test_code_spans(text: str, shown: str) -> None:
+    assert code(text) == shown
+
+
+def test_a_comparison() -> None:
+    before = verdicts("P" * 9 + "F")
+    after = [replace(one, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for one in verdicts("F" * 9)]
+    found = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
+    text = comparison_markdown(found, hold(found, parse_fail_on([])))
+    assert text.startswith("## visioneval compare: gates not met\n\n**9 broken, 1 still failing**")
+    assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
+    assert "<details><summary>Still failing: 1</summary>" in text
+    assert "**significantly worse**" in text
+    assert "| **NOT MET** | `significant` | `pass_rate -90.0 points (p 0.0039)` |" in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in tables)
+
+
+def test_long_lists_are_cut_and_say_so() -> None:
+    many = SHOWN + 3
+    found = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
+    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+    assert "... and 3 more" in text
+    assert text.count("| `c") == SHOWN
+
+
+def test_gates_in_the_title() -> None:
+    for after, word in (("P", "hold"), ("F", "not met"), ("!", "not measured")):
+        found = compare(side(verdicts("P")), side(verdicts(after), "b"))
+        assert f"gates {word}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+
+
+def test_lower_is_better_in_words() -> None:
+    found = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
+    assert "| `copy.cer` | 0.1 | 0.4 | +0.3 | 0.016 | 7 | **significantly worse** |" in comparison_markdown(found, [])
+
+
+def test_a_run() -> None:
+    info = run_of({"one": {}, "two": {}}, ["m|x"], [], {"fine": {"type": "bool"}})
+    cells = [
+        record(model_label="m|x", scores={"fine": True}),
+        record(test_id="two", model_label="m|x", verdict="FAIL", failed_rules=("fine",), scores={"fine": False}),
+    ]
+    text = summary_markdown(summarise(info, cells))
+    assert "2 of 2 cells: 1 PASS, 1 FAIL, 0 ERROR" in text
+    assert "| **NOT MET** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
+    assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 |" in text
+    assert "| `two` | `m\\|x` | 0 | FAIL | `fine` |" in text

@@ -1,0 +1,100 @@
+"""Which cells stand for each other, and what happened to their verdicts."""
+
+from __future__ import annotations
+
+import pytest
+from sides import cell, side, verdicts
+
+from visioneval.analysis.pairing import CHANGES, Pair, pair_cells, parse_map
+from visioneval.errors import UsageError
+
+
+def test_case_sample_and_model_run_make_a_pair() -> None:
+    a = side([cell(model_label=label, sample_index=at) for label in ("x", "y") for at in (0, 1)])
+    b = side([cell(model_label=label, sample_index=at) for label in ("y", "z") for at in (1, 2)], "b")
+    found = pair_cells(a, b)
+    assert [(pair.a.model_label, pair.b.model_label, pair.b.sample_index) for pair in found.pairs] == [("y", "y", 1)]
+    assert found.labels == (("y", "y"),)
+    assert [(one.model_label, one.sample_index) for one in found.only_a] == [("x", 0), ("x", 1), ("y", 0)]
+    assert [(one.model_label, one.sample_index) for one in found.only_b] == [("y", 2), ("z", 1), ("z", 2)]
+
+
+def test_the_only_model_runs_are_compared_whatever_their_labels() -> None:
+    found = pair_cells(side([cell(model_label="old")]), side([cell(model_label="new")], "b"))
+    assert found.labels == (("old", "new"),)
+    assert not found.only_a
+    assert not found.only_b
+
+
+def test_renamed_labels() -> None:
+    a = side([cell(model_label=label) for label in ("old", "same")])
+    b = side([cell(model_label=label) for label in ("new", "same")], "b")
+    assert pair_cells(a, b, {"old": "new"}).labels == (("old", "new"), ("same", "same"))
+    assert pair_cells(a, b, {"old": "same"}).labels == (("old", "same"),)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["odl=new"], r"--map 'odl=new': no model run 'odl' in a \(did you mean 'old'\?\)"),
+        (["old=newt"], r"--map 'old=newt': no model run 'newt' in b \(did you mean 'new'\?\)"),
+        (["old"], "--map 'old': write OLD=NEW"),
+        (["old=new", "old=same"], "--map 'old=same': OLD is named twice"),
+    ],
+)
+def test_words_that_map_nothing(words: list[str], message: str) -> None:
+    a = side([cell(model_label=label) for label in ("old", "same")])
+    b = side([cell(model_label=label) for label in ("new", "same")], "b")
+    with pytest.raises(UsageError, match=message):
+        parse_map(words, a, b)
+
+
+def test_labels_of_sweeps_hold_the_sign_that_maps() -> None:
+    a, b = side([cell(model_label="sketch,flaw=none")]), side([cell(model_label="sketch,flaw=none,seed=1")], "b")
+    assert parse_map(["sketch,flaw=none=sketch,flaw=none,seed=1"], a, b) == {
+        "sketch,flaw=none": "sketch,flaw=none,seed=1"
+    }
+    a, b = (side([cell(model_label=label) for label in ("x", "x=x")], name) for name in "ab")
+    with pytest.raises(UsageError, match="can be read in two ways"):
+        parse_map(["x=x=x"], a, b)
+
+
+def test_one_model_run_cannot_stand_for_two() -> None:
+    a = side([cell(model_label=label) for label in ("old", "same")])
+    with pytest.raises(UsageError, match="two model runs of A cannot stand for one of B"):
+        pair_cells(a, side([cell(model_label="new")], "b"), {"old": "new", "same": "new"})
+
+
+def test_nothing_in_common_is_told() -> None:
+    two, other = [cell(model_label="x"), cell(model_label="y")], [cell(model_label="z"), cell(model_label="w")]
+    with pytest.raises(UsageError, match=r"no model run is in both: a has x, y; b has z, w: .*--map OLD=NEW"):
+        pair_cells(side(two), side(other, "b"))
+    with pytest.raises(UsageError, match="no cell is in both: a has the cases one; b has two"):
+        pair_cells(side([cell("one")]), side([cell("two")], "b"))
+    with pytest.raises(UsageError, match="b: there is no such cell in it"):
+        pair_cells(side([cell("one")]), side([], "b"))
+
+
+def test_every_change_has_its_name() -> None:
+    found = pair_cells(side(verdicts("PPPFFF!!!")), side(verdicts("PF!PF!PF!"), "b"))
+    assert [pair.change for pair in found.pairs] == [
+        "still_passing",
+        "broken",
+        "error_after",
+        "fixed",
+        "still_failing",
+        "error_after",
+        "error_before",
+        "error_before",
+        "still_error",
+    ]
+    assert set(CHANGES) == {pair.change for pair in found.pairs}
+
+
+def test_what_a_pair_knows() -> None:
+    before = cell(failed_rules=("copy", "look >= 3"), tags=("text",), artifact_sha256="f" * 64)
+    after = cell(failed_rules=("look >= 3", "place"), tags=("must_pass",), flaky=True, artifact_sha256="f" * 64)
+    pair = Pair(before, after)
+    assert (pair.rules_broken, pair.rules_mended) == (("place",), ("copy",))
+    assert (pair.same_picture, pair.flaky, pair.must_pass, pair.tags) == (True, True, True, ("must_pass", "text"))
+    assert not Pair(cell(), cell()).same_picture

@@ -1,0 +1,188 @@
+"""Published figures of agreement, found again as a user would: a run, an import, agree."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import info, record
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+from visioneval.records import RunWriter
+from visioneval.suite.model import Suite
+
+SPEARMAN = {"MagicBrush": 0.4689, "InstructPix2Pix": 0.4856, "CycleDiffusion": 0.4387, "SDEdit": 0.1091}
+
+
+def call(*words: str) -> Any:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def agreed(*words: str) -> dict[str, Any]:
+    done = call("agree", *words, "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+# VIEScore: a judge's recorded scores through a rubric, three raters' labels
+
+
+def judged(data: Path, folder: Path) -> Path:
+    """A suite whose judge is the recorded one; a stand-in draws, as the pictures are not here."""
+    rows = [json.loads(line) for line in (data / "judge_gemini.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["model"] in SPEARMAN]
+    answers = [
+        {"case": row["uid"], "model": row["model"], "question": name, "answer": answer}
+        for row in rows
+        for name, answer in (("sc", min(row["sc"]) / 10), ("reason", row["sc_reason"]))
+    ]
+    (folder / "answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
+    judge = {"provider": "recorded", "path": "answers.jsonl", "fields": {"case": "case", "model": "model"}}
+    metric = {"type": "score", "scale": [0, 1], "step": 0.1, "about": "how well the edit follows the words"}
+    question = {
+        "key": "follows",
+        "ask": "Does it follow?",
+        "type": "scale",
+        "scale": [0, 1],
+        "step": 0.5,
+        "metric": "sc",
+    }
+    suite = {
+        "name": "edits",
+        "judges": {"default": judge},
+        "cases": [{"id": uid, "prompt": "an edit"} for uid in dict.fromkeys(row["uid"] for row in rows)],
+        "models": [{"provider": "sketch", "label": name, "params": {"size": "64x64"}} for name in SPEARMAN],
+        "graders": [{"key": "look", "type": "rubric", "metrics": {"sc": metric}}],
+        "verdict": ["sc >= 0.5"],
+        "gates": ["pass_rate >= 0"],
+        "labels": {"questions": [question]},
+    }
+    (folder / "suite.yaml").write_text(json.dumps(suite))
+    return folder / "suite.yaml"
+
+
+def rated(data: Path, path: Path) -> None:
+    """The raters' first value of each picture, as a table of one column a model, one file in all."""
+    with path.open("w", newline="") as file:
+        out = csv.writer(file, delimiter="\t")
+        out.writerow(["uid", "who", "drawn_by", "rating"])
+        for rater in ("rater1", "rater2", "rater3"):
+            with (data / f"{rater}.tsv").open(newline="") as rows:
+                for row in csv.DictReader(rows, delimiter="\t"):
+                    out.writerows([row["uid"], rater, name, json.loads(row[name])[0]] for name in (*SPEARMAN, "Imagic"))
+
+
+def test_viescore_a_recorded_judge_against_three_raters(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = shared_data / "viescore_edits"
+    done = call("run", str(judged(data, tmp_path)), "--run-id", "edits", "--quiet")
+    assert done.exit_code == 0, done.output
+    rated(data, tmp_path / "ratings.tsv")
+    columns = ["--map", "case=uid", "--map", "rater=who", "--map", "model=drawn_by", "--map", "answer=rating"]
+    done = call("label", "import", "ratings.tsv", "edits", *columns, "--set", "question=follows")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "edits: labels added: 2,148 (cells: 716, raters: 3); there already: 0; skipped: 537\n"
+    assert "ratings.tsv:6:1: this run has no model run 'Imagic'" in done.stderr
+    for name, published in SPEARMAN.items():
+        (found,) = agreed(f"edits@{name}")["graders"]
+        spearman = found["measures"]["spearman"]
+        assert spearman["value"] == pytest.approx(published, abs=5e-5)
+        assert spearman["n"] == found["cells"] == 179
+        assert spearman["low"] < spearman["value"] < spearman["high"]
+        assert found["kind"] == "scale"
+    whole = agreed("edits")
+    (found,) = whole["graders"]
+    assert found["cells"] == 716
+    assert found["ceiling"]["value"] > found["measures"]["quadratic_kappa"]["value"] > 0
+    assert found["disputed"][0]["gap"] > 0.8
+    assert found["disputed"][0]["reason"]
+    (people,) = whole["people"]
+    assert (people["raters"], people["shared"], people["fleiss_raters"]) == (3, 716, 3)
+    assert 0 < people["alpha"]["ordinal"]["value"] < 1
+    assert [pair["n"] for pair in people["cohen"]] == [716] * 3
+    assert call("agree", "edits", "--min", "sc:0.9").exit_code == 1
+    assert call("agree", "edits", "--min", "sc:0.2").exit_code == 0
+
+
+# DSG: scores from recorded answers, with and without dependencies, against the mean of five ratings
+
+
+def scores(path: Path, *, dependencies: bool) -> dict[tuple[str, str], float]:
+    """The share of right answers by image. A question counts as wrong where a direct parent's own answer is wrong."""
+    images: dict[tuple[str, str], dict[str, tuple[str, str]]] = defaultdict(dict)
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = (row["item_id"], row["t2i_model"])
+            images[key][row["question_id"]] = (row["dependency_id"], row["answer"])
+    found = {}
+    for key, questions in images.items():
+        parents = {number: [part.strip() for part in needs.split(",")] for number, (needs, _) in questions.items()}
+        sound = all(part.isdigit() for needs in parents.values() for part in needs)
+        right = {number: answer == "yes" for number, (_, answer) in questions.items()}
+        needed = parents if dependencies and sound else {}
+        held = [
+            right[number] and all(right.get(parent, True) for parent in needed.get(number, ()) if parent != "0")
+            for number in questions
+        ]
+        found[key] = sum(held) / len(held)
+    return found
+
+
+def answered(data: Path, out: Path) -> None:
+    """A run ``dsg`` with both scores of every image; an item without questions counts as 0, as it was published."""
+    path = data / "answers_pali17b.csv"
+    with_parents, without = scores(path, dependencies=True), scores(path, dependencies=False)
+    with (data / "likert.csv").open(newline="") as file:
+        images = list(dict.fromkeys((row["item_id"], row["t2i_model"]) for row in csv.DictReader(file)))
+    ask = {"ask": "How consistent is the image with the text?", "type": "scale", "scale": [1, 5]}
+    number = {"type": "number", "range": [0, 1]}
+    suite = Suite.model_validate(
+        {
+            "name": "dsg",
+            "cases": [{"id": item, "prompt": item} for item in dict.fromkeys(item for item, _ in images)],
+            "models": [
+                {"provider": "own:Draw", "label": label} for label in dict.fromkeys(label for _, label in images)
+            ],
+            "graders": [{"key": "own", "type": "own:Look", "writes": {"dsg": number, "flat": number}}],
+            "verdict": ["dsg >= 0"],
+            "labels": {"questions": [{"key": "a", "metric": "dsg", **ask}, {"key": "b", "metric": "flat", **ask}]},
+        }
+    )
+    metrics = {"dsg": number, "flat": number}
+    writer = RunWriter.create(out, info(run_id="dsg", suite=suite, metrics=metrics, planned_cells=len(images)))
+    for item, label in images:
+        own = {"dsg": with_parents.get((item, label), 0.0), "flat": without.get((item, label), 0.0)}
+        writer.append(record(run_id="dsg", test_id=item, model_label=label, scores=own))
+    writer.finish("complete", "2025-01-01T00:00:01+00:00")
+
+
+def test_dsg_question_scores_against_five_ratings_of_800_images(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = shared_data / "dsg_tifa160"
+    answered(data, tmp_path / "runs")
+    columns = ["case=item_id", "model=t2i_model", "rater=worker_id", "a=answer", "b=answer"]
+    flags = [word for column in columns for word in ("--map", column)]
+    done = call("label", "import", str(data / "likert.csv"), "dsg", *flags)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "dsg: labels added: 7,990 (cells: 800, raters: 5); there already: 0; skipped: 0\n"
+    found = agreed("dsg", "--min", "dsg:0.57", "--min", "flat:0.57")
+    for one, published in zip(found["graders"], ((0.5707, 0.4583), (0.5703, 0.4570)), strict=True):
+        assert (one["kind"], one["headline"], one["cells"]) == ("continuous", "spearman", 800)
+        assert one["measures"]["spearman"]["value"] == pytest.approx(published[0], abs=5e-5)
+        assert one["measures"]["kendall"]["value"] == pytest.approx(published[1], abs=5e-5)
+        assert set(one["measures"]) == {"spearman", "kendall"}
+    assert [one["state"] for one in found["minimums"]] == ["holds", "holds"]
+    assert call("agree", "dsg", "--min", "dsg:0.58").exit_code == 1
+    assert len(found["people"][0]["cohen"]) == 10

@@ -1,0 +1,39 @@
+"""Rank correlations, held against SciPy."""
+
+from __future__ import annotations
+
+from math import isnan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from visioneval.analysis.ranking import kendall, spearman
+
+
+@given(st.lists(st.tuples(st.integers(-4, 4), st.floats(0, 1).map(lambda x: round(x, 1))), min_size=2, max_size=60))
+def test_ties_and_all_are_as_scipy_has_them(rows: list[tuple[int, float]]) -> None:
+    first, second = (np.asarray(column, dtype=float) for column in zip(*rows, strict=True))
+    if len(set(first)) == 1 or len(set(second)) == 1:
+        assert isnan(spearman(first, second))
+        assert isnan(kendall(first, second))
+        return
+    assert spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
+    assert kendall(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)
+
+
+def test_many_rows_are_as_scipy_has_them() -> None:
+    random = np.random.default_rng(1)
+    first = random.normal(size=20_000)
+    second = np.round(first + random.normal(size=20_000), 1)
+    assert kendall(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)
+    assert spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
+
+
+def test_too_few_rows_say_nothing() -> None:
+    for rows in ([], [1.0]):
+        assert isnan(spearman(rows, rows))
+        assert isnan(kendall(rows, rows))
+    assert (spearman([1, 2], [2, 1]), kendall([1, 2], [2, 1])) == (-1, -1)

@@ -1,0 +1,166 @@
+"""What a comparison keeps of a run: its cells, without what only a reader of one cell needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from visioneval.baselines import Baseline, Grading, Line
+from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, RunInfo, RunState, each_line
+from visioneval.types import Metric, Score, Verdict
+
+MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A grader of a cell, and what its scores depend on beside the picture."""
+
+    key: str
+    type: str
+    fingerprint: Fingerprint
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of one side: the fields of its record, by their names, without those that only its reader needs."""
+
+    test_id: str
+    model_label: str
+    sample_index: int
+    verdict: Verdict
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    prompt: str = ""
+    tags: tuple[str, ...] = ()
+    flaky: bool = False
+    failed_rules: tuple[str, ...] = ()
+    failure_tags: tuple[str, ...] = ()
+    error: CellError | None = None
+    artifact_path: PathInRun | None = None
+    artifact_sha256: str | None = None
+    cost_usd: float | None = None
+    seconds: float | None = None
+    grade_key: str = ""
+    graders: tuple[Mark, ...] = ()
+
+    @property
+    def total_cost_usd(self) -> float | None:
+        """What drawing and grading are known to have cost; ``None`` where nothing is known."""
+        known = [cost for cost in (self.cost_usd, *(one.cost_usd for one in self.graders)) if cost is not None]
+        return sum(known) if known else None
+
+
+_CELL: TypeAdapter[Cell] = TypeAdapter(Cell)
+
+
+def read_cells(path: Path) -> list[Cell]:
+    """The cells of a file of records, of which nothing else is ever kept; the last record of a cell wins.
+
+    Raises ``RunFormatError`` as ``read_records``.
+    """
+    shared: dict[Any, Any] = {}
+    found: dict[CellKey, Cell] = {}
+    for cell in each_line(path, _CELL):
+        _share(cell, shared)
+        found[cell.test_id, cell.model_label, cell.sample_index] = cell
+    return list(found.values())
+
+
+def _share(cell: Cell, shared: dict[Any, Any]) -> None:
+    """What many cells hold alike is held once."""
+    for name in ("test_id", "model_label", "prompt", "tags", "failed_rules"):
+        value = getattr(cell, name)
+        object.__setattr__(cell, name, shared.setdefault(value, value))
+    for mark in cell.graders:
+        own = mark.fingerprint
+        tools = tuple(own.tool_versions.items())
+        key = own.judge_model, own.template_sha256, own.schema_sha256, own.config_sha256, tools
+        object.__setattr__(mark, "fingerprint", shared.setdefault(key, own))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two runs that are compared.
+
+    ``writers`` names the grader of each metric, by key. A file of records has no ``suite`` and no ``source_sha256``;
+    it and a baseline have no ``state`` and no ``folder``, which holds the pictures.
+    """
+
+    name: str
+    cells: Sequence[Cell]
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    writers: Mapping[str, str] = field(default_factory=dict)
+    suite: str | None = None
+    source_sha256: str | None = None
+    state: RunState | None = None
+    planned_cells: int | None = None
+    folder: Path | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The model runs of its cells, in order."""
+        return tuple(dict.fromkeys(cell.model_label for cell in self.cells))
+
+
+def writers_of(info: RunInfo) -> dict[str, str]:
+    """The key of the grader that writes each metric of a run."""
+    found: dict[str, str] = {}
+    for case in info.suite.cases:
+        for grader in info.suite.graders:
+            found.update(dict.fromkeys(grader.metrics(case), grader.key))
+    return found
+
+
+def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -> Side:
+    """A run, from its ``run.json`` and its cells."""
+    return Side(
+        name=name,
+        cells=cells,
+        metrics=info.metrics,
+        writers=writers_of(info),
+        suite=info.suite.name,
+        source_sha256=info.source_sha256,
+        state=info.state,
+        planned_cells=info.planned_cells,
+        folder=folder,
+    )
+
+
+def side_of_baseline(name: str, baseline: Baseline) -> Side:
+    """A baseline, which keeps neither prompts nor reasons nor times."""
+    head = baseline.header
+    return Side(
+        name=name,
+        cells=[_cell_of_line(line, head.gradings) for line in baseline.lines],
+        metrics=head.metrics,
+        writers=head.writers,
+        suite=head.suite,
+        source_sha256=head.source_sha256,
+    )
+
+
+def _cell_of_line(line: Line, gradings: Mapping[str, Grading]) -> Cell:
+    known = ((key, gradings[short]) for key, short in line.graders.items())
+    kept = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
+    return Cell(**kept, graders=tuple(Mark(key, one.type, one.fingerprint) for key, one in known))
+
+
+def side_of_records(name: str, cells: Sequence[Cell]) -> Side:
+    """A file of records of which no ``run.json`` tells: metrics by their scores, no direction known."""
+    return Side(name=name, cells=cells, metrics=_guessed_metrics(cells))
+
+
+def _guessed_metrics(cells: Sequence[Cell]) -> dict[str, Metric]:
+    found: dict[str, Metric] = {}
+    for cell in cells:
+        for name, score in cell.scores.items():
+            if score is not None and name not in found:
+                kind = "bool" if isinstance(score, bool) else "number"
+                found[name] = Metric.model_validate({"type": kind, "better": "none"})
+    return found

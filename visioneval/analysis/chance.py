@@ -1,0 +1,114 @@
+"""Agreement beyond chance, pure, each with its source. What cannot be told is NaN; who reports it says so in words.
+
+Ratings are finite numbers: the codes of categories, or the values of a scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Level = Literal["nominal", "ordinal", "interval"]
+
+
+def cohen_kappa(first: ArrayLike, second: ArrayLike) -> float:
+    """Cohen's kappa of two columns of categories, each of shape ``(n,)``: -1..1, 0 is chance, 1 is full agreement.
+
+    NaN where nothing can be told: no rows, or one and the same category throughout.
+
+    Source: J. Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20
+    (1960).
+    """
+    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if not len(one):
+        return np.nan
+    kinds, codes = np.unique(np.concatenate([one, two]), return_inverse=True)
+    mine, yours = (np.bincount(half, minlength=len(kinds)) / len(one) for half in np.split(codes, 2))
+    by_chance = float(mine @ yours)
+    seen = float(np.mean(one == two))
+    return np.nan if len(kinds) == 1 else (seen - by_chance) / (1 - by_chance)
+
+
+def quadratic_kappa(first: ArrayLike, second: ArrayLike) -> float:
+    """Cohen's kappa of two columns of numbers, shape ``(n,)``, a disagreement counting by the square of its size.
+
+    On a scale of whole steps it is the usual quadratic-weighted kappa; numbers between the steps, such as the mean of
+    several raters, need no rounding. NaN as in ``cohen_kappa``.
+
+    Sources: J. Cohen, "Weighted kappa: nominal scale agreement with provision for scaled disagreement or partial
+    credit", Psychological Bulletin 70 (1968); that means and variances are enough for it, J. L. Fleiss and J. Cohen,
+    "The equivalence of weighted kappa and the intraclass correlation coefficient as measures of reliability",
+    Educational and Psychological Measurement 33 (1973).
+    """
+    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if not len(one):
+        return np.nan
+    by_chance = float(one.var() + two.var() + (one.mean() - two.mean()) ** 2)
+    return np.nan if by_chance == 0 else 1 - float(np.mean(np.square(one - two))) / by_chance
+
+
+def fleiss_kappa(counts: ArrayLike) -> float:
+    """Fleiss' kappa of ``counts``, shape ``(units, categories)``: how many raters put each unit into each category.
+
+    Every unit has the same number of ratings, two or more. NaN where there is no unit, or one category throughout.
+
+    Source: J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76 (1971).
+    """
+    table = np.asarray(counts, dtype=float)
+    if not len(table):
+        return np.nan
+    raters = table[0].sum()
+    if raters < 2 or (table.sum(axis=1) != raters).any():
+        raise ValueError("every unit needs the same number of ratings, two or more")
+    seen = float(np.mean((np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))))
+    by_chance = float(np.square(table.sum(axis=0) / table.sum()).sum())
+    return np.nan if by_chance == 1 else (seen - by_chance) / (1 - by_chance)
+
+
+def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> float:
+    """Krippendorff's alpha of ``counts``, shape ``(units, values)``: how often each unit was given each value.
+
+    ``values``, shape ``(values,)``, ascend; for ``ordinal`` only their order counts, for ``nominal`` not even that.
+    Answers may be missing: units with fewer than two are left out. At most 1; 0 is chance. NaN where no unit has two
+    answers, or where every answer is the same.
+
+    Source: K. Krippendorff, "Content Analysis" (2004), chapter 11; worked examples in his "Computing Krippendorff's
+    alpha-reliability" (2011).
+    """
+    table = np.asarray(counts, dtype=float)
+    table = table[table.sum(axis=1) >= 2] if len(table) else table
+    if not len(table):
+        return np.nan
+    pairs = table.sum(axis=1, keepdims=True) - 1
+    together = table.T @ (table / pairs) - np.diag((table / pairs).sum(axis=0))
+    totals = together.sum(axis=1)
+    apart = _DISTANCES[level](np.asarray(values, dtype=float), totals)
+    by_chance = float(totals @ apart @ totals)
+    if by_chance == 0:
+        return np.nan
+    return 1 - (float(totals.sum()) - 1) * float((together * apart).sum()) / by_chance
+
+
+def _nominal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
+    return 1 - np.eye(len(values))
+
+
+def _interval(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
+    return np.square(values[:, None] - values[None, :])
+
+
+def _ordinal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
+    """How many answers lie between two values, the two counting half."""
+    middle = np.cumsum(totals) - totals / 2
+    return np.square(middle[:, None] - middle[None, :])
+
+
+_DISTANCES: dict[Level, Callable[[Floats, Floats], Floats]] = {
+    "nominal": _nominal,
+    "interval": _interval,
+    "ordinal": _ordinal,
+}

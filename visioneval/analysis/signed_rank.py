@@ -1,0 +1,54 @@
+"""Wilcoxon's signed-rank test. Pure."""
+
+from __future__ import annotations
+
+from math import erfc, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+EXACT = 100
+"""Differences up to which the exact distribution is counted; beyond, the normal one is taken."""
+_DIGITS = 10
+
+
+def signed_rank(differences: ArrayLike) -> float:
+    """The two-sided p-value of Wilcoxon's signed-rank test of paired differences, shape ``(n,)``; 1 where all are 0.
+
+    Zeros are left out and ties share their mean rank. Up to ``EXACT`` differences the distribution over all signs is
+    counted, ties included; then the normal approximation is used, its variance corrected for ties. Differences are
+    rounded to ten digits first, so that 0.3 - 0.2 and 0.2 - 0.1 tie. Cells of one case are not independent: give one
+    mean difference per case.
+
+    Source: F. Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1 (1945); ties as W. J.
+    Conover, "Practical Nonparametric Statistics" (1999), section 5.7.
+    """
+    own = np.round(np.asarray(differences, dtype=float), _DIGITS)
+    own = own[own != 0]
+    if not len(own):
+        return 1.0
+    doubled = _doubled_ranks(np.abs(own))
+    below = int(doubled[own > 0].sum())
+    if len(own) <= EXACT:
+        return _exact(doubled, below)
+    mean, spread = doubled.sum() / 2, sqrt(float(np.square(doubled.astype(float)).sum()) / 4)
+    return erfc(abs(below - mean) / spread / sqrt(2))
+
+
+def _doubled_ranks(sizes: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Twice the mean ranks: whole numbers, ties included."""
+    _, kind, times = np.unique(sizes, return_inverse=True, return_counts=True)
+    last = np.cumsum(times)
+    return np.asarray((2 * last - times + 1)[kind], dtype=np.int64)
+
+
+def _exact(doubled: NDArray[np.int64], seen: int) -> float:
+    """The share of all signs whose rank sum lies at least as far from the middle as the one that was seen."""
+    total = int(doubled.sum())
+    ways = np.zeros(total + 1)
+    ways[0] = 1.0
+    for rank in doubled:
+        shifted = np.zeros_like(ways)
+        shifted[rank:] = ways[: total + 1 - rank]
+        ways = (ways + shifted) / 2
+    return min(1.0, 2 * float(ways[: min(seen, total - seen) + 1].sum()))

@@ -1,0 +1,61 @@
+"""The commands ``baseline``: set, list."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from visioneval.cli import options
+from visioneval.cli.found import read_run
+from visioneval.errors import UsageError
+
+app = typer.Typer(help="Keep a run's results in a small file that a repository can hold.", no_args_is_help=True)
+
+
+@app.command("set")
+def set_baseline(
+    run: options.RunName,
+    name: Annotated[str, options.value("--name", "NAME", "Which baseline.")] = "main",
+    out: options.RunsFolder = options.RUNS,
+) -> None:
+    """Write a run's results to baselines/NAME.jsonl, to be committed."""
+    from visioneval.analysis.cells import writers_of
+    from visioneval.baselines import baseline_path, make_baseline, write_baseline
+
+    path = baseline_path(name)
+    folder, info, records = read_run(run, out)
+    if info.state != "complete":
+        raise UsageError(f"{folder}: the run is {info.state}: a baseline needs a complete one")
+    made = make_baseline(info, records, writers_of(info))
+    write_baseline(made, path)
+    print(f"wrote {path}: {len(made.lines):,} cells; commit it, then: visioneval compare baseline:{name} latest")
+
+
+@app.command("list")
+def list_baselines() -> None:
+    """List the baselines of this folder."""
+    from visioneval.analysis.summary import rate
+    from visioneval.baselines import FOLDER, read_baseline
+    from visioneval.report.console import show_rate
+    from visioneval.report.table import Column, table
+    from visioneval.types import Verdict
+
+    paths = sorted(FOLDER.glob("*.jsonl"))
+    if not paths:
+        print(f"{FOLDER}: no baselines here ('visioneval baseline set RUN' writes one)")
+        return
+    rows = []
+    for path in paths:
+        found = read_baseline(path)
+        verdicts = [line.verdict for line in found.lines]
+        passed, failed = verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL)
+        rows.append([path.stem, found.header.suite, str(len(verdicts)), show_rate(rate(passed, passed + failed))])
+    console = options.console()
+    columns = (
+        Column("baseline", least=12),
+        Column("suite", least=8),
+        Column("cells", right=True),
+        Column("pass rate [95%]"),
+    )
+    console.print(table(columns, rows, console.width))

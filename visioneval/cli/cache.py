@@ -1,0 +1,51 @@
+"""The commands ``cache info`` and ``cache clear``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visioneval.cli import options
+
+if TYPE_CHECKING:
+    from visioneval.engine.cache import Cache
+
+app = typer.Typer(no_args_is_help=True, help="What paid calls answered: where it is kept, and how to drop it.")
+Folder = Annotated[Path | None, options.value("--cache", "DIR", "Another folder than your own one.")]
+
+
+def _opened(folder: Path | None) -> Cache:
+    from visioneval.engine.cache import Cache, default_folder
+
+    return Cache(folder or default_folder(), warn=options.say)
+
+
+@app.command()
+def info(cache: Folder = None) -> None:
+    """Show where kept answers are, how many, and how much room they take."""
+    with _opened(cache) as opened:
+        found = opened.info()
+    print(f"folder      {found.folder}")
+    print(f"drawings    {found.drawings:,}")
+    print(f"judgements  {found.judgements:,}")
+    print(f"size        {found.bytes / 1e6:,.1f} MB of at most {found.max_bytes / 1e9:,g} GB")
+    print(f"oldest      {found.oldest or '-'}")
+
+
+@app.command()
+def clear(
+    cache: Folder = None,
+    older_than: Annotated[
+        float | None, options.value("--older-than", "DAYS", "Only answers that are older than so many days.", min=0)
+    ] = None,
+) -> None:
+    """Drop kept answers: what they are needed for again will be called and paid again."""
+    from datetime import UTC, datetime, timedelta
+
+    before = None
+    if older_than is not None:
+        before = (datetime.now(UTC) - timedelta(days=older_than)).isoformat(timespec="seconds")
+    with _opened(cache) as opened:
+        print(f"dropped {opened.clear(before):,} answers from {opened.folder}")

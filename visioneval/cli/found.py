@@ -1,0 +1,99 @@
+"""Runs by the names that commands take: a path, an id, a unique prefix, ``latest``, a file, a baseline."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visioneval.errors import UsageError
+
+if TYPE_CHECKING:
+    from visioneval.analysis.cells import Side
+    from visioneval.labels import Label
+    from visioneval.records import Record, RunInfo
+
+BASELINE = "baseline"
+
+
+def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
+    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it. Raises ``UsageError``."""
+    from visioneval.analysis.summary import one_model_run
+    from visioneval.records import find_run, read_info, read_records
+
+    run, label = _split(name)
+    folder = find_run(run, out)
+    info, records = read_info(folder), list(read_records(folder))
+    if label is None:
+        return folder, info, records
+    check_label(label, [str(entry.label) for entry in info.suite.models], folder.name)
+    records = [record for record in records if record.model_label == label]
+    return folder, one_model_run(info, label, len(records)), records
+
+
+def labels_of(name: str, records: list[Record], labels: list[Label]) -> list[Label]:
+    """The labels of a run, or, where ``name`` ends in ``@LABEL``, those of one model run."""
+    if _split(name)[1] is None:
+        return labels
+    shown = {record.model_label for record in records}
+    return [label for label in labels if label.model_label in shown]
+
+
+def read_side(name: str, out: Path) -> Side:
+    """One side of a comparison: what ``read_run`` takes, a file of records, ``baseline`` or ``baseline:NAME``."""
+    run, label = _split(name)
+    with _uncollected():
+        side = _whole_side(name, run, out)
+    if label is None:
+        return side
+    check_label(label, side.labels, run)
+    cells = [cell for cell in side.cells if cell.model_label == label]
+    return replace(side, cells=cells, planned_cells=None)
+
+
+def _whole_side(name: str, run: str, out: Path) -> Side:
+    from visioneval.analysis.cells import read_cells, side_of_baseline, side_of_records, side_of_run
+    from visioneval.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
+    from visioneval.records import find_run, read_info
+
+    kind, _, own = run.partition(":")
+    if kind == BASELINE and not Path(run).exists():
+        path = baseline_path(own or DEFAULT)
+        if not path.is_file():
+            raise UsageError(f"{path}: there is no such baseline ('visioneval baseline set RUN' writes one)")
+        return side_of_baseline(name, read_baseline(path))
+    if Path(run).is_file() and not (Path(run).parent / "run.json").is_file():
+        path = Path(run)
+        if is_baseline(path):
+            return side_of_baseline(name, read_baseline(path))
+        return side_of_records(name, read_cells(path))
+    folder = Path(run).parent if Path(run).is_file() else find_run(run, out)
+    return side_of_run(name, read_info(folder), read_cells(folder / "results.jsonl"), folder)
+
+
+def check_label(label: str, labels: list[str] | tuple[str, ...], where: str) -> None:
+    """Raises ``UsageError`` for a model run that is not there."""
+    from visioneval.suite.messages import did_you_mean
+
+    if label not in labels:
+        raise UsageError(f"no model run {label!r} in {where}{did_you_mean(label, labels)}")
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    from visioneval.suite.runs import split_run
+
+    path = Path(name)
+    return (name, None) if path.is_file() or (path / "run.json").is_file() else split_run(name)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """The collector walks all that is kept again and again while records are read, and finds nothing to free."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

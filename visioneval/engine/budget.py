@@ -1,0 +1,134 @@
+"""What calls cost, and when a run has cost enough."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from visioneval.engine.throttle import Lane
+from visioneval.errors import BudgetError
+from visioneval.suite.limits import Price
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo
+    from genai_prices.types import Provider as PricedProvider
+
+_KNOWN_AS = {"openai": "openai", "gemini": "google"}
+_TOKENS = {
+    "input_tokens": ("input_tokens", "prompt_tokens", "prompt_token_count", "tool_use_prompt_token_count"),
+    "output_tokens": ("output_tokens", "completion_tokens", "candidates_token_count", "thoughts_token_count"),
+    "cache_read_tokens": ("input_cached_tokens", "prompt_cached_tokens", "cached_content_token_count"),
+    "input_image_tokens": ("input_image_tokens", "prompt_image_tokens"),
+    "output_image_tokens": ("output_image_tokens", "candidates_image_tokens"),
+}
+"""Tokens as genai-prices names them, and as the providers do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a call costs: by the suite's ``prices``, or else by genai-prices, where the host is the provider's own."""
+
+    own: Mapping[str, Price] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+    """Lanes whose calls go to a host of the user's own, of which genai-prices knows nothing."""
+
+    def knows(self, lane: Lane) -> bool:
+        """Whether the cost of a call can be told."""
+        return self._own(lane) is not None or self._public(lane) is not None
+
+    def cost(self, lane: Lane, usage: Mapping[str, int] | None, pictures: int) -> float | None:
+        """US dollars for one call that gave so many pictures; ``None`` where that is not known."""
+        own = self._own(lane)
+        if own is not None:
+            return _by(own, usage or {}, pictures)
+        if not usage or self._public(lane) is None:
+            return None
+        return _public_cost(_KNOWN_AS[lane.provider], str(lane.model), tuple(sorted(usage.items())))
+
+    def _own(self, lane: Lane) -> Price | None:
+        names = (str(lane), lane.model or "", lane.provider)
+        return next((self.own[name] for name in names if name in self.own), None)
+
+    def _public(self, lane: Lane) -> Any:
+        known = _KNOWN_AS.get(lane.provider)
+        if known is None or lane.model is None or str(lane) in self.elsewhere:
+            return None
+        return _listed(known, lane.model)
+
+
+def _by(price: Price, usage: Mapping[str, int], pictures: int) -> float:
+    tokens = tokens_of(usage)
+    return (
+        (price.per_call or 0.0)
+        + (price.per_image or 0.0) * pictures
+        + (price.input_per_million or 0.0) * tokens["input_tokens"] / 1e6
+        + (price.output_per_million or 0.0) * tokens["output_tokens"] / 1e6
+    )
+
+
+def tokens_of(usage: Mapping[str, int]) -> dict[str, int]:
+    """Token counts under one set of names, whatever the provider calls them."""
+    return {ours: sum(usage.get(name, 0) for name in names) for ours, names in _TOKENS.items()}
+
+
+@lru_cache(maxsize=256)
+def _listed(provider: str, model: str) -> tuple[PricedProvider, ModelInfo] | None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        return get_snapshot().find_provider_model(model, None, provider, None)
+    except LookupError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _public_cost(provider: str, model: str, usage: tuple[tuple[str, int], ...]) -> float | None:
+    """Kept, as drawings of one size use the same tokens, and a look-up costs as much as sending a small request."""
+    from genai_prices import Usage, calc_price
+
+    counted = {name: count for name, count in tokens_of(dict(usage)).items() if count}
+    try:
+        return float(calc_price(Usage(**counted), model, provider_id=provider).total_price)
+    except (LookupError, ValueError):
+        return None
+
+
+@dataclass(slots=True)
+class Budget:
+    """US dollars that a run may cost, or ``None``. Calls under way are counted at the mean of their kind so far."""
+
+    most: float | None = None
+    spent: float = 0.0
+    refused: int = 0
+    _done: dict[Lane, tuple[int, float]] = field(default_factory=dict)
+    _running: dict[Lane, int] = field(default_factory=lambda: defaultdict(int))
+
+    @contextmanager
+    def call(self, lane: Lane) -> Iterator[None]:
+        """Around one paid call. Raises ``BudgetError`` instead of letting it begin."""
+        if self.most is not None and self.spent + self._expected() >= self.most:
+            self.refused += 1
+            raise BudgetError(f"the budget of {self.most:g} USD is used up")
+        self._running[lane] += 1
+        try:
+            yield
+        finally:
+            self._running[lane] -= 1
+
+    def add(self, lane: Lane, cost: float | None) -> None:
+        """Counts what a call cost."""
+        calls, total = self._done.get(lane, (0, 0.0))
+        self._done[lane] = (calls + 1, total + (cost or 0.0))
+        self.spent += cost or 0.0
+
+    def _expected(self) -> float:
+        """What the running calls will cost."""
+        return sum(self._mean(lane) * running for lane, running in self._running.items())
+
+    def _mean(self, lane: Lane) -> float:
+        calls, total = self._done.get(lane, (0, 0.0))
+        return total / calls if calls else 0.0

@@ -1,0 +1,275 @@
+"""What was paid for, kept: answers by what was asked, in files named by their content, with an index in SQLite.
+
+    DIR/index.sqlite     key, kind, the answer as JSON, the files that it names, when and by which run it was stored
+    DIR/files/ab/abcd..  pictures, by the SHA-256 of their bytes
+
+A key holds no host, path or time, so that a folder can be committed and replayed elsewhere. Several processes may use
+one folder. A file is checked against its name each time; one that is damaged is a miss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from visioneval.errors import StorageError, UsageError
+
+Kind = Literal["draw", "judge"]
+MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
+DEFAULT_MAX_GB = 20.0
+FORMAT = 1
+_BUSY_S = 30.0
+_TABLES = """
+CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
+    stored_at TEXT NOT NULL, run_id TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (key TEXT NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (key, sha256)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_age ON answers (stored_at);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An answer that was kept. ``answer`` is plain data; its pictures are read with ``Cache.read``."""
+
+    answer: Mapping[str, Any]
+    stored_at: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What a cache holds: answers by kind, bytes of pictures and answers, and the time of the oldest answer."""
+
+    folder: Path
+    drawings: int
+    judgements: int
+    bytes: int
+    max_bytes: int
+    oldest: str | None
+
+
+def default_folder() -> Path:
+    """``visioneval`` in the user's own cache folder (``XDG_CACHE_HOME``, or ``~/.cache``)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visioneval"
+
+
+class Cache:
+    """One folder of answers. Safe to use from several threads. ``warn`` is told of damage, once a file."""
+
+    def __init__(self, folder: Path, *, run_id: str = "", warn: Callable[[str], None] = print) -> None:
+        """Opens or makes the folder; one that cannot be written is opened for reading. Raises ``UsageError``."""
+        self.folder = folder
+        self.max_bytes = _max_bytes()
+        self._run_id = run_id
+        self._warn = warn
+        self._lock = threading.Lock()
+        self._since_tidied = 0
+        self._index = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        path = self.folder / "index.sqlite"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self._connected(path)
+        except sqlite3.OperationalError as error:
+            return self._opened_for_reading(path, error)
+        except sqlite3.DatabaseError as error:
+            return self._begun_anew(path, error)
+        except OSError as error:
+            return self._opened_for_reading(path, error)
+
+    def _begun_anew(self, path: Path, why: Exception) -> sqlite3.Connection:
+        aside = path.with_name(f"{path.name}.damaged")
+        self._warn(f"{path}: the cache's index is damaged ({why}): it is now {aside.name}, and the cache begins anew")
+        try:
+            path.replace(aside)
+            for tail in ("-wal", "-shm"):
+                path.with_name(path.name + tail).unlink(missing_ok=True)
+            return self._connected(path)
+        except (sqlite3.Error, OSError) as error:
+            raise UsageError(f"{path}: the cache cannot be used ({error}): name another --cache") from None
+
+    @staticmethod
+    def _connected(path: Path) -> sqlite3.Connection:
+        index = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
+        index.execute("PRAGMA journal_mode=WAL")
+        index.execute("PRAGMA synchronous=NORMAL")
+        (version,) = index.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            index.executescript(f"{_TABLES}PRAGMA user_version={FORMAT};")
+        elif version != FORMAT:
+            raise UsageError(f"{path}: a cache of another visioneval (format {version}): name another --cache")
+        return index
+
+    @staticmethod
+    def _opened_for_reading(path: Path, why: Exception) -> sqlite3.Connection:
+        """A committed cache may lie where nothing can be written."""
+        try:
+            index = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+            )
+            index.execute("SELECT 1 FROM answers LIMIT 1")
+        except sqlite3.Error:
+            hint = "delete the folder, or name another --cache"
+            raise UsageError(f"{path}: the cache cannot be used ({why}): {hint}") from None
+        return index
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Makes the folder whole in its files: what is in the log goes into the index."""
+        with self._lock:
+            with contextlib.suppress(sqlite3.Error):
+                self._index.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._index.close()
+
+    def get(self, key: str) -> Entry | None:
+        """The newest answer to what ``key`` stands for. An index that is damaged there is a miss."""
+        try:
+            with self._lock:
+                row = self._index.execute(
+                    "SELECT answer, stored_at, run_id FROM answers WHERE key = ?", (key,)
+                ).fetchone()
+            return None if row is None else Entry(orjson.loads(row[0]), row[1], row[2])
+        except (sqlite3.Error, orjson.JSONDecodeError) as error:
+            self._warn(f"{self.folder}: the cache is damaged, and is passed over there: {error}")
+            return None
+
+    def read(self, digest: str) -> bytes | None:
+        """A picture by its SHA-256; ``None``, and a warning, where it is missing or is not what its name says."""
+        path = self.path(digest)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            self._warn(f"{path}: a picture of the cache is gone: {error.strerror}")
+            return None
+        if sha256(data).hexdigest() == digest:
+            return data
+        self._warn(f"{path}: a picture of the cache is damaged, and is passed over")
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+
+    def path(self, digest: str) -> Path:
+        """Where a picture lies."""
+        return self.folder / "files" / digest[:2] / digest
+
+    def put(self, key: str, kind: Kind, answer: Mapping[str, Any], pictures: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Keeps an answer and its pictures (SHA-256 and bytes), in place of an older one. Raises ``StorageError``."""
+        data = orjson.dumps(answer)
+        size = len(data) + sum(len(picture) for _, picture in pictures)
+        try:
+            for digest, picture in pictures:
+                self._write(digest, picture)
+            with self._transaction() as index:
+                stored = datetime.now(UTC).isoformat(timespec="seconds")
+                row = (key, kind, data, size, stored, self._run_id)
+                index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
+                index.execute("DELETE FROM files WHERE key = ?", (key,))
+                index.executemany("INSERT INTO files VALUES (?, ?)", {(key, digest) for digest, _ in pictures})
+        except (OSError, sqlite3.Error) as error:
+            raise StorageError(
+                f"{self.folder}: cannot write the cache: {getattr(error, 'strerror', None) or error}"
+            ) from None
+        self._since_tidied += size
+        if self._since_tidied * 10 > self.max_bytes:
+            self.tidy()
+
+    def _write(self, digest: str, data: bytes) -> None:
+        path = self.path(digest)
+        if path.exists() and path.stat().st_size == len(data):
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{digest}.{os.getpid()}.{threading.get_ident()}.part")
+        try:
+            part.write_bytes(data)
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._index.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._index
+            except BaseException:
+                self._index.execute("ROLLBACK")
+                raise
+            self._index.execute("COMMIT")
+
+    def tidy(self) -> None:
+        """Drops the oldest answers until the rest fits into three quarters of ``max_bytes``, where it was too much."""
+        self._since_tidied = 0
+        total = self.info().bytes
+        if total <= self.max_bytes:
+            return
+        with self._transaction() as index:
+            dropped = []
+            for key, size in index.execute("SELECT key, bytes FROM answers ORDER BY stored_at"):
+                if total <= self.max_bytes * 0.75:
+                    break
+                total -= size
+                dropped.append(key)
+            self._drop(index, dropped)
+
+    def clear(self, before: str | None = None) -> int:
+        """Drops every answer, or those stored before a time (ISO 8601, UTC), and tells how many."""
+        with self._transaction() as index:
+            rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
+            dropped = [key for (key,) in rows]
+            self._drop(index, dropped)
+        with self._lock:
+            self._index.execute("VACUUM")
+        return len(dropped)
+
+    def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
+        """Takes answers away, and the files that no other answer names."""
+        each = [(key,) for key in keys]
+        index.execute("CREATE TEMP TABLE IF NOT EXISTS gone (sha256 TEXT)")
+        index.executemany("INSERT INTO gone SELECT sha256 FROM files WHERE key = ?", each)
+        index.executemany("DELETE FROM answers WHERE key = ?", each)
+        index.executemany("DELETE FROM files WHERE key = ?", each)
+        orphans = index.execute(
+            "SELECT DISTINCT sha256 FROM gone WHERE sha256 NOT IN (SELECT sha256 FROM files)"
+        ).fetchall()
+        index.execute("DROP TABLE gone")
+        for (digest,) in orphans:
+            self.path(digest).unlink(missing_ok=True)
+
+    def info(self) -> Info:
+        """What the cache holds."""
+        with self._lock:
+            counts = dict(self._index.execute("SELECT kind, COUNT(*) FROM answers GROUP BY kind"))
+            total, oldest = self._index.execute(
+                "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
+            ).fetchone()
+        return Info(self.folder, counts.get("draw", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
+
+
+def _max_bytes() -> int:
+    told = os.environ.get(MAX_GB_VARIABLE)
+    try:
+        gigabytes = float(told) if told else DEFAULT_MAX_GB
+    except ValueError:
+        gigabytes = 0.0
+    if not 0 < gigabytes < 1e6:
+        raise UsageError(f"{MAX_GB_VARIABLE}: {told!r} is not a number of gigabytes")
+    return int(gigabytes * 1e9)

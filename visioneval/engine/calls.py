@@ -1,0 +1,305 @@
+"""Every call to a provider goes through here: kept answers first, then the budget, the throttle, the price, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from time import perf_counter
+from typing import Any, Literal, TypeVar
+
+from visioneval.engine.budget import Budget, Prices, tokens_of
+from visioneval.engine.cache import Cache, Entry
+from visioneval.engine.call_log import CallLog
+from visioneval.engine.guard import guarded
+from visioneval.engine.made import Made, made
+from visioneval.engine.plain import Plain, amount
+from visioneval.engine.throttle import Lane, Throttle, Tries
+from visioneval.errors import ProviderError
+from visioneval.plan import Call, digest
+from visioneval.providers.base import CellRef, Drawing, DrawRequest, Judge, Part, Question, Reply, ToolCall
+from visioneval.suite.judges import BaseJudge
+
+T = TypeVar("T")
+Drawings = Literal["none", "own", "all"]
+"""Which kept pictures may stand for a new drawing: none, those that this very run paid for, or all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """What is taken from the cache instead of being asked for again."""
+
+    drawings: Drawings = "none"
+    judgements: bool = True
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a drawing call gave: its pictures, checked, or the words of a refusal."""
+
+    pictures: tuple[Made, ...] = ()
+    refused: str | None = None
+    usage: Mapping[str, int] | None = None
+    cost_usd: float | None = None
+    run_params: Mapping[str, Any] = field(default_factory=dict)
+    attempts: int = 1
+    stored_at: str | None = None
+    """When the answer was kept; ``None`` for one that was got just now."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """What the judge's calls of one grader on one cell used."""
+
+    calls: int = 0
+    cached: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
+    cost_usd: float | None = 0.0
+
+    def add(self, reply: Reply, *, cached: bool) -> None:
+        """Counts one call. A cost that is not known makes the sum unknown."""
+        self.calls += 1
+        self.cached += cached
+        for kind, tokens in (reply.usage or {}).items():
+            self.usage[kind] = self.usage.get(kind, 0) + tokens
+        self.cost_usd = None if self.cost_usd is None or reply.cost_usd is None else self.cost_usd + reply.cost_usd
+
+
+@dataclass(slots=True)
+class Calls:
+    """The calls of one run. ``cache`` is ``None`` where nothing that is called costs anything."""
+
+    throttle: Throttle
+    prices: Prices
+    budget: Budget
+    log: CallLog
+    cache: Cache | None = None
+    reuse: Reuse = field(default_factory=Reuse)
+    run_id: str = ""
+    reused_since: str | None = None
+    """When the oldest answer was stored that stood for a new drawing."""
+    plain: Plain = field(default_factory=Plain)
+    _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
+
+    async def draw(self, call: Call, key: str, provider: Any, request: DrawRequest) -> Drawn:
+        """Draws, or takes kept pictures. Raises ``ProviderError`` and ``BudgetError``."""
+        lane = draw_lane(call.run.provider, call.run.params)
+        if call.run.config.is_free:
+            drawing = await self.throttle.call(lane, lambda: _drawing(provider, call, request), limits_itself=True)
+            return _drawn(drawing, await asyncio.to_thread(_checked, drawing), drawing.cost_usd, 1)
+        kept = await self._kept_drawing(key)
+        if kept is not None:
+            self.log.hit(lane, key)
+            return kept
+        if self.reuse.offline:
+            raise ProviderError(
+                f"not in the cache: the drawing of {call.case.id!r} by {call.run.label!r}", kind="offline"
+            )
+        tries = Tries()
+        drawing, cost = await self._paid(
+            lane,
+            key,
+            lambda: _drawing(provider, call, request),
+            tries=tries,
+            images=len(call.samples),
+            limits_itself=hasattr(call.run.config, "timeout_s"),
+        )
+        pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost)
+        return _drawn(drawing, pictures, cost, tries.count)
+
+    async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
+        """One round with a judge, or a kept answer to the same words and pictures.
+
+        The same question at the same moment is asked once. Raises ``ProviderError`` and ``BudgetError``.
+        """
+        if config.is_free:
+            reply = await guarded(judge.ask(question, about), Reply)
+            meter.add(replace(reply, cost_usd=0.0), cached=False)
+            return reply
+        key = await asyncio.to_thread(question_key, config, question)
+        lane = judge_lane(config)
+        if not self.reuse.judgements:
+            return self._metered(meter, await self._put_to(lane, key, judge, question, about), cached=False)
+        while (same := self._asked.get(key)) is not None:
+            with contextlib.suppress(AbandonedError):
+                return self._metered(meter, await asyncio.shield(same), cached=True)
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._asked[key] = answer
+        try:
+            reply, cached = await self._answer(lane, key, judge, question, about)
+        except BaseException as error:
+            answer.set_exception(error if isinstance(error, ProviderError) else AbandonedError())
+            answer.exception()  # nobody may be waiting for it
+            raise
+        else:
+            answer.set_result(reply)
+            return self._metered(meter, reply, cached=cached)
+        finally:
+            del self._asked[key]
+
+    @staticmethod
+    def _metered(meter: Meter, reply: Reply, *, cached: bool) -> Reply:
+        if cached:
+            reply = replace(reply, usage=None, cost_usd=0.0)
+        meter.add(reply, cached=cached)
+        return reply
+
+    async def _answer(
+        self, lane: Lane, key: str, judge: Judge, question: Question, about: CellRef
+    ) -> tuple[Reply, bool]:
+        kept = self.cache.get(key) if self.cache else None
+        if kept is not None:
+            self.log.hit(lane, key)
+            return _reply(kept), True
+        if self.reuse.offline:
+            cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
+            raise ProviderError(f"not in the cache: an answer of {lane} about {cell}", kind="offline")
+        return await self._put_to(lane, key, judge, question, about), False
+
+    async def _put_to(self, lane: Lane, key: str, judge: Judge, question: Question, about: CellRef) -> Reply:
+        reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply))
+        reply = replace(reply, cost_usd=cost)
+        if self.cache:
+            await asyncio.to_thread(self.cache.put, key, "judge", self.plain.mapping(asdict(reply)))
+        return reply
+
+    async def _paid(
+        self,
+        lane: Lane,
+        key: str,
+        work: Callable[[], Awaitable[T]],
+        *,
+        tries: Tries | None = None,
+        images: int = 0,
+        limits_itself: bool = False,
+    ) -> tuple[T, float | None]:
+        """A call under the budget and the throttle, with what it cost. Every try is logged."""
+        tries = tries or Tries()
+
+        async def once() -> T:
+            start = perf_counter()
+            try:
+                answer = await work()
+            except BaseException as error:
+                kind = error.kind if isinstance(error, ProviderError) else type(error).__name__
+                self.log.call(lane, key, kind, tries.count, perf_counter() - start)
+                raise
+            usage, told = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
+            pictures = len(answer.pictures) if isinstance(answer, Drawing) else 0
+            cost = self.prices.cost(lane, usage, pictures) if told is None else amount(told)
+            self.budget.add(lane, cost)
+            costs.append(cost)
+            self.log.call(
+                lane, key, "ok", tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
+            )
+            return answer
+
+        costs: list[float | None] = []
+        with self.budget.call(lane):
+            answer = await self.throttle.call(lane, once, images=images, tries=tries, limits_itself=limits_itself)
+        return answer, costs[-1]
+
+    async def _kept_drawing(self, key: str) -> Drawn | None:
+        """A kept drawing that is whole, or in an offline replay any; ``None`` where it must be drawn."""
+        if self.cache is None or self.reuse.drawings == "none":
+            return None
+        kept = self.cache.get(key)
+        if kept is None or (self.reuse.drawings == "own" and kept.run_id != self.run_id):
+            return None
+        if not self.reuse.offline and not kept.answer["whole"]:
+            return None
+        pictures = await asyncio.to_thread(self._read, kept)
+        if pictures is None:
+            return None
+        answer = kept.answer
+        self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)))
+        return Drawn(
+            pictures,
+            refused=answer["refused"],
+            cost_usd=0.0,
+            run_params=answer["run_params"],
+            attempts=0,
+            stored_at=kept.stored_at,
+        )
+
+    def _read(self, kept: Entry) -> tuple[Made, ...] | None:
+        """The pictures of a kept drawing; ``None`` where one of them is damaged."""
+        assert self.cache is not None
+        pictures = tuple(Made(**picture) for picture in kept.answer["pictures"])
+        found = [replace(p, data=self.cache.read(p.sha256)) if p.fault is None else p for p in pictures]
+        return None if any(p.fault is None and p.data is None for p in found) else tuple(found)
+
+    def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None) -> tuple[Made, ...]:
+        pictures = _checked(drawing)
+        if self.cache is None or not (drawing.refused or any(p.fault is None for p in pictures)):
+            return pictures
+        answer = {
+            "pictures": [{**asdict(replace(p, data=None))} for p in pictures],
+            "refused": None if drawing.refused is None else self.plain.text(drawing.refused),
+            "usage": self.plain.counts(drawing.usage),
+            "cost_usd": cost,
+            "run_params": self.plain.mapping(drawing.run_params),
+            "whole": all(p.fault is None for p in pictures),
+        }
+        self.cache.put(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
+        return pictures
+
+
+class AbandonedError(ProviderError):
+    """Somebody else's call of the same question, which ended before it had an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the call was abandoned", kind="transient")
+
+
+def draw_lane(provider: str, params: Mapping[str, Any]) -> Lane:
+    """Whose limits a drawing is under."""
+    model = params.get("model")
+    return Lane(provider, model if isinstance(model, str) else None, "draw")
+
+
+def judge_lane(config: BaseJudge) -> Lane:
+    """Whose limits a judgement is under."""
+    return Lane(str(getattr(config, "provider", "")), getattr(config, "model", None), "judge")
+
+
+def question_key(config: BaseJudge, question: Question) -> str:
+    """What an answer depends on. No host is in it, and no cell: identical pictures get the same answer."""
+    parts = {
+        "judge": config.model_dump(exclude={"base_url", "api_key_env", "google"}),
+        "parts": [_plain(part) for part in question.parts],
+        "schema": question.schema,
+        "tools": [[tool.name, tool.description, tool.parameters] for tool in question.tools],
+        "detail": question.detail,
+        "vote": question.vote,
+        "turns": [
+            [turn.said, [[call.id, [_plain(p) for p in told]] for call, told in turn.results]]
+            for turn in question.turns
+        ],
+        "must_answer": question.must_answer,
+    }
+    return f"judge:{digest(parts)}"
+
+
+def _plain(part: Part) -> Any:
+    return part if isinstance(part, str) else [part.sha256, part.mime]
+
+
+async def _drawing(provider: Any, call: Call, request: DrawRequest) -> Drawing:
+    ask = provider.edit if call.task_type == "image_editing" else provider.generate
+    return await guarded(ask(request), Drawing)
+
+
+def _checked(drawing: Drawing) -> tuple[Made, ...]:
+    return tuple(made(data) for data in drawing.pictures)
+
+
+def _drawn(drawing: Drawing, pictures: tuple[Made, ...], cost: float | None, attempts: int) -> Drawn:
+    return Drawn(pictures, drawing.refused, drawing.usage, cost, drawing.run_params, attempts)
+
+
+def _reply(kept: Entry) -> Reply:
+    answer = dict(kept.answer)
+    return Reply(**{**answer, "calls": tuple(ToolCall(**call) for call in answer["calls"])})

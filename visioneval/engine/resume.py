@@ -1,0 +1,97 @@
+"""What is left to do of a run: which cells are drawn, which are graded again, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from visioneval.engine.cell import Existing, Job
+from visioneval.engine.run import Jobs, hashes
+from visioneval.plan import Call, HashOf, Plan, generation_key, grade_key
+from visioneval.records import CellKey, Record
+from visioneval.types import Status, Verdict
+
+Act = Literal["draw", "grade", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done about a cell, and why."""
+
+    act: Act
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a run. ``stale`` are cells that the plan no longer has."""
+
+    jobs: Jobs
+    counts: Mapping[Act, int]
+    reasons: Mapping[tuple[Act, str], int]
+    stale: frozenset[CellKey]
+
+    @property
+    def cells(self) -> int:
+        """How many cells there is something to do for."""
+        return self.counts.get("draw", 0) + self.counts.get("grade", 0)
+
+    def __str__(self) -> str:
+        def told(act: Act) -> str:
+            whys = ", ".join(f"{many} {why}" for (each, why), many in self.reasons.items() if each == act)
+            return f"{self.counts.get(act, 0)} ({whys})" if whys else "0"
+
+        return f"to draw: {told('draw')}; to grade again: {told('grade')}; kept: {self.counts.get('keep', 0)}"
+
+
+def rest_of(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> Rest:
+    """Compares a run's records with a plan. ``folder`` is the run's; nothing is read but the inputs' hashes."""
+    known = {record.cell: record for record in records}
+    hash_of = hashes(plan.folder)
+    steps: dict[CellKey, Step] = {}
+    for call in plan.calls():
+        for sample in call.samples:
+            cell = (call.case.id, call.run.label, sample)
+            steps[cell] = _step(call, sample, known.get(cell), folder, hash_of, keep_errors=keep_errors)
+    return Rest(
+        jobs=lambda part: _jobs(part, steps, known, folder),
+        counts=Counter(step.act for step in steps.values()),
+        reasons=Counter((step.act, step.why) for step in steps.values() if step.act != "keep"),
+        stale=frozenset(known.keys() - steps.keys()),
+    )
+
+
+def _step(call: Call, sample: int, record: Record | None, folder: Path, hash_of: HashOf, *, keep_errors: bool) -> Step:
+    if record is None:
+        return Step("draw", "not done yet")
+    changed = changes(record.generation_key, generation_key(call, sample, hash_of))
+    if changed:
+        return Step("draw", f"{changed} changed")
+    if record.status is Status.ERROR:
+        return Step("keep") if keep_errors else Step("draw", "ended in an error")
+    if record.artifact_path and not (folder / record.artifact_path).is_file():
+        return Step("draw", "have lost their picture")
+    changed = changes(record.grade_key, grade_key(call, hash_of))
+    if changed:
+        return Step("grade", f"{changed} changed")
+    if record.verdict is Verdict.ERROR and not keep_errors:
+        return Step("grade", "ended in an error")
+    return Step("keep")
+
+
+def changes(old: str, new: str) -> str:
+    """The parts in which two keys differ, by name; empty where they are the same."""
+    before, after = (dict(word.rpartition(":")[::2] for word in key.split()) for key in (old, new))
+    return " and ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
+
+
+def _jobs(plan: Plan, steps: Mapping[CellKey, Step], known: Mapping[CellKey, Record], folder: Path) -> Iterator[Job]:
+    for call in plan.calls():
+        cells = [(call.case.id, call.run.label, sample) for sample in call.samples]
+        draw = tuple(cell[2] for cell in cells if steps[cell].act == "draw")
+        graded = [known[cell] for cell in cells if steps[cell].act == "grade"]
+        if draw or graded:
+            yield Job(call, draw, tuple(Existing(one, folder / (one.artifact_path or "")) for one in graded))

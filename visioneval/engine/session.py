@@ -1,0 +1,92 @@
+"""What a run's calls need, put together from the suite and the flags."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from visioneval.engine.bench import secrets_around
+from visioneval.engine.budget import Budget, Prices
+from visioneval.engine.cache import Cache, default_folder
+from visioneval.engine.call_log import CallLog
+from visioneval.engine.calls import Calls, Reuse, draw_lane, judge_lane
+from visioneval.engine.throttle import Lane, Throttle
+from visioneval.errors import UsageError
+from visioneval.plan import Plan
+from visioneval.suite.remote import Remote
+
+MAX_CONCURRENCY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """How a run calls providers: the flags about speed, reuse, money and logs."""
+
+    max_concurrency: int = MAX_CONCURRENCY
+    cache: Path | None = None
+    """The folder of the cache, instead of the user's own."""
+    reuse: Reuse = field(default_factory=Reuse)
+    budget_usd: float | None = None
+    """Instead of the suite's."""
+    log_file: Path | None = None
+    debug: bool = False
+
+
+@contextmanager
+def open_calls(plan: Plan, session: Session, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
+    """The calls of one run. Raises ``UsageError`` for a cache or a log that cannot be used."""
+    log = CallLog(session.log_file, sys.stderr if session.debug else None)
+    cache = Cache(session.cache or default_folder(), run_id=run_id, warn=warn) if lanes(plan) else None
+    try:
+        yield Calls(
+            Throttle(plan.suite.limits, session.max_concurrency),
+            prices_of(plan),
+            Budget(budget_of(plan, session)),
+            log,
+            cache,
+            session.reuse,
+            run_id,
+            plain=secrets_around(plan),
+        )
+    finally:
+        log.close()
+        if cache is not None:
+            cache.close()
+
+
+def budget_of(plan: Plan, session: Session) -> float | None:
+    """What the run may cost in US dollars."""
+    return plan.suite.budget_usd if session.budget_usd is None else session.budget_usd
+
+
+def prices_of(plan: Plan) -> Prices:
+    """The suite's prices, and those that are public for a provider's own host."""
+    elsewhere = {
+        str(lane) for lane, config in lanes(plan).items() if isinstance(config, Remote) and not config.is_own_host
+    }
+    return Prices(plan.suite.prices, frozenset(elsewhere))
+
+
+def lanes(plan: Plan) -> dict[Lane, Any]:
+    """What a plan calls that may cost something, with one entry of the suite for each."""
+    found: dict[Lane, Any] = {
+        draw_lane(run.provider, run.params): run.config for run in plan.runs if not run.config.is_free
+    }
+    return found | {judge_lane(judge): judge for judge in plan.judges.values() if not judge.is_free}
+
+
+def check_budget(plan: Plan, session: Session) -> None:
+    """Raises ``UsageError`` for a budget over calls whose price nobody knows."""
+    if session.reuse.offline or budget_of(plan, session) is None:
+        return
+    prices = prices_of(plan)
+    unknown = sorted({str(lane) for lane in lanes(plan) if not prices.knows(lane)})
+    if unknown:
+        raise UsageError(
+            f"a budget needs the price of every call; unknown: {', '.join(unknown)}. State them in the suite, as in"
+            f" 'prices: {{{unknown[0]}: {{per_image: 0.02}}}}'"
+        )

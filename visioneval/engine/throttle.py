@@ -1,0 +1,294 @@
+"""How fast providers are called, and what happens when they say no. The one place that limits, waits and retries.
+
+Every model has a gate for its drawings and one for its judgements, so that the two overlap. A gate lets so many calls
+through at once; a 429 halves that and holds everybody on it back, and each success lets it grow again. A call that
+waits for its next try is outside of the gate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Literal, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from visioneval.errors import ClosingError, ProviderError
+from visioneval.suite.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
+
+T = TypeVar("T")
+Kind = Literal["draw", "judge"]
+BACKOFF_S = 1.0
+LONGEST_BACKOFF_S = 60.0
+LONGEST_WAIT_S = 600.0
+"""A provider that asks for more time than this has its call given up: resume the run then."""
+BURST_S = 6.0
+"""How much of a per-minute limit may be used at once, in seconds of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Whose limits a call is under. ``model`` is ``None`` for a provider that has none to name."""
+
+    provider: str
+    model: str | None
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model}" if self.model else self.provider
+
+
+class Gate:
+    """So many calls at once, first come, first served; less after a 429, more again with each success."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._allowed = float(most)
+        self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._opens = 0.0
+        self._strikes = 0
+        self._slowed = 0.0
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait here."""
+        return len(self._waiting)
+
+    @property
+    def closed_for(self) -> float:
+        """Seconds until calls are let through again; 0 where they are."""
+        return max(0.0, self._opens - monotonic())
+
+    @asynccontextmanager
+    async def through(self) -> AsyncIterator[None]:
+        """A place inside."""
+        await self._enter()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            self._let_in()
+
+    async def _enter(self) -> None:
+        if self._closed:
+            raise ClosingError("the run is being stopped")
+        if not self._waiting and self._is_open():
+            self._running += 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                self._waiting.remove(place)
+            elif not place.exception():  # let in at the moment at which it was cancelled
+                self._running -= 1
+                self._let_in()
+            raise
+
+    def close(self) -> None:
+        """Lets nobody in any more: who waits gets a ``ClosingError``."""
+        self._closed = True
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_exception(ClosingError("the run is being stopped"))
+
+    def _is_open(self) -> bool:
+        return self._running < int(self._allowed) and monotonic() >= self._opens
+
+    def _let_in(self) -> None:
+        while self._waiting and self._is_open():
+            place = self._waiting.popleft()
+            if not place.done():
+                self._running += 1
+                place.set_result(None)
+
+    def succeeded(self) -> None:
+        """A call came back well: after as many as are allowed, one more is."""
+        self._strikes = 0
+        self._allowed = min(float(self._most), self._allowed + 1 / self._allowed)
+
+    def limited(self, started: float, retry_after: float | None) -> None:
+        """A call that began at ``started`` got a 429: half as many from now on, and nobody for a while.
+
+        Calls that were on their way when it closed say nothing new, unless they name a later time.
+        """
+        now = monotonic()
+        if started >= self._slowed:
+            self._slowed = now
+            self._strikes += 1
+            self._allowed = max(1.0, self._allowed / 2)
+        backoff = min(LONGEST_BACKOFF_S, BACKOFF_S * 2 ** (self._strikes - 1)) * random.uniform(0.5, 1)  # noqa: S311
+        opens = now + (backoff if retry_after is None else retry_after)
+        if opens > self._opens and (retry_after is not None or started >= self._opens):
+            self._opens = opens
+            asyncio.get_running_loop().call_at(asyncio.get_running_loop().time() + opens - now, self._let_in)
+
+
+class Rate:
+    """So many a minute, spread evenly after a short burst (the generic cell rate algorithm)."""
+
+    def __init__(self, per_minute: float) -> None:
+        self._each = 60.0 / per_minute
+        self._next = 0.0
+
+    async def wait(self, many: int) -> None:
+        """Waits for the turn of ``many`` at once."""
+        now = monotonic()
+        begins = max(self._next, now - BURST_S)
+        self._next = begins + many * self._each
+        if begins > now:
+            await asyncio.sleep(begins - now)
+
+
+@dataclass(slots=True)
+class Tries:
+    """How often a call was tried."""
+
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Throttle:
+    """The gates and rates of a run. ``limits`` are the suite's; ``max_concurrency`` holds where they name none."""
+
+    limits: Mapping[str, Limits]
+    max_concurrency: int
+    gates: dict[tuple[str, str | None, Kind], Gate] = field(default_factory=dict)
+    rates: dict[tuple[str, str], Rate] = field(default_factory=dict)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def call(
+        self,
+        lane: Lane,
+        work: Callable[[], Awaitable[T]],
+        *,
+        images: int = 0,
+        tries: Tries | None = None,
+        limits_itself: bool = False,
+    ) -> T:
+        """Does a call, once it is its turn, and again where that may help. ``limits_itself``: it has a time limit.
+
+        Raises ``ProviderError``, that of the last try, and ``ClosingError``.
+        """
+        tries = tries or Tries()
+        timeout_s = self._setting(lane, "timeout_s") or (None if limits_itself else TIMEOUT_S)
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(int(self._setting(lane, "max_attempts") or MAX_ATTEMPTS)),
+            wait=_pause,
+            retry=retry_if_exception(_may_pass),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        async for attempt in retrying:
+            with attempt:
+                tries.count += 1
+                return await self._once(lane, work, timeout_s, images)
+        raise AssertionError("tenacity gives up by raising")
+
+    async def _once(self, lane: Lane, work: Callable[[], Awaitable[T]], timeout_s: float | None, images: int) -> T:
+        async with AsyncExitStack() as stack:
+            own = self.gate(lane)
+            for name, gate in ((str(lane), own), (lane.provider, self._shared(lane))):
+                if gate is not None:
+                    await stack.enter_async_context(gate.through())
+                    await self._turn(name, images)
+            started = monotonic()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    answer = await work()
+            except TimeoutError:
+                raise ProviderError(f"no answer within {timeout_s:g} s", kind="transient") from None
+            except ProviderError as error:
+                if error.kind == "rate_limit":
+                    own.limited(started, error.retry_after)
+                raise
+            own.succeeded()
+            return answer
+
+    def _setting(self, lane: Lane, name: str) -> float | None:
+        """A limit of the model, or else of its provider."""
+        found = (getattr(self.limits.get(entry), name, None) for entry in (str(lane), lane.provider))
+        return next((value for value in found if value is not None), None)
+
+    def gate(self, lane: Lane) -> Gate:
+        """The gate of a model's drawings or judgements."""
+        return self._gate((lane.provider, lane.model or "", lane.kind), self.most(lane))
+
+    def most(self, lane: Lane) -> int:
+        """How many calls a model may have at once."""
+        return int(self._setting(lane, "max_concurrency") or self.max_concurrency)
+
+    def _shared(self, lane: Lane) -> Gate | None:
+        """The gate that all models of a provider share, where the suite limits the provider."""
+        limits = self.limits.get(lane.provider)
+        if limits is None or lane.model is None:
+            return None
+        return self._gate((lane.provider, None, lane.kind), limits.max_concurrency or self.max_concurrency)
+
+    def _gate(self, key: tuple[str, str | None, Kind], most: int) -> Gate:
+        if key not in self.gates:
+            self.gates[key] = Gate(most)
+            if self.closed.is_set() and key[2] == "draw":
+                self.gates[key].close()
+        return self.gates[key]
+
+    def close(self) -> None:
+        """Begins no drawing any more. What is drawn is still judged."""
+        self.closed.set()
+        for (_, _, kind), gate in self.gates.items():
+            if kind == "draw":
+                gate.close()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Waits for the next try; no longer where the run is being stopped."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.closed.wait(), seconds)
+
+    async def _turn(self, name: str, images: int) -> None:
+        limits = self.limits.get(name)
+        if limits is None:
+            return
+        for what, per_minute, many in (
+            ("requests", limits.requests_per_minute, 1),
+            ("images", limits.images_per_minute, images),
+        ):
+            if per_minute and many:
+                await self.rates.setdefault((name, what), Rate(per_minute)).wait(many)
+
+    def waiting(self) -> list[str]:
+        """Who waits for what, in words, for the person at the terminal."""
+        return [
+            f"{provider}{f':{model}' if model else ''}: {gate.waiting} wait {gate.closed_for:.0f} s (rate limit)"
+            for (provider, model, _), gate in self.gates.items()
+            if gate.closed_for
+        ]
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether another try may fare better."""
+    if not isinstance(error, ProviderError) or (error.retry_after or 0) > LONGEST_WAIT_S:
+        return False
+    return error.kind in ("rate_limit", "transient")
+
+
+_backoff = wait_random_exponential(multiplier=BACKOFF_S, max=LONGEST_BACKOFF_S)
+
+
+def _pause(state: RetryCallState) -> float:
+    """Seconds before the next try. After a 429 the gate makes everybody wait: no wait of its own comes on top."""
+    error = state.outcome.exception() if state.outcome else None
+    if isinstance(error, ProviderError) and error.kind == "rate_limit":
+        return 0.0
+    told = error.retry_after if isinstance(error, ProviderError) else None
+    return max(told or 0.0, _backoff(state))

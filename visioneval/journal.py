@@ -1,0 +1,69 @@
+"""Files of one JSON object a line that several programs append to at once, and that may be killed at any moment."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from visioneval.errors import StorageError
+
+_BLOCK = 64 * 1024
+
+
+def append_lines(path: Path, lines: Sequence[bytes]) -> None:
+    """Adds lines, all of them or none, and returns when the disk has them.
+
+    Each line is JSON without its end. A last line that a crash cut off is cut away first; one that only lacks its end
+    is kept. A lock on the file lets other writers wait. Raises ``StorageError``.
+    """
+    if not lines:
+        return
+    data = b"".join(line + b"\n" for line in lines)
+    try:
+        with path.open("ab+", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            start = _mended(file)
+            try:
+                _write(file, data)
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(start)
+                raise
+    except OSError as error:
+        raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    written = 0
+    while written < len(data):
+        written += file.write(data[written:]) or 0
+
+
+def _mended(file: BinaryIO) -> int:
+    """Where the whole lines end, after what follows them was taken away or completed."""
+    end = file.seek(0, os.SEEK_END)
+    last = _unended(file, end)
+    if not last:
+        return end
+    try:
+        json.loads(last)
+    except (ValueError, RecursionError):
+        file.truncate(end - len(last))
+        return end - len(last)
+    _write(file, b"\n")
+    return end + 1
+
+
+def _unended(file: BinaryIO, end: int) -> bytes:
+    """What stands after the last line end."""
+    found = b""
+    while end > 0 and b"\n" not in found:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        found = file.read(end - start) + found
+        end = start
+    return found[found.rfind(b"\n") + 1 :]

@@ -1,0 +1,265 @@
+"""Labels that were made elsewhere, row by row: what cannot be read for certain is named and skipped, never guessed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from visioneval.errors import SHOWN_PROBLEMS, Problem, UsageError
+from visioneval.label.layout import Layout, find_layout
+from visioneval.labels import PAIR_ANSWERS, Label
+from visioneval.records import CellKey
+from visioneval.suite.datasets import Row, scan_rows
+from visioneval.suite.labels import WHY, LabelQuestion, Labels
+from visioneval.suite.messages import did_you_mean
+
+_YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
+
+
+class _BadRowError(Exception):
+    """Why a row, or one of its answers, is no label."""
+
+
+@dataclass(slots=True)
+class Imported:
+    """What came of a file: new labels, those that were imported before, and what is wrong with the rest."""
+
+    labels: list[Label] = field(default_factory=list)
+    known: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The run that labels are for: its id, its cells, what its suite asks, and the labels that it has."""
+
+    asked: Labels
+    cells: Collection[CellKey]
+    labels: Sequence[Label]
+
+
+def import_labels(
+    path: Path, target: Target, mapped: Mapping[str, str], fixed: Mapping[str, str], now: str
+) -> Imported:
+    """Reads a JSONL, CSV or TSV file of labels.
+
+    ``mapped`` and ``fixed`` are as in ``find_layout``; ``now`` is when an answer was given where no row says it. A file
+    that is imported again adds only what is new in it. Raises ``UsageError`` and ``SuiteError`` for a file that cannot
+    be read at all, or whose columns do not say enough.
+    """
+    try:
+        rows, problems = _rows(path)
+        found = Imported(problems=problems)
+        if not rows:
+            return found
+        layout = find_layout({column for row in rows for column in row.cells}, mapped, fixed, target.asked)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    reader = _Reader(layout, target, now)
+    before = Counter(_same(label, layout) for label in target.labels if label.source == "import")
+    for row in rows:
+        for one in reader.labels(row, str(path)):
+            if isinstance(one, Problem):
+                found.problems.append(one)
+            elif before[_same(one, layout)] > 0:
+                before[_same(one, layout)] -= 1
+                found.known += 1
+            else:
+                found.labels.append(one)
+    return found
+
+
+def _rows(path: Path) -> tuple[list[Row], list[Problem]]:
+    read = list(scan_rows(path, str(path)))
+    if not read:
+        raise UsageError("the file has no rows")
+    return [row for row in read if isinstance(row, Row)], [bad for bad in read if isinstance(bad, Problem)]
+
+
+def _same(label: Label, layout: Layout) -> tuple[Any, ...]:
+    """What an answer shares with itself when its file is imported a second time."""
+    timed = "at" in layout.columns or "at" in layout.fixed
+    return (*label.key, type(label.answer), label.answer, label.at if timed else None)
+
+
+class _Reader:
+    """Turns rows into labels."""
+
+    def __init__(self, layout: Layout, target: Target, now: str) -> None:
+        self.layout = layout
+        self.target = target
+        self.now = now
+        self.hints = 0
+        self.samples: dict[tuple[str, str], list[int]] = {}
+        for test_id, label, sample in target.cells:
+            self.samples.setdefault((test_id, label), []).append(sample)
+        self.models = {label for _, label in self.samples}
+        self.cases = {test_id for test_id, _ in self.samples}
+        self.by_text = {question.ask: question.key for question in target.asked.questions}
+
+    def labels(self, row: Row, name: str) -> Iterator[Label | Problem]:
+        """Every label of a row, and in place of those that cannot be read what is wrong."""
+        try:
+            shared = self._shared(row)
+        except _BadRowError as error:
+            yield Problem(name, row.line, 1, str(error))
+            return
+        for key, value in self._answers(row):
+            try:
+                yield self._label(shared, key, value)
+            except _BadRowError as error:
+                yield Problem(name, row.line, 1, str(error))
+
+    def _hint(self, word: str, known: Collection[str]) -> str:
+        """What may have been meant, for as many rows as are told of: to look for it takes a while."""
+        self.hints += 1
+        return did_you_mean(word, known) if self.hints <= SHOWN_PROBLEMS else ""
+
+    def _answers(self, row: Row) -> Iterator[tuple[str, object]]:
+        """Questions and answers; an empty cell of a question's own column is no answer."""
+        if not self.layout.wide:
+            yield _text(self.layout.value("question", row.cells)), self.layout.value("answer", row.cells)
+        for key, column in self.layout.wide.items():
+            value = row.cells.get(column)
+            if value is not None and value != "":
+                yield key, value
+
+    def _shared(self, row: Row) -> dict[str, Any]:
+        say = self.layout.value
+        test_id = _text(say("test_id", row.cells))
+        if not test_id:
+            raise _BadRowError("names no case")
+        if test_id not in self.cases:
+            raise _BadRowError(f"this run has no case {test_id!r}{self._hint(test_id, self.cases)}")
+        model = self._model(_text(say("model_label", row.cells)), test_id)
+        seconds = say("seconds", row.cells)
+        return {
+            "rater": _text(say("rater", row.cells)),
+            "test_id": test_id,
+            "model_label": model,
+            "sample_index": self._sample(say("sample_index", row.cells), test_id, model),
+            "other": _text(say("other", row.cells)) or None,
+            "seconds": None if seconds is None else _number(seconds, "seconds"),
+            "at": _text(say("at", row.cells)) or self.now,
+        }
+
+    def _model(self, label: str, test_id: str) -> str:
+        if not label:
+            if len(self.models) > 1:
+                raise _BadRowError(f"names no model run, and this run has {len(self.models)}")
+            return next(iter(self.models))
+        if label not in self.models:
+            raise _BadRowError(f"this run has no model run {label!r}{self._hint(label, self.models)}")
+        if (test_id, label) not in self.samples:
+            raise _BadRowError(f"this run has no cell of {test_id!r} on {label!r}")
+        return label
+
+    def _sample(self, value: object, test_id: str, model: str) -> int:
+        have = self.samples.get((test_id, model), [])
+        if value is None:
+            if len(have) != 1:
+                raise _BadRowError(f"names no sample, and {test_id!r} on {model!r} has {len(have)}")
+            return have[0]
+        sample = _number(value, "sample")
+        if sample not in have:
+            raise _BadRowError(f"this run has no sample {sample:g} of {test_id!r} on {model!r}")
+        return int(sample)
+
+    def _label(self, shared: Mapping[str, Any], named: str, value: object) -> Label:
+        asked = self.target.asked
+        key = named if asked.question(named) else self.by_text.get(named, named)
+        question = asked.question(key)
+        pairs = {pair.key for pair in asked.pairs}
+        if question is not None:
+            answer = _answer(question, value)
+            if shared["other"] is not None:
+                raise _BadRowError(f"{key}: a question about one picture has no 'other'")
+        elif key in pairs or key.removesuffix(WHY) in pairs:
+            answer = _pair_answer(key, value, shared["other"])
+        else:
+            known = {*pairs, *(each.key for each in asked.questions)}
+            raise _BadRowError(f"the suite asks no question {named!r}{self._hint(named, known)}")
+        try:
+            return Label(**shared, question=key, answer=answer, source="import")
+        except ValidationError as error:
+            part = error.errors(include_url=False)[0]
+            raise _BadRowError(f"{part['loc'][0]}: {part['msg'].removeprefix('Value error, ')}") from None
+
+
+def _answer(question: LabelQuestion, value: object) -> Any:
+    """An answer of the question's type, from a cell in which everything may be text."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise _BadRowError(f"{question.key}: no answer")
+    said = _AS[question.type](value) if question.type in _AS else _text(value)
+    if question.type == "tags":
+        said = _tags(value, question.choices)
+    if message := question.misfit(said):
+        raise _BadRowError(f"{question.key}: {message}")
+    return said
+
+
+def _pair_answer(key: str, value: object, other: str | None) -> str:
+    text = _text(value)
+    if other is None or "@" not in other:
+        raise _BadRowError(f"{key}: a pair needs 'other': RUN_ID@label of the second picture")
+    if key.endswith(WHY) and text:
+        return text
+    if text.lower() not in PAIR_ANSWERS:
+        raise _BadRowError(f"{key}: {text!r} is not one of {', '.join(PAIR_ANSWERS)}")
+    return text.lower()
+
+
+def _yes_or_no(value: object) -> object:
+    text = _text(value).lower()
+    return text in _YES if text in (*_YES, *_NO) else value
+
+
+def _on_scale(value: object) -> object:
+    with suppress(_BadRowError):
+        return _number(value, "answer")
+    return value
+
+
+_AS = {"yes_no": _yes_or_no, "scale": _on_scale}
+
+
+def _tags(value: object, choices: Sequence[str]) -> Any:
+    """Tags in the suite's order, from a list, a list as JSON, or words between semicolons or commas."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text in choices:
+            value = [text]
+        elif text.startswith("["):
+            with suppress(ValueError, RecursionError):
+                value = json.loads(text)
+        else:
+            value = [word.strip() for word in text.split(";" if ";" in text else ",")]
+    if not isinstance(value, list) or any(tag not in choices for tag in value):
+        return value
+    return tuple(sorted(value, key=choices.index))
+
+
+def _text(value: object) -> str:
+    """A cell as text; JSON writes a yes as ``true``, and a whole number may have been read as 3.0."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).strip()
+
+
+def _number(value: object, what: str) -> int | float:
+    text = "" if isinstance(value, (bool, list, dict)) else str(value)
+    with suppress(ValueError):
+        number = float(text)
+        if isfinite(number):
+            return int(number) if number.is_integer() else number
+    raise _BadRowError(f"{what}: {value!r} is not a number")

@@ -1,0 +1,112 @@
+"""Starts the label server on this machine alone, and ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from visioneval.errors import UsageError
+from visioneval.label.work import Wish, prepare
+from visioneval.labels import LABELS
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+DEFAULT_PORT = 8377
+_TOKEN_BYTES = 24
+_GRACE_S = 2
+Tell = Callable[[str], None]
+
+
+def check_extra() -> None:
+    """Raises ``UsageError`` where the extra ``label`` is not installed."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise UsageError("the label page needs starlette and uvicorn: pip install 'visioneval[label]'") from None
+
+
+def serve(wish: Wish, *, host: str, port: int | None, rater: str | None, open_page: bool, tell: Tell) -> None:
+    """Serves until it is interrupted. Without ``port``: 8377, or a free one where that is taken.
+
+    Raises ``UsageError`` for a host that is not this machine's own, a port that is taken, or nothing to ask about.
+    """
+    check_extra()
+    from visioneval.label.desk import Desk
+    from visioneval.label.server import application
+
+    with contextlib.closing(_listener(host, port)) as listener:
+        work = prepare(wish)
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        bound: int = listener.getsockname()[1]
+        hosts = frozenset(_authority(name, bound) for name in (host, "localhost"))
+        address = f"http://{_authority(host, bound)}/?{urlencode({'token': token})}"
+        for note in work.notes:
+            tell(note)
+        tell(f"{work.folder.name}: {len(work.subjects):,} to label; seed {work.session.seed}")
+        tell(f"open {address}")
+        tell("Ctrl-C stops it; answers are kept as they are given")
+        if open_page:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        _run(application(Desk(work), hosts=hosts, token=token, rater=rater), listener)
+        tell(f"stopped; the answers are in {work.folder / LABELS}")
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _run(app: ASGIApp, listener: socket.socket) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_level="error",
+        access_log=False,  # it would print the token
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    with contextlib.suppress(KeyboardInterrupt):  # the way to end it
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listener(host: str, port: int | None) -> socket.socket:
+    address = _loopback(host)
+    for wanted in (DEFAULT_PORT, 0) if port is None else (port,):
+        listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((address, wanted))
+            listener.listen()
+        except OSError as error:
+            listener.close()
+            if error.errno == errno.EADDRINUSE and port is None:
+                continue
+            why = "the port is in use; give another --port" if error.errno == errno.EADDRINUSE else error.strerror
+            raise UsageError(f"{_authority(host, wanted)}: {why}") from None
+        return listener
+    raise AssertionError("port 0 is never in use")
+
+
+def _loopback(host: str) -> str:
+    """The address of a host that is this machine itself. Raises ``UsageError`` for any other."""
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        address = None
+    if address is None or not address.is_loopback:
+        raise UsageError(f"--host {host}: the label page is for this machine alone: 127.0.0.1, ::1 or localhost")
+    return str(address)

@@ -1,0 +1,103 @@
+"""What people said of the cells of a run: ``labels.jsonl`` and ``anchors.jsonl``, read and written here alone.
+
+One answer a line, appended and never changed. The newest answer of a rater to a question about a cell counts; the
+older ones are kept, and say how far a rater agrees with himself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
+
+from visioneval.journal import append_lines
+from visioneval.records import SCHEMA_VERSION, RunInfo, each_line
+from visioneval.suite.case import ONE_LINE
+from visioneval.types import Frozen
+
+LABELS, ANCHORS = "labels.jsonl", "anchors.jsonl"
+
+Answer = bool | int | float | str | tuple[str, ...] | None
+"""Yes or no; a step of a scale; a choice, a free text, or ``a``, ``b``, ``tie`` of a pair; the tags that were given, in
+the suite's order; ``None`` where the question was skipped or an answer was taken back."""
+LabelKey = tuple[str, str, str, int, str | None, str]
+PAIR_ANSWERS = ("a", "b", "tie")
+
+
+def _in_utc(text: str) -> str:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time needs its zone, such as 2025-06-14T09:00:00+00:00")
+    return moment.astimezone(UTC).isoformat()
+
+
+Moment = Annotated[str, AfterValidator(_in_utc)]
+Rater = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=ONE_LINE)]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=ONE_LINE)]
+
+
+class Label(Frozen):
+    """One answer. In a pair the cell itself is ``a``, and ``other``, a ``RUN_ID@label``, is ``b``.
+
+    ``seconds`` is how long the rater looked, ``None`` where nobody measured; ``at`` is when, in UTC. ``source`` is
+    ``anchor`` for an agreed answer, and for an answer to an item that was shown because it has an agreed one.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    rater: Rater
+    test_id: Line
+    model_label: Line
+    sample_index: Annotated[int, Field(ge=0, le=1_000_000)]
+    other: Line | None = None
+    question: Line
+    answer: Answer
+    seconds: Annotated[float, Field(ge=0)] | None = None
+    at: Moment
+    source: Literal["page", "import", "anchor"]
+
+    @property
+    def key(self) -> LabelKey:
+        """What makes this an answer to the same question by the same rater."""
+        return self.rater, *self.cell, self.other, self.question
+
+    @property
+    def cell(self) -> tuple[str, str, int]:
+        """The cell that it is about."""
+        return self.test_id, self.model_label, self.sample_index
+
+
+_LABEL: TypeAdapter[Label] = TypeAdapter(Label)
+
+
+def append_labels(path: Path, labels: Sequence[Label]) -> None:
+    """Adds answers to a file, all or none; when this returns, they are on disk. Raises ``StorageError``."""
+    append_lines(path, [label.model_dump_json().encode() for label in labels])
+
+
+def read_labels(path: Path) -> list[Label]:
+    """Every answer of a file in the order in which they were given; none where there is no such file.
+
+    Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
+    """
+    return list(each_line(path, _LABEL, "label")) if path.exists() else []
+
+
+def newest(labels: Iterable[Label]) -> list[Label]:
+    """The answers that count: of each rater the last one to each question about each cell, none that was taken back."""
+    last = {label.key: label for label in labels}
+    return [label for label in last.values() if label.answer is not None]
+
+
+def read_anchors(folder: Path, info: RunInfo) -> list[Label]:
+    """The agreed answers for a run: its own ``anchors.jsonl``, or else the file that its suite names.
+
+    Raises ``RunFormatError``.
+    """
+    own = folder / ANCHORS
+    named = info.suite.labels.anchors if info.suite.labels else None
+    if own.exists() or named is None:
+        return newest(read_labels(own))
+    return newest(read_labels(Path(info.suite_path).parent / named))

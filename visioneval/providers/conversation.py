@@ -1,0 +1,61 @@
+"""The rounds of a question with tools: the judge asks to look closer, and in the end answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from visioneval.errors import ProviderError
+from visioneval.providers.base import Part, Question, Reply, Tool, ToolCall, Turn
+
+SPARE_CALLS = 2
+"""Calls after the last one allowed that a judge may still make, and is told that none is left."""
+
+
+async def converse(ask: Callable[[Question], Awaitable[Reply]], question: Question) -> Reply:
+    """Asks until there is an answer; ``ask`` is one round. The reply holds the tokens and the cost of all rounds.
+
+    Raises ``ProviderError`` for a judge that never stops calling tools.
+    """
+    reply = await ask(question)
+    rounds, used = [reply], 0
+    while reply.said is not None:
+        if question.must_answer:
+            raise ProviderError(f"the judge goes on calling tools after {used} calls", kind="invalid")
+        results = [(call, tuple(await asyncio.to_thread(called, question.tools, call))) for call in reply.calls]
+        used += len(results)
+        question = replace(
+            question,
+            turns=(*question.turns, Turn(reply.said, tuple(results))),
+            must_answer=not results or used >= question.max_tool_calls + SPARE_CALLS,
+        )
+        reply = await ask(question)
+        rounds.append(reply)
+    return replace(reply, tool_calls=used, usage=_usage(rounds), cost_usd=_cost(rounds)) if rounds[1:] else reply
+
+
+def called(tools: Sequence[Tool], call: ToolCall) -> Sequence[Part]:
+    """What a tool answers to a judge's call; bad names and bad JSON get an answer that the judge can act on."""
+    tool = next((each for each in tools if each.name == call.name), None)
+    if tool is None:
+        return [f"There is no tool {call.name!r}. There are: {', '.join(each.name for each in tools)}."]
+    try:
+        asked = json.loads(call.arguments or "{}")
+    except ValueError as error:
+        return [f"The arguments are not JSON: {error}."]
+    return tool.call(asked) if isinstance(asked, dict) else ["The arguments must be a JSON object."]
+
+
+def _usage(rounds: Sequence[Reply]) -> dict[str, int] | None:
+    sums: dict[str, int] = {}
+    for reply in rounds:
+        for kind, tokens in (reply.usage or {}).items():
+            sums[kind] = sums.get(kind, 0) + tokens
+    return sums or None
+
+
+def _cost(rounds: Sequence[Reply]) -> float | None:
+    costs = [reply.cost_usd for reply in rounds]
+    return None if None in costs else sum(cost or 0.0 for cost in costs)
