@@ -21,7 +21,7 @@ Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 
 CASE_KEYS = (
-    "add_questions, criteria, dataset, expect, file, id, images, mask, masks, metadata, pictures, prompt, questions"
+    "add_questions, criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, pictures, prompt, questions"
 )
 RULE = (
     "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
