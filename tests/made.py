@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
+
+from PIL import Image
 
 from visioneval.records import CellError, Record, RunInfo
 from visioneval.suite.model import Suite
@@ -68,3 +71,12 @@ def run_of(
     )
     facts = {"suite": suite, "metrics": metrics, "state": "complete", "planned_cells": len(cases) * len(labels)}
     return info(**{**facts, **changes})
+
+
+def drawn_png(colour: str, size: tuple[int, int] = (32, 24)) -> bytes:
+    """A small picture that is not blank."""
+    buffer = io.BytesIO()
+    image = Image.new("RGB", size, colour)
+    image.paste("green", (4, 4, 20, 12))
+    image.save(buffer, "PNG")
+    return buffer.getvalue()

@@ -31,7 +31,11 @@ def edit(image: str, mask: str = "mask.png") -> str:
         ("empty.png", b"", "empty.png: the file is empty"),
         ("text.png", b"hello", "text.png: not a picture we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
         ("bomb.png", png(50_000, 50_000), "bomb.png: it declares more pixels than the limit of 100,000,000"),
-        ("https://x.org/a.png", None, "'https://x.org/a.png' is a URL: pictures and datasets are read from disk"),
+        (
+            "https://x.org/a.png",
+            None,
+            "'https://x.org/a.png' is a URL: only datasets and finished pictures are read from one",
+        ),
     ],
 )
 def test_a_picture_that_cannot_be_used(
@@ -144,7 +148,8 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
          ["2:9: an editing case needs images: the first is the picture to edit"]),
         ("{id: a, prompt: x, task: video_generation}", "{provider: sketch}",
          ["2:9: no model of this suite does video_generation: the case would never run",
-          "3:10: no case of this suite is of a task that this model does"]),
+          "3:10: no case of this suite is of a task that this model does",
+          "5:11: 'not image.blank': no grader writes 'image.blank'"]),
         ("{id: a, prompt: x}", "{provider: sketch, tasks: [video_generation]}",
          ["2:9: no model of this suite does image_generation: the case would never run",
           "3:36: this provider cannot do video_generation"]),

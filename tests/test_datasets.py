@@ -28,6 +28,11 @@ def fed(fields: str, name: str = "d.jsonl", **sections: str) -> str:
     return suite(cases=f"cases: [{{dataset: {{path: {name}, fields: {{{fields}}}}}}}]", **sections)
 
 
+def paths(found: Any) -> dict[str, list[str]]:
+    """The paths of finished pictures, by label or case."""
+    return {key: [picture.path for picture in pictures] for key, pictures in found.items()}
+
+
 def cases(load: Load, tmp_path: Path, fields: str, text: str, name: str = "d.jsonl") -> list[TestCase]:
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
     return list(load(fed(fields, name)).suite.cases)
@@ -83,7 +88,8 @@ def test_rows_that_share_an_id_and_a_model_are_samples(load: Load, tmp_path: Pat
     rows = [("a", "x", "1.png", "m"), ("a", "x", "2.png", "m"), ("a", "x", "3.png", "n"), ("b", "y", "4.png", "m")]
     lines = "".join(json.dumps(dict(zip("ipfm", row, strict=True))) + "\n" for row in rows)
     found = cases(load, tmp_path, "id: i, prompt: p, image: f, model: m", lines)
-    assert [case.pictures for case in found] == [{"m": ("1.png", "2.png"), "n": ("3.png",)}, {"m": ("4.png",)}]
+    assert [paths(case.pictures) for case in found] == [{"m": ["1.png", "2.png"], "n": ["3.png"]}, {"m": ["4.png"]}]
+    assert found[0].pictures["n"][0].row == "d.jsonl:3"
 
 
 def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path) -> None:
@@ -93,7 +99,7 @@ def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path
     assert [case.id for case in found] == [prompt_id("A red fox!"), prompt_id("日本")]
     assert found[0].id.startswith("a_red_fox_")
     assert found[1].id.startswith("prompt_")
-    assert found[0].pictures == {"d": ("1.png",)}  # the file's name stands for what drew them
+    assert paths(found[0].pictures) == {"d": ["1.png"]}  # the file's name stands for what drew them
 
 
 BAD_ROWS = [
@@ -225,7 +231,7 @@ def pictures(
     entry = f"{{provider: files, dataset: {{path: out/f.jsonl, fields: {{{fields}}}}}{more}}}"
     loaded = load(suite(models=f"models: [{entry}]", **sections))
     runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
-    return {run.label: dataset_pictures(run, loaded.suite, loaded.folder) for run in runs}
+    return {run.label: paths(dataset_pictures(run, loaded.suite, loaded.folder)) for run in runs}
 
 
 def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -> None:
@@ -301,7 +307,7 @@ def test_the_real_generations_are_four_models_over_two_prompts(
     assert len(runs) == 4
     for run in runs:
         found = dataset_pictures(run, loaded.suite, loaded.folder)
-        assert all((loaded.folder / path).is_file() for paths in found.values() for path in paths)
+        assert all((loaded.folder / path).is_file() for each in paths(found).values() for path in each)
 
 
 def test_a_file_of_another_kind(tmp_path: Path) -> None:

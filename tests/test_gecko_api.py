@@ -50,7 +50,9 @@ def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(path: Path, *flags: str) -> tuple[int, Path, list[Record]]:
-    done = CliRunner().invoke(app, ["run", str(path), "--out", str(path.parent / "runs"), "--quiet", *flags])
+    done = CliRunner().invoke(
+        app, ["run", str(path), "--out", str(path.parent / "runs"), "--quiet", "--reuse", "none", *flags]
+    )
     assert (path.parent / "runs").is_dir(), done.output
     (folder,) = (path.parent / "runs").iterdir()
     return done.exit_code, folder, list(read_records(folder))

@@ -20,9 +20,7 @@ from visioneval.suite.model import Suite
 Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 
-CASE_KEYS = (
-    "add_questions, criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, pictures, prompt, questions"
-)
+CASE_KEYS = "add_questions, criteria, dataset, expect, file, id, images, mask, masks, metadata, picture_of, pictures, prompt, questions"
 RULE = (
     "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
     " (a name with other signs goes in quotes)"
@@ -318,7 +316,7 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
         ("{file: c.yaml}", "- {id: a", "c.yaml:1:3: not YAML: the mapping that opens at line 1, column 3 is not closed with '}', or lacks a ','"),
         ("{file: c.yaml}", "- id: a\n  id: b", "c.yaml:2:3: the key 'id' stands here twice"),
         ("{file: c.yaml}", b"- {id: \xff}", "c.yaml:1:8: not UTF-8: save the file as UTF-8"),
-        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: pictures and datasets are read from disk"),
+        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and finished pictures are read from one"),
     ],
 )  # fmt: skip
 def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, told: str) -> None:

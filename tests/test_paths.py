@@ -56,7 +56,10 @@ def test_a_suite_that_is_reached_by_a_link_may_read_its_own_folder(trust: Trust,
 @pytest.mark.parametrize("path", ["https://x.org/a.png", "file:///etc/passwd", "gs://b/a.png", "S3://b/a"])
 def test_urls_are_refused_whatever_is_trusted(trust: Trust, path: str) -> None:
     for each in (trust, Trust(trust.folder, trust.working, everything=True)):
-        assert each.refusal(path, trust.folder) == f"{path!r} is a URL: pictures and datasets are read from disk"
+        assert (
+            each.refusal(path, trust.folder)
+            == f"{path!r} is a URL: only datasets and finished pictures are read from one"
+        )
 
 
 def test_a_nul_is_in_no_path(trust: Trust) -> None:

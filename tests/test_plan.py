@@ -242,7 +242,7 @@ def test_a_link_that_leads_out_of_another_run_is_not_followed(toy: Toy) -> None:
     artifact.unlink()
     artifact.symlink_to(toy.folder / "mine.py")
     plan = planned(toy.write({}, models=[{"provider": "files", "run": "latest"}]))
-    assert plan.finished["toy"] == {"case0": [""]}
+    assert plan.finished["toy"] == {"case0": [None]}
 
 
 def test_the_suite_of_a_run_that_was_narrowed_says_so(toy: Toy) -> None:

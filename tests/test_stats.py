@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, mannwhitneyu
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from visioneval.analysis.stats import holm, mcnemar_exact, wilson_interval
+from visioneval.analysis.stats import auroc, holm, mcnemar_exact, wilson_interval
 
 # R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
 # method 3 (score without continuity correction)
@@ -61,3 +61,21 @@ def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
 
 def test_holm_of_nothing() -> None:
     assert holm([]) == []
+
+
+def test_ties_count_half() -> None:
+    assert auroc([1, 1], [0, 0.5]) == 1
+    assert auroc([0, 0], [1]) == 0
+    assert auroc([1, 0], [1, 0]) == 0.5
+    assert auroc([2, 1, 1], [1, 0]) == pytest.approx(5 / 6)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_the_area_under_the_curve_is_scipys(above: list[int], below: list[int]) -> None:
+    expected = mannwhitneyu(above, below, method="asymptotic").statistic / (len(above) * len(below))
+    assert auroc(above, below) == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_area_without_both_sides() -> None:
+    with pytest.raises(ValueError, match="no AUROC"):
+        auroc([], [1.0])

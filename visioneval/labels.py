@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
 
 from visioneval.journal import append_lines
 from visioneval.records import SCHEMA_VERSION, RunInfo, each_line
-from visioneval.suite.case import ONE_LINE
+from visioneval.suite.pictures import ONE_LINE
 from visioneval.types import Frozen
 
 LABELS, ANCHORS = "labels.jsonl", "anchors.jsonl"

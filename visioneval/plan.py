@@ -6,27 +6,32 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 from visioneval.builtin import builtin
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.records import Selection, find_run, read_info, read_records
+from visioneval.finished import finished_pictures
+from visioneval.records import Selection, find_run, read_info
 from visioneval.rules import Rule, parse_rule
+from visioneval.suite.addresses import addressed
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import BaseGrader, GeckoGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
+from visioneval.suite.lookers import lookers_by_case, with_their_pictures
 from visioneval.suite.messages import did_you_mean
 from visioneval.suite.model import Suite, template_folders
+from visioneval.suite.pictures import FinishedPicture
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
-from visioneval.suite.runs import Finished, dataset_pictures, model_runs, split_run
-from visioneval.suite.scope import any_glob
+from visioneval.suite.runs import Finished, model_runs, split_run
+from visioneval.suite.scope import VerdictRule, any_glob
 from visioneval.templates import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
+from visioneval.urls import is_url
 
 T = TypeVar("T")
 SHOWN_FAR = 20
@@ -48,6 +53,13 @@ class Call:
     """Rules in the suite's order; the flag says that a rule only warns."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """For graders that ask a judge, by key: the judge, the templates' hash and the suite's variables."""
+    lookers: tuple[Call, ...] = ()
+    """Cases that look at this call's pictures and draw none (``picture_of``): the same cells of another prompt."""
+
+    @property
+    def cells(self) -> int:
+        """How many cells the call's pictures become."""
+        return len(self.samples) * (1 + len(self.lookers))
 
 
 @dataclass(frozen=True)
@@ -61,31 +73,47 @@ class Plan:
     """For model runs of finished pictures: their paths by case, by label."""
 
     def calls(self) -> Iterator[Call]:
-        """Every drawing call, case by case."""
+        """Every drawing call, case by case, with the cases that look at its pictures."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
         asked = self._asked()
+        looked_at = lookers_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
-            if not runs:
+            if not runs or case.picture_of is not None:
                 continue
-            own = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
-            prompt, criteria = rendered(case, self.suite.vars)
-            shown = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
-            graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
-            files = self.suite.files_of(case, self.folder)
+            make = self._caller(case, rules, asked)
+            looking = [self._caller(each, rules, asked) for each in looked_at.get(case.id, ())]
             for run in runs:
-                in_scope = tuple(
-                    (rule, entry.level == "warn")
-                    for entry, rule in own
-                    if entry.covers(case.id, case.task_type, case.tags, run.label)
-                )
                 for samples, params in self._samples(case, run):
-                    yield Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, asked)
+                    call = make(run, params, samples)
+                    lookers = tuple(look(run, params, samples) for look in looking)
+                    graders = (grader for each in (call, *lookers) for grader in each.graders)
+                    yield replace(call, lookers=lookers, params=addressed(params, graders, self.suite.judges))
+
+    def _caller(
+        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], asked: Mapping[str, Any]
+    ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
+        """Makes the calls of a case; what is the same for all of them is worked out once."""
+        own = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
+        prompt, criteria = rendered(case, self.suite.vars)
+        shown = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
+        graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
+        files = self.suite.files_of(case, self.folder, self._source(case))
+
+        def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
+            in_scope = tuple(
+                (rule, entry.level == "warn")
+                for entry, rule in own
+                if entry.covers(case.id, case.task_type, case.tags, run.label)
+            )
+            return Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, asked)
+
+        return call
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
         if isinstance(run.config, FilesProvider) and run.config.has_pictures:
-            for index, path in enumerate(self._pictures(case, run, run.config)):
-                yield (index,), {"path": path}
+            for index, picture in enumerate(self._pictures(case, run, run.config)):
+                yield (index,), {"path": ""} if picture is None else picture.params
             return
         each, repeats = self.pictures_per_call(run), self.calls_per_sample(run)
         for call in range(self.suite.samples * repeats):
@@ -94,15 +122,14 @@ class Plan:
     def pictures_of(self, run: ModelRun) -> Iterator[str]:
         """The path of every finished picture that a ``files`` model run would read, from the suite's folder."""
         for case in self.suite.cases:
-            if run.config.does(case.task_type) and run.config.has_pictures:
-                yield from filter(None, self._pictures(case, run, run.config))
+            if run.config.does(case.task_type) and run.config.has_pictures and case.picture_of is None:
+                yield from (each.path for each in self._pictures(case, run, run.config) if each and each.path)
 
-    def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[str]:
+    def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[FinishedPicture | None]:
         if config.path is not None:
-            return [
-                config.path.format(case=case.id, model=run.label, sample=index) for index in range(self.suite.samples)
-            ]
-        return list(self.finished[run.label].get(case.id, ())) or [""]
+            paths = (config.path.format(case=case.id, model=run.label, sample=k) for k in range(self.suite.samples))
+            return [FinishedPicture(path=path) for path in paths]
+        return list(self.finished[run.label].get(case.id, ())) or [None]
 
     @staticmethod
     def pictures_per_call(run: ModelRun) -> int:
@@ -120,8 +147,17 @@ class Plan:
         """Drawing calls and cells of a case on a model run."""
         if not run.config.does(case.task_type):
             return 0, 0
-        sizes = [len(samples) for samples, _ in self._samples(case, run)]
-        return len(sizes), sum(sizes)
+        source = self._source(case)
+        sizes = [len(samples) for samples, _ in self._samples(source, run)]
+        return (len(sizes) if source is case else 0), sum(sizes)
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, TestCase]:
+        return {case.id: case for case in self.suite.cases}
+
+    def _source(self, case: TestCase) -> TestCase:
+        """The case that draws the pictures of a case."""
+        return case if case.picture_of is None else self._by_id[case.picture_of]
 
     @property
     def cells(self) -> int:
@@ -186,12 +222,13 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     if selection.tags:
         cases = tuple(case for case in cases if not set(case.tags).isdisjoint(selection.tags))
     cases = tuple(case for case in cases if any(run.config.does(case.task_type) for run in runs))[: selection.limit]
+    cases = with_their_pictures(cases, suite.cases)
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
         raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
-    finished = {run.label: _finished(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
+    finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
     plan = Plan(resolved, folder, runs, finished)
     if not loaded.trust.everything:
         _refuse_far(plan, loaded)
@@ -226,28 +263,6 @@ def _pinned(run: ModelRun, root: Path) -> ModelRun:
     return replace(run, config=run.config.model_copy(update={"run": f"{full}@{label}"}))
 
 
-def _finished(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
-    config: FilesProvider = run.config
-    if config.run is None:
-        return {} if config.path else dataset_pictures(run, suite, folder)
-    name, label = split_run(config.run)
-    source = find_run(name, root)
-    found: dict[str, dict[int, str]] = {}
-    for record in read_records(source):
-        if record.model_label == label:
-            found.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
-    return {case: [samples.get(index, "") for index in range(max(samples) + 1)] for case, samples in found.items()}
-
-
-def _in_run(source: Path, relative: str | None) -> str:
-    """The path of another run's picture; empty where it has none, or where a link leads out of that run."""
-    if not relative:
-        return ""
-    path = source.absolute() / relative
-    inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(source))
-    return str(path) if inside else ""
-
-
 def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
     """Raises ``SuiteError`` for finished pictures that only a trusted suite may read.
 
@@ -260,8 +275,8 @@ def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
             continue
         for path in plan.pictures_of(run):
             folder, name = os.path.split(path)
-            whole = name in ("", "..") or (plan.folder / path).is_symlink()
-            if why := refusal(path if whole else folder or ".", plan.folder):
+            whole = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
+            if why := refusal(path if whole else folder or ".", plan.folder, remote=True):
                 told[f"{run.label}: {path!r}: {why}" if not whole else f"{run.label}: {why}"] = None
     if told:
         raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(told)[:SHOWN_FAR])
@@ -297,11 +312,11 @@ def estimate(plan: Plan) -> Estimate:
     missing: list[str] = []
     for call in plan.calls():
         calls += 1
-        cells += len(call.samples)
-        grader_calls += len(call.samples) * len(call.graders)
+        cells += call.cells
+        grader_calls += len(call.samples) * sum(len(each.graders) for each in (call, *call.lookers))
         path = call.params.get("path") if call.run.provider == "files" else None
-        if path is not None and not (path and (plan.folder / path).is_file()):
-            missing.append(path or f"a picture of {call.case.id!r} by {call.run.label!r}")
+        if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
+            missing.append(path or call.params.get("row") or f"a picture of {call.case.id!r} by {call.run.label!r}")
     return Estimate(
         calls=calls,
         cells=cells,
@@ -342,9 +357,10 @@ def _drawing_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
     }
     if call.run.stand_in:
-        parts["expect"] = [call.case.expect.model_dump(), call.case.metadata]
+        parts["expect"] = [call.case.expect.model_dump(exclude={"aligned"}), call.case.metadata]
     if "path" in call.params and call.run.provider == "files":
-        parts["picture"] = hash_of(Path(call.params["path"]))
+        path = call.params["path"]
+        parts["picture"] = path if is_url(path) else hash_of(Path(path))
     return parts
 
 

@@ -1,8 +1,8 @@
 """Verdict rules and gates: what a suite writes, parsed, and what it says of scores. Pure.
 
 A verdict rule is ``metric``, ``not metric`` or ``metric OP number``; a gate is ``FN OP number`` with FN one of
-``pass_rate``, ``error_rate``, ``refusal_rate``, ``mean(metric)`` and ``rate(metric)``. A metric whose name holds
-anything but letters, digits, ``_``, ``-`` and ``.`` is written in quotes.
+``pass_rate``, ``error_rate``, ``refusal_rate``, ``mean(metric)``, ``rate(metric)`` and ``separation(metric)``. A metric
+whose name holds anything but letters, digits, ``_``, ``-`` and ``.`` is written in quotes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 COUNTING = ("pass_rate", "error_rate", "refusal_rate")
-MEASURING = ("mean", "rate")
+MEASURING = ("mean", "rate", "separation")
 
 _NAME = r"(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|(?P<plain>[A-Za-z_][\w.\-]*))"
 _NUMBER = r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -94,7 +94,7 @@ def parse_gate(text: str) -> Gate:
     if match is None or fn not in (MEASURING if match["call"] else COUNTING) or not _finite(match["number"]):
         raise ValueError(
             f"{text!r} is not a gate: write 'FN OP NUMBER' with FN one of {', '.join(COUNTING)},"
-            " mean(METRIC), rate(METRIC), and OP one of >= > <= < == !="
+            " mean(METRIC), rate(METRIC), separation(METRIC), and OP one of >= > <= < == !="
         )
     metric = match["single"] or match["double"] or match["plain"]
     return Gate(text.strip(), match["fn"], metric, match["op"], float(match["number"]))
@@ -158,6 +158,15 @@ def pooled(gate: Gate, cells: Iterable[CellFacts]) -> tuple[float | None, int]:
         return None, 0
     mean = math.fsum(counted) / len(counted)
     return min(max(mean, min(counted)), max(counted)), len(counted)  # rounding must not lead out of the scores
+
+
+def separated(gate: Gate, aligned: Iterable[CellFacts], counter: Iterable[CellFacts]) -> tuple[float | None, int]:
+    """The mean over aligned cells less that over counter-examples, and how many cells were counted in both.
+
+    ``None`` where nothing was measured in one of them.
+    """
+    (above, many), (below, more) = pooled(gate, aligned), pooled(gate, counter)
+    return (None if above is None or below is None else above - below), many + more
 
 
 def gate_holds(gate: Gate, value: float | None) -> bool:

@@ -54,13 +54,23 @@ class Metric(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture on disk that decodes. ``width`` and ``height`` are pixels, as stored in the file."""
+    """A picture or a video on disk that decodes. ``width`` and ``height`` are pixels, as stored in the file.
+
+    One that is only known by its ``uri``, as nobody here needs its bytes, has no file, digest and size.
+    """
 
     path: Path
     sha256: str
     mime: str
     width: int
     height: int
+    uri: str | None = None
+    """Where Gemini can read it itself."""
+
+    @property
+    def is_video(self) -> bool:
+        """Whether it moves."""
+        return self.mime.startswith("video/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from typing import Literal
 
 from visioneval.analysis.disagreements import Disagreement, disagreements
 from visioneval.analysis.questions import QuestionFindings, question_findings
+from visioneval.analysis.separation import Separation, counter_examples, separations
 from visioneval.analysis.stats import wilson_interval
 from visioneval.records import CellError, Record, RunInfo, RunState
-from visioneval.rules import Gate, gate_holds, parse_gate, parse_rule, pooled
+from visioneval.rules import Gate, gate_holds, parse_gate, parse_rule, pooled, separated
 from visioneval.suite.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.suite.scope import GateRule, Scope, any_glob
@@ -113,6 +114,7 @@ class Summary(Frozen):
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]
     judge_disagreements: dict[str, Disagreement]
+    separations: dict[str, dict[str, Separation]]
     questions: dict[str, QuestionFindings]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
@@ -148,6 +150,7 @@ def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
         failure_tags=dict(Counter(tag for cell in cells for tag in cell.failure_tags).most_common()),
         warned_rules=dict(Counter(rule for cell in cells for rule in cell.warned_rules).most_common()),
         judge_disagreements=disagreements(info.suite, cells),
+        separations=separations(info, by_label),
         questions=question_findings(info, cells),
         failing=_failing(info, cells),
         gates=gates,
@@ -262,11 +265,11 @@ def _failing(info: RunInfo, cells: Iterable[Record]) -> tuple[FailingCell, ...]:
 def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
     if cell.status is Status.REFUSED:
         return {"refused": cell.reasons.get("refused", "")}
-    found = {rule: _reason(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
+    found = {rule: reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
     return {rule: reason for rule, reason in found.items() if reason}
 
 
-def _reason(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
+def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
     """The reason of a metric, or else of the grader that writes it, or else of the other metrics of that grader."""
     own = cell.reasons.get(metric)
     if own or case is None:
@@ -282,7 +285,12 @@ def _reason(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> s
 def _gate(entry: GateRule, info: RunInfo, cells: Sequence[Record]) -> GateFinding:
     gate = parse_gate(entry.rule)
     matching = [cell for cell in cells if entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)]
-    value, n = pooled(gate, matching)
+    if gate.fn == "separation":
+        counter = counter_examples(info)
+        sides = ([c for c in matching if c.test_id not in counter], [c for c in matching if c.test_id in counter])
+        value, n = separated(gate, *sides)
+    else:
+        value, n = pooled(gate, matching)
     return GateFinding(
         rule=entry.rule,
         scope=describe_scope(entry),
@@ -306,10 +314,12 @@ def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
     if gate.metric is not None and gate.metric not in info.metrics:
         return False
     labelled = [m for m in info.suite.models if not entry.models or any_glob(entry.models, str(m.label))]
-    return any(
-        entry.fits(case.id, case.task_type, case.tags) and any(m.does(case.task_type) for m in labelled)
+    kinds = {
+        case.expect.aligned
         for case in info.suite.cases
-    )
+        if entry.fits(case.id, case.task_type, case.tags) and any(m.does(case.task_type) for m in labelled)
+    }
+    return len(kinds) == 2 if gate.fn == "separation" else bool(kinds)
 
 
 def describe_scope(scope: Scope) -> str:

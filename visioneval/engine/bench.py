@@ -28,9 +28,9 @@ class Bench:
     hash_of: HashOf
     plain: Plain
     questions: QuestionsWriter
-    once: Once = field(default_factory=Once)
     shelf: Shelf = field(default_factory=Shelf)
     template_folders: tuple[Path, ...] = ()
+    once: Once = field(default_factory=Once)
     debug: Callable[[BaseException], None] = lambda _: None
     """Is told of every exception that nobody expected."""
 

@@ -20,6 +20,7 @@ from visioneval.errors import ProviderError
 from visioneval.plan import Call, digest
 from visioneval.providers.base import CellRef, Drawing, DrawRequest, Judge, Part, Question, Reply, ToolCall
 from visioneval.suite.judges import BaseJudge
+from visioneval.types import TaskType
 
 T = TypeVar("T")
 Drawings = Literal["none", "own", "all"]
@@ -88,7 +89,8 @@ class Calls:
         lane = draw_lane(call.run.provider, call.run.params)
         if call.run.config.is_free:
             drawing = await self.throttle.call(lane, lambda: _drawing(provider, call, request), limits_itself=True)
-            return _drawn(drawing, await asyncio.to_thread(_checked, drawing), drawing.cost_usd, 1)
+            pictures = await asyncio.to_thread(_checked, drawing, call.task_type)
+            return _drawn(drawing, pictures, drawing.cost_usd, 1)
         kept = await self._kept_drawing(key)
         if kept is not None:
             self.log.hit(lane, key)
@@ -106,7 +108,7 @@ class Calls:
             images=len(call.samples),
             limits_itself=hasattr(call.run.config, "timeout_s"),
         )
-        pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost)
+        pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost, call.task_type)
         return _drawn(drawing, pictures, cost, tries.count)
 
     async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
@@ -231,8 +233,8 @@ class Calls:
         found = [replace(p, data=self.cache.read(p.sha256)) if p.fault is None else p for p in pictures]
         return None if any(p.fault is None and p.data is None for p in found) else tuple(found)
 
-    def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None) -> tuple[Made, ...]:
-        pictures = _checked(drawing)
+    def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None, task: TaskType) -> tuple[Made, ...]:
+        pictures = _checked(drawing, task)
         if self.cache is None or not (drawing.refused or any(p.fault is None for p in pictures)):
             return pictures
         answer = {
@@ -292,8 +294,8 @@ async def _drawing(provider: Any, call: Call, request: DrawRequest) -> Drawing:
     return await guarded(ask(request), Drawing)
 
 
-def _checked(drawing: Drawing) -> tuple[Made, ...]:
-    return tuple(made(data) for data in drawing.pictures)
+def _checked(drawing: Drawing, task: TaskType) -> tuple[Made, ...]:
+    return tuple(made(data, task) for data in drawing.pictures)
 
 
 def _drawn(drawing: Drawing, pictures: tuple[Made, ...], cost: float | None, attempts: int) -> Drawn:

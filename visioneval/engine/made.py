@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from visioneval import images
+from visioneval.artifacts import artifact
 from visioneval.errors import ImageError
+from visioneval.providers.base import Address
+from visioneval.types import TaskType
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One picture: its bytes, digest, mime type and size in pixels; or ``fault``, why there is none."""
+    """One picture or video: its bytes, digest, mime type and size in pixels; or ``fault``, why there is none.
+
+    One that stays at its address (``uri``) has no bytes here.
+    """
 
     data: bytes | None = None
     sha256: str = ""
     mime: str = ""
     width: int = 0
     height: int = 0
+    uri: str | None = None
     fault: str | None = None
 
 
-def made(data: object) -> Made:
+def made(data: object, task: TaskType) -> Made:
     """Decodes a picture whole, so that a damaged one is known before anybody is asked about it."""
+    if isinstance(data, Address):
+        return Made(mime=data.mime, uri=data.uri)
     if not isinstance(data, bytes):
         return Made(fault=f"a picture is handed over as bytes, not as {type(data).__name__}")
     try:
-        picture = images.picture_at(Path(), data)
+        picture = artifact(data, task)
     except ImageError as error:
         return Made(fault=str(error))
     return Made(data, picture.sha256, picture.mime, picture.width, picture.height)

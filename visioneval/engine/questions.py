@@ -102,14 +102,14 @@ async def _about(ask: AskAbout, judge: str, about: CellRef, question: Question) 
 
 
 def asker(plan: Plan, tools: Tools, calls: Calls) -> AskAbout:
-    """Asks the judges of a plan, through the gate that all calls go through."""
+    """Asks the judges of a run, kept answers first."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
         async def once(each: Question) -> Reply:
             return await calls.ask(plan.suite.judges[judge], tools.judges[judge], each, about, Meter())
 
         try:
-            return await converse(once, question)
+            return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
         except ProviderError as error:
             if error.kind == "auth":
                 raise AuthError(f"the judge {judge!r}: the provider refuses the key: {error}") from None

@@ -20,6 +20,7 @@ from visioneval.engine.cell import Job, work
 from visioneval.engine.throttle import Lane
 from visioneval.engine.tools import Tools
 from visioneval.errors import BudgetError, ClosingError, StoppedError
+from visioneval.images import MAX_BYTES
 from visioneval.plan import Plan
 from visioneval.question_file import QuestionsWriter
 from visioneval.records import Record, RunWriter
@@ -110,11 +111,8 @@ async def _execute(
             debug=listener.debug,
         )
         progress = Progress(calls)
-        with (
-            _interrupts(loop, progress, listener),
-            contextlib.suppress(asyncio.CancelledError),
-            contextlib.closing(questions),
-        ):
+        quiet = contextlib.suppress(asyncio.CancelledError)
+        with _interrupts(loop, progress, listener), quiet, contextlib.closing(questions):
             lanes = [(lane, jobs(part)) for lane, part in by_lane(plan).items()]
             telling = asyncio.create_task(_tell_waiting(calls, listener))
             try:
@@ -196,6 +194,8 @@ def hashes(folder: Path) -> Callable[[Path], str]:
         try:
             if not (folder / path).is_file():
                 return "missing"
+            if (folder / path).stat().st_size > MAX_BYTES:
+                return "too large"  # and so never read
             with (folder / path).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:

@@ -42,7 +42,7 @@ class Shelf:
 class Easel:
     """What the graders of one cell see: its picture, encoded once for all of them, and inputs from the shelf."""
 
-    def __init__(self, picture: Picture, shelf: Shelf) -> None:
+    def __init__(self, picture: Picture | None, shelf: Shelf) -> None:
         self._picture = picture
         self._shelf = shelf
         self._part: ImagePart | None = None
@@ -50,7 +50,7 @@ class Easel:
 
     def show(self, path: Path, *, mask: bool = False) -> ImagePart:
         """The cell's picture, an input or a mask. Raises ``GraderError``."""
-        if path != self._picture.path:
+        if self._picture is None or path != self._picture.path:
             return self._shelf.show(path, mask=mask)
         with self._lock:
             if self._part is None:

@@ -26,6 +26,8 @@ class Tools:
     providers: Mapping[str, Any]
     graders: Mapping[str, Grader]
     judges: Mapping[str, Judge] = field(default_factory=dict)
+    watching: frozenset[str] = frozenset()
+    """The judges that take videos and addresses as they are."""
 
 
 class Nobody:
@@ -60,7 +62,8 @@ def build_tools(plan: Plan, *, offline: bool = False) -> Tools:
         name: Nobody() if offline and not config.is_free else _judge(config, plan.folder)
         for name, config in plan.judges.items()
     }
-    return Tools(providers, graders, judges)
+    watching = frozenset(name for name, config in plan.judges.items() if config.watches)
+    return Tools(providers, graders, judges, watching)
 
 
 def _check_keys(plan: Plan) -> None:

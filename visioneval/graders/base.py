@@ -55,6 +55,8 @@ class Subject:
     """Asks a judge by its key. Raises ``ProviderError``."""
     show: Show = shown
     """A picture of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
+    watching: frozenset[str] = frozenset()
+    """The judges, by key, that take videos and addresses as they are; all others are shown frames."""
     once: Once = _alone
     """What is the same for many cells, done once a run."""
     known_questions: Callable[[str, str], PromptQuestions | None] = lambda _prompt, _template: None

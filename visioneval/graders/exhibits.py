@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Subject
-from visioneval.providers.base import ImagePart, Part
+from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
+from visioneval.types import Picture
+from visioneval.video import sample_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +22,8 @@ class Exhibit:
     aliases: tuple[str, ...] = ()
 
 
-def exhibits(subject: Subject) -> list[Exhibit]:
-    """All pictures of a cell in their fixed order, less its own where it has none.
+def exhibits(subject: Subject, judge: str = "default", frames: int = 8) -> list[Exhibit]:
+    """All pictures of a cell in their fixed order, for one of the judges; of a video, where it watches none, frames.
 
     Raises ``GraderError`` for one that does not decode.
     """
@@ -34,9 +37,41 @@ def exhibits(subject: Subject) -> list[Exhibit]:
     for name, path in subject.files.masks.items():
         about = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
         shown.append(Exhibit(f"mask_{name}", about, subject.show(path, mask=True)))
-    if subject.picture is not None:
-        shown.append(Exhibit("output", "the picture to judge", subject.show(subject.picture.path)))
-    return shown
+    return [*shown, *output(subject, judge, frames)]
+
+
+def output(subject: Subject, judge: str, frames: int) -> list[Exhibit]:
+    """The picture or video to judge; nothing where the cell has none. Raises ``GraderError``."""
+    drawn = subject.picture
+    if drawn is None:
+        return []
+    what = "video" if drawn.is_video else "picture"
+    if judge in subject.watching:
+        if drawn.uri is not None:
+            return [Exhibit("output", f"the {what} to judge", AddressPart(b"", drawn.mime, drawn.uri))]
+        if drawn.is_video:
+            return [Exhibit("output", "the video to judge", _video_part(drawn))]
+    if not drawn.is_video:
+        return [Exhibit("output", "the picture to judge", subject.show(drawn.path))]
+    try:
+        sampled = sample_frames(drawn.path, frames)
+    except (OSError, ImageError) as error:
+        raise GraderError(f"{drawn.path.name}: {error}") from None
+    return [
+        Exhibit(
+            f"output_{number}",
+            f"frame {number} of {len(sampled)} of the video to judge, at {frame.seconds:.2f} s",
+            ImagePart(frame.jpeg, "image/jpeg"),
+        )
+        for number, frame in enumerate(sampled, 1)
+    ]
+
+
+def _video_part(video: Picture) -> VideoPart:
+    try:
+        return VideoPart(video.path.read_bytes(), video.mime)
+    except OSError as error:
+        raise GraderError(f"{video.path.name}: {error}") from None
 
 
 def as_parts(shown: Sequence[Exhibit]) -> list[Part]:

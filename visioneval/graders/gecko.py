@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from visioneval.graders.base import Grade, Subject
+from visioneval.graders.exhibits import as_parts, output
 from visioneval.graders.gecko_answers import Said, answers_schema, chosen
 from visioneval.graders.gecko_asking import OFF_SHAPE, Answered, ask_all
 from visioneval.graders.gecko_making import make, making_key, pinned, with_added
@@ -50,7 +51,7 @@ class Gecko:
             partial(subject.ask, config.judge),
             entry.questions,
             words,
-            await _shown(subject),
+            await _shown(subject, config),
             single=config.mode == "single",
         )
         return _graded(config, subject, entry, answered, bill)
@@ -75,11 +76,12 @@ async def questions_about(subject: Subject, config: GeckoGrader, bill: list[Repl
     )
 
 
-async def _shown(subject: Subject) -> list[Part]:
+async def _shown(subject: Subject, config: GeckoGrader) -> list[Part]:
     """What the judge looks at; nothing where answers were recorded without a picture."""
     if subject.picture is None:
         return []
-    return [await asyncio.to_thread(subject.show, subject.picture.path)]
+    shown = await asyncio.to_thread(output, subject, config.judge, config.frames)
+    return as_parts(shown) if subject.picture.is_video else [each.part for each in shown]
 
 
 def _graded(

@@ -71,7 +71,8 @@ class Rubric:
         A call that fails is a vote that is lost. Raises ``GraderError`` for a picture that cannot be shown.
         """
         config = self._config
-        shown = await asyncio.to_thread(exhibits, subject)
+        watcher = "" if config.zoom else config.judge  # crops are cut here, from bytes
+        shown = await asyncio.to_thread(exhibits, subject, watcher, config.frames)
         ballots = await asyncio.gather(
             *(
                 self._vote(subject, shown, group, vote)

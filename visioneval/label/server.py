@@ -76,7 +76,7 @@ def application(desk: Desk, *, hosts: frozenset[str], token: str, rater: str | N
     routes = [
         Route("/", page),
         Route("/page.css", _file("page.css", "text/css")),
-        Route("/page.js", _file("page.js", "text/javascript")),
+        *(Route(f"/{name}", _file(name, "text/javascript")) for name in ("page.js", "asks.js", "zoom.js")),
         *(Route(f"/api/{each.__name__}", each) for each in (start, item)),
         Route("/api/picture/{key}", picture),
         *(Route(f"/api/{each.__name__}", each, methods=["POST"]) for each in (answer, skip, undo, reopen)),

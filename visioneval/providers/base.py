@@ -32,17 +32,25 @@ class DrawRequest:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What a call gave: encoded pictures in sample order, or the words of a refusal.
+    """What a call gave: encoded pictures or videos in sample order, or the words of a refusal.
 
     ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call; ``run_params`` is what was sent, less
     secrets.
     """
 
-    pictures: tuple[bytes, ...] = ()
+    pictures: tuple[bytes | Address, ...] = ()
     refused: str | None = None
     usage: Mapping[str, int] | None = None
     cost_usd: float | None = None
     run_params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Among a drawing's pictures: one that stays where it is, as its judges read it by its address."""
+
+    uri: str
+    mime: str
 
 
 @runtime_checkable
@@ -75,6 +83,23 @@ class ImagePart:
     def sha256(self) -> str:
         """The hex digest of the picture's bytes."""
         return sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True)
+class VideoPart(ImagePart):
+    """A video, for judges that watch videos themselves (``Subject.watching``); others are sent frames."""
+
+
+@dataclass(frozen=True)
+class AddressPart(ImagePart):
+    """A picture or a video that such a judge reads from ``uri``; ``data`` is empty."""
+
+    uri: str = ""
+
+    @cached_property
+    def sha256(self) -> str:
+        """Stands for its content, which we do not have."""
+        return sha256(self.uri.encode()).hexdigest()
 
 
 Part = str | ImagePart

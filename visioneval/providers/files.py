@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from pathlib import Path
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from visioneval.errors import ProviderError
+from visioneval.errors import ProviderError, UsageError
 from visioneval.images import MAX_BYTES
-from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.base import Address, Drawing, DrawRequest
 from visioneval.suite.providers import FilesProvider
+from visioneval.urls import fetch, is_url
+
+_FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
+"""Waiting for a bucket takes no core: it must not fill up the run's own pool, which is as large as the machine."""
 
 
 class Files:
@@ -23,18 +29,35 @@ class Files:
         if not self.config.has_pictures:
             return Drawing()
         path = str(request.params["path"])
+        if problem := request.params.get("problem"):
+            raise ProviderError(_at(request.params, str(problem)), kind="invalid")
         if not path:
             raise ProviderError(
                 f"there is no finished picture of {request.case.id!r} by {request.model_label!r}",
                 kind="invalid",
             )
-        data = await asyncio.to_thread(_read, request.folder / path, path)
-        return Drawing(pictures=(data,), run_params={"path": path})
+        if request.params.get("by_address"):
+            return Drawing(pictures=(Address(path, str(request.params["mime"])),), run_params=request.params)
+        work = asyncio.get_running_loop().run_in_executor(_FETCHING if is_url(path) else None, _read, request, path)
+        data = await work
+        return Drawing(pictures=(data,), run_params=request.params)
 
     edit = generate
 
 
-def _read(path: Path, shown: str) -> bytes:
+def _at(params: Mapping[str, Any], message: str) -> str:
+    """A message about a picture, with the file and line that name it where a dataset does."""
+    return f"{params['row']}: {message}" if "row" in params else message
+
+
+def _read(request: DrawRequest, name: str) -> bytes:
+    shown = _at(request.params, name)
+    if is_url(name):
+        try:
+            return fetch(name, MAX_BYTES)
+        except UsageError as error:
+            raise ProviderError(f"{shown}: {error}", kind="invalid") from None
+    path = request.folder / name
     try:
         found = path.stat()
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # a pipe would be waited for for ever

@@ -9,7 +9,7 @@ from typing import Any
 from google import genai
 from google.genai import types
 
-from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
+from visioneval.providers.base import AddressPart, CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.gemini import add_usage, client_for, config_of, content_parts, refuse, told_errors
 from visioneval.suite.judges import GeminiJudge
 
@@ -69,6 +69,8 @@ def _part(part: Part) -> types.Part:
 
 
 def _picture(part: ImagePart) -> types.Part:
+    if isinstance(part, AddressPart):
+        return types.Part.from_uri(file_uri=part.uri, mime_type=part.mime)
     return types.Part.from_bytes(data=part.data, mime_type=part.mime)
 
 

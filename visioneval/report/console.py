@@ -20,6 +20,7 @@ from visioneval.analysis.summary import (
     Summary,
 )
 from visioneval.report.question_tables import pooled_metrics, question_tables
+from visioneval.report.separation import separation_table
 from visioneval.report.table import Cell, Column, fitted, table, titled
 from visioneval.report.text import clean, one_line, plain
 from visioneval.types import Metric, Verdict
@@ -47,6 +48,8 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
         )
     yield from _model_tables(summary.models, width)
     yield from _metric_tables(summary, width)
+    if summary.separations:
+        yield separation_table(summary, width)
     yield from question_tables(summary, width)
     if summary.failing:
         yield _failing_table(summary, width, shown_failing)
@@ -82,11 +85,16 @@ def _headline(summary: Summary, width: int) -> Text:
     if summary.state != "complete":
         parts.append(Text(summary.state, style="bold yellow"))
     if summary.reused_pictures:
-        many = f"{summary.reused_pictures:,} picture{'s' * (summary.reused_pictures != 1)}"
-        since = f", the oldest of {summary.reused_since[:16].replace('T', ' ')} UTC" if summary.reused_since else ""
-        parts.append(Text(f"{many} from the cache{since}", style="yellow"))
+        parts.append(Text(reused(summary), style="yellow"))
     line = Text("  ").join(parts)
     return line if line.cell_len <= width else Text("\n").join(parts)
+
+
+def reused(summary: Summary) -> str:
+    """How many pictures were not drawn now, and how old the oldest is."""
+    many = f"{summary.reused_pictures:,} picture{'s' * (summary.reused_pictures != 1)}"
+    since = f", the oldest of {summary.reused_since[:16].replace('T', ' ')} UTC" if summary.reused_since else ""
+    return f"{many} from the cache{since}"
 
 
 def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:

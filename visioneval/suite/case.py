@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from visioneval.suite.pictures import FilePath, PictureEntry
 from visioneval.suite.questions import Questions
 from visioneval.suite.scope import RuleEntry
 from visioneval.types import Frozen, TaskType
@@ -21,8 +22,6 @@ CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
 PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
-ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
-FilePath = Annotated[str, StringConstraints(min_length=1, pattern=ONE_LINE)]
 YesNo = Annotated[bool, Field(strict=True)]
 Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
 WantedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
@@ -90,6 +89,9 @@ class Expect(Frozen):
     alpha: YesNo | None = Field(
         default=None, description="Whether the picture must have pixels that are not fully opaque."
     )
+    aligned: YesNo = Field(
+        default=True, description="false: a counter-example, whose prompt the picture does not show."
+    )
     refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
 
 
@@ -116,10 +118,13 @@ class TestCase(Frozen):
     region: str | None = None
     reference: FilePath | None = None
     expect: Expect = Expect()
-    pictures: dict[str, Annotated[tuple[FilePath, ...], Field(min_length=1)]] = Field(
+    pictures: dict[str, Annotated[tuple[PictureEntry, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Finished pictures, one path a sample, by the label of what drew them; a dataset's image "
         "column fills this in, and a {provider: files} model without a source reads it.",
+    )
+    picture_of: CaseId | None = Field(
+        default=None, description="Draws nothing: that case's pictures are graded against this prompt."
     )
     questions: Questions | None = Field(
         default=None, description="Pinned Gecko questions; without them a judge makes them from the prompt."

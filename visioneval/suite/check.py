@@ -23,6 +23,7 @@ from visioneval.suite.check_labels import label_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
+from visioneval.suite.lookers import looker_problems
 from visioneval.suite.messages import Loc, did_you_mean, runs_code
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
@@ -74,6 +75,7 @@ def problems(
     if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
         return
     yield from _tasks(view)
+    yield from looker_problems(suite.cases)
     yield from question_problems(view, broken)
     if "graders" not in broken:
         yield from rule_problems(view, complete="verdict" not in broken)
@@ -86,7 +88,7 @@ def _entry(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Found:
         yield (*loc, "argv"), f"there is no program {entry.argv[0]!r} on this machine"
     if isinstance(entry, FilesProvider):
         for key, path, start in _named_paths(entry, folder):
-            if refusal := trust.refusal(path, start):
+            if refusal := trust.refusal(path, start, remote=key != ("run",)):
                 yield (*loc, *key), refusal
 
 
@@ -213,8 +215,8 @@ def _case_files(case: TestCase, pictures: _Pictures) -> Found:
     bad = [(loc, found) for loc, path in named if isinstance(found := pictures.look(path), str)]
     yield from bad
     for label, paths in case.pictures.items():
-        for at, path in enumerate(paths):
-            if refusal := pictures.trust.refusal(path, pictures.folder):
+        for at, path in enumerate(picture.path for picture in paths):
+            if path and (refusal := pictures.trust.refusal(path, pictures.folder, remote=True)):
                 yield ("pictures", label, at), refusal
     if masks and not case.images:
         yield ("masks",), "a mask needs an image: the case has none"
@@ -287,5 +289,5 @@ def _tasks(view: View) -> Found:
     for index, case in enumerate(view.suite.cases):
         if not doing[case.task_type]:
             yield ("cases", index), f"no model of this suite does {case.task_type}: the case would never run"
-        if case.task_type == TaskType.IMAGE_EDITING and not case.images:
+        if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.picture_of:
             yield ("cases", index), "an editing case needs images: the first is the picture to edit"

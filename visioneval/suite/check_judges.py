@@ -8,10 +8,11 @@ from typing import Any
 
 from visioneval.builtin import builtin
 from visioneval.errors import Problem, SuiteError, TemplateError, VisionEvalError
+from visioneval.suite.alignment import alignment_context
 from visioneval.suite.case import TestCase
 from visioneval.suite.datasets import missing_columns, read_rows
 from visioneval.suite.gecko import CHECK, asking_context, checking_context, making_context
-from visioneval.suite.graders import BaseGrader, GeckoGrader, RubricGrader, TextGrader
+from visioneval.suite.graders import AlignmentGrader, BaseGrader, GeckoGrader, RubricGrader, TextGrader, is_video
 from visioneval.suite.judge_prompt import rubric_context, rubric_groups, rules_over, text_contexts
 from visioneval.suite.judges import BaseJudge, RecordedJudge
 from visioneval.suite.messages import Loc, did_you_mean, runs_code
@@ -23,6 +24,7 @@ from visioneval.suite.remote import Remote
 from visioneval.templates import render_file, template_files
 
 Found = Iterator[tuple[Loc, str] | Problem]
+_OUTPUT = ({"id": "output", "about": "the picture to judge"},)
 
 
 def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Found:
@@ -38,10 +40,22 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Found:
         if asked is not None and asked not in suite.judges:
             hint = did_you_mean(asked, suite.judges)
             yield ("graders", index, "judge"), f"there is no judge {asked!r} under 'judges:'{hint}"
+    yield from _zooms(suite)
     if suite.prompts_dir and (refusal := trust.refusal(suite.prompts_dir, folder)):
         yield ("prompts_dir",), refusal
         return
     yield from _templates(suite, folder, trust)
+
+
+def _zooms(suite: Suite) -> Found:
+    """A judge crops pictures; a video has none to crop."""
+    for index, grader in enumerate(suite.graders):
+        if isinstance(grader, RubricGrader) and grader.zoom is not None:
+            when = grader.when
+            seen = (case for case in suite.cases if when is None or when.fits(case.id, case.task_type, case.tags))
+            videos = (case.id for case in seen if is_video(case))
+            if name := next(videos, None):
+                yield ("graders", index, "zoom"), f"zoom is for pictures, and the case {name!r} is about a video"
 
 
 def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Found:
@@ -95,6 +109,8 @@ def _asked(grader: BaseGrader, case: TestCase, prompt: str, suite: Suite) -> Ite
     """Every template that the grader has filled in for a case, and what it sees."""
     if isinstance(grader, TextGrader) and grader.judge_name is not None and case.expect.text is not None:
         yield from text_contexts(case, prompt, "a description", describe=grader.describe).items()
+    if isinstance(grader, AlignmentGrader):
+        yield grader.template, alignment_context(case, prompt, pictures=_OUTPUT, variables=suite.vars)
     if isinstance(grader, GeckoGrader) and grader.metrics(case):
         yield from _gecko(grader, case, prompt)
     if isinstance(grader, RubricGrader):
@@ -108,7 +124,7 @@ def _asked(grader: BaseGrader, case: TestCase, prompt: str, suite: Suite) -> Ite
                     grader,
                     metrics,
                     rules=rules_over(rules, metrics),
-                    pictures=[{"id": "output", "about": "the picture to judge"}],
+                    pictures=_OUTPUT,
                     variables=suite.vars,
                 ),
             )

@@ -13,6 +13,7 @@ from visioneval.suite.scope import Scope, VerdictRule, When, any_glob
 from visioneval.types import Metric, ModelRun
 
 Found = Iterator[tuple[Loc, str]]
+_WANTED = {"mean": "number", "rate": "bool"}
 
 
 @dataclass(frozen=True)
@@ -137,14 +138,14 @@ def _rule(view: View, rule: VerdictRule, judged: Sequence[int]) -> Iterator[str]
     yield from _metric(view, parsed.metric, judged, "bool" if parsed.op is None else "number", rule.rule)
 
 
-def _metric(view: View, name: str, cases: Sequence[int], wanted: str, text: str) -> Iterator[str]:
+def _metric(view: View, name: str, cases: Sequence[int], wanted: str | None, text: str) -> Iterator[str]:
     if name not in view.metric_names:
         yield f"{text!r}: no grader writes {name!r}{did_you_mean(name, view.metric_names)}"
         return
     types = {metric.type for at in cases for _, metric in view.written[at].get(name, ())}
     if cases and not types:
         yield f"{text!r}: no grader writes {name!r} for any case that this is for"
-    if types - {wanted}:
+    if wanted is not None and types - {wanted}:
         article = "a yes or no" if wanted == "number" else "a number"
         alone = "use rate(METRIC)" if "mean(" in text else "write it alone or with 'not'"
         compared = "use mean(METRIC)" if "rate(" in text else "compare it: 'METRIC >= NUMBER'"
@@ -183,9 +184,12 @@ def _gates(view: View) -> Found:
         cases = view.cases_in(entry)
         if not cases and view.has_cells and not any(_empty_scope(view, entry)):
             yield ("gates", index), f"{entry.rule!r} is for no cell of this suite"
-        if gate.fn != "mean" and not 0 <= gate.threshold <= 1:
+        if gate.fn not in ("mean", "separation") and not 0 <= gate.threshold <= 1:
             yield ("gates", index), f"{entry.rule!r}: a rate is from 0 to 1"
         if gate.metric is not None:
-            wanted = "number" if gate.fn == "mean" else "bool"
-            for message in _metric(view, gate.metric, cases, wanted, entry.rule):
+            for message in _metric(view, gate.metric, cases, _WANTED.get(gate.fn), entry.rule):
                 yield ("gates", index), message
+        kinds = {view.suite.cases[at].expect.aligned for at in cases}
+        if gate.fn == "separation" and len(kinds) == 1:
+            lacking = "counter-examples (expect: {aligned: false})" if True in kinds else "aligned cases"
+            yield ("gates", index), f"{entry.rule!r}: there are no {lacking} among its cases"

@@ -10,14 +10,16 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Never
 
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.suite.case import TestCase
 from visioneval.suite.messages import did_you_mean, known_keys
 from visioneval.suite.yaml_reader import MAX_DEPTH, decode, plain
+from visioneval.urls import fetch, url_path
 
 MAX_BYTES = 1024 * 1024 * 1024
 
@@ -30,8 +32,13 @@ class Row:
     cells: Mapping[str, Any]
 
 
-def read_rows(path: Path, name: str) -> list[Row]:
-    """All rows of a JSONL (``.jsonl``, ``.ndjson``), CSV or TSV file.
+def file_stem(name: str) -> str:
+    """The name of a dataset without folder and ending: what its rows are labelled where they have no model."""
+    return PurePosixPath(url_path(name)).stem
+
+
+def read_rows(path: Path | str, name: str) -> list[Row]:
+    """All rows of a JSONL (``.jsonl``, ``.ndjson``), CSV or TSV file, on disk or behind a URL (a ``str``).
 
     Raises ``UsageError`` in one line for a file that cannot be read at all, and ``SuiteError`` for one that is not
     UTF-8 or has rows that cannot be read, all rows in one go.
@@ -50,19 +57,21 @@ def read_rows(path: Path, name: str) -> list[Row]:
     return rows
 
 
-def scan_rows(path: Path, name: str) -> Iterator[Row | Problem]:
+def scan_rows(path: Path | str, name: str) -> Iterator[Row | Problem]:
     """The rows of such a file one by one, and in place of a row that cannot be read what is wrong with it.
 
     Raises ``UsageError`` and ``SuiteError`` for a file that cannot be read at all.
     """
     readers = {".jsonl": _json_rows, ".ndjson": _json_rows, ".csv": _comma_rows, ".tsv": _tab_rows}
-    reader = readers.get(path.suffix.lower())
+    reader = readers.get(PurePosixPath(url_path(str(path))).suffix.lower())
     if reader is None:
         raise UsageError(f"a dataset ends in {', '.join(readers)}")
     yield from reader(decode(_read_bytes(path), name), name)
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path | str) -> bytes:
+    if isinstance(path, str):
+        return _fetched(path)
     try:
         if path.exists() and not path.is_file():
             raise UsageError("is not a regular file")
@@ -71,6 +80,12 @@ def _read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UsageError((error.strerror or str(error)).lower()) from None
+
+
+@lru_cache(maxsize=4)
+def _fetched(url: str) -> bytes:
+    """Once in a process: checks, plan and run then see the same rows."""
+    return fetch(url, MAX_BYTES)
 
 
 def _json_rows(text: str, name: str) -> Iterator[Row | Problem]:
@@ -255,7 +270,7 @@ _LISTS = {
     *("expect.text.required", "expect.text.forbidden", "expect.text.allowed"),
 }
 _MAPPINGS = {"masks", "pictures", "expect", "expect.text", "metadata"}
-_YES_OR_NO = {"expect.alpha", "expect.refusal"}
+_YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal"}
 
 
 def _value(key: str, value: Any) -> Any:

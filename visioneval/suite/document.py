@@ -11,6 +11,7 @@ from visioneval.errors import Problem
 from visioneval.suite.messages import Loc, explain, in_document, worth_telling
 from visioneval.suite.paths import rebased
 from visioneval.suite.yaml_reader import Places, positions
+from visioneval.urls import is_url
 
 OF_A_KEY = {"extra_forbidden"}
 
@@ -77,4 +78,6 @@ class Document:
 
     def shown(self, path: str, folder: Path, suite_folder: Path) -> str:
         """How a file that a file of ``folder`` names is called in problems: from where the suite was named."""
+        if is_url(path):
+            return path
         return (Path(self.source.name).parent / rebased(path, folder, suite_folder)).as_posix()

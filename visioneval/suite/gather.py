@@ -11,13 +11,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.suite.datasets import Row, case_of, field_problems, missing_columns, read_rows, row_id
+from visioneval.suite.datasets import Row, case_of, field_problems, file_stem, missing_columns, read_rows, row_id
 from visioneval.suite.document import Document, Origin, Source
+from visioneval.suite.lookers import shared_tasks
 from visioneval.suite.messages import Loc
 from visioneval.suite.model import CaseDataset, CaseFile
-from visioneval.suite.paths import Trust, rebased_case
+from visioneval.suite.paths import Trust, located, rebased_case
+from visioneval.suite.pictures import picture_of_cell
 from visioneval.suite.yaml_reader import decode, read_yaml
 from visioneval.types import TaskType
+from visioneval.urls import is_url
 
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -47,6 +50,7 @@ def gather_cases(document: Document, trust: Trust) -> None:
     task = document.data.get("task")
     if task in tuple(TaskType):
         document.cases = [{"task": task, **case} if isinstance(case, dict) else case for case in document.cases]
+    document.cases = shared_tasks(document.cases)
     document.data = {**document.data, "cases": document.cases}
 
 
@@ -105,14 +109,14 @@ class _Gatherer:
 
     def dataset(self, source: Source, loc: Loc, spec: Mapping[str, Any], folder: Path) -> None:
         name, fields = spec["path"], spec["fields"]
-        if refusal := self.trust.refusal(name, folder):
+        if refusal := self.trust.refusal(name, folder, remote=True):
             return self.report(source, (*loc, "path"), f"dataset: {refusal}")
         wrong = list(field_problems(fields))
         for key, message in wrong:
             self.report(source, (*loc, "fields", key), message, of_key=True)
         shown = self.document.shown(name, folder, self.trust.folder)
         try:
-            rows = read_rows(folder / name, shown)
+            rows = read_rows(located(name, folder), shown)
         except UsageError as error:
             return self.report(source, (*loc, "path"), f"dataset: {name}: {error}")
         except SuiteError as error:
@@ -122,19 +126,21 @@ class _Gatherer:
         for key, message in missing:
             self.report(source, (*loc, "fields", key), message)
         if not wrong and not missing:
-            self.rows(rows, fields, shown, (folder / name).parent)
+            self.rows(rows, spec, shown, folder)
         return None
 
-    def rows(self, rows: Sequence[Row], fields: Mapping[str, str], name: str, folder: Path) -> None:
-        for line, case in _cases_of_rows(self.document, rows, fields, name):
-            self.document.cases.append(rebased_case(case, folder, self.trust.folder))
+    def rows(self, rows: Sequence[Row], spec: Mapping[str, Any], name: str, folder: Path) -> None:
+        start = name if is_url(name) else (folder / spec["path"]).parent
+        for line, case in _cases_of_rows(self.document, rows, spec, name):
+            self.document.cases.append(rebased_case(case, start, self.trust.folder))
             self.document.origins.append(Origin(name, line=line))
 
 
 def _cases_of_rows(
-    document: Document, rows: Sequence[Row], fields: Mapping[str, str], name: str
+    document: Document, rows: Sequence[Row], spec: Mapping[str, Any], name: str
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """One case per id; its pictures by label, in the order of the rows."""
+    fields: Mapping[str, str] = spec["fields"]
     cases: dict[str, tuple[int, dict[str, Any]]] = {}
     pictures: dict[str, dict[str, list[Any]]] = {}
     for row in rows:
@@ -147,9 +153,9 @@ def _cases_of_rows(
         if differs := sorted(k for k in case.keys() | first.keys() if case.get(k) != first.get(k)):
             message = f"{', '.join(differs)} of {key!r}: not what line {line} says"
             document.problems.append(Problem(name, row.line, 1, message))
-        image = row.cells.get(fields.get("image", ""))
-        if image not in (None, ""):
-            label = str(row.cells.get(fields.get("model", "")) or Path(name).stem)
-            pictures.setdefault(key, {}).setdefault(label, []).append(image)
+        label = row.cells.get(fields["model"]) if "model" in fields else file_stem(name)
+        if "image" in fields and label not in (None, ""):
+            picture = picture_of_cell(row.cells.get(fields["image"]), f"{spec['path']}:{row.line}")
+            pictures.setdefault(key, {}).setdefault(str(label), []).append(picture)
     for key, (line, case) in cases.items():
         yield line, {**case, "pictures": pictures[key]} if key in pictures else case

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from visioneval.suite.case import FilePath, Name, TestCase, Text
+from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.pictures import FilePath, FrameCount
 from visioneval.suite.questions import TYPES, GeckoQuestion, Media, folded_text
 from visioneval.types import Frozen
 
@@ -33,6 +34,7 @@ class GeckoOptions(Frozen):
     on_bad_dependency: Literal["error", "drop"] = Field(
         default="error", description="drop: a bad dependency takes all dependencies of that prompt's questions away."
     )
+    frames: FrameCount = 8
     check_questions: bool = Field(
         default=False, description="Drop made questions whose answer does not follow from the prompt alone."
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from visioneval.suite.alignment import AlignmentOptions
 from visioneval.suite.case import Name, TestCase
 from visioneval.suite.gecko import GeckoOptions
 from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST
@@ -23,10 +24,17 @@ _SHARE_DOWN = Metric(type="number", range=(0, 1), better="lower")
 _SSIM = Metric(type="number", range=(-1, 1), better="higher")
 
 
+def is_video(case: TestCase) -> bool:
+    """Whether a case is about a video."""
+    return case.task_type is TaskType.VIDEO_GENERATION
+
+
 class BaseGrader(Frozen):
     """What all graders share."""
 
     runs_code: ClassVar[bool] = False
+    sees_videos: ClassVar[bool] = False
+    """Whether it can grade a video."""
 
     key: Name
     when: When | None = None
@@ -38,6 +46,11 @@ class BaseGrader(Frozen):
     def optional(self, case: TestCase) -> frozenset[str]:  # noqa: ARG002 - most write all that they declare
         """Those of its metrics that a picture may turn out to have nothing for: such a score is left out, not null."""
         return frozenset()
+
+    @property
+    def needs_no_bytes(self) -> bool:
+        """Whether a judge that reads addresses is all that it takes."""
+        return self.sees_videos
 
     @property
     def judge_name(self) -> str | None:
@@ -80,7 +93,7 @@ class TextGrader(BaseGrader):
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         expected = case.expect.text
-        if expected is None:
+        if expected is None or is_video(case):
             return {}
         found = {self.key: _YES}
         if expected.required:
@@ -92,7 +105,13 @@ class TextGrader(BaseGrader):
 class RubricGrader(BaseGrader, RubricOptions):
     """A judge's scores against a rubric."""
 
+    sees_videos: ClassVar[bool] = True
+
     type: Literal["rubric"]
+
+    @property
+    def needs_no_bytes(self) -> bool:
+        return self.zoom is None
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - a rubric is for every case
         return {name: asked.metric for name, asked in self.asked.items()}
@@ -106,8 +125,29 @@ class RubricGrader(BaseGrader, RubricOptions):
         return (self.template,)
 
 
+class AlignmentGrader(BaseGrader, AlignmentOptions):
+    """The share of a prompt's requirements that a picture meets, as a judge answers them one by one."""
+
+    sees_videos: ClassVar[bool] = True
+
+    type: Literal["alignment"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - every case has a prompt
+        return {self.key: Metric(type="number", range=(0, 100), better="higher")}
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (self.template,)
+
+
 class GeckoGrader(BaseGrader, GeckoOptions):
     """The share of a prompt's claims that a picture or a video shows, asked one by one."""
+
+    sees_videos: ClassVar[bool] = True
 
     type: Literal["gecko"]
 
@@ -190,7 +230,7 @@ class ReferenceGrader(BaseGrader):
     )
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
-        if case.reference is None:
+        if case.reference is None or is_video(case):
             return {}
         return {
             self.key: _YES,
@@ -206,6 +246,8 @@ class ImageGrader(BaseGrader):
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         expect = case.expect
+        if is_video(case):
+            return {}
         found = {self.key: _YES}
         if expect.size is not None or expect.aspect_ratio is not None:
             found[f"{self.key}.size"] = _YES
@@ -221,7 +263,6 @@ class CustomGrader(BaseGrader):
     """A grader of the user's own, ``my_package.module:Class``; it says here what it writes."""
 
     runs_code: ClassVar[bool] = True
-
     type: ModuleClass
     writes: dict[str, Metric] = Field(min_length=1, description="Its metrics, by the name that rules use.")
     options: dict[str, Any] = Field(default_factory=dict)
@@ -232,6 +273,7 @@ class CustomGrader(BaseGrader):
 
 GRADERS: dict[str, type[BaseGrader]] = {
     "rubric": RubricGrader,
+    "alignment": AlignmentGrader,
     "gecko": GeckoGrader,
     "text": TextGrader,
     "locality": LocalityGrader,

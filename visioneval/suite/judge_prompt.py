@@ -9,6 +9,7 @@ from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.prompts import context
 from visioneval.suite.rubric import PassFail, RubricMetric, RubricOptions
+from visioneval.types import TaskType
 
 REASON, VERDICT, TAGS = "reason", "verdict", "failure_tags"
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
@@ -56,6 +57,7 @@ def rubric_context(
     return {
         **context(case, variables),
         "task_type": str(case.task_type),
+        "media": media_of(case),
         "prompt": prompt,
         "criteria": case.criteria,
         "region": case.region,
@@ -66,6 +68,11 @@ def rubric_context(
         "zoom": options.zoom.model_dump() if options.zoom else None,
         "keys": rubric_keys(metrics, options.failure_tags),
     }
+
+
+def media_of(case: TestCase) -> str:
+    """What a case is about, in a word."""
+    return "video" if case.task_type is TaskType.VIDEO_GENERATION else "picture"
 
 
 def _words(metric: RubricMetric) -> dict[str, Any]:

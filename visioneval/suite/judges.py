@@ -17,6 +17,8 @@ class BaseJudge(Frozen):
 
     runs_code: ClassVar[bool] = False
     is_free: ClassVar[bool] = False
+    watches: ClassVar[bool] = False
+    """Whether it takes videos, and addresses of Google Cloud Storage, as they are; no frames are made for it."""
 
     @property
     def needs_key(self) -> str | None:
@@ -53,6 +55,8 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
 class GeminiJudge(BaseJudge, GeminiOptions):
     """A Gemini model."""
 
+    watches: ClassVar[bool] = True
+
     provider: Literal["gemini"]
     model: Text
     params: dict[str, Any] = Field(default_factory=dict, description="The generation config, as written.")
@@ -81,6 +85,7 @@ class RecordedJudge(BaseJudge):
     """Answers that somebody recorded, in a JSONL, CSV or TSV file. Nothing is called, and the record says so."""
 
     is_free: ClassVar[bool] = True
+    watches: ClassVar[bool] = True
 
     provider: Literal["recorded"]
     path: Text

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.case import FilePath, Name, Text
+from visioneval.suite.case import Name, Text
 from visioneval.suite.graders import BaseGrader, RubricGrader
+from visioneval.suite.pictures import FilePath
 from visioneval.suite.rubric import PassFail, ScaleScore
 from visioneval.types import Frozen, Metric
 

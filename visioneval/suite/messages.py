@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from visioneval.suite.case import ONE_LINE, PRINTABLE
+from visioneval.suite.case import PRINTABLE
+from visioneval.suite.pictures import ONE_LINE
 
 Loc = tuple[str | int, ...]
 

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from visioneval.suite.case import FilePath, Name, TestCase, Text
+from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.graders import (
     GRADERS,
+    AlignmentGrader,
     CustomGrader,
     GeckoGrader,
     ImageGrader,
@@ -21,6 +22,7 @@ from visioneval.suite.graders import (
 from visioneval.suite.judges import JUDGES, CustomJudge, GeminiJudge, OpenAIJudge, RecordedJudge
 from visioneval.suite.labels import Labels, default_labels
 from visioneval.suite.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
+from visioneval.suite.pictures import FilePath
 from visioneval.suite.providers import (
     PROVIDERS,
     CommandProvider,
@@ -56,6 +58,7 @@ ModelEntry = Annotated[
 ]
 GraderEntry = Annotated[
     Annotated[RubricGrader, Tag("rubric")]
+    | Annotated[AlignmentGrader, Tag("alignment")]
     | Annotated[GeckoGrader, Tag("gecko")]
     | Annotated[TextGrader, Tag("text")]
     | Annotated[LocalityGrader, Tag("locality")]
@@ -139,11 +142,12 @@ class Suite(Frozen):
         """What people are asked: what the suite says, or else a default set."""
         return self.labels or default_labels(self.graders)
 
-    def files_of(self, case: TestCase, folder: Path) -> CaseFiles:
-        """The files of one of this suite's cases, given the suite's folder."""
-        masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
+    def files_of(self, case: TestCase, folder: Path, source: TestCase | None = None) -> CaseFiles:
+        """The files of one of this suite's cases, given its folder; the inputs are those of ``source``, which draws."""
+        shown = source or case
+        masks = shown.masks.model_dump(exclude_none=True) if shown.masks else {}
         return CaseFiles(
-            images=tuple((image.role, folder / image.path) for image in case.images),
+            images=tuple((image.role, folder / image.path) for image in shown.images),
             masks={name: folder / path for name, path in masks.items()},
             reference=folder / case.reference if case.reference else None,
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+from visioneval.urls import beside, is_url, unreadable, url_problem
 
 
 @lru_cache(maxsize=16)
@@ -30,12 +29,17 @@ class Trust:
     def _tops(self) -> tuple[str, str]:
         return _real(self.folder), _real(self.working)
 
-    def refusal(self, path: str, start: Path) -> str | None:
-        """Why ``path``, named in a file of the folder ``start``, must not be read; ``None`` where it may."""
+    def refusal(self, path: str, start: Path, *, remote: bool = False) -> str | None:
+        """Why ``path``, named in a file of the folder ``start``, must not be read; ``None`` where it may.
+
+        ``remote`` says that it may be a URL.
+        """
         if "\x00" in path:
             return "a path cannot hold a NUL character"
-        if _URL.match(path):
-            return f"{path!r} is a URL: pictures and datasets are read from disk"
+        if is_url(path) and remote:
+            return unreadable(path) if self.everything else url_problem(path)
+        if is_url(path):
+            return f"{path!r} is a URL: only datasets and finished pictures are read from one"
         if self.everything:
             return None
         real = os.path.realpath(start / path)
@@ -47,14 +51,21 @@ class Trust:
         )
 
 
-def rebased(path: str, start: Path, folder: Path) -> str:
-    """``path``, named in a file of the folder ``start``, as named from ``folder``."""
-    if start == folder or Path(path).is_absolute() or _URL.match(path) or "\x00" in path:
+def located(name: str, folder: Path) -> Path | str:
+    """Where ``name``, written in a file of ``folder``, is read from: a path, or a URL as it is."""
+    return name if is_url(name) else folder / name
+
+
+def rebased(path: str, start: Path | str, folder: Path) -> str:
+    """``path``, named in a file of the folder ``start`` or in the file at a URL, as named from ``folder``."""
+    if start == folder or Path(path).is_absolute() or is_url(path) or "\x00" in path:
         return path
+    if isinstance(start, str):
+        return beside(start, path)
     return Path(os.path.relpath(start / path, folder)).as_posix()
 
 
-def rebased_case(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:
+def rebased_case(case: Mapping[str, Any], start: Path | str, folder: Path) -> dict[str, Any]:
     """A raw case whose file paths are named from ``folder``. What is not text is left for the schema to refuse."""
     if start == folder:
         return dict(case)
@@ -62,13 +73,13 @@ def rebased_case(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str
     return {**case, **{key: _moved(value, start, folder, key) for key, value in named.items()}}
 
 
-def _moved(value: Any, start: Path, folder: Path, key: str) -> Any:
-    """Every path in a value: text, a list, a mapping of names to paths, or the ``path`` of an input image."""
+def _moved(value: Any, start: Path | str, folder: Path, key: str) -> Any:
+    """Every path in a value: text, a list, a mapping of names to paths, or the ``path`` of a picture."""
     if isinstance(value, str):
         return rebased(value, start, folder)
     if isinstance(value, list):
-        return [_moved(item, start, folder, key) for item in value]
+        return [_moved(item, start, folder, "picture") for item in value]
     if isinstance(value, dict):
-        paths = {"path"} if key == "images" else value.keys()
+        paths = value.keys() if key in ("masks", "pictures") else {"path"}
         return {name: _moved(item, start, folder, key) if name in paths else item for name, item in value.items()}
     return value

@@ -12,11 +12,14 @@ RESERVED = ("case", "expect", "metadata")
 
 
 def context(case: TestCase, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """What a template of this case sees: the variables, ``metadata``, ``expect`` and ``case`` (id, tags, region)."""
+    """What a template of this case sees: the variables, ``metadata``, ``expect`` and ``case`` (id, tags, region).
+
+    No template is told of a counter-example: a judge would answer by that.
+    """
     return {
         **variables,
         "metadata": case.metadata,
-        "expect": case.expect.model_dump(exclude_none=True),
+        "expect": case.expect.model_dump(exclude_none=True, exclude={"aligned"}),
         "case": {"id": case.id, "tags": list(case.tags), "region": case.region},
     }
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from visioneval.suite.case import PRINTABLE, FilePath
+from visioneval.suite.case import PRINTABLE
 from visioneval.suite.graders import ModuleClass
 from visioneval.suite.messages import explain
+from visioneval.suite.pictures import FilePath
 from visioneval.suite.remote import EnvName, GeminiOptions, MaskMode, OpenAIOptions
 from visioneval.suite.sketch import SketchParams
 from visioneval.types import Frozen, TaskType
@@ -177,8 +178,9 @@ def _drawing_params(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 class FilesProvider(BaseProvider):
-    """Pictures that exist already: a path pattern, another run, or rows of a dataset."""
+    """Pictures and videos that exist already: a path pattern, another run, or rows of a dataset."""
 
+    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
     is_free: ClassVar[bool] = True
 
     provider: Literal["files"]

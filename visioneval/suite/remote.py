@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
@@ -11,8 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from visioneval.suite.case import Text
 from visioneval.types import Frozen
-
-TRUSTED_HOSTS = "VISIONEVAL_TRUSTED_HOSTS"
+from visioneval.urls import TRUSTED_HOSTS, trusted_hosts
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=120)]
 
@@ -78,8 +76,7 @@ class Remote(Frozen):
                 f"base_url {host!r} is not the provider's own host: name an environment variable of its own"
                 f" as api_key_env, so that {self.key_variable} is not sent there"
             )
-        listed = [name.strip().strip("[]").lower() for name in os.environ.get(TRUSTED_HOSTS, "").split(",")]
-        if trusted or host in listed:
+        if trusted or host in trusted_hosts():
             return None
         return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or list it in {TRUSTED_HOSTS}"
 

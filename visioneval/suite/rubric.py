@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from visioneval.suite.case import Name, Text
+from visioneval.suite.pictures import FrameCount
 from visioneval.types import Frozen, Metric
 
 _SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
@@ -125,6 +126,7 @@ class RubricOptions(Frozen):
     detail: Literal["low", "high", "auto"] | None = Field(
         default=None, description="How large the judge sees pictures."
     )
+    frames: FrameCount = 8
 
     @model_validator(mode="after")
     def _no_name_is_taken(self) -> Self:

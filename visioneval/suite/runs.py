@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import UsageError
-from visioneval.suite.datasets import Row, prompt_id, read_rows
+from visioneval.suite.datasets import Row, file_stem, prompt_id, read_rows
 from visioneval.suite.model import Suite
+from visioneval.suite.paths import located, rebased
+from visioneval.suite.pictures import FinishedPicture, picture_of_cell
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import BaseProvider, DrawingProvider, FilesProvider, PictureDataset
 from visioneval.suite.sweep import grid_sweep
 from visioneval.types import ModelRun
+from visioneval.urls import is_url
 
 RunLabels = Callable[[str], Sequence[str]]
 """Labels of the model runs of a finished run, by RUN; raises a ``VisionEvalError`` where there is no such run."""
@@ -57,14 +60,16 @@ def _dataset_labels(dataset: PictureDataset, wanted: str | None, folder: Path) -
     rows = dataset_rows(dataset, folder)
     column = dataset.fields.get("model")
     if column is None:
-        return [wanted or Path(dataset.path).stem]
+        return [wanted or file_stem(dataset.path)]
     labels = dict.fromkeys(str(row.cells[column]) for row in rows if row.cells.get(column) not in (None, ""))
     return [label for label in labels if wanted in (None, label)]
 
 
 def dataset_rows(dataset: PictureDataset, folder: Path) -> Sequence[Row]:
     """The rows of a dataset of finished pictures. Raises as ``read_rows``; an unchanged file is read once."""
-    path = folder / dataset.path
+    path = located(dataset.path, folder)
+    if isinstance(path, str):
+        return _rows(path, dataset.path, (0, 0))
     try:
         now = path.stat()
         return _rows(path, dataset.path, (now.st_mtime_ns, now.st_size))
@@ -73,12 +78,12 @@ def dataset_rows(dataset: PictureDataset, folder: Path) -> Sequence[Row]:
 
 
 @lru_cache(maxsize=2)
-def _rows(path: Path, name: str, _state: tuple[int, int]) -> Sequence[Row]:
+def _rows(path: Path | str, name: str, _state: tuple[int, int]) -> Sequence[Row]:
     return read_rows(path, name)
 
 
-Finished = Mapping[str, Sequence[str]]
-"""Paths of finished pictures from the suite's folder, by case id, in sample order."""
+Finished = Mapping[str, Sequence[FinishedPicture | None]]
+"""Finished pictures, whose paths are from the suite's folder, by case id, in sample order."""
 
 
 def dataset_pictures(run: ModelRun, suite: Suite, folder: Path) -> Finished:
@@ -86,24 +91,29 @@ def dataset_pictures(run: ModelRun, suite: Suite, folder: Path) -> Finished:
     config: FilesProvider = run.config
     if config.dataset is None:
         return {case.id: case.pictures[run.label] for case in suite.cases if run.label in case.pictures}
-    found: dict[str, list[str]] = {}
-    start = Path(config.dataset.path).parent
-    for key, image in _rows_of(config.dataset, run.label, suite, folder):
-        found.setdefault(key, []).append((start / image).as_posix())
+    found: dict[str, list[FinishedPicture]] = {}
+    name = config.dataset.path
+    start = name if is_url(name) else (folder / name).parent
+    for key, cell, row in _rows_of(config.dataset, run.label, suite, folder):
+        raw = picture_of_cell(cell, row)
+        if "path" in raw:
+            raw["path"] = rebased(raw["path"], start, folder)
+        found.setdefault(key, []).append(FinishedPicture.model_validate(raw))
     return found
 
 
-def _rows_of(dataset: PictureDataset, label: str, suite: Suite, folder: Path) -> Iterator[tuple[str, str]]:
+def _rows_of(dataset: PictureDataset, label: str, suite: Suite, folder: Path) -> Iterator[tuple[str, Any, str]]:
+    """Case, picture cell and place of every row of a model run that meets a case."""
     fields = dataset.fields
     by_prompt = _ids_by_prompt(suite) if "prompt" in fields else {}
     for row in dataset_rows(dataset, folder):
-        cell = {key: str(row.cells.get(column) or "") for key, column in fields.items()}
+        cell = {key: "" if (value := row.cells.get(column)) is None else str(value) for key, column in fields.items()}
         if "model" in fields and cell["model"] != label:
             continue
         key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
-        if key and cell["image"]:
-            yield key, cell["image"]
+        if key:
+            yield key, row.cells.get(fields["image"]), f"{dataset.path}:{row.line}"
 
 
 def _ids_by_prompt(suite: Suite) -> dict[str, str]:
-    return {prompt_id(rendered(case, suite.vars)[0]): case.id for case in suite.cases}
+    return {prompt_id(rendered(case, suite.vars)[0]): case.id for case in suite.cases if case.picture_of is None}

@@ -1,0 +1,194 @@
+"""The alignment autorater: its arithmetic, what it makes of odd answers, and two datasets side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from asked import Asked, subject
+from fake_api import FakeAPI, JudgeRequest
+from made import drawn_png
+from typer.testing import CliRunner
+
+from visioneval.builtin import builtin
+from visioneval.cli import app
+from visioneval.errors import ProviderError
+from visioneval.graders.alignment import Alignment, faults, gaps_of, score_of
+from visioneval.graders.base import Grade
+from visioneval.records import read_records
+from visioneval.suite.graders import AlignmentGrader
+
+pytest_plugins = ("fake_api.fixtures",)
+
+
+def item(answer: Any, requirement: str = "a bun", **changes: Any) -> dict[str, Any]:
+    said = {"requirement": requirement, "question": f"Is there {requirement}?", "analysis": "I looked."}
+    return {**said, "answer": answer, "gap": "", **changes}
+
+
+def reply(*answers: bool, score: Any = 50) -> dict[str, Any]:
+    return {"requirements": [item(answer, f"thing {at}") for at, answer in enumerate(answers)], "score": score}
+
+
+def grade(tmp_path: Path, asked: Asked, case: dict[str, Any] | None = None, **options: Any) -> Grade:
+    config = AlignmentGrader(key="fit", type="alignment", **options)
+    return asyncio.run(Alignment(config).grade(subject(tmp_path, asked, case)))
+
+
+def test_the_score_is_our_arithmetic_and_the_judges_is_kept(tmp_path: Path) -> None:
+    said = reply(True, True, False, score=90)
+    said["requirements"].append(item(False, "snow", gap="No snow is to be seen."))
+    found = grade(tmp_path, Asked(said))
+    assert found.scores == {"fit": 50.0}
+    assert found.reasons == {"fit": "Not shown: thing 2. No snow is to be seen."}
+    assert found.details["judge_score"] == 90
+    assert found.details["gaps"] == ["Not shown: thing 2.", "No snow is to be seen."]
+    assert [each["answer"] for each in found.details["requirements"]] == [True, True, False, False]
+    assert (found.error, found.judge_model, found.usage, found.cost_usd) == (None, "judge-1", {"input": 10}, 0.25)
+
+
+def test_each_requirement_counts_the_same() -> None:
+    assert score_of([item(True)]) == 100
+    assert score_of([item(False), item(False)]) == 0
+    assert score_of([item(True), item(True), item(False)]) == pytest.approx(66.6667, abs=1e-4)
+    assert gaps_of([item(True, gap="but it is small")]) == []
+
+
+def test_the_judge_sees_the_prompt_and_the_picture_and_no_model(tmp_path: Path) -> None:
+    asked = Asked(reply(True))
+    grade(tmp_path, asked, {"prompt": "two buns on a plate"})
+    (question,) = asked.questions
+    assert "two buns on a plate" in asked.words()[0]
+    assert "output: the picture to judge" in asked.words()
+    assert len(asked.images()) == 1
+    assert question.schema is not None
+    assert list(question.schema["properties"]) == ["requirements", "score"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ([], "the answer is not a JSON object"),
+        ({"score": 1}, "the key 'requirements' is missing"),
+        ({"requirements": [item(True)]}, "the key 'score' is missing"),
+        (reply(), "there are 0 requirements, not 1 to 60"),
+        (reply(*[True] * 61), "there are 61 requirements, not 1 to 60"),
+        ({**reply(True), "mood": 1}, "the key 'mood' was not asked for"),
+        (reply(True, score=101), "score is 101, not a number from 0 to 100"),
+        (reply(True, score=True), "score is True, not a number from 0 to 100"),
+        ({"requirements": "all", "score": 1}, "requirements is not a list of objects"),
+        ({"requirements": [1], "score": 1}, "requirements is not a list of objects"),
+        ({"requirements": [item("true")], "score": 1}, "the answer of requirement 1 is not true or false"),
+        ({"requirements": [item(True, question=" ")], "score": 1}, "requirement 1 has no question"),
+        ({"requirements": [item(True), {"answer": True}], "score": 1}, "requirement 2 has no requirement"),
+        ({"requirements": [item(True, gap=None)], "score": 1}, "the gap of requirement 1 is not text"),
+    ],
+)
+def test_what_is_no_answer(said: Any, told: str) -> None:
+    assert told in faults(said)
+
+
+def test_an_answer_off_the_schema_is_asked_for_again_and_then_null(tmp_path: Path) -> None:
+    asked = Asked("I like it", reply(True, False))
+    found = grade(tmp_path, asked)
+    assert found.scores == {"fit": 50.0}
+    assert found.details["asked_again"] == 1
+    assert "Your last answer could not be used" in asked.words(1)[-1]
+    lost = grade(tmp_path, Asked(reply()))
+    assert lost.scores == {"fit": None}
+    assert "there are 0 requirements" in str(lost.error)
+    assert len(lost.details["replies"]) == 2
+
+
+def test_a_judge_that_is_out_gives_no_score(tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match="out"):
+        grade(tmp_path, Asked(ProviderError("out", kind="transient")))
+
+
+def aligned(request: JudgeRequest) -> dict[str, Any]:
+    """Red pictures show everything, others one thing of two."""
+    red = request.images[0].data == drawn_png("red")
+    return reply(True, red, score=100 if red else 40)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_two_datasets_of_pictures_are_compared_on_the_same_prompts(
+    provider: str, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.script.judge(aligned)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    prompts = ["A bun on a plate", "Two loaves"]
+    for name, colour in (("baseline", "blue"), ("candidate", "red")):
+        (tmp_path / f"{name}.png").write_bytes(drawn_png(colour))
+        rows = [{"image_uri": f"{name}.png", "prompt": prompt} for prompt in prompts]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fields = {"prompt": "prompt", "image": "image_uri"}
+    url = api.openai_base_url if provider == "openai" else api.gemini_base_url
+    judge = {
+        "provider": provider,
+        "model": {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}[provider],
+        "base_url": url,
+        "api_key_env": "LOCAL_KEY",
+    }
+    suite = {
+        "name": "two",
+        "judges": {"default": judge},
+        "cases": [{"dataset": {"path": "baseline.jsonl", "fields": {"prompt": "prompt"}}}],
+        "models": [
+            {"provider": "files", "dataset": {"path": f"{name}.jsonl", "fields": fields}}
+            for name in ("baseline", "candidate")
+        ],
+        "graders": [{"key": "alignment", "type": "alignment"}],
+        "verdict": ["alignment >= 80"],
+        "gates": [{"rule": "mean(alignment) >= 90", "models": ["candidate"]}],
+    }
+    (tmp_path / "suite.yaml").write_text(json.dumps(suite))
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "runs")])
+    assert done.exit_code == 0, done.output
+    (folder,) = (tmp_path / "runs").iterdir()
+    records = list(read_records(folder))
+    assert {(record.prompt, record.model_label) for record in records} == {
+        (prompt, label) for prompt in prompts for label in ("baseline", "candidate")
+    }
+    summary = json.loads((folder / "summary.json").read_text())
+    means = {model["label"]: model["metrics"]["alignment"]["value"] for model in summary["models"]}
+    assert means == {"baseline": 50.0, "candidate": 100.0}
+    (low,) = (r for r in records if (r.prompt, r.model_label) == (prompts[0], "baseline"))
+    assert low.reasons == {"alignment": "Not shown: thing 1."}
+    assert low.graders[0].details["judge_score"] == 40
+
+
+@pytest.mark.parametrize(("strict", "code"), [(True, 0), (False, 1)])
+def test_the_suite_tells_a_judge_that_looks_from_one_that_likes_everything(
+    strict: bool, code: int, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = yaml.safe_load((builtin("suites") / "alignment" / "suite.yaml").read_text(encoding="utf-8"))
+    counter = [case["prompt"][:40] for case in data["cases"] if "picture_of" in case]
+
+    def judged(request: JudgeRequest) -> dict[str, Any]:
+        fits = not strict or not any(prompt in request.text for prompt in counter)
+        return reply(True, fits, fits)
+
+    api.script.judge(judged)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
+    for entry in [*data["models"], *data["judges"].values()]:
+        entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data))
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "runs")])
+    assert done.exit_code == code, done.output
+    (folder,) = (tmp_path / "runs").iterdir()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (
+        summary["counts"]["cells"],
+        len([path for path in (folder / "artifacts").rglob("*") if path.is_file()]),
+    ) == (24, 12)
+    for one in summary["separations"]["alignment"].values():
+        assert one["auroc"] == (1.0 if strict else 0.5)
+        assert (one["aligned_n"], one["counter_n"]) == (6, 6)

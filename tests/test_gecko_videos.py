@@ -1,0 +1,57 @@
+"""The suite of videos, with small ones made on the spot, against the real SDKs and a local server."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from clips import clip
+from fake_api import FakeAPI, JudgeRequest
+from gecko_script import judge
+from typer.testing import CliRunner
+
+from visioneval.builtin import builtin
+from visioneval.cli import app
+
+pytest_plugins = ("fake_api.fixtures",)
+NAMES = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}
+
+
+@pytest.mark.parametrize(("strict", "code"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_counter_examples_must_score_lower(
+    provider: str, strict: bool, code: int, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = yaml.safe_load((builtin("suites") / "gecko_videos" / "suite.yaml").read_text(encoding="utf-8"))
+    matches = [case for case in data["cases"] if "picture_of" not in case]
+    seen = {word for case in matches for word in re.findall(r"[A-Za-z]{3,}", case["prompt"])}
+    shown: list[int] = []
+
+    def say(name: str, request: JudgeRequest) -> str:
+        """The right choice, but for a word that stands in no prompt of a video."""
+        shown.append(len(request.images))
+        (word,) = re.findall(rf"^{name}: What about (\w+)\?", request.text, re.MULTILINE)
+        return "b" if word in seen or not strict else "e"
+
+    api.script.judge(judge(say))
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    for number, case in enumerate(matches):
+        clip(tmp_path / "videos" / f"{case['id']}.mp4", ["red", "blue"][number % 2 :], seconds_each=1)
+    url = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}[provider]
+    data["judges"]["default"] = {
+        "provider": provider, "model": NAMES[provider], "base_url": url, "api_key_env": "LOCAL_KEY"
+    }  # fmt: skip
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data))
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "runs")])
+    assert done.exit_code == code, done.output
+    (folder,) = (tmp_path / "runs").iterdir()
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    found = summary["separations"]["gecko"]["mine"]
+    assert (found["aligned"], found["aligned_n"], found["counter_n"]) == (1.0, 5, 5)
+    assert found["auroc"] == (1.0 if strict else 0.5)
+    assert set(shown) == {8 if provider == "openai" else 1}

@@ -1,0 +1,219 @@
+"""Cases that look at another case's picture: one drawing, a cell for each prompt, and whatever went wrong shared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import SECOND, Toy
+from writing import suite
+
+from visioneval.records import read_records
+from visioneval.types import Status, Verdict
+
+Problems = Callable[..., list[str]]
+COUNTER = {"id": "other", "prompt": "three trees", "picture_of": "case0", "expect": {"aligned": False}}
+
+
+def cells(toy: Toy) -> list[tuple[str, int, Verdict]]:
+    return [(record.test_id, record.sample_index, record.verdict) for record in read_records(toy.latest)]
+
+
+def test_one_picture_is_graded_against_each_prompt(toy: Toy) -> None:
+    done = toy.run({}, {**COUNTER, "metadata": {"look": "bad"}, "verdict": ["not fine"]}, samples=2)
+    assert done.exit_code == 0, done.output
+    assert sorted(cells(toy)) == [(case, sample, "PASS") for case in ("case0", "other") for sample in (0, 1)]
+    own, other = toy.records["case0"], toy.records["other"]
+    assert (other.prompt, other.scores["fine"], other.reasons) == ("three trees", False, {"look": "all is ill"})
+    for field in ("artifact_path", "artifact_sha256", "mime", "width", "height", "generation_key", "sample_index"):
+        assert getattr(other, field) == getattr(own, field), field
+    assert other.grade_key != own.grade_key
+    assert len(list((toy.latest / "artifacts").rglob("*.png"))) == 2
+    assert (own.cost_usd, other.cost_usd, other.usage, other.attempts) == (0.5, 0.0, None, 0)
+    assert toy.summary["cost_usd"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("draw", "status", "verdict", "code"),
+    [("raises", Status.ERROR, "ERROR", 3), ("refuses", Status.REFUSED, "FAIL", 1), ("text", Status.ERROR, "ERROR", 3)],
+)
+def test_a_drawing_that_fails_fails_for_all_that_look(
+    toy: Toy, draw: str, status: Status, verdict: str, code: int
+) -> None:
+    done = toy.run({"metadata": {"draw": draw}}, COUNTER)
+    assert done.exit_code == code
+    own, other = toy.records["case0"], toy.records["other"]
+    assert (own.status, other.status, other.verdict, other.error) == (status, status, verdict, own.error)
+    assert other.reasons == own.reasons
+
+
+def test_the_order_in_the_file_does_not_matter(toy: Toy) -> None:
+    toy.write(COUNTER, {"id": "case0"})
+    done = toy("run", toy.folder / "suite.yaml", "--trust-suite")
+    assert done.exit_code == 0, done.output
+    assert cells(toy) == [("case0", 0, "PASS"), ("other", 0, "PASS")]
+
+
+def test_a_selected_case_brings_the_one_whose_picture_it_looks_at(toy: Toy) -> None:
+    path = toy.write({}, COUNTER, {"id": "third"})
+    assert toy("run", path, "--trust-suite", "--case", "other").exit_code == 0
+    assert [cell[0] for cell in cells(toy)] == ["case0", "other"]
+    assert toy("run", path, "--trust-suite", "--case", "case0").exit_code == 0
+    assert [cell[0] for cell in cells(toy)] == ["case0"]
+
+
+def test_a_plan_counts_one_drawing_and_two_cells(toy: Toy) -> None:
+    told = toy("plan", toy.write({}, COUNTER, samples=3), "--trust-suite").output
+    assert "3 drawing calls, 6 pictures, 6 grader calls" in told
+
+
+def test_an_edits_lookers_see_its_inputs_and_have_its_task(toy: Toy) -> None:
+    toy.pictures("base.png")
+    done = toy.run({"images": ["base.png"]}, COUNTER)
+    assert done.exit_code == 0, done.output
+    assert toy.records["other"].task_type == "image_editing"
+
+
+def test_finished_pictures_are_looked_at_too(toy: Toy) -> None:
+    toy.pictures("out/case0.png")
+    done = toy.run({}, COUNTER, models=[{"provider": "files", "label": "old", "path": "out/{case}.png"}])
+    assert done.exit_code == 0, done.output
+    assert toy.records["other"].run_params == {"path": "out/case0.png"}
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("picture_of: on", "2:64: there is no case 'on' (did you mean 'one'?)"),
+        ("picture_of: two", "2:64: 'two' is this case itself"),
+        ("picture_of: three", "2:64: 'three' draws nothing itself: name the case that draws the picture"),
+        (
+            "picture_of: one, task: video_generation",
+            "2:75: the picture is that of 'one', whose task is image_generation",
+        ),
+        (
+            "picture_of: one, images: [a.png]",
+            "2:77: this case looks at the picture of 'one' and has no images of its own",
+        ),
+        (
+            "picture_of: one, pictures: {m: [a.png]}",
+            "2:79: this case looks at the picture of 'one' and has no pictures of its own",
+        ),
+        (
+            "picture_of: one, expect: {refusal: true}",
+            "2:77: this case draws nothing, so nothing can be refused: state it at 'one'",
+        ),
+    ],
+)
+def test_what_cannot_be_looked_at(problems: Problems, picture: Callable[..., Path], case: str, told: str) -> None:
+    picture("a.png")
+    three = "{id: three, prompt: z, picture_of: one}"
+    cases = f"cases: [{{id: one, prompt: x}}, {{id: two, prompt: y, {case}}}, {three}]"
+    models = "models: [{provider: files, path: a.png}]"
+    assert f"suite.yaml:{told}" in problems(suite(cases=cases, models=models))
+
+
+def test_two_cases_that_look_at_each_other(problems: Problems) -> None:
+    cases = "cases: [{id: a, prompt: x, picture_of: b}, {id: b, prompt: y, picture_of: a}]"
+    assert problems(suite(cases=cases)) == [
+        "suite.yaml:2:40: 'b' draws nothing itself: name the case that draws the picture",
+        "suite.yaml:2:75: 'a' draws nothing itself: name the case that draws the picture",
+    ]
+
+
+def test_a_dataset_may_hold_them(toy: Toy) -> None:
+    rows = [{"i": "a", "p": "a tree"}, {"i": "b", "p": "a bush", "of": "a", "fits": "false"}]
+    (toy.folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fields = {"id": "i", "prompt": "p", "picture_of": "of", "expect.aligned": "fits"}
+    path = toy.write({}, gates=["separation(level) >= 0"])
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, "cases": [{"dataset": {"path": "d.jsonl", "fields": fields}}]}))
+    done = toy("run", path, "--trust-suite")
+    assert done.exit_code == 0, done.output
+    assert toy.records["b"].artifact_path == toy.records["a"].artifact_path
+
+
+# --- separation
+
+
+def test_the_summary_tells_both_groups_apart(toy: Toy) -> None:
+    cases: list[dict[str, Any]] = [
+        {},
+        {**COUNTER, "metadata": {"look": "bad"}, "verdict": ["not fine"]},
+    ]
+    done = toy.run(*cases, gates=["separation(level) >= 0.2", "separation(fine) == 1", "pass_rate == 1"])
+    assert done.exit_code == 0, done.output
+    assert toy.summary["separations"]["level"] == {
+        "toy": {
+            "aligned": 0.5,
+            "aligned_n": 1,
+            "counter": 0.25,
+            "counter_n": 1,
+            "difference": 0.25,
+            "auroc": 1.0,
+        }
+    }
+    assert "Counter-examples" in done.output
+    assert [gate["value"] for gate in toy.summary["gates"][:2]] == [0.25, 1.0]
+    assert toy.run(*cases, gates=["separation(level) >= 0.3"]).exit_code == 1
+
+
+def test_a_gate_whose_counter_examples_were_left_out_is_skipped(toy: Toy) -> None:
+    path = toy.write({}, COUNTER, gates=["separation(level) >= 0.2"])
+    done = toy("run", path, "--trust-suite", "--case", "case0")
+    assert done.exit_code == 0, done.output
+    assert toy.summary["gates"][0]["state"] == "skipped"
+    assert toy.summary["separations"] == {}
+
+
+def test_a_gate_with_nothing_measured_on_one_side_is_unmeasured(toy: Toy) -> None:
+    done = toy.run({}, {**COUNTER, "metadata": {"look": "half"}}, gates=["separation(level) >= 0"])
+    assert done.exit_code == 3
+    assert toy.summary["gates"][0]["state"] == "unmeasured"
+
+
+def test_no_template_knows_a_counter_example(toy: Toy) -> None:
+    done = toy.run({}, {**COUNTER, "prompt": "{{ expect.aligned }}"})
+    assert done.exit_code == 2
+    assert "'aligned'" in done.output
+
+
+def test_a_separation_needs_both_kinds(problems: Problems) -> None:
+    graders = "graders: [{key: r, type: reference}, {key: image, type: image}]"
+    told = problems(suite("gates: [separation(image) >= 0.5]", graders=graders))
+    assert told == [
+        "suite.yaml:6:9: 'separation(image) >= 0.5': there are no counter-examples (expect: {aligned: false}) among its cases"
+    ]
+
+
+def test_second_graders_are_not_mixed_up(toy: Toy) -> None:
+    """Each looker has its own graders, as its tags say."""
+    second = {**SECOND, "when": {"tags": ["counter"]}}
+    graders = [{"key": "look", "type": "mine:Look", "writes": {"fine": {"type": "bool"}, "level": {"type": "number"}}}]
+    done = toy.run({}, {**COUNTER, "tags": ["counter"]}, graders=[*graders, second], verdict=["fine", "second"])
+    assert done.exit_code == 0, done.output
+    assert "second" not in toy.records["case0"].scores
+    assert toy.records["other"].scores["second"] is True
+
+
+# --- resumed
+
+
+def lines(toy: Toy) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (toy.latest / "results.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("lost", ["other", "case0"])
+def test_a_lost_cell_is_made_again_with_what_looks_at_it(toy: Toy, lost: str) -> None:
+    assert toy.run({}, COUNTER).exit_code == 0
+    results = toy.latest / "results.jsonl"
+    kept = [line for line in lines(toy) if line["test_id"] != lost]
+    results.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    done = toy("run", toy.folder / "suite.yaml", "--trust-suite", "--resume", toy.latest)
+    assert done.exit_code == 0, done.output
+    made = [line["test_id"] for line in lines(toy)[len(kept) :]]
+    assert made == (["other"] if lost == "other" else ["case0", "other"])
+    assert toy.records["other"].artifact_path == toy.records["case0"].artifact_path

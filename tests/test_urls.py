@@ -1,0 +1,106 @@
+"""Which URLs a suite may read without being trusted, and what a public name must not lead to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import aiohttp
+import pytest
+from buckets import web_server
+from writing import suite
+
+from visioneval.errors import UsageError
+from visioneval.urls import _public_client, _public_socket, beside, fetch, is_url, url_problem
+
+Problems = Callable[..., list[str]]
+
+
+@pytest.mark.parametrize("url", ["https://example.org/a.jsonl", "https://8.8.8.8/a", "HTTPS://Example.org:8443/a?b=c"])
+def test_public_pages_are_for_everyone(url: str) -> None:
+    assert url_problem(url) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org/a",
+        "https://localhost/a",
+        "https://intranet/a",
+        "https://data.internal./a",
+        "https://10.0.0.1/a",
+        "https://169.254.169.254/latest",
+        "https://[::1]/a",
+        "https://[::ffff:127.0.0.1]/a",
+        "https://127.1/a",
+        "https://0x7f000001/a",
+        "https://2130706433/a",
+    ],
+)
+def test_what_is_not_public_needs_trust(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "is not public: pass --trust-suite" in str(url_problem(url))
+
+
+def test_a_listed_host_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "data.corp, 10.0.0.1")
+    assert url_problem("http://data.corp/a") is None
+    assert url_problem("https://10.0.0.1/a") is None
+    assert url_problem("https://10.0.0.2/a") is not None
+    assert url_problem("s3://data.corp/a") is not None
+
+
+def test_a_bucket_is_read_with_credentials_and_so_needs_trust() -> None:
+    for url in ("gs://b/a", "s3://b/a"):
+        assert "with this machine's credentials: pass --trust-suite" in str(url_problem(url))
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x.org/a", "file:///etc/passwd", "memory://a", "https:///a", "https://u:p@x.org/a", "https://[x/a"]
+)
+def test_nobody_reads_these(url: str) -> None:
+    told = str(url_problem(url))
+    assert "we read gs://" in told or "no user" in told or "is no URL" in told
+    with pytest.raises(UsageError):
+        fetch(url, 10)
+
+
+def test_an_address_inside_the_network_gets_no_socket() -> None:
+    for host, family in (("127.0.0.1", socket.AF_INET), ("10.1.2.3", socket.AF_INET), ("::1", socket.AF_INET6)):
+        with pytest.raises(OSError, match="is not public"):
+            _public_socket((family, socket.SOCK_STREAM, 0, "", (host, 80)))
+    with pytest.raises(OSError, match="is not public"):
+        _public_socket((socket.AF_INET6, socket.SOCK_STREAM, 0, "", ("::ffff:127.0.0.1", 80, 0, 0)))
+    _public_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("8.8.8.8", 80))).close()
+
+
+def test_a_public_client_reaches_nothing_inside_whatever_its_name() -> None:
+    """A stranger's name, or a redirect, may lead to this machine: the address is what counts."""
+
+    async def get(url: str) -> None:
+        async with await _public_client() as client, client.get(url):
+            pass
+
+    with web_server({"a": b"secret"}) as url:
+        for host in ("127.0.0.1", "localhost"):
+            with pytest.raises(aiohttp.ClientError, match="is not public"):
+                asyncio.run(get(url.replace("127.0.0.1", host) + "/a"))
+
+
+def test_where_a_relative_name_is() -> None:
+    assert beside("s3://b/x/d.jsonl", "p/a.png") == "s3://b/x/p/a.png"
+    assert beside("https://h/x/d.jsonl?sig=1/2", "a.png") == "https://h/x/a.png"
+    assert beside("s3://b/d.jsonl", "gs://c/a.png") == "gs://c/a.png"
+    assert not is_url("c:/a.png")
+
+
+def test_a_suite_that_nobody_vouched_for(problems: Problems) -> None:
+    rows = '{"p": "x", "f": "s3://b/1.png"}\n'
+    fed = suite(
+        cases="cases: [{dataset: {path: d.jsonl, fields: {prompt: p, image: f}}}]", models="models: [{provider: files}]"
+    )
+    told = "is read with this machine's credentials: pass --trust-suite if you trust this suite"
+    assert problems(fed, {"d.jsonl": rows}) == [f"d.jsonl:1:1: 's3://b/1.png' {told}"]
+    far = suite(cases="cases: [{dataset: {path: 's3://b/d.jsonl', fields: {prompt: p}}}]")
+    assert problems(far) == [f"suite.yaml:2:26: dataset: 's3://b/d.jsonl' {told}"]
+    assert problems(suite(models="models: [{provider: files, path: 'gs://b/{case}.png'}]")) != []

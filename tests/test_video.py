@@ -1,0 +1,119 @@
+"""Videos: what is one, which frames stand for it, and the hostile ones."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import av
+import pytest
+from clips import clip, colour_of
+from made import drawn_png
+from PIL import Image
+
+from visioneval.artifacts import artifact, ending
+from visioneval.errors import ImageError
+from visioneval.images import MAX_BYTES
+from visioneval.types import TaskType
+from visioneval.video import sample_frames, video_at, video_mime
+
+VIDEO = TaskType.VIDEO_GENERATION
+RED, GREEN, BLUE = (True, False, False), (False, True, False), (False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "mime"),
+    [
+        ("a.mp4", "video/mp4"),
+        ("a.mov", "video/quicktime"),
+        ("a.webm", "video/webm"),
+        ("a.mkv", "video/x-matroska"),
+        ("a.avi", "video/x-msvideo"),
+    ],
+)
+def test_a_video_is_known_by_how_it_begins(tmp_path: Path, name: str, mime: str) -> None:
+    path = clip(tmp_path / name, ["red", "blue"])
+    found = video_at(path, path.read_bytes())
+    assert (found.mime, found.width, found.height, found.is_video) == (mime, 64, 48, True)
+    assert ending(mime) == path.suffix
+    assert [colour_of(frame.jpeg) for frame in sample_frames(path, 2)] == [RED, BLUE]
+
+
+def test_frames_are_spread_evenly_and_know_their_times(tmp_path: Path) -> None:
+    path = clip(tmp_path / "a.mp4", ["red", "lime", "blue"], seconds_each=1)
+    frames = sample_frames(path, 3)
+    assert [round(frame.seconds, 2) for frame in frames] == [0.5, 1.5, 2.5]
+    assert [colour_of(frame.jpeg) for frame in frames] == [RED, GREEN, BLUE]
+    assert [round(frame.seconds, 2) for frame in sample_frames(path, 1)] == [1.5]
+
+
+def test_a_short_video_gives_each_frame_once(tmp_path: Path) -> None:
+    path = clip(tmp_path / "a.mp4", ["red"], seconds_each=0.3)
+    assert [round(frame.seconds, 2) for frame in sample_frames(path, 8)] == [0.0, 0.1, 0.2]
+
+
+def test_a_large_frame_is_made_smaller(tmp_path: Path) -> None:
+    path = clip(tmp_path / "a.mp4", ["red"], seconds_each=0.1, size=(2048, 1024))
+    (frame,) = sample_frames(path, 1)
+    assert Image.open(io.BytesIO(frame.jpeg)).size == (1536, 768)
+
+
+def sound(path: Path) -> Path:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("pcm_s16le", rate=8000, layout="mono")
+        frame = av.AudioFrame(format="s16", layout="mono", samples=1024)
+        frame.sample_rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+def test_what_is_no_video(tmp_path: Path) -> None:
+    whole = clip(tmp_path / "a.mp4", ["red", "blue"]).read_bytes()
+    for data, told in (
+        (b"", "not a video we can read"),
+        (b"#EXTM3U\n/etc/passwd\n", "not a video we can read"),
+        (whole[:60], "the video does not decode"),
+        (whole[:8] + b"\0" * 4000, "the video does not decode"),
+        (sound(tmp_path / "s.mkv").read_bytes(), "the file holds no video, only sound"),
+    ):
+        with pytest.raises(ImageError, match=told):
+            artifact(data, VIDEO)
+
+
+def test_a_video_without_frames(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "a.mkv"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        container.start_encoding()
+    with pytest.raises(ImageError, match=r"the video has no frames|does not decode"):
+        artifact((tmp_path / "a.mkv").read_bytes(), VIDEO)
+
+
+def test_pictures_and_videos_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="not a video we can read"):
+        artifact(drawn_png("red"), VIDEO)
+    with pytest.raises(ImageError, match="say 'task: video_generation' in its case"):
+        artifact(clip(tmp_path / "a.mp4", ["red"]).read_bytes(), TaskType.IMAGE_GENERATION)
+    assert artifact(drawn_png("red"), TaskType.IMAGE_EDITING).mime == "image/png"
+
+
+def test_a_video_over_the_limit_is_not_opened() -> None:
+    head = b"\0\0\0\x18ftypisom"
+    with pytest.raises(ImageError, match="over the limit"):
+        video_at(Path(), head + bytes(MAX_BYTES))
+    assert video_mime(head) == "video/mp4"
+    assert video_mime(b"") is None
+
+
+def test_without_the_extra_a_line_says_what_to_install(tmp_path: Path) -> None:
+    path = clip(tmp_path / "a.mp4", ["red"])
+    code = (
+        "import sys; sys.modules['av'] = None\n"
+        "from pathlib import Path\nfrom visioneval.errors import ImageError\nfrom visioneval.video import sample_frames\n"
+        "try: sample_frames(Path(sys.argv[1]), 1)\nexcept ImageError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    assert done.stdout.strip() == "videos need a library: pip install 'visioneval[video]'", done.stderr

@@ -1,0 +1,123 @@
+"""Videos on disk: what they are, and frames sampled from them. Bounded before anything is decoded.
+
+Needs PyAV, the extra ``video``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visioneval.errors import ImageError
+from visioneval.images import MAX_BYTES, MAX_PIXELS, sha256
+from visioneval.types import Picture
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
+MIMES = {ending: f"video/{kind}" for kind, ending in EXTENSIONS.items()}
+MAX_FRAMES = 36_000
+"""Ten minutes at 60 frames a second."""
+LARGEST_SIDE = 1536
+_DEMUXERS = {"mp4": "mp4", "quicktime": "mp4", "webm": "matroska", "x-matroska": "matroska", "x-msvideo": "avi"}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame: ``seconds`` from the video's start, and the picture as JPEG bytes."""
+
+    seconds: float
+    jpeg: bytes
+
+
+def video_mime(head: bytes) -> str | None:
+    """The mime type of a file that begins like a video that we read; ``None`` for any other."""
+    if head[4:8] == b"ftyp":
+        return "video/quicktime" if head[8:12] == b"qt  " else "video/mp4"
+    if head[:4] == b"\x1a\x45\xdf\xa3":
+        return "video/webm" if b"webm" in head[:64] else "video/x-matroska"
+    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
+        return "video/x-msvideo"
+    return None
+
+
+def video_at(path: Path, data: bytes) -> Picture:
+    """Describes the video ``data`` that lies, or will lie, at ``path``. Raises ``ImageError`` where it has no frame."""
+    mime = video_mime(data)
+    if mime is None:
+        raise ImageError(f"not a video we can read (we read {', '.join(EXTENSIONS.values())})")
+    if len(data) > MAX_BYTES:
+        raise ImageError(f"the file has {len(data):,} bytes, over the limit of {MAX_BYTES:,}")
+    with _opened(io.BytesIO(data), mime) as (container, stream):
+        if next(container.decode(stream), None) is None:
+            raise ImageError("the video has no frames")
+        return Picture(path, sha256(data), mime, stream.codec_context.width, stream.codec_context.height)
+
+
+def sample_frames(path: Path, count: int) -> list[Frame]:
+    """Up to ``count`` frames, each from the middle of an equal part of the video. Raises ``ImageError``."""
+    with path.open("rb") as file:
+        mime = video_mime(file.read(64)) or ""
+    with _opened(str(path), mime) as (container, stream):
+        shown = _times(container, stream)
+        if not shown:
+            raise ImageError("the video has no frames")
+        wanted = {shown[int((part + 0.5) * len(shown) / count)] for part in range(count)}
+    with _opened(str(path), mime) as (container, stream):
+        kept: dict[int, bytes] = {}
+        for frame in container.decode(stream):
+            if frame.pts in wanted and frame.pts not in kept:
+                kept[frame.pts] = _jpeg(frame)
+            if len(kept) == len(wanted):
+                break
+        if not kept:
+            raise ImageError("the video does not decode: none of its frames could be read")
+        return [Frame(float((pts - shown[0]) * stream.time_base), data) for pts, data in sorted(kept.items())]
+
+
+def _times(container: Any, stream: Any) -> list[int]:
+    """When each frame is shown, in the stream's own units, in order; no frame is decoded for it."""
+    times: list[int] = []
+    for packet in container.demux(stream):
+        if packet.pts is not None and packet.size:
+            times.append(packet.pts)
+        if len(times) > MAX_FRAMES:
+            raise ImageError(f"the video has over {MAX_FRAMES:,} frames")
+    return sorted(times)
+
+
+def _jpeg(frame: VideoFrame) -> bytes:
+    image = frame.to_image()  # type: ignore[no-untyped-call]
+    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    buffer = io.BytesIO()
+    image.convert("RGB").save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
+    """A video and its first stream of pictures, within the limits. Raises ``ImageError``.
+
+    The format is the one that the file begins like: a playlist, which names other files, is none of them.
+    """
+    try:
+        import av
+    except ImportError:
+        raise ImageError("videos need a library: pip install 'visioneval[video]'") from None
+    try:
+        kind = _DEMUXERS[mime.removeprefix("video/")]
+        with av.open(source, format=kind, metadata_errors="ignore") as container:
+            if not container.streams.video:
+                raise ImageError("the file holds no video, only sound")
+            stream = container.streams.video[0]
+            width, height = stream.codec_context.width, stream.codec_context.height
+            if width * height > MAX_PIXELS:
+                raise ImageError(f"it declares {width} x {height} pixels, over the limit of {MAX_PIXELS:,}")
+            yield container, stream
+    except (av.FFmpegError, ValueError, OverflowError) as error:
+        raise ImageError(f"the video does not decode: {getattr(error, 'strerror', None) or error}") from error
