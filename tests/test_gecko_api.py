@@ -77,7 +77,8 @@ def test_a_run_makes_each_prompts_questions_once(provider: str, mode: str, api: 
     assert {record.verdict for record in records} == {Verdict.PASS}
     making = [request for request in requests if not request.images]
     assert len(making) == 2, "two prompts, and six cells that share their questions"
-    assert len(requests) - len(making) == (6 if mode == "batch" else 4 * 2 + 2)
+    answering = 4 if mode == "batch" else 2 * 2 + 2
+    assert len(requests) - len(making) == answering, "'boat' and 'same' are drawn alike, and judged once"
     assert [entry.source for entry in read_questions(folder)] == ["generated"] * 2
     scores = {record.test_id: record.scores for record in records}
     assert scores["boat"] == {"gecko": 1.0, "gecko.object": 1.0, "gecko.color": 1.0}
@@ -108,6 +109,29 @@ def test_an_outage_while_questions_are_made_is_an_error_and_not_a_score(
     assert {record.verdict for record in records} == {Verdict.ERROR}
     assert all(set(record.scores.values()) == {None} for record in records)
     assert read_questions(folder) == ()
+
+
+def test_a_run_that_goes_on_asks_the_questions_that_it_has(api: FakeAPI, suite: Any) -> None:
+    api.script.judge(lambda request: Fault("bad_request") if request.images else made(request))
+    path = suite("openai", CASES[:1])
+    code, folder, _ = run(path)
+    assert code == 3
+    before = read_questions(folder)
+    assert len(before) == 1
+    requests: list[JudgeRequest] = []
+    inner = judge(lambda name, request: "yes")
+
+    def answer(request: JudgeRequest) -> Any:
+        requests.append(request)
+        return inner(request)
+
+    api.script.judge(answer)
+    out = str(path.parent / "runs")
+    done = CliRunner().invoke(app, ["run", "--resume", folder.name, "--out", out, "--quiet", "--reuse", "none"])
+    assert done.exit_code == 0, done.output
+    assert len(requests) == 2
+    assert all(request.images for request in requests), "no question is made anew"
+    assert read_questions(folder) == before
 
 
 def test_mangled_questions_are_mended(api: FakeAPI, suite: Any) -> None:

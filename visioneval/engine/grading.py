@@ -68,6 +68,7 @@ async def grade(
         show=Easel(picture, bench.shelf).show,
         watching=bench.tools.watching,
         once=bench.once,
+        known_questions=bench.questions.find,
         keep_questions=bench.questions.add,
     )
     about = CellRef(call.case.id, call.run.label, sample)

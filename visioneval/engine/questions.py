@@ -14,6 +14,7 @@ from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
 from visioneval.graders.gecko_making import make, pinned
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.providers.conversation import converse
 from visioneval.question_file import PromptQuestions
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import GeckoGrader
@@ -84,7 +85,7 @@ async def _make_all(plan: Plan, ask: AskAbout, watch: Callable[[MadeQuestions], 
 
 async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
     case, options = task.cases[0], task.grader
-    entry = pinned(case.model_copy(update={"add_questions": ()}), task.prompt, options)
+    entry = pinned(case, task.prompt)
     if entry is not None:
         return MadeQuestions(task, entry)
     folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
@@ -104,6 +105,9 @@ def asker(plan: Plan, tools: Tools, calls: Calls) -> AskAbout:
     """Asks the judges of a run, kept answers first."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
+        async def once(each: Question) -> Reply:
+            return await calls.ask(plan.suite.judges[judge], tools.judges[judge], each, about, Meter())
+
         try:
             return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
         except ProviderError as error:
