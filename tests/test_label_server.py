@@ -83,7 +83,8 @@ def test_a_wrong_token_gets_nothing(closed: Server, path: str, token: str) -> No
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=wrong", "?token=%00"])
 def test_the_page_needs_the_token_too(closed: Server, query: str) -> None:
-    assert closed.ask(f"/{query}")[0] == 403
+    status, _, body = closed.ask(f"/{query}")
+    assert (status, body) == (403, b"Open the address that the command printed, all of it.")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", ""])

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -47,7 +47,7 @@ def application(desk: Desk, *, hosts: frozenset[str], token: str, rater: str | N
 
     async def page(request: Request) -> Response:
         if not knows(token, request.query_params.get("token", "")):
-            raise HTTPException(403, "open the address that the command printed, all of it")
+            return PlainTextResponse("Open the address that the command printed, all of it.", 403)
         return FileResponse(_STATIC / "page.html", media_type="text/html")
 
     async def start(_: Request) -> Response:
