@@ -14,7 +14,6 @@ from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
 from visioneval.graders.gecko_making import make, pinned
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.providers.conversation import converse
 from visioneval.question_file import PromptQuestions
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import GeckoGrader
