@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
