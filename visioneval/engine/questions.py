@@ -14,7 +14,6 @@ from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
 from visioneval.graders.gecko_making import make, pinned
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.providers.conversation import converse
 from visioneval.question_file import PromptQuestions
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import GeckoGrader
@@ -105,9 +104,6 @@ def asker(plan: Plan, tools: Tools, calls: Calls) -> AskAbout:
     """Asks the judges of a run, kept answers first."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
-        async def once(each: Question) -> Reply:
-            return await calls.ask(plan.suite.judges[judge], tools.judges[judge], each, about, Meter())
-
         try:
             return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
         except ProviderError as error:
