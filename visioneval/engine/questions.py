@@ -104,9 +104,6 @@ def asker(plan: Plan, tools: Tools, calls: Calls) -> AskAbout:
     """Asks the judges of a run, kept answers first."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
-        async def once(each: Question) -> Reply:
-            return await calls.ask(plan.suite.judges[judge], tools.judges[judge], each, about, Meter())
-
         try:
             return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
         except ProviderError as error:
