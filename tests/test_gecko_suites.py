@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import re
-import zlib
 from pathlib import Path
 from typing import Any
 
