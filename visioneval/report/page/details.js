@@ -82,7 +82,7 @@ function questionsOf(rows, detail) {
 /** Whether a row is a claim that the picture does not keep. */
 function isWrong(row) {
   for (const name of ["right", "correct", "satisfied", "met", "holds"]) if (row[name] === false) return true;
-  return row.score === 0 || row.score === false;
+  return row.score === 0 || row.score === false || ("requirement" in row && row.answer === false);
 }
 
 /** Lines of text that were read, with how sure the reader was. */
