@@ -20,7 +20,7 @@ from visioneval.suite.model import Suite
 Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 
-CASE_KEYS = "add_questions, criteria, dataset, expect, file, id, images, mask, masks, metadata, picture_of, pictures, prompt, questions"
+CASE_KEYS = "add_questions, criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, picture_of, pictures, prompt, questions"
 RULE = (
     "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
     " (a name with other signs goes in quotes)"
