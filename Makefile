@@ -28,6 +28,7 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.cells
+	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
 
 wheel: $(READY)

@@ -1,6 +1,6 @@
 """A real browser for the pages that we write: the system's Chromium, driven by Playwright, with no network.
 
-``browser`` is one Chromium for all tests of a process. ``open_page`` opens pages in it and holds them to what every
+``browser`` is one Chromium for the tests of a module. ``open_page`` opens pages in it and holds them to what every
 page of ours must keep: no error in the console, and no request beyond what the test allows.
 """
 
@@ -33,9 +33,12 @@ WIDTH, HEIGHT = 1280, 800
 PHONE = {"width": 380, "height": 760}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium; the test is skipped where it or Playwright is absent."""
+    """Headless Chromium; the test is skipped where it or Playwright is absent.
+
+    Not for the whole session: while it is open, an event loop runs in this thread, and no other test could start one.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine (apt-get install chromium)")
@@ -82,3 +85,12 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         context.close()
     assert not [url for url in watched.requests if not url.startswith(tuple(starts))]
     assert not watched.errors
+
+
+def until(page: Page, expression: str, seconds: float = 10.0) -> None:
+    """Waits until an expression is true in the page, whose policy forbids Playwright's own ``wait_for_function``."""
+    for _ in range(int(seconds * 50)):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"not within {seconds:g} s: {expression}")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from browser import browser, open_page
-from labelled import serve
+from labelled import rate, serve
 from PIL import Image
 from toys import Toy
 
 from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
-__all__ = ["browser", "open_page", "serve"]
+__all__ = ["browser", "open_page", "rate", "serve"]
 
 ROOT = Path(__file__).parent.parent
 _LEAKS = re.compile(

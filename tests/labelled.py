@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -21,6 +21,12 @@ from visioneval.images import encode_png
 from visioneval.records import RunWriter
 from visioneval.suite.model import Suite
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    OpenPage = Callable[..., Page]
+
+READY = "#work:not([hidden]) .frame img, #end:not([hidden])"
 SECRET_A, SECRET_B = "secret-alpha-7", "secret-beta-9"
 ASKED: dict[str, Any] = {
     "questions": [
@@ -166,3 +172,25 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def secrets_in(text: str) -> list[str]:
     """What a rater must not see that stands in a text."""
     return re.findall(rf"secret-\w+-\d|{SCORE}|{REASON}|artifacts/|PASS|FAIL|\.png", text)
+
+
+@pytest.fixture
+def rate(open_page: OpenPage) -> Callable[..., Page]:
+    """``rate(server, rater)`` opens the page as a rater and waits for the first picture."""
+
+    def opened(server: Server, rater: str, **context: Any) -> Page:
+        own = f"http://127.0.0.1:{server.port}/"
+        page: Page = open_page(f"{server.url}&rater={rater}", allowed=(own, f"blob:{own}"), **context)
+        page.wait_for_selector(READY)
+        return page
+
+    return opened
+
+
+def waited(page: Page, done: int, total: int) -> None:
+    """Waits for a progress, and for its picture."""
+    expect = pytest.importorskip(
+        "playwright.sync_api"
+    ).expect  # what waits in the page is forbidden there: it uses eval
+    expect(page.locator("#count")).to_have_text(f"{done} of {total}", timeout=20_000)
+    page.wait_for_selector(READY)

@@ -66,7 +66,7 @@ def test_every_command_and_flag_is_one(workflow: dict[str, Any]) -> None:
     assert {words[1] for words in seen} == {"run", "compare"}
     for _, command, *words in seen:
         flags = {word for word in words if re.fullmatch(r"--[a-z-]+", word)}
-        assert flags <= {name for option in known[command].params for name in option.opts} | {"--cache", "--offline"}
+        assert flags <= {name for option in known[command].params for name in option.opts}
 
 
 def test_the_comparisons_run_as_they_stand(toy: Toy, workflow: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from visioneval import labels, question_file
 from visioneval.cli import app
+from visioneval.label.progress import Session, Step
 from visioneval.records import Record
 from visioneval.suite import case, graders, judges, limits, model, providers, questions, scope
 from visioneval.suite import labels as suite_labels
@@ -54,8 +55,10 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Prices", limits.Price),
         ("suite.md", "A question", suite_labels.LabelQuestion),
         ("records.md", "Record", Record),
-        ("records.md", "questions.json", question_file.PromptQuestions),
+        ("records.md", "Session", Session),
+        ("records.md", "Step", Step),
         ("records.md", "Label", labels.Label),
+        ("records.md", "questions.json", question_file.PromptQuestions),
     ],
 )
 def test_tables_name_exactly_the_fields(document: str, title: str, documented: type[BaseModel]) -> None:

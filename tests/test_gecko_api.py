@@ -50,7 +50,9 @@ def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(path: Path, *flags: str) -> tuple[int, Path, list[Record]]:
-    done = CliRunner().invoke(app, ["run", str(path), "--out", str(path.parent / "runs"), "--quiet", *flags])
+    done = CliRunner().invoke(
+        app, ["run", str(path), "--out", str(path.parent / "runs"), "--quiet", "--reuse", "none", *flags]
+    )
     assert (path.parent / "runs").is_dir(), done.output
     (folder,) = (path.parent / "runs").iterdir()
     return done.exit_code, folder, list(read_records(folder))
@@ -108,6 +110,29 @@ def test_an_outage_while_questions_are_made_is_an_error_and_not_a_score(
     assert read_questions(folder) == ()
 
 
+def test_a_run_that_goes_on_asks_the_questions_that_it_has(api: FakeAPI, suite: Any) -> None:
+    api.script.judge(lambda request: Fault("bad_request") if request.images else made(request))
+    path = suite("openai", CASES[:1])
+    code, folder, _ = run(path)
+    assert code == 3
+    before = read_questions(folder)
+    assert len(before) == 1
+    requests: list[JudgeRequest] = []
+    inner = judge(lambda name, request: "yes")
+
+    def answer(request: JudgeRequest) -> Any:
+        requests.append(request)
+        return inner(request)
+
+    api.script.judge(answer)
+    out = str(path.parent / "runs")
+    done = CliRunner().invoke(app, ["run", "--resume", folder.name, "--out", out, "--quiet", "--reuse", "none"])
+    assert done.exit_code == 0, done.output
+    assert len(requests) == 2
+    assert all(request.images for request in requests), "no question is made anew"
+    assert read_questions(folder) == before
+
+
 def test_mangled_questions_are_mended(api: FakeAPI, suite: Any) -> None:
     def answer(request: JudgeRequest) -> Any:
         if asked(request):
@@ -157,7 +182,7 @@ def test_edited_questions_are_pinned(api: FakeAPI, suite: Any, tmp_path: Path) -
     code, folder, records = run(suite("gemini", CASES, questions="q.yaml"))
     assert code == 0
     assert {entry.source for entry in read_questions(folder)} == {"pinned"}
-    details: Any = records[0].graders[0].details
+    details: Any = next(record for record in records if record.test_id == "boat").graders[0].details
     assert details["questions"][0]["question"] == "Is the hull red?"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ WORD = re.compile(r"[A-Za-z]{3,}")
 
 
 def run(path: Path, out: Path, *flags: str) -> tuple[int, Path, list[Record]]:
-    done = CliRunner().invoke(app, ["run", str(path), "--out", str(out), "--quiet", *flags])
+    done = CliRunner().invoke(app, ["run", str(path), "--out", str(out), "--quiet", "--reuse", "none", *flags])
     assert out.is_dir(), done.output
     (folder,) = out.iterdir()
     return done.exit_code, folder, list(read_records(folder))

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from browser import PHONE
-from labelled import ASKED, SECRET_A, SECRET_B, Server, lines, secrets_in, write_run
+from labelled import READY, SECRET_A, SECRET_B, Server, lines, waited, write_run
 
 from visioneval.labels import newest, read_labels
 
@@ -19,39 +17,12 @@ if TYPE_CHECKING:
 
 Serve = Callable[..., Server]
 OpenPage = Callable[..., "Page"]
-READY = "#work:not([hidden]) .frame img, #end:not([hidden])"
 TWENTY = [{"id": f"case{at}"} for at in range(20)]
-
-
-def count(page: Page) -> str:
-    return page.inner_text("#count")
-
-
-def waited(page: Page, done: int, total: int) -> None:
-    """Waits for a progress, and for its picture."""
-    expect = pytest.importorskip(
-        "playwright.sync_api"
-    ).expect  # what waits in the page is forbidden there: it uses eval
-    expect(page.locator("#count")).to_have_text(f"{done} of {total}", timeout=20_000)
-    page.wait_for_selector(READY)
 
 
 def answers(run: Path, rater: str) -> dict[tuple[str, str], Any]:
     found = [label for label in newest(read_labels(run / "labels.jsonl")) if label.rater == rater]
     return {(label.test_id, label.question): label.answer for label in found}
-
-
-@pytest.fixture
-def label(open_page: OpenPage) -> Callable[..., Page]:
-    """``label(server, rater)`` opens the page as a rater and waits for the first picture."""
-
-    def opened(server: Server, rater: str, **context: Any) -> Page:
-        own = f"http://127.0.0.1:{server.port}/"
-        page: Page = open_page(f"{server.url}&rater={rater}", allowed=(own, f"blob:{own}"), **context)
-        page.wait_for_selector(READY)
-        return page
-
-    return opened
 
 
 @contextmanager
@@ -146,9 +117,9 @@ def test_a_rater_named_on_the_command_line_is_not_asked(open_page: OpenPage, ser
     assert page.inner_text("#who") == "ann"
 
 
-def test_undo_skip_and_the_end(label: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_undo_skip_and_the_end(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, TWENTY[:3])
-    page = label(serve(run), "ann")
+    page = rate(serve(run), "ann")
     first = page.inner_text("#facts dd")
     page.keyboard.type("y5o/")
     page.keyboard.type("sun and sea, s u y")
@@ -181,9 +152,9 @@ def test_undo_skip_and_the_end(label: Callable[..., Page], serve: Serve, tmp_pat
     assert not [case for case, _ in found if case == skipped]
 
 
-def test_next_waits_for_what_is_required(label: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_next_waits_for_what_is_required(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path)
-    page = label(serve(run), "ann")
+    page = rate(serve(run), "ann")
     page.keyboard.press("y")
     page.keyboard.press("Enter")
     assert page.inner_text("#trouble") == "Still open: How clear is it?"
@@ -196,11 +167,35 @@ def test_next_waits_for_what_is_required(label: Callable[..., Page], serve: Serv
     waited(page, 1, 1)
 
 
+def test_keys_that_are_quicker_than_the_server_are_for_the_next_item(
+    rate: Callable[..., Page], serve: Serve, tmp_path: Path
+) -> None:
+    run = write_run(tmp_path, TWENTY[:6])
+    page = rate(serve(run), "ann")
+    for at in range(1, 7):
+        for key in ("y" if at % 2 else "n", str(at % 5 + 1), "Enter"):
+            page.keyboard.press(key)
+    waited(page, 6, 6)
+    found = [line["answer"] for line in lines(run / "labels.jsonl") if line["question"] in ("usable", "clarity")]
+    assert found == [True, 2, False, 3, True, 4, False, 5, True, 1, False, 2]
+
+
+def test_the_next_picture_is_fetched_before_it_is_needed(
+    rate: Callable[..., Page], serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(write_run(tmp_path, TWENTY[:3]))
+    with_next = server.deck("ann")
+    page = rate(server, "ann")
+    page.wait_for_load_state("networkidle")
+    fetched = page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
+    assert [name for name in fetched if name.endswith(with_next["soon"][0])]
+
+
 def test_the_mouse_alone_is_enough_and_enter_after_a_click_goes_on(
-    label: Callable[..., Page], serve: Serve, tmp_path: Path
+    rate: Callable[..., Page], serve: Serve, tmp_path: Path
 ) -> None:
     run = write_run(tmp_path, TWENTY[:2])
-    page = label(serve(run), "ann")
+    page = rate(serve(run), "ann")
     page.get_by_role("radio", name="No", exact=True).check()
     page.get_by_role("radio", name="4").check()
     page.get_by_role("checkbox", name="odd colours").check()
@@ -212,9 +207,9 @@ def test_the_mouse_alone_is_enough_and_enter_after_a_click_goes_on(
     waited(page, 2, 2)
 
 
-def test_time_counts_while_the_page_is_in_sight(label: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_time_counts_while_the_page_is_in_sight(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path)
-    page = label(serve(run), "ann")
+    page = rate(serve(run), "ann")
     page.wait_for_timeout(600)
     page.evaluate(
         "Object.defineProperty(document, 'visibilityState', {value: 'hidden', configurable: true});"
@@ -229,11 +224,11 @@ def test_time_counts_while_the_page_is_in_sight(label: Callable[..., Page], serv
     assert 0.4 <= seconds.pop() < 3
 
 
-def test_a_pair_is_asked_with_its_sides(label: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_a_pair_is_asked_with_its_sides(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     cases = TWENTY[:8]
     old = write_run(tmp_path, cases, [SECRET_A], run_id="old")
     write_run(tmp_path, cases, [SECRET_B], run_id="new")
-    page = label(serve(old, "--pairs", "new", "--out", tmp_path, "--seed", "1"), "ann")
+    page = rate(serve(old, "--pairs", "new", "--out", tmp_path, "--seed", "1"), "ann")
     assert page.locator(".pane figcaption").all_inner_texts() == ["A", "B"]
     for done, key in enumerate("abtabtab", 1):
         page.keyboard.press(key)
@@ -249,14 +244,14 @@ def test_a_pair_is_asked_with_its_sides(label: Callable[..., Page], serve: Serve
 
 
 def test_inputs_and_mask_are_shown_with_their_roles(
-    label: Callable[..., Page], serve: Serve, tmp_path: Path, picture: Callable[..., Path], mask: Callable[..., Path]
+    rate: Callable[..., Page], serve: Serve, tmp_path: Path, picture: Callable[..., Path], mask: Callable[..., Path]
 ) -> None:
     picture("base.png")
     picture("coat.png", color="red")
     mask("mask.png")
     images = [{"path": "base.png"}, {"path": "coat.png", "role": "garment"}]
     case = {"id": "one", "images": images, "mask": "mask.png", "region": "the coat", "reference": "gone.png"}
-    page = label(serve(write_run(tmp_path, [case])), "ann")
+    page = rate(serve(write_run(tmp_path, [case])), "ann")
     shown = page.locator("#stages button")
     titles = ["Result", "Input", "Side by side", "Input: garment", "Mask: may change", "Expected"]
     assert [text.split(" I")[0] if at == 0 else text for at, text in enumerate(shown.all_inner_texts())] == titles
@@ -271,8 +266,8 @@ def test_inputs_and_mask_are_shown_with_their_roles(
     assert "the coat" in page.inner_text("#facts")
 
 
-def test_zoom_by_key_wheel_and_drag(label: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
-    page = label(serve(write_run(tmp_path)), "ann")
+def test_zoom_by_key_wheel_and_drag(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    page = rate(serve(write_run(tmp_path)), "ann")
     fit = page.inner_text("#percent")
     page.keyboard.press("z")
     assert page.inner_text("#percent") != fit
@@ -289,106 +284,6 @@ def test_zoom_by_key_wheel_and_drag(label: Callable[..., Page], serve: Serve, tm
     assert page.locator(".frame img").get_attribute("style") != before
     page.keyboard.press("z")
     assert page.inner_text("#percent") == fit
-
-
-HOSTILE = '<img src=x onerror="window.owned=1"><script>window.owned=1</script>&lt;b&gt; \' " `</textarea>'
-
-
-def test_what_is_hostile_stays_text(label: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
-    asked = {"questions": [
-        {"key": "q", "ask": HOSTILE, "type": "one_of", "choices": [HOSTILE, "fine"]},
-        {"key": "t", "ask": HOSTILE, "type": "tags", "choices": [HOSTILE]},
-        {"key": "note", "ask": HOSTILE, "type": "text"},
-    ]}  # fmt: skip
-
-    def change(number: int) -> dict[str, Any]:
-        ocr = {"key": "look", "type": "text", "details": {"lines": [HOSTILE]}, "fingerprint": {"config_sha256": "0"}}
-        return {"prompt": HOSTILE, "reasons": {"look": HOSTILE}, "tags": (HOSTILE,), "graders": (ocr,)}
-
-    case = {"id": "one", "criteria": HOSTILE.replace("{", ""), "region": HOSTILE}
-    run = write_run(tmp_path, [case, {"id": "two"}], labels=asked, change=change)
-    results = run / "results.jsonl"
-    found = results.read_text().replace('"test_id":"two"', '"test_id":"<script>window.owned=1</script>"')
-    results.write_text(found)
-    page = label(serve(run), HOSTILE.replace("&", "%26").replace("#", "%23")[:60])
-    for done in (1, 2):
-        assert page.inner_text("#prompt") == HOSTILE
-        assert page.locator("legend").first.inner_text() == HOSTILE
-        page.keyboard.press("1")
-        page.keyboard.press("/")
-        page.keyboard.type(HOSTILE)
-        page.keyboard.press("Enter")
-        waited(page, done, 2)
-        assert page.evaluate("window.owned") is None
-        assert page.locator("script").count() == 1
-    page.keyboard.press("u")
-    waited(page, 1, 2)
-    assert page.input_value("textarea") == HOSTILE
-    assert page.evaluate("window.owned") is None
-
-
-def test_nothing_on_the_page_or_the_wire_tells_the_model(open_page: OpenPage, serve: Serve, tmp_path: Path) -> None:
-    run = write_run(tmp_path, TWENTY[:3], [SECRET_A, SECRET_B])
-    server = serve(run)
-    own = f"http://127.0.0.1:{server.port}/"
-    page = open_page("about:blank", allowed=(own, f"blob:{own}", "about:"))
-    seen: list[str] = []
-    page.on("response", lambda reply: seen.append(f"{reply.url} {reply.headers} {reply.body().decode('latin-1')}"))
-    page.goto(f"{server.url}&rater=ann")
-    for done in range(1, 7):
-        page.wait_for_selector(READY)
-        seen.append(page.content())
-        page.keyboard.type("y3")
-        page.keyboard.press("Enter")
-        waited(page, done, 6)
-    page.keyboard.press("u")
-    waited(page, 5, 6)
-    seen.append(page.content())
-    page.wait_for_load_state("networkidle")
-    assert len(seen) > 20
-    assert [secrets_in(text) for text in seen] == [[]] * len(seen)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_it_all_without_sideways_scrolling(
-    label: Callable[..., Page], serve: Serve, tmp_path: Path, scheme: str
-) -> None:
-    asked = {
-        **ASKED,
-        "questions": [
-            *ASKED["questions"],
-            {"key": "of", "ask": "Which?", "type": "one_of", "choices": ["long words " * 5, "b"]},
-        ],
-    }
-    run = write_run(tmp_path, [{"id": "one", "criteria": "very-long-word-" * 20}], labels=asked)
-    page = label(serve(run), "ann", viewport=PHONE, color_scheme=scheme, has_touch=True, is_mobile=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    small = page.evaluate(
-        "[...document.querySelectorAll('button, .choice')].filter((each) => each.offsetParent"
-        " && (each.offsetHeight < 44 || each.offsetWidth < 44)).map((each) => each.textContent)"
-    )
-    assert small == []
-    assert page.locator("#next").is_visible()
-
-
-def test_names_roles_and_contrast(label: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
-    page = label(serve(write_run(tmp_path)), "ann")
-    assert page.get_by_role("group", name="Would you use it?").get_by_role("radio").count() == 2
-    assert page.get_by_role("textbox", name="Anything else?").count() == 1
-    assert page.get_by_role("progressbar", name="Items done").get_attribute("aria-valuemax") == "1"
-    assert page.get_by_role("img", name="Result").count() == 1
-    unnamed = page.evaluate(
-        "[...document.querySelectorAll('button, input, textarea, select, a')].filter((each) => each.offsetParent &&"
-        " !(each.ariaLabel || each.textContent.trim() || each.labels?.length)).length"
-    )
-    assert unnamed == 0
-    for _ in range(7):
-        page.keyboard.press("Tab")
-        outline = page.evaluate(
-            "(() => { const at = document.activeElement; const box = at.closest('.choice') ?? at;"
-            " return getComputedStyle(box).outlineStyle; })()"
-        )
-        assert outline != "none"
 
 
 def test_an_old_address_is_told(browser: Browser, serve: Serve, tmp_path: Path) -> None:

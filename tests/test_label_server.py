@@ -49,9 +49,10 @@ def test_it_says_where_it_is_and_serves_the_page(closed: Server) -> None:
     assert len(closed.token) >= 32
     status, headers, body = closed.ask(f"/?token={closed.token}")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert b'<script src="/page.js" defer></script>' in body
+    assert b'<script type="module" src="/page.js"></script>' in body
     assert closed.ask("/page.css")[1]["content-type"].startswith("text/css")
-    assert closed.ask("/page.js")[1]["content-type"].startswith("text/javascript")
+    for name in ("/page.js", "/asks.js", "/zoom.js"):
+        assert closed.ask(name)[1]["content-type"].startswith("text/javascript")
 
 
 def test_it_listens_on_this_machine_alone(closed: Server) -> None:
@@ -82,7 +83,8 @@ def test_a_wrong_token_gets_nothing(closed: Server, path: str, token: str) -> No
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=wrong", "?token=%00"])
 def test_the_page_needs_the_token_too(closed: Server, query: str) -> None:
-    assert closed.ask(f"/{query}")[0] == 403
+    status, _, body = closed.ask(f"/{query}")
+    assert (status, body) == (403, b"Open the address that the command printed, all of it.")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", ""])
@@ -218,7 +220,7 @@ def test_pictures_are_drawn_anew_under_ids_that_tell_nothing(tmp_path: Path, ser
 def test_no_reply_tells_model_score_reason_or_file(tmp_path: Path, serve: Serve) -> None:
     models = [SECRET_A, "secret-beta-9"]
     server = serve(write_run(tmp_path, [{"id": "one"}, {"id": "two"}], models), "--rater", "ann")
-    replies = [server.ask(f"/?token={server.token}"), server.ask("/page.js"), server.ask("/api/start")]
+    replies = [server.ask(f"/?token={server.token}"), server.ask("/asks.js"), server.ask("/api/start")]
     for _ in range(4):
         replies.append(server.ask("/api/item?rater=ann"))
         shown = json.loads(replies[-1][2])["item"]["stages"][0]["pictures"][0]["id"]
@@ -263,6 +265,13 @@ def test_wrong_usage_is_told(toy: Toy, words: list[str], why: str) -> None:
     assert result.exit_code == 2
     assert why in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("words", [["label", "--help"], ["label", "page", "--help"]])
+def test_help_fits_80_columns_and_names_the_page(toy: Toy, words: list[str]) -> None:
+    said = toy(*words, COLUMNS="80").stdout
+    assert max(map(len, said.splitlines())) <= 80
+    assert "label page" in " ".join(said.split())
 
 
 def test_a_run_without_a_picture_is_told(toy: Toy) -> None:

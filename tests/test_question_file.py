@@ -48,6 +48,17 @@ def test_generated_questions_are_on_disk_at_once(tmp_path: Path) -> None:
     assert read_questions(tmp_path) == (PINNED, MADE)
 
 
+def test_a_run_that_goes_on_keeps_what_it_has_and_finds_it(tmp_path: Path) -> None:
+    QuestionsWriter(tmp_path).add(MADE)
+    writer = QuestionsWriter(tmp_path)
+    writer.add(PINNED)
+    writer.close()
+    assert read_questions(tmp_path) == (MADE, PINNED)
+    assert writer.find(MADE.prompt_sha256, "0" * 64) == MADE
+    assert writer.find(MADE.prompt_sha256, "1" * 64) is None
+    assert writer.find(PINNED.prompt_sha256, "0" * 64) is None
+
+
 def test_a_run_that_asked_nothing_has_no_file(tmp_path: Path) -> None:
     QuestionsWriter(tmp_path).close()
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ HEAVY = (
     "google", "skimage", "scipy", "tenacity", "fsspec", "genai_prices", "httpx", "json_repair", "csv", "asyncio",
     "visioneval.suite", "visioneval.records", "visioneval.plan", "visioneval.graders", "visioneval.providers",
     "visioneval.engine", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.images",
-    "visioneval.templates", "rich.progress", "rich.table",
+    "visioneval.templates", "visioneval.label", "visioneval.labels", "starlette", "uvicorn", "rich.progress", "rich.table",
 )  # fmt: skip
 
 

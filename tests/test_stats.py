@@ -41,24 +41,6 @@ def test_no_rate_has_no_interval(successes: int, n: int) -> None:
         wilson_interval(successes, n)
 
 
-def test_ties_count_half() -> None:
-    assert auroc([1, 1], [0, 0.5]) == 1
-    assert auroc([0, 0], [1]) == 0
-    assert auroc([1, 0], [1, 0]) == 0.5
-    assert auroc([2, 1, 1], [1, 0]) == pytest.approx(5 / 6)
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.lists(st.integers(0, 5), min_size=1, max_size=40))
-def test_the_area_under_the_curve_is_scipys(above: list[int], below: list[int]) -> None:
-    expected = mannwhitneyu(above, below, method="asymptotic").statistic / (len(above) * len(below))
-    assert auroc(above, below) == pytest.approx(expected, abs=1e-12)
-
-
-def test_no_area_without_both_sides() -> None:
-    with pytest.raises(ValueError, match="no AUROC"):
-        auroc([], [1.0])
-
-
 @given(st.integers(0, 400), st.integers(0, 400))
 def test_mcnemar_is_that_of_statsmodels(broken: int, fixed: int) -> None:
     expected = mcnemar([[10, broken], [fixed, 10]], exact=True).pvalue if broken + fixed else 1.0
@@ -79,3 +61,21 @@ def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
 
 def test_holm_of_nothing() -> None:
     assert holm([]) == []
+
+
+def test_ties_count_half() -> None:
+    assert auroc([1, 1], [0, 0.5]) == 1
+    assert auroc([0, 0], [1]) == 0
+    assert auroc([1, 0], [1, 0]) == 0.5
+    assert auroc([2, 1, 1], [1, 0]) == pytest.approx(5 / 6)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_the_area_under_the_curve_is_scipys(above: list[int], below: list[int]) -> None:
+    expected = mannwhitneyu(above, below, method="asymptotic").statistic / (len(above) * len(below))
+    assert auroc(above, below) == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_area_without_both_sides() -> None:
+    with pytest.raises(ValueError, match="no AUROC"):
+        auroc([], [1.0])

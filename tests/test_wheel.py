@@ -40,6 +40,7 @@ def test_only_the_package_and_its_files_are_in_it(installed: Path) -> None:
     assert (installed / "visioneval" / "_builtin" / "suites" / "quickstart" / "assets" / "storefront.png").is_file()
     assert (installed / "visioneval" / "cli" / "github.yml").is_file()
     assert (installed / "visioneval" / "_builtin" / "prompts" / "judge" / "rubric.md.j2").is_file()
+    assert (installed / "visioneval" / "report" / "page" / "page.css").is_file()
     assert list(installed.glob("*.dist-info/licenses/LICENSE"))
 
 
@@ -51,3 +52,4 @@ def test_it_runs_outside_the_tree(installed: Path, tmp_path: Path) -> None:
     assert "wrote" in visioneval(installed, tmp_path, "init", "first", "--template", "editing")
     told = visioneval(installed, tmp_path, "run", "first/suite.yaml", "--model", "*none", "--grader", "place")
     assert "1 PASS" in told
+    assert "index.html" in visioneval(installed, tmp_path, "report", "latest")

@@ -53,11 +53,14 @@ class QuestionsFile(Frozen):
 
 
 class QuestionsWriter:
-    """Keeps every set of questions once. Generated ones, which were paid for, are on disk when ``add`` returns."""
+    """Keeps every set of questions once. Generated ones, which were paid for, are on disk when ``add`` returns.
+
+    A run that goes on begins with those that it has. Raises ``RunFormatError`` where they cannot be read.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
-        self._entries: dict[str, None] = {}
+        self._entries: dict[str, PromptQuestions] = {e.model_dump_json(): e for e in read_questions(folder)}
         self._lock = threading.Lock()
         self._stale = False
 
@@ -67,10 +70,16 @@ class QuestionsWriter:
         with self._lock:
             if line in self._entries:
                 return
-            self._entries[line] = None
+            self._entries[line] = entry
             self._stale = True
             if entry.source == "generated":
                 self._write()
+
+    def find(self, prompt: str, template: str) -> PromptQuestions | None:
+        """The questions that were generated about a prompt by some templates, each given by its hash."""
+        with self._lock:
+            found = (e for e in self._entries.values() if (e.prompt_sha256, e.template_sha256) == (prompt, template))
+            return next(found, None)
 
     def close(self) -> None:
         """Writes what is not on disk yet; nothing where nothing was asked. Raises ``StorageError``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from visioneval.records import Record
 from visioneval.rules import parse_rule
@@ -21,16 +21,25 @@ class Disagreement(Frozen):
 
 def disagreements(suite: Suite, cells: Sequence[Record]) -> dict[str, Disagreement]:
     """For each rubric by its key, only the rules over its own metrics being looked at."""
-    found: dict[str, Disagreement] = {}
+    found: dict[str, list[bool]] = {key: [] for key in _rubrics(suite)}
+    for parted in partings(suite, cells):
+        for key, disagreed in parted.items():
+            found[key].append(disagreed)
+    return {key: Disagreement(judged=len(parted), disagreed=sum(parted)) for key, parted in found.items()}
+
+
+def partings(suite: Suite, cells: Iterable[Record]) -> Iterator[dict[str, bool]]:
+    """For each cell, by the key of a rubric, whether judge and rules disagree; no key where either is silent."""
+    rubrics = _rubrics(suite)
     rules = {case.id: suite.verdict if case.verdict is None else case.verdict for case in suite.cases}
-    for grader in suite.graders:
-        if isinstance(grader, RubricGrader):
-            answers = (
-                _parted(rules.get(cell.test_id, suite.verdict), cell, grader.key, grader.asked.keys()) for cell in cells
-            )
-            parted = [one for one in answers if one is not None]
-            found[grader.key] = Disagreement(judged=len(parted), disagreed=sum(parted))
-    return found
+    for cell in cells:
+        own = rules.get(cell.test_id, suite.verdict)
+        answers = ((key, _parted(own, cell, key, metrics)) for key, metrics in rubrics.items())
+        yield {key: parted for key, parted in answers if parted is not None}
+
+
+def _rubrics(suite: Suite) -> dict[str, Collection[str]]:
+    return {grader.key: grader.asked.keys() for grader in suite.graders if isinstance(grader, RubricGrader)}
 
 
 def disagrees(suite: Suite, cell: Record) -> bool:

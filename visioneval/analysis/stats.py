@@ -35,28 +35,6 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[f
     return low, high
 
 
-def auroc(above: Sequence[float], below: Sequence[float]) -> float:
-    """How often a value of ``above`` is larger than one of ``below``, ties counting half: 0 to 1, 0.5 by chance.
-
-    That is the area under the ROC curve, and the Mann-Whitney U over the number of pairs. Raises ``ValueError``
-    where either is empty.
-
-    Source: H. B. Mann and D. R. Whitney, "On a test of whether one of two random variables is stochastically larger
-    than the other", Annals of Mathematical Statistics 18 (1947), with mid-ranks for ties; J. A. Hanley and
-    B. J. McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve", Radiology
-    143 (1982).
-    """
-    if not above or not below:
-        raise ValueError("no AUROC without values on both sides")
-    ups, downs = Counter(above), Counter(below)
-    beaten = 0
-    wins = 0.0
-    for value in sorted({*ups, *downs}):
-        wins += ups[value] * (beaten + downs[value] / 2)
-        beaten += downs[value]
-    return wins / (len(above) * len(below))
-
-
 def mcnemar_exact(broken: int, fixed: int) -> float:
     """The two-sided exact p-value of McNemar's test from the numbers of pairs that went one way and the other.
 
@@ -92,3 +70,25 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - done) * p_values[at]))
         adjusted[at] = highest
     return adjusted
+
+
+def auroc(above: Sequence[float], below: Sequence[float]) -> float:
+    """How often a value of ``above`` is larger than one of ``below``, ties counting half: 0 to 1, 0.5 by chance.
+
+    That is the area under the ROC curve, and the Mann-Whitney U over the number of pairs. Raises ``ValueError``
+    where either is empty.
+
+    Source: H. B. Mann and D. R. Whitney, "On a test of whether one of two random variables is stochastically larger
+    than the other", Annals of Mathematical Statistics 18 (1947), with mid-ranks for ties; J. A. Hanley and
+    B. J. McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve", Radiology
+    143 (1982).
+    """
+    if not above or not below:
+        raise ValueError("no AUROC without values on both sides")
+    ups, downs = Counter(above), Counter(below)
+    beaten = 0
+    wins = 0.0
+    for value in sorted({*ups, *downs}):
+        wins += ups[value] * (beaten + downs[value] / 2)
+        beaten += downs[value]
+    return wins / (len(above) * len(below))

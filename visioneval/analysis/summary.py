@@ -265,11 +265,11 @@ def _failing(info: RunInfo, cells: Iterable[Record]) -> tuple[FailingCell, ...]:
 def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
     if cell.status is Status.REFUSED:
         return {"refused": cell.reasons.get("refused", "")}
-    found = {rule: _reason(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
+    found = {rule: reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
     return {rule: reason for rule, reason in found.items() if reason}
 
 
-def _reason(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
+def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
     """The reason of a metric, or else of the grader that writes it, or else of the other metrics of that grader."""
     own = cell.reasons.get(metric)
     if own or case is None:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import agree, baseline, cache, compare, label, questions, run, runs, suite
+from visioneval.cli import agree, baseline, cache, compare, label, questions, report, run, runs, suite
 from visioneval.errors import VisionEvalError
 
 
@@ -68,6 +68,7 @@ app.command()(questions.questions)
 app.command("runs")(runs.list_all)
 app.command()(runs.show)
 app.command()(runs.export)
+app.command()(report.report)
 app.command()(compare.compare)
 app.add_typer(baseline.app, name="baseline")
 app.command()(agree.agree)

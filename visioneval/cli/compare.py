@@ -49,6 +49,10 @@ def compare(
     markdown: Annotated[
         Path | None, options.value("--markdown", "FILE", "Also as Markdown, for a pull request.", options.RESULT)
     ] = None,
+    html: Annotated[
+        Path | None,
+        options.value("--html", "FILE", "Also as one HTML file, with both pictures of every pair.", options.RESULT),
+    ] = None,
     out: options.Out = options.RUNS,
 ) -> None:
     """Compare run B with run A: what broke, what was fixed, and what the numbers say.
@@ -68,6 +72,11 @@ def compare(
         from visioneval.report.markdown import comparison_markdown
 
         write_report(markdown, comparison_markdown(found, held))
+    if html is not None:
+        from visioneval.report.compare_page import comparison_page
+        from visioneval.report.files import write_report
+
+        write_report(html, comparison_page(found, held))
     _show(found, held, as_json=as_json)
     raise typer.Exit(exit_code(found, held))
 

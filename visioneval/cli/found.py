@@ -19,17 +19,27 @@ if TYPE_CHECKING:
 BASELINE = "baseline"
 
 
-def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
-    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it. Raises ``UsageError``."""
-    from visioneval.analysis.summary import one_model_run
-    from visioneval.records import find_run, read_info, read_records
+def named_run(name: str, out: Path) -> tuple[Path, RunInfo, str | None]:
+    """A run's folder and what was run, and the model run where ``name`` ends in ``@LABEL``. Raises ``UsageError``."""
+    from visioneval.records import find_run, read_info
 
     run, label = _split(name)
     folder = find_run(run, out)
-    info, records = read_info(folder), list(read_records(folder))
+    info = read_info(folder)
+    if label is not None:
+        check_label(label, [str(entry.label) for entry in info.suite.models], folder.name)
+    return folder, info, label
+
+
+def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
+    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it. Raises ``UsageError``."""
+    from visioneval.analysis.summary import one_model_run
+    from visioneval.records import read_records
+
+    folder, info, label = named_run(name, out)
+    records = list(read_records(folder))
     if label is None:
         return folder, info, records
-    check_label(label, [str(entry.label) for entry in info.suite.models], folder.name)
     records = [record for record in records if record.model_label == label]
     return folder, one_model_run(info, label, len(records)), records
 

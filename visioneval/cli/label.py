@@ -32,7 +32,7 @@ class RunOrCommand(TyperGroup):
 label = typer.Typer(
     cls=RunOrCommand,
     no_args_is_help=True,
-    help="Collect what people say of a run's pictures; 'visioneval label RUN' opens the page.",
+    help="Collect what people say of a run's pictures. 'label RUN' is short for 'label page RUN'.",
 )
 label.command(PAGE)(label_page.page)
 

@@ -22,6 +22,8 @@ def questions(
     limit: options.Limit = None,
     var: options.Variables = None,
     judge: options.Judges = None,
+    reuse: options.ReuseAnswers = options.Reused.judges,
+    cache: options.CacheFolder = None,
     trust_suite: options.TrustSuite = False,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
@@ -30,6 +32,7 @@ def questions(
     visioneval questions suite.yaml -o questions.yaml
     """
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
+    from visioneval.engine.session import Session, open_calls
     from visioneval.engine.tools import build_tools
     from visioneval.report.questions import pinned_yaml
 
@@ -38,7 +41,9 @@ def questions(
     flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge)
     _, plan = options.load_and_expand(suite, options.selection(case, tag, None, None, limit), flags)
     asking = question_plan(plan)
-    made = make_questions(asking, asker(build_tools(asking)), _say)
+    session = Session(cache=cache, reuse=options.reuse_of(reuse, offline=False, resuming=False))
+    with open_calls(asking, session, "", options.say) as calls:
+        made = make_questions(asking, asker(asking, build_tools(asking), calls), _say)
     found = entries(made)
     if found and output is None:
         print(pinned_yaml(found), end="")

@@ -30,9 +30,9 @@ class Bench:
     questions: QuestionsWriter
     shelf: Shelf = field(default_factory=Shelf)
     template_folders: tuple[Path, ...] = ()
+    once: Once = field(default_factory=Once)
     debug: Callable[[BaseException], None] = lambda _: None
     """Is told of every exception that nobody expected."""
-    once: Once = field(default_factory=Once)
 
     @property
     def folder(self) -> Path:

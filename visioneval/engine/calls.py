@@ -89,7 +89,8 @@ class Calls:
         lane = draw_lane(call.run.provider, call.run.params)
         if call.run.config.is_free:
             drawing = await self.throttle.call(lane, lambda: _drawing(provider, call, request), limits_itself=True)
-            return _drawn(drawing, await asyncio.to_thread(_checked, drawing, call.task_type), drawing.cost_usd, 1)
+            pictures = await asyncio.to_thread(_checked, drawing, call.task_type)
+            return _drawn(drawing, pictures, drawing.cost_usd, 1)
         kept = await self._kept_drawing(key)
         if kept is not None:
             self.log.hit(lane, key)

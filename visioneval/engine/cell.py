@@ -13,12 +13,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from visioneval import images
 from visioneval.artifacts import ending
 from visioneval.engine.bench import Bench
 from visioneval.engine.calls import Drawn
 from visioneval.engine.grading import Graded, grade, stop_for_key
 from visioneval.engine.guard import described
-from visioneval.engine.made import Made, made
 from visioneval.engine.plain import amount
 from visioneval.errors import ProviderError, StoppedError
 from visioneval.plan import Call, draw_key, generation_key, grade_key
@@ -31,23 +31,22 @@ from visioneval.types import Picture, Status, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A picture that was drawn before, the record that says how, and the file that holds it."""
+    """A picture that was drawn before: who asks about it now, the record that says how it was drawn, and its file."""
 
+    call: Call
     record: Record
     path: Path
+    is_fresh: bool = False
+    """Whether it was drawn just now, and so is what its record says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What there is to do for a call: the samples to draw, and the pictures that are there and only graded.
-
-    What is drawn is shown to all of the call's lookers; ``looks`` are lookers of pictures that are there.
-    """
+    """What there is to do for a call: the samples to draw, and the pictures that are there and only graded."""
 
     call: Call
     draw: tuple[int, ...]
     regrade: tuple[Existing, ...] = ()
-    looks: tuple[tuple[Call, Existing], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +61,30 @@ class Ended:
 async def work(job: Job, bench: Bench) -> AsyncIterator[Record]:
     """Does a job and finishes its cells as they come. Raises ``StoppedError`` alone."""
     deadline = asyncio.get_running_loop().time() + bench.plan.suite.cell_timeout_s
-    steps: list[Coroutine[Any, Any, Record]] = [again(job.call, one, bench, deadline) for one in job.regrade]
-    steps += [look(looker, one, bench, deadline) for looker, one in job.looks]
+    steps: list[Coroutine[Any, Any, Sequence[Record]]] = [again(one, bench, deadline) for one in job.regrade]
     if job.draw:
         ended = await draw(job.call, bench, deadline)
-        steps += [finish(job.call, sample, ended, bench, deadline) for sample in job.draw]
-    drawn = {(job.call.case.id, sample) for sample in job.draw}
-    left = [asyncio.ensure_future(step) for step in steps]
-    tasks = set(left)
+        steps += [_with_lookers(job.call, sample, ended, bench, deadline) for sample in job.draw]
+    if len(steps) == 1:
+        for record in await steps[0]:
+            yield record
+        return
+    tasks = [asyncio.ensure_future(step) for step in steps]
     try:
-        while tasks:
-            done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                record = task.result()
+        for done in asyncio.as_completed(tasks):
+            for record in await done:
                 yield record
-                if (record.test_id, record.sample_index) in drawn:
-                    shown = Existing(record, bench.writer.folder / (record.artifact_path or ""))
-                    tasks |= {asyncio.ensure_future(look(each, shown, bench, deadline)) for each in job.call.lookers}
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def _with_lookers(call: Call, sample: int, ended: Ended, bench: Bench, deadline: float) -> Sequence[Record]:
+    """A cell, and those of the cases that look at its picture."""
+    record = await finish(call, sample, ended, bench, deadline)
+    path = bench.writer.folder / (record.artifact_path or "")
+    looking = (again(Existing(looker, record, path, is_fresh=True), bench, deadline) for looker in call.lookers)
+    return [record, *(each for told in await asyncio.gather(*looking) for each in told)]
 
 
 async def draw(call: Call, bench: Bench, deadline: float) -> Ended:
@@ -124,55 +127,16 @@ def _late(stage: Any, bench: Bench) -> CellError:
 
 async def finish(call: Call, sample: int, ended: Ended, bench: Bench, deadline: float) -> Record:
     """One cell of a call, from its picture to its record."""
-    made, placed = await asyncio.to_thread(_placed, call, sample, ended, bench)
+    make, placed = await asyncio.to_thread(_placed, call, sample, ended, bench)
     if isinstance(placed, Record):
         return placed
-    make = partial(made, status=Status.COMPLETED)
-    if placed is not None:
-        own = placed.uri is None or placed.sha256
-        make = partial(
-            make,
-            artifact_path=str(placed.path.relative_to(bench.writer.folder).as_posix()) if own else None,
-            artifact_sha256=placed.sha256 or None,
-            mime=placed.mime,
-            width=placed.width or None,
-            height=placed.height or None,
-        )
-    return await _graded(call, sample, placed, ended.drawn.run_params or call.params, make, bench, deadline)
+    params = ended.drawn.run_params or call.params
+    return await _looked_at(call, sample, placed, params, make, bench, deadline)
 
 
-async def look(call: Call, shown: Existing, bench: Bench, deadline: float) -> Record:
-    """The cell of a case that draws nothing: the picture of another cell, or why it has none, on this prompt."""
-    record = shown.record
-    free = None if record.cost_usd is None else 0.0
-    nothing = {"usage": None, "cost_usd": free, "seconds": 0.0, "attempts": 0, "artifact_path": record.artifact_path}
-    make = partial(
-        Record,
-        **{name: getattr(record, name) for name in _OF_THE_DRAWING} | nothing,
-        **_of_the_case(call, bench),
-        run_id=bench.writer.info.run_id,
-        sample_index=record.sample_index,
-        grade_key=await asyncio.to_thread(grade_key, call, bench.hash_of),
-    )
-    if record.status is not Status.COMPLETED:
-        return _verdict_without_picture(call, record, make)
-    params = record.run_params or call.params
-    picture = _picture_of(record, shown.path, call)
-    return await _graded(call, record.sample_index, picture, params, make, bench, deadline)
-
-
-def _picture_of(record: Record, path: Path, call: Call) -> Picture | None:
-    """The picture of a record that has one; nothing where the model run has no pictures at all."""
-    if record.mime is None:
-        return None
-    facts = (record.artifact_sha256 or "", record.mime, record.width or 0, record.height or 0)
-    return Picture(path, *facts, address_of(call.params))
-
-
-async def again(call: Call, existing: Existing, bench: Bench, deadline: float) -> Record:
-    """The new record of a picture that was drawn before: how it was drawn stays as it was."""
-    record = existing.record
-    kept, found = await asyncio.to_thread(_kept, existing, bench)
+async def again(existing: Existing, bench: Bench, deadline: float) -> tuple[Record]:
+    """The new record of a picture that was drawn before, or for another case: how it was drawn stays as it was."""
+    call, record = existing.call, existing.record
     make = partial(
         Record,
         **{name: getattr(record, name) for name in _OF_THE_DRAWING},
@@ -181,39 +145,51 @@ async def again(call: Call, existing: Existing, bench: Bench, deadline: float) -
         sample_index=record.sample_index,
         grade_key=await asyncio.to_thread(grade_key, call, bench.hash_of),
     )
-    if found is None and record.status is not Status.COMPLETED:
-        return _verdict_without_picture(call, record, make)
+    if record.test_id != call.case.id:
+        free = None if record.cost_usd is None else 0.0
+        make = partial(make, usage=None, cost_usd=free, seconds=0.0, attempts=0)
+    if record.status is Status.REFUSED:
+        return (_refused(call, record.reasons.get("refused", ""), make),)
+    if record.status is Status.ERROR and record.mime is None:
+        return (make(status=Status.ERROR, verdict=Verdict.ERROR, error=record.error),)
+    picture = await asyncio.to_thread(_kept, existing, bench)
+    if isinstance(picture, CellError):
+        return (make(status=Status.ERROR, verdict=Verdict.ERROR, error=picture),)
     params = record.run_params or call.params
-    picture = _picture_of(record, bench.writer.folder / kept, call)
-    make = partial(make, artifact_path=kept or None)
-    return await _graded(call, record.sample_index, picture, params, make, bench, deadline)
+    return (await _looked_at(call, record.sample_index, picture, params, make, bench, deadline),)
 
 
 _OF_THE_DRAWING = (
-    "provider", "run_params", "status", "artifact_sha256", "mime", "width", "height",
-    "usage", "cost_usd", "seconds", "attempts", "cached", "generation_key",
+    "provider", "run_params", "usage", "cost_usd", "seconds", "attempts", "cached", "generation_key",
 )  # fmt: skip
 
 
-def _kept(existing: Existing, bench: Bench) -> tuple[str, Made | None]:
-    """The path in this run of a picture that was drawn before, and the picture, where it has one."""
+def _kept(existing: Existing, bench: Bench) -> Picture | CellError | None:
+    """The picture of a record, in this run's folder."""
     record = existing.record
+    if record.mime is None:
+        return None
+    address = address_of(record.run_params)
+    facts = (record.artifact_sha256 or "", record.mime, record.width or 0, record.height or 0, address)
     if record.artifact_path is None:
-        return "", None
-    data = existing.path.read_bytes()
-    name = Path(record.artifact_path).name
-    return bench.writer.save(record.test_id, record.model_label, name, data, source=existing.path), made(
-        data, record.task_type
-    )
+        return Picture(Path(), *facts)
+    place = bench.writer.folder / record.artifact_path
+    if existing.is_fresh:
+        return Picture(place, *facts)
+    try:
+        data = existing.path.read_bytes()
+    except OSError as error:
+        message = f"{record.artifact_path}: cannot be read: {error.strerror}"
+        return CellError(stage="generate", kind="bad_image", message=message)
+    if images.sha256(data) != record.artifact_sha256:
+        message = f"{record.artifact_path}: is not the picture that was drawn: it was changed since"
+        return CellError(stage="generate", kind="bad_image", message=message)
+    if existing.path != place:
+        bench.writer.save(record.test_id, record.model_label, place.name, data, source=existing.path)
+    return Picture(place, *facts)
 
 
-def _verdict_without_picture(call: Call, record: Record, make: partial[Record]) -> Record:
-    if record.status is Status.REFUSED:
-        return _refused(call, record.reasons.get("refused", ""), make)
-    return make(verdict=Verdict.ERROR, error=record.error)
-
-
-async def _graded(
+async def _looked_at(
     call: Call,
     sample: int,
     picture: Picture | None,
@@ -222,8 +198,20 @@ async def _graded(
     bench: Bench,
     deadline: float,
 ) -> Record:
-    if call.case.expect.refusal:
-        return make(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rules(call))
+    """A cell whose picture is in its place; ``None`` where only recorded answers are there."""
+    make = partial(make, status=Status.COMPLETED)
+    if picture is not None:
+        is_here = picture.path != Path()
+        make = partial(
+            make,
+            artifact_path=picture.path.relative_to(bench.writer.folder).as_posix() if is_here else None,
+            artifact_sha256=picture.sha256 or None,
+            mime=picture.mime,
+            width=picture.width or None,
+            height=picture.height or None,
+        )
+        if call.case.expect.refusal:
+            return make(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rules(call))
     return _judged(call, await grade(call, sample, picture, params, bench, deadline), make)
 
 
@@ -233,7 +221,7 @@ def _placed(call: Call, sample: int, ended: Ended, bench: Bench) -> tuple[partia
     if ended.error is not None:
         return make, make(status=Status.ERROR, verdict=Verdict.ERROR, error=ended.error)
     if ended.drawn.refused is not None:
-        return make, _refused(call, bench.plain.text(ended.drawn.refused), partial(make, status=Status.REFUSED))
+        return make, _refused(call, bench.plain.text(ended.drawn.refused), make)
     if not call.run.config.has_pictures:
         return make, None
     pictures, at = ended.drawn.pictures, call.samples.index(sample)
@@ -241,16 +229,16 @@ def _placed(call: Call, sample: int, ended: Ended, bench: Bench) -> tuple[partia
         message = f"pictures asked for: {len(call.samples)}; given: {len(pictures)}"
         return make, _bad(make, "missing_picture", message)
     one = pictures[at]
-    if one.fault is None and one.uri is not None:
+    if one.uri is not None:
         return make, Picture(Path(), "", one.mime, 0, 0, one.uri)
     if one.fault is not None or one.data is None:
-        row = f"{call.params['row']}: " if "row" in call.params else ""
-        return make, _bad(make, "bad_image", f"{row}{one.fault or 'it is empty'}")
-    name = f"{sample}{ending(one.mime)}"
+        row = call.params.get("row")
+        return make, _bad(make, "bad_image", f"{row}: {one.fault}" if row else str(one.fault))
     source = bench.calls.cache.path(one.sha256) if bench.calls.cache and not call.run.config.is_free else None
+    name = f"{sample}{ending(one.mime)}"
     relative = bench.writer.save(call.case.id, call.run.label, name, one.data, source=source)
-    size = (one.width, one.height)
-    return make, Picture(bench.writer.folder / relative, one.sha256, one.mime, *size, address_of(call.params))
+    place = bench.writer.folder / relative
+    return make, Picture(place, one.sha256, one.mime, one.width, one.height, address_of(call.params))
 
 
 def _bad(make: partial[Record], kind: str, message: str) -> Record:
@@ -294,6 +282,7 @@ def _of_the_case(call: Call, bench: Bench) -> dict[str, Any]:
 def _refused(call: Call, why: str, make: partial[Record]) -> Record:
     expected = call.case.expect.refusal
     return make(
+        status=Status.REFUSED,
         verdict=Verdict.PASS if expected else Verdict.FAIL,
         failure_tags=() if expected else ("refused",),
         reasons={"refused": why},

@@ -65,10 +65,11 @@ async def grade(
         rules=tuple(rule.text for rule, warn in call.rules if not warn),
         variables=bench.variables,
         template_folders=bench.template_folders,
+        show=Easel(picture, bench.shelf).show,
         watching=bench.tools.watching,
         once=bench.once,
+        known_questions=bench.questions.find,
         keep_questions=bench.questions.add,
-        show=Easel(picture, bench.shelf).show,
     )
     about = CellRef(call.case.id, call.run.label, sample)
     told = await asyncio.gather(*(_ask(grader, subject, about, bench, deadline) for grader in call.graders))

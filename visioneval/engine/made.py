@@ -14,7 +14,7 @@ from visioneval.types import TaskType
 class Made:
     """One picture or video: its bytes, digest, mime type and size in pixels; or ``fault``, why there is none.
 
-    One that stays where it is has its ``uri`` and mime type alone.
+    One that stays at its address (``uri``) has no bytes here.
     """
 
     data: bytes | None = None
@@ -22,12 +22,12 @@ class Made:
     mime: str = ""
     width: int = 0
     height: int = 0
-    fault: str | None = None
     uri: str | None = None
+    fault: str | None = None
 
 
 def made(data: object, task: TaskType) -> Made:
-    """Decodes a picture whole, or a video's first frame, so that a damaged one is known before anybody is asked."""
+    """Decodes a picture whole, so that a damaged one is known before anybody is asked about it."""
     if isinstance(data, Address):
         return Made(mime=data.mime, uri=data.uri)
     if not isinstance(data, bytes):

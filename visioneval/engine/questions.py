@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from visioneval.builtin import builtin
-from visioneval.engine.guard import guarded
+from visioneval.engine.calls import Calls, Meter
 from visioneval.engine.tools import Tools
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
 from visioneval.graders.gecko_making import make, pinned
@@ -84,7 +84,7 @@ async def _make_all(plan: Plan, ask: AskAbout, watch: Callable[[MadeQuestions], 
 
 async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
     case, options = task.cases[0], task.grader
-    entry = pinned(case.model_copy(update={"add_questions": ()}), task.prompt, options)
+    entry = pinned(case, task.prompt)
     if entry is not None:
         return MadeQuestions(task, entry)
     folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
@@ -100,12 +100,12 @@ async def _about(ask: AskAbout, judge: str, about: CellRef, question: Question) 
     return await ask(judge, question, about)
 
 
-def asker(tools: Tools) -> AskAbout:
-    """Asks the judges of a run."""
+def asker(plan: Plan, tools: Tools, calls: Calls) -> AskAbout:
+    """Asks the judges of a run, kept answers first."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
         try:
-            return await guarded(tools.judges[judge].ask(question, about), Reply)
+            return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
         except ProviderError as error:
             if error.kind == "auth":
                 raise AuthError(f"the judge {judge!r}: the provider refuses the key: {error}") from None

@@ -54,11 +54,14 @@ def rest_of(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors:
     steps: dict[CellKey, Step] = {}
     for call in plan.calls():
         for sample in call.samples:
-            cell = (call.case.id, call.run.label, sample)
+            cell = _cell(call, sample)
             step = steps[cell] = _step(call, sample, known.get(cell), folder, hash_of, keep_errors=keep_errors)
             for looker in call.lookers:
-                cell = (looker.case.id, call.run.label, sample)
-                steps[cell] = _look_step(step, call, looker, sample, known.get(cell), hash_of, keep_errors=keep_errors)
+                cell = _cell(looker, sample)
+                if step.act == "draw":
+                    steps[cell] = Step("draw", "look at a picture that is drawn again")
+                else:
+                    steps[cell] = _looking(looker, known.get(cell), hash_of, keep_errors=keep_errors)
     return Rest(
         jobs=lambda part: _jobs(part, steps, known, folder),
         counts=Counter(step.act for step in steps.values()),
@@ -85,21 +88,18 @@ def _step(call: Call, sample: int, record: Record | None, folder: Path, hash_of:
     return Step("keep")
 
 
-def _look_step(
-    shown: Step, call: Call, looker: Call, sample: int, record: Record | None, hash_of: HashOf, *, keep_errors: bool
-) -> Step:
-    """What is done about a cell that looks at the picture of another one, about which ``shown`` says what is done."""
-    if shown.act == "draw":
-        return Step("grade", "have a new picture to look at" if record else "not done yet")
+def _looking(looker: Call, record: Record | None, hash_of: HashOf, *, keep_errors: bool) -> Step:
+    """What is done about a cell that looks at another one's picture, which stays."""
     if record is None:
         return Step("grade", "not done yet")
-    changed = changes(record.generation_key, generation_key(call, sample, hash_of))
-    changed = changed or changes(record.grade_key, grade_key(looker, hash_of))
+    changed = changes(record.grade_key, grade_key(looker, hash_of))
     if changed:
         return Step("grade", f"{changed} changed")
-    if record.verdict is Verdict.ERROR and not keep_errors:
-        return Step("grade", "ended in an error")
-    return Step("keep")
+    return Step("grade", "ended in an error") if record.verdict is Verdict.ERROR and not keep_errors else Step("keep")
+
+
+def _cell(call: Call, sample: int) -> CellKey:
+    return call.case.id, call.run.label, sample
 
 
 def changes(old: str, new: str) -> str:
@@ -110,18 +110,13 @@ def changes(old: str, new: str) -> str:
 
 def _jobs(plan: Plan, steps: Mapping[CellKey, Step], known: Mapping[CellKey, Record], folder: Path) -> Iterator[Job]:
     for call in plan.calls():
-        cells = [(call.case.id, call.run.label, sample) for sample in call.samples]
-        draw = tuple(cell[2] for cell in cells if steps[cell].act == "draw")
-        graded = [known[cell] for cell in cells if steps[cell].act == "grade"]
-        looks = tuple(
-            (looker, _existing(known[cell], folder))
-            for cell in cells
-            for looker in call.lookers
-            if cell[2] not in draw and steps[looker.case.id, cell[1], cell[2]].act == "grade"
-        )
-        if draw or graded or looks:
-            yield Job(call, draw, tuple(_existing(one, folder) for one in graded), looks)
-
-
-def _existing(record: Record, folder: Path) -> Existing:
-    return Existing(record, folder / (record.artifact_path or ""))
+        draw = tuple(sample for sample in call.samples if steps[_cell(call, sample)].act == "draw")
+        regrade = []
+        for sample in call.samples:
+            shown = known.get(_cell(call, sample))
+            graded = (each for each in (call, *call.lookers) if steps[_cell(each, sample)].act == "grade")
+            if shown is not None:
+                path = folder / (shown.artifact_path or "")
+                regrade += [Existing(each, shown, path) for each in graded]
+        if draw or regrade:
+            yield Job(call, draw, tuple(regrade))

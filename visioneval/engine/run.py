@@ -111,8 +111,8 @@ async def _execute(
             debug=listener.debug,
         )
         progress = Progress(calls)
-        closing = contextlib.closing(questions)
-        with _interrupts(loop, progress, listener), contextlib.suppress(asyncio.CancelledError), closing:
+        quiet = contextlib.suppress(asyncio.CancelledError)
+        with _interrupts(loop, progress, listener), quiet, contextlib.closing(questions):
             lanes = [(lane, jobs(part)) for lane, part in by_lane(plan).items()]
             telling = asyncio.create_task(_tell_waiting(calls, listener))
             try:

@@ -53,14 +53,16 @@ class Subject:
     """Where templates are looked for: beside the suite first, then the built-in ones."""
     ask: Callable[[str, Question], Awaitable[Reply]] = _nobody
     """Asks a judge by its key. Raises ``ProviderError``."""
+    show: Show = shown
+    """A picture of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
     watching: frozenset[str] = frozenset()
     """The judges, by key, that take videos and addresses as they are; all others are shown frames."""
     once: Once = _alone
     """What is the same for many cells, done once a run."""
+    known_questions: Callable[[str, str], PromptQuestions | None] = lambda _prompt, _template: None
+    """The questions that this run made before, by the hashes of a prompt and of the templates that made them."""
     keep_questions: Callable[[PromptQuestions], None] = lambda _entry: None
     """Keeps the questions that were asked about a prompt with the run."""
-    show: Show = shown
-    """A picture of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
 
     @property
     def drawn(self) -> Picture:

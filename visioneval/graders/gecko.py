@@ -20,7 +20,7 @@ from visioneval.graders.gecko_score import Points, points, shares
 from visioneval.graders.judging import MAX_KEPT, total_cost, total_usage
 from visioneval.plan import digest
 from visioneval.providers.base import Part, Reply
-from visioneval.question_file import PromptQuestions
+from visioneval.question_file import PromptQuestions, prompt_sha256
 from visioneval.suite.gecko import asking_context
 from visioneval.suite.graders import GeckoGrader
 from visioneval.suite.questions import GeckoQuestion
@@ -39,8 +39,9 @@ class Gecko:
     async def grade(self, subject: Subject) -> Grade:
         """Raises ``GraderError`` and ``ProviderError`` where there are no questions."""
         config, bill = self._config, list[Reply]()
-        entry = await questions_about(subject, config, bill)
-        subject.keep_questions(entry)
+        kept = await questions_about(subject, config, bill)
+        subject.keep_questions(kept)
+        entry = with_added(kept, subject.case, config)
         folders = subject.template_folders
 
         def words(asked: Sequence[GeckoQuestion]) -> str:
@@ -57,16 +58,22 @@ class Gecko:
 
 
 async def questions_about(subject: Subject, config: GeckoGrader, bill: list[Reply]) -> PromptQuestions:
-    """The questions of a cell. Where a judge made them just now, its replies go on the ``bill``."""
-    entry = pinned(subject.case, subject.prompt, config)
+    """The questions about a prompt, less those that a case adds.
+
+    Where a judge made them just now, its replies go on the ``bill``.
+    """
+    entry = pinned(subject.case, subject.prompt)
     if entry is not None:
         return entry
     folders = subject.template_folders
+    templates = template_digest(config.making_templates, folders)
+    known = subject.known_questions(prompt_sha256(subject.prompt), templates)
+    if known is not None:
+        return known
     ask = partial(subject.ask, config.judge)
-    made = await subject.once(
-        making_key(config, subject.prompt, folders), lambda: make(ask, subject.prompt, config, folders, bill)
+    return await subject.once(
+        making_key(config, subject.prompt, templates), lambda: make(ask, subject.prompt, config, folders, bill)
     )
-    return with_added(made, subject.case, config)
 
 
 async def _shown(subject: Subject, config: GeckoGrader) -> list[Part]:

@@ -23,18 +23,17 @@ Folders = tuple[Path, ...]
 UNSAID = "the prompt does not say"
 
 
-def making_key(options: GeckoOptions, prompt: str, folders: Folders) -> str:
+def making_key(options: GeckoOptions, prompt: str, templates: str) -> str:
     """What a set of made questions depends on: two graders that agree in it share theirs."""
-    how = [options.judge, options.media, options.on_bad_dependency, template_digest(options.making_templates, folders)]
+    how = [options.judge, options.media, options.on_bad_dependency, templates]
     return f"questions {digest([*how, prompt])}"
 
 
-def pinned(case: TestCase, prompt: str, options: GeckoOptions) -> PromptQuestions | None:
-    """The questions that the suite pins for a case, its added ones with them; ``None`` where it pins none."""
+def pinned(case: TestCase, prompt: str) -> PromptQuestions | None:
+    """The questions that the suite pins for a case, less its added ones; ``None`` where it pins none."""
     if case.questions is None:
         return None
-    questions = settled((*case.questions, *case.add_questions), options)
-    return PromptQuestions(prompt_sha256=prompt_sha256(prompt), source="pinned", questions=questions)
+    return PromptQuestions(prompt_sha256=prompt_sha256(prompt), source="pinned", questions=case.questions)
 
 
 def settled(questions: Sequence[GeckoQuestion], options: GeckoOptions) -> tuple[GeckoQuestion, ...]:
@@ -137,8 +136,8 @@ def _unborne(question: GeckoQuestion, said: Said) -> str:
 
 def with_added(entry: PromptQuestions, case: TestCase, options: GeckoOptions) -> PromptQuestions:
     """Made questions with those that a case adds; an id that the case uses is taken away from a made one."""
-    if not case.add_questions:
-        return entry
+    if entry.source == "pinned":
+        return entry.model_copy(update={"questions": settled((*entry.questions, *case.add_questions), options)})
     taken = {question.id for question in case.add_questions}
     names = {question.id: _free(question.id, taken) for question in entry.questions}
     made = tuple(

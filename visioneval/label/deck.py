@@ -51,17 +51,33 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One place in a rater's deck. ``id`` tells nothing about it; ``swapped`` puts the cell itself on the right."""
+    """One place in a rater's deck. ``id`` tells nothing about it; progress is kept by ``key``."""
 
     id: str
     subject: Subject
-    turn: Turn
-    swapped: bool
+    key: ItemKey
 
     @property
-    def key(self) -> ItemKey:
-        """What progress is kept by."""
-        return (*self.subject.record.cell, self.subject.other_name, self.turn)
+    def turn(self) -> Turn:
+        """Why it is asked."""
+        return self.key[4]
+
+    @property
+    def swapped(self) -> bool:
+        """Whether the cell itself stands on the right."""
+        return self.id[-1] in "13579bdf"
+
+
+class Deck:
+    """A rater's items in order, and by id and by key."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = tuple(items)
+        self.by_id = {item.id: item for item in items}
+        self.by_key = {item.key: item for item in items}
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 def rank(seed: int, *words: object) -> str:
@@ -94,21 +110,23 @@ def deal(
     ``repeat`` is 0 to 1. Where the deck is long enough, a repetition comes at least ten items after the first look.
     """
 
-    def place(subject: Subject, *words: object) -> str:
-        return rank(seed, rater, subject.record.cell, subject.other_name, *words)
+    def items(some: Iterable[Subject], turn: Turn) -> list[Item]:
+        keys = ((each, (*each.record.cell, each.other_name, turn)) for each in some)
+        return [Item(rank(seed, rater, key), each, key) for each, key in keys]
 
-    def item(subject: Subject, turn: Turn) -> Item:
-        key = place(subject, turn)
-        return Item(key, subject, turn, swapped=int(place(subject, turn, "side"), 16) % 2 == 1)
-
-    first = [item(each, "anchor") for each in sorted(anchors, key=place)]
+    first = sorted(items(anchors, "anchor"), key=_by_id)
     opened = {each.subject.record.cell for each in first}
-    rest = sorted((each for each in subjects if each.record.cell not in opened), key=place)
-    placed = [(float(at), item(each, "first")) for at, each in enumerate(rest)]
-    for at in _repeated([place(each, "again") for each in rest], round(repeat * len(rest))):
-        later = int(place(rest[at], "later"), 16) % (len(rest) // 2 + 1)
-        placed.append((at + _APART + later + 0.5, item(rest[at], "repeat")))
+    rest = sorted(items((each for each in subjects if each.record.cell not in opened), "first"), key=_by_id)
+    again = _repeated([rank(seed, "again", each.id) for each in rest], round(repeat * len(rest))) if repeat else []
+    later = {at: at + _APART + int(rest[at].id, 16) % (len(rest) // 2 + 1) for at in again}
+    repeats = items((rest[at].subject for at in again), "repeat")
+    placed = [(float(at), each) for at, each in enumerate(rest)]
+    placed += [(later[at] + 0.5, each) for at, each in zip(again, repeats, strict=True)]
     return first + [each for _, each in sorted(placed, key=lambda one: (one[0], one[1].id))]
+
+
+def _by_id(item: Item) -> str:
+    return item.id
 
 
 def _repeated(ranks: Sequence[str], count: int) -> list[int]:

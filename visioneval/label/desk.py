@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from visioneval.errors import UsageError
 from visioneval.label.asking import Ask, as_sides, asks
-from visioneval.label.deck import Item, deal
+from visioneval.label.deck import Deck, Item, deal
 from visioneval.label.pictures import Shelf
 from visioneval.label.progress import Entry, Step, append_entries, read_entries
 from visioneval.label.raters import Place, places
@@ -41,7 +41,7 @@ class Desk:
         self.shelf = Shelf(work.session.seed)
         self._viewer = Viewer(work.info, work.folder, work.other, self.shelf)
         self._pairs = [each.key for each in work.asked] if work.session.pairs is not None else []
-        self._decks: dict[str, list[Item]] = {}
+        self._decks: dict[str, Deck] = {}
         self._places = places(read_entries(work.folder))
         self._answers: dict[tuple[str, _Subject], dict[str, Answer]] = {}
         self._taken_back: dict[tuple[str, _Subject], dict[str, Answer]] = {}
@@ -56,8 +56,8 @@ class Desk:
             return {
                 "rater": rater,
                 "total": len(deck),
-                "done": sum(place.is_done(item, now) for item in deck),
-                "skipped": sum(place.skipped(item) for item in deck),
+                "done": place.through(deck, now),
+                "skipped": len(place.passed_over(deck)),
                 "can_undo": place.last(deck) is not None,
                 "item": self._shown(rater, ahead[0], place) if ahead else None,
                 "soon": self._viewer.pictures(ahead[1]) if len(ahead) > 1 else [],
@@ -103,21 +103,22 @@ class Desk:
         """Asks again what this rater skipped."""
         with self._lock:
             place = self._place(rater)
-            for item in [each for each in self._deck(rater) if place.skipped(each)]:
+            for item in place.passed_over(self._deck(rater)):
                 self._step(rater, item, "reopened")
             return self.next(rater)
 
     def _place(self, rater: str) -> Place:
         return self._places.setdefault(rater, Place())
 
-    def _deck(self, rater: str) -> list[Item]:
+    def _deck(self, rater: str) -> Deck:
         if rater not in self._decks:
             work = self._work
-            self._decks[rater] = deal(work.subjects, work.anchors, rater, work.session.seed, work.session.repeat)
+            items = deal(work.subjects, work.anchors, rater, work.session.seed, work.session.repeat)
+            self._decks[rater] = Deck(items)
         return self._decks[rater]
 
     def _item(self, rater: str, key: str) -> Item:
-        found = next((item for item in self._deck(rater) if item.id == key), None)
+        found = self._deck(rater).by_id.get(key)
         if found is None:
             raise UnknownItemError("this page is from another session: reload it")
         return found

@@ -62,7 +62,8 @@ class Guard:
         origins = [value.lower() for value in headers.getlist("origin")]
         if any(origin not in {f"http://{host}" for host in self._hosts} for origin in origins):
             return 403, "this page comes from elsewhere"
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        # the page itself may be opened from a link anywhere, as from a terminal in a browser: it needs the token still
+        if scope["path"] != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return 403, "this request comes from another site"
         if scope["path"].startswith("/api/") and not knows(self._token, headers.get(TOKEN_HEADER, "")):
             return 403, "the token is not that of this server: open the address that the command printed"

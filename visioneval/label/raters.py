@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from visioneval.label.deck import Item, ItemKey
+from visioneval.label.deck import Deck, Item, ItemKey
 from visioneval.label.progress import Entry, Step
 
 SITTING = timedelta(hours=12)
@@ -44,21 +44,27 @@ class Place:
         """Whether the item was passed over."""
         return self.done.get(item.key, ("", None))[0] == "skipped"
 
-    def ahead(self, deck: Sequence[Item], now: datetime, count: int) -> list[Item]:
+    def through(self, deck: Deck, now: datetime) -> int:
+        """How many items of a deck the rater is through with."""
+        return sum(self.is_done(deck.by_key[key], now) for key in self.done if key in deck.by_key)
+
+    def passed_over(self, deck: Deck) -> list[Item]:
+        """The items of a deck that were skipped, in the order in which they were."""
+        return [deck.by_key[key] for key in self.trail if key in deck.by_key and self.skipped(deck.by_key[key])]
+
+    def ahead(self, deck: Deck, now: datetime, count: int) -> list[Item]:
         """The next items, at most ``count``: what was taken back last, then the deck's own order."""
-        by_key = {item.key: item for item in deck} if self.recalled else {}
-        found = [by_key[key] for key in reversed(self.recalled) if key in by_key][:count]
-        for item in deck:
+        found = [deck.by_key[key] for key in reversed(self.recalled) if key in deck.by_key][:count]
+        for item in deck.items:
             if len(found) >= count:
                 break
             if not self.is_done(item, now) and item not in found:
                 found.append(item)
         return found
 
-    def last(self, deck: Sequence[Item]) -> Item | None:
+    def last(self, deck: Deck) -> Item | None:
         """What *undo* takes back: the last item of this deck that was dealt with."""
-        by_key = {item.key: item for item in deck}
-        return next((by_key[key] for key in reversed(self.trail) if key in by_key), None)
+        return next((deck.by_key[key] for key in reversed(self.trail) if key in deck.by_key), None)
 
 
 def places(entries: Sequence[Entry]) -> dict[str, Place]:

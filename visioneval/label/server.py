@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -47,7 +47,7 @@ def application(desk: Desk, *, hosts: frozenset[str], token: str, rater: str | N
 
     async def page(request: Request) -> Response:
         if not knows(token, request.query_params.get("token", "")):
-            raise HTTPException(403, "open the address that the command printed, all of it")
+            return PlainTextResponse("Open the address that the command printed, all of it.", 403)
         return FileResponse(_STATIC / "page.html", media_type="text/html")
 
     async def start(_: Request) -> Response:
@@ -76,7 +76,7 @@ def application(desk: Desk, *, hosts: frozenset[str], token: str, rater: str | N
     routes = [
         Route("/", page),
         Route("/page.css", _file("page.css", "text/css")),
-        Route("/page.js", _file("page.js", "text/javascript")),
+        *(Route(f"/{name}", _file(name, "text/javascript")) for name in ("page.js", "asks.js", "zoom.js")),
         *(Route(f"/api/{each.__name__}", each) for each in (start, item)),
         Route("/api/picture/{key}", picture),
         *(Route(f"/api/{each.__name__}", each, methods=["POST"]) for each in (answer, skip, undo, reopen)),

@@ -48,11 +48,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run that was read, narrowed to one model run where a label was named."""
+    """A run that was read, narrowed to one model run where a label was named.
+
+    ``seen`` are the cells with a picture that is still there.
+    """
 
     folder: Path
     info: RunInfo
     records: tuple[Record, ...]
+    seen: tuple[Record, ...]
     label: str | None
 
     @classmethod
@@ -66,12 +70,8 @@ class _Run:
             if label not in labels:
                 raise UsageError(f"no model run {label!r} in {folder.name}{did_you_mean(label, sorted(labels))}")
             records = tuple(record for record in records if record.model_label == label)
-        return cls(folder, info, records, label)
-
-    @property
-    def seen(self) -> list[Record]:
-        """The cells with a picture that is still there."""
-        return [each for each in self.records if each.artifact_path and (self.folder / each.artifact_path).is_file()]
+        seen = tuple(each for each in records if each.artifact_path and (folder / each.artifact_path).is_file())
+        return cls(folder, info, records, seen, label)
 
 
 def prepare(wish: Wish) -> Work:

@@ -96,7 +96,7 @@ class AddressPart(ImagePart):
 
     uri: str = ""
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Stands for its content, which we do not have."""
         return sha256(self.uri.encode()).hexdigest()

@@ -85,11 +85,16 @@ def _headline(summary: Summary, width: int) -> Text:
     if summary.state != "complete":
         parts.append(Text(summary.state, style="bold yellow"))
     if summary.reused_pictures:
-        many = f"{summary.reused_pictures:,} picture{'s' * (summary.reused_pictures != 1)}"
-        since = f", the oldest of {summary.reused_since[:16].replace('T', ' ')} UTC" if summary.reused_since else ""
-        parts.append(Text(f"{many} from the cache{since}", style="yellow"))
+        parts.append(Text(reused(summary), style="yellow"))
     line = Text("  ").join(parts)
     return line if line.cell_len <= width else Text("\n").join(parts)
+
+
+def reused(summary: Summary) -> str:
+    """How many pictures were not drawn now, and how old the oldest is."""
+    many = f"{summary.reused_pictures:,} picture{'s' * (summary.reused_pictures != 1)}"
+    since = f", the oldest of {summary.reused_since[:16].replace('T', ' ')} UTC" if summary.reused_since else ""
+    return f"{many} from the cache{since}"
 
 
 def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:

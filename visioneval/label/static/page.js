@@ -1,25 +1,15 @@
-"use strict";
 // The labelling page. Everything that a suite or a model wrote is set as text, never as markup.
+
+import { el, makeAsk, read, wording } from "/asks.js";
+import { fitOrActual, listenToFrame, setView, zoomBy } from "/zoom.js";
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const $ = (id) => document.getElementById(id);
-const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, pace: [], kept: new Set(), urls: new Map() };
+const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, typed: [], pace: [], kept: new Set(), urls: new Map() };
 const SCREENS = ["work", "start", "end", "broken"];
 const COMMANDS = "ynusiz";
-const MOST_BUTTONS = 11;
 
 class Refused extends Error {}
-
-function el(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name === "class") made.className = value;
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== false && value !== null) made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children);
-  return made;
-}
 
 function screen(name) {
   for (const each of SCREENS) $(each).hidden = each !== name;
@@ -67,12 +57,19 @@ async function send(path, body) {
   try {
     const deck = await (await call(path, { rater: state.rater, ...body })).json();
     if (body.item) dropDraft(body.seconds);
-    show(deck);
-  } catch (error) {
-    trouble(error);
-  } finally {
     state.busy = false;
+    show(deck);
+    replay();
+  } catch (error) {
+    state.busy = false;
+    state.typed = [];
+    trouble(error);
   }
+}
+
+// Keys that were quicker than the server were meant for the item that it brought.
+function replay() {
+  while (state.typed.length && !state.busy && !$("work").hidden) act(state.typed.shift());
 }
 
 function trouble(error) {
@@ -154,7 +151,7 @@ function showItem(item) {
   );
   const given = { ...item.given, ...draft.answers };
   const letters = new Set(COMMANDS);
-  state.asks = item.asks.map((ask, index) => makeAsk(ask, index, given[ask.key], letters));
+  state.asks = item.asks.map((ask, index) => askBox(ask, index, given[ask.key], letters));
   $("asks").replaceChildren(...state.asks.map((ask) => ask.box));
   $("stages").replaceChildren(...(item.stages.length > 1 ? item.stages.map(stageButton) : []));
   $("scroll").scrollTop = 0;
@@ -192,11 +189,11 @@ async function setStage(index) {
   await Promise.race([ready, new Promise((done) => setTimeout(done, 250))]);
   if (item !== state.item || stages[state.stage].pictures !== shown) return;
   $("panes").replaceChildren(...panes.map((each) => each.figure));
-  setView(view.zoom, view.x, view.y);
+  setView();
   await ready;
   if (item !== state.item) return;
   watch.run();
-  setView(view.zoom, view.x, view.y);
+  setView();
   for (const id of state.deck.soon) picture(id).catch(() => {});
   for (const stage of stages) for (const one of stage.pictures) if (one.kind === "image") picture(one.id).catch(() => {});
 }
@@ -215,80 +212,11 @@ function pane(shown, captioned) {
   return { ready, figure: el("figure", { class: "pane" }, ...(captioned ? [el("figcaption", {}, shown.title)] : []), frame) };
 }
 
-// Zoom and place, shared by all pictures of an item, in parts of the frame: x and y are the picture's top left corner.
-const view = { zoom: 1, x: 0, y: 0 };
-const MOST_ZOOM = 24;
-
-function fitScale() {
-  const image = $("panes").querySelector("img");
-  if (!image?.naturalWidth) return 1;
-  return Math.min(image.clientWidth / image.naturalWidth, image.clientHeight / image.naturalHeight) * devicePixelRatio;
-}
-
-function setView(zoom, x, y) {
-  view.zoom = Math.min(MOST_ZOOM, Math.max(1, zoom));
-  view.x = Math.min(0, Math.max(1 - view.zoom, x));
-  view.y = Math.min(0, Math.max(1 - view.zoom, y));
-  const scale = fitScale() * view.zoom;
-  for (const image of $("panes").querySelectorAll("img")) {
-    image.style.transform = `translate(${view.x * 100}%, ${view.y * 100}%) scale(${view.zoom})`;
-    image.classList.toggle("sharp", scale > 3);
-    image.parentElement.classList.toggle("near", view.zoom > 1);
-  }
-  $("percent").textContent = `${Math.round(scale * 100)}%`;
-}
-
-function zoomBy(factor, at = { x: 0.5, y: 0.5 }) {
-  const zoom = Math.min(MOST_ZOOM, Math.max(1, view.zoom * factor));
-  const grown = zoom / view.zoom;
-  setView(zoom, at.x - (at.x - view.x) * grown, at.y - (at.y - view.y) * grown);
-}
-
-function fitOrActual(at) {
-  if (view.zoom > 1) return setView(1, 0, 0);
-  const actual = 1 / fitScale();
-  return zoomBy(actual > 1.1 ? actual : 2.5, at);
-}
-
-function listenToFrame(frame) {
-  const fingers = new Map();
-  const inFrame = (event) => {
-    const box = frame.getBoundingClientRect();
-    return { x: (event.clientX - box.left) / box.width, y: (event.clientY - box.top) / box.height };
-  };
-  const spread = () => {
-    const [a, b] = [...fingers.values()];
-    return Math.hypot(a.x - b.x, a.y - b.y);
-  };
-  let moved = false;
-  frame.addEventListener("wheel", (event) => { event.preventDefault(); zoomBy(Math.exp(-event.deltaY * 0.002), inFrame(event)); }, { passive: false });
-  frame.addEventListener("pointerdown", (event) => {
-    fingers.set(event.pointerId, inFrame(event));
-    moved = false;
-    if (view.zoom > 1 || fingers.size > 1) frame.setPointerCapture(event.pointerId);
-  });
-  frame.addEventListener("pointermove", (event) => {
-    const from = fingers.get(event.pointerId);
-    if (!from) return;
-    const to = inFrame(event);
-    moved ||= Math.hypot(to.x - from.x, to.y - from.y) > 0.004;
-    const before = fingers.size === 2 ? spread() : 0;
-    fingers.set(event.pointerId, to);
-    if (before > 0.02) zoomBy(spread() / before, to);
-    else if (fingers.size === 1 && view.zoom > 1) setView(view.zoom, view.x + to.x - from.x, view.y + to.y - from.y);
-  });
-  for (const end of ["pointerup", "pointercancel"]) frame.addEventListener(end, (event) => fingers.delete(event.pointerId));
-  frame.addEventListener("click", (event) => { if (!moved) fitOrActual(inFrame(event)); });
-}
-
 // ---- the questions ----
 
-function makeAsk(ask, index, given, letters) {
-  const choices = ask.type === "yes_no" ? [true, false] : ask.choices;
-  const made = { ...ask, choices, keys: new Map(), inputs: [] };
-  const optional = ask.required ? [] : [" ", el("small", {}, ask.type === "tags" ? "any, or none" : "if you like")];
-  const body = ask.type === "text" ? textBody(made, given) : choices.length > MOST_BUTTONS && ask.type === "scale" ? numberBody(made, given) : choiceBody(made, index, given, letters);
-  made.box = el("fieldset", { class: "ask" }, el("legend", {}, ask.ask, ...optional), body);
+// The box of a question, which says when it is used.
+function askBox(ask, index, given, letters) {
+  const made = makeAsk(ask, index, given, letters);
   made.box.addEventListener("focusin", () => setActive(index));
   made.box.addEventListener("input", (event) => {
     keepDraft();
@@ -296,64 +224,6 @@ function makeAsk(ask, index, given, letters) {
     if (event.target.type === "radio") setActive(nextOpen(index));
   });
   return made;
-}
-
-function wording(ask, choice) {
-  if (ask.type === "yes_no") return choice ? "Yes" : "No";
-  if (ask.type === "pair") return choice === "tie" ? "Tie" : choice.toUpperCase();
-  return String(choice);
-}
-
-function keyOf(ask, choice, at, letters) {
-  if (ask.type === "yes_no") return choice ? "y" : "n";
-  if (ask.type === "pair") return choice[0];
-  if (ask.type === "tags") {
-    const found = [...choice.toLowerCase(), ..."abcdefghjklmopqrtvwx"].find((letter) => /[a-z]/.test(letter) && !letters.has(letter));
-    if (found) letters.add(found);
-    return found ?? "";
-  }
-  const digits = ask.type === "scale" && ask.choices.every((step) => Number.isInteger(step) && step >= 0 && step <= 9);
-  return digits ? String(choice) : at < 9 ? String(at + 1) : "";
-}
-
-function choiceBody(ask, index, given, letters) {
-  const many = ask.type === "tags";
-  const chosen = many ? given ?? [] : given === undefined ? [] : [given];
-  const order = ask.type === "pair" ? ["a", "tie", "b"] : ask.choices;
-  ask.choices = order;
-  const boxes = order.map((choice, at) => {
-    const key = keyOf(ask, choice, at, letters);
-    const input = el("input", { type: many ? "checkbox" : "radio", name: `ask${index}`, value: at, checked: chosen.includes(choice) });
-    ask.inputs.push(input);
-    if (key) ask.keys.set(key, input);
-    const text = wording(ask, choice);
-    const hint = key && key !== text.toLowerCase() ? [el("kbd", { "aria-hidden": "true" }, key.toUpperCase())] : [];
-    return el("label", { class: "choice" }, input, el("span", {}, text), ...hint);
-  });
-  return el("div", { class: ["yes_no", "scale", "pair"].includes(ask.type) ? "choices even" : "choices" }, ...boxes);
-}
-
-function textBody(ask, given) {
-  const area = el("textarea", { rows: 2, maxlength: 10000, "aria-label": ask.ask, placeholder: "/ to write" });
-  area.value = given ?? "";
-  ask.inputs.push(area);
-  return area;
-}
-
-function numberBody(ask, given) {
-  const [low, high] = [ask.choices[0], ask.choices.at(-1)];
-  const input = el("input", { type: "number", min: low, max: high, step: ask.step, "aria-label": ask.ask, placeholder: `${low} to ${high}` });
-  input.value = given ?? "";
-  ask.inputs.push(input);
-  return input;
-}
-
-function read(ask) {
-  const [first] = ask.inputs;
-  if (ask.type === "text") return first.value.trim() || null;
-  if (first.type === "number") return first.value === "" || !first.validity.valid ? null : Number(first.value);
-  const chosen = ask.choices.filter((_, at) => ask.inputs[at].checked);
-  return ask.type === "tags" ? chosen : chosen[0] ?? null;
 }
 
 const answers = () => Object.fromEntries(state.asks.map((ask) => [ask.key, read(ask)]));
@@ -422,12 +292,19 @@ function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || $("keys").open) return;
   if (!$("end").hidden && event.key.toLowerCase() === "u") undo();
   if ($("work").hidden) return;
+  if (state.busy) {
+    if (!event.repeat) state.typed.push(event.key);
+    event.preventDefault();
+    return;
+  }
   const writing = event.target.matches("textarea, input[type=number]");
   if (event.key === "Escape" && writing) event.target.blur();
   else if (event.key === "Enter" && !event.shiftKey && !event.target.matches("button")) submit();
   else if (writing || !(keyed(event.key.toLowerCase(), event.repeat))) return;
   event.preventDefault();
 }
+
+const act = (key) => (key === "Enter" ? submit() : keyed(key.toLowerCase(), false));
 
 function keyed(key, repeated) {
   if (press(key)) return true;
@@ -465,7 +342,7 @@ function listen() {
     return keepDraft();
   });
   addEventListener("pagehide", keepDraft);
-  addEventListener("resize", () => setView(view.zoom, view.x, view.y));
+  addEventListener("resize", () => setView());
   $("panel").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
   $("name-form").addEventListener("submit", (event) => { event.preventDefault(); begin($("name").value.trim()); });
   const clicks = { skip, undo, "end-undo": undo, reopen: () => send("/api/reopen", {}), help: COMMANDS_BY_KEY["?"], in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { keepDraft(); askName(state.rater); } };

@@ -1,0 +1,174 @@
+"""``make bench``: how long a report of many cells takes to write, and to open and scroll in Chromium.
+
+Not a test: machines are noisy, so nothing here passes or fails. ``python -m tests.bench.report CELLS`` writes a report
+of that many cells alone, and keeps it.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from tests.browser import ARGS, CHROMIUM
+from visioneval.records import Record, RunInfo, RunWriter
+from visioneval.suite.model import Suite
+
+MODELS = 25
+CELLS = 5_000
+OPENED = """() => new Promise((done) => {
+  const shown = (cell) => cell && (cell.querySelector('.none') || cell.querySelector('img')?.complete);
+  const look = () => shown(document.querySelector('#canvas a.cell')) ? done(performance.now()) : requestAnimationFrame(look);
+  look();
+})"""
+SCROLLED = """() => new Promise((done) => {
+  const scroller = document.getElementById('scroller');
+  const gaps = [];
+  let last = performance.now();
+  const turn = (now) => {
+    gaps.push(now - last);
+    last = now;
+    scroller.scrollTop += 240;
+    if (gaps.length < 180) requestAnimationFrame(turn);
+    else done(gaps.slice(1).sort((a, b) => a - b));
+  };
+  requestAnimationFrame(turn);
+})"""
+
+
+def _info(cases: int) -> RunInfo:
+    suite = Suite.model_validate(
+        {
+            "name": "many",
+            "cases": [{"id": f"case{n}", "prompt": f"picture number {n}", "tags": [f"t{n % 7}"]} for n in range(cases)],
+            "models": [{"provider": "own:Draw", "label": f"model,quality={n}"} for n in range(MODELS)],
+            "graders": [{"key": "look", "type": "own:Look", "writes": _metrics()}],
+            "verdict": ["look"],
+        }
+    )
+    return RunInfo(
+        run_id="many",
+        state="running",
+        started_at="2025-01-01T00:00:00+00:00",
+        planned_cells=cases * MODELS,
+        visioneval_version="0",
+        python_version="3",
+        suite_path="suite.yaml",
+        source_sha256="0" * 64,
+        metrics=_metrics(),  # type: ignore[arg-type]  # pydantic makes metrics of them
+        suite=suite,
+    )
+
+
+def _metrics() -> dict[str, dict[str, object]]:
+    return {"look": {"type": "bool"}, "look.score": {"type": "number", "range": [0, 5]}}
+
+
+def _record(case: int, model: int, path: str | None) -> Record:
+    score = (case * 7 + model * 3) % 50 / 10
+    passed = score >= 1
+    details = {"lines": [{"text": f"Line {n}", "confidence": 0.9, "counted": True} for n in range(8)]}
+    return Record.model_validate(
+        {
+            "run_id": "many",
+            "test_id": f"case{case}",
+            "model_label": f"model,quality={model}",
+            "sample_index": 0,
+            "task_type": "image_generation",
+            "prompt": f"picture number {case}, with words enough to be a prompt that somebody wrote",
+            "provider": "own:Draw",
+            "tags": [f"t{case % 7}"],
+            "status": "completed",
+            "verdict": "PASS" if passed else "FAIL",
+            "failed_rules": [] if passed else ["look"],
+            "failure_tags": [] if passed else ["blurred"],
+            "scores": {"look": passed, "look.score": score},
+            "reasons": {"look": f"it scores {score} of 5, since its lines are as they are"},
+            "graders": [{"key": "look", "type": "own", "details": details, "fingerprint": {"config_sha256": "0" * 64}}],
+            "artifact_path": path,
+            "mime": "image/png" if path else None,
+            "width": 512,
+            "height": 512,
+            "seconds": 1.0 + score,
+            "generation_key": "model:1",
+            "grade_key": "case:1",
+        }
+    )
+
+
+def make_run(root: Path, cells: int, *, pictures: bool) -> Path:
+    """A run of that many cells, each with a picture of its own where ``pictures``."""
+    cases = max(1, cells // MODELS)
+    writer = RunWriter.create(root, _info(cases))
+    for case in range(cases):
+        for model in range(MODELS):
+            path = None
+            if pictures:
+                path = writer.save(f"case{case}", f"m{model}", "0.png", _picture(case, model))
+            writer.append(_record(case, model, path))
+    writer.finish("complete", "2025-01-01T01:00:00+00:00")
+    return writer.folder
+
+
+def _picture(case: int, model: int) -> bytes:
+    from visioneval.images import encode_png
+
+    picture = Image.new("RGB", (512, 512), ((case * 37) % 256, (model * 53) % 256, (case + model) % 256))
+    ImageDraw.Draw(picture).text((40, 200), f"{case} / {model}", fill="white", font_size=90)
+    return encode_png(picture)
+
+
+def write(run: Path) -> Path:
+    """Writes the report and tells how long it took, first and again."""
+    from visioneval.records import read_info
+    from visioneval.report.html import write_report
+    from visioneval.report.lean import read_lean
+
+    for turn in ("first", "again"):
+        start = time.perf_counter()
+        lean = read_lean(run, read_info(run))
+        page = write_report(lean, run / "report", single_file=False, trust=False)
+        seconds = time.perf_counter() - start
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"report of {len(lean.cells)} cells, {turn}: {seconds:.1f} s, at most {memory:.0f} MB")
+    return page
+
+
+def look(page: Path) -> None:
+    """Opens the gallery in Chromium and scrolls it, with everything drawn by the processor."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        for layout in ("grid", "list"):
+            tab = browser.new_page(viewport={"width": 1280, "height": 800})
+            tab.goto(f"{page.resolve().as_uri()}#gallery?layout={layout}")
+            opened = tab.evaluate(OPENED)
+            gaps = tab.evaluate(SCROLLED)
+            middle, slow = gaps[len(gaps) // 2], gaps[int(len(gaps) * 0.95)]
+            print(f"{layout}: open in {opened / 1000:.2f} s; a frame of scrolling {middle:.0f} ms, 95th {slow:.0f} ms")
+            tab.close()
+        browser.close()
+
+
+def main() -> None:
+    """Prints all figures."""
+    if len(sys.argv) > 1:
+        run = make_run(Path(tempfile.mkdtemp()), int(sys.argv[1]), pictures=False)
+        print(f"kept: {write(run)}")
+        look(run / "report" / "index.html")
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        page = write(make_run(Path(scratch), CELLS, pictures=True))
+        if CHROMIUM is None:
+            print("no chromium here: the report was not opened")
+        else:
+            look(page)
+
+
+if __name__ == "__main__":
+    main()

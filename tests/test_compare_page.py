@@ -1,0 +1,139 @@
+"""A comparison as one file, in a real browser: what broke, both pictures, filters, and text that is markup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser import PHONE, until
+from made import record
+from reported import png, run_info, save_run
+from sides import side, verdicts
+
+from visioneval.analysis.cells import Side, read_cells, side_of_run
+from visioneval.analysis.compare import compare
+from visioneval.analysis.compare_gates import hold, parse_fail_on
+from visioneval.records import read_info
+from visioneval.report.compare_page import comparison_page
+
+if TYPE_CHECKING:
+    from browser import OpenPage
+
+MARKUP = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script><b>bold</b>"
+CASES = ("kept", "broke", "mended", "poor")
+
+
+def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Side:
+    """A run with a picture for each of ``CASES``; ``verdicts`` holds P or F for each."""
+    info = run_info(root, {case: {} for case in CASES}, run_id=name)
+    folder = save_run(root, info, ())
+    lines = []
+    for case, letter in zip(CASES, verdicts, strict=True):
+        (folder / "artifacts" / f"{case}.png").write_bytes(png(colour))
+        failed = letter == "F"
+        known: dict[str, Any] = {
+            "test_id": case,
+            "model_label": "steady",
+            "verdict": "FAIL" if failed else "PASS",
+            "failed_rules": ["look"] if failed else [],
+            "scores": {"look": not failed, "look.score": 1 if failed else 4},
+            "reasons": {"look": f"it looks {colour}"},
+            "prompt": f"a {case} tree",
+            "artifact_path": f"artifacts/{case}.png",
+            "artifact_sha256": colour,
+        }
+        lines.append(record(**{**known, **changes}).model_dump_json() + "\n")
+    (folder / "results.jsonl").write_text("".join(lines), encoding="utf-8")
+    return side_of_run(name, read_info(folder), read_cells(folder / "results.jsonl"), folder)
+
+
+def page_of(folder: Path, a: Side, b: Side) -> str:
+    found = compare(a, b)
+    path = folder / "compare.html"
+    path.write_text(comparison_page(found, hold(found, parse_fail_on(["broken"]))), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("compare")
+    return page_of(root, run(root, "before", "PPFF", "teal"), run(root, "after", "PFPF", "crimson"))
+
+
+def test_it_says_what_broke_and_shows_both_pictures(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url)
+    said = page.inner_text("main")
+    assert said.index("Broken (passed in A, fails in B): 1") < said.index("Fixed (failed in A, passes in B): 1")
+    for fact in (
+        "A gate does not hold",
+        "1 of 4 cells broke",
+        "look: it looks crimson",
+        "pass_rate",
+        "50.0%",
+        "p Holm",
+    ):
+        assert fact in said
+    assert [one.inner_text() for one in page.query_selector_all(".pair h3")] == ["broke", "mended"]
+    page.locator(".pair").first.scroll_into_view_if_needed()
+    until(
+        page,
+        "[...document.querySelector('.pair').querySelectorAll('img')].filter((one) => one.naturalWidth === 96).length === 2",
+    )
+    assert page.locator(".pair").first.locator("figcaption").all_inner_texts() == ["A: PASS", "B: FAIL"]
+    page.locator(".pair").first.get_by_text("Slider").click()
+    assert page.locator(".pair").first.locator("input[type=range]").count() == 1
+
+
+def test_pairs_are_filtered_by_change_and_by_words(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url)
+    page.click("[data-change=still_failing]")
+    page.click("[data-change=broken]")
+    page.click("[data-change=fixed]")
+    assert [one.inner_text() for one in page.query_selector_all(".pair h3")] == ["poor"]
+    page.click("[data-change=still_failing]")
+    page.fill("input[name=q]", "KEPT tree")
+    until(page, "document.getElementById('result').textContent === '1 of 4 pairs'")
+    again = open_page(page.url)
+    assert [one.inner_text() for one in again.query_selector_all(".pair h3")] == ["kept"]
+    again.fill("input[name=q]", "nowhere")
+    again.wait_for_selector("text=No pair fits")
+
+
+def test_a_broken_case_leads_to_its_pictures(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url)
+    page.click(".changed a >> text=broke")
+    until(page, "document.querySelectorAll('.pair').length === 1")
+    assert page.inner_text(".pair h3") == "broke"
+
+
+def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage) -> None:
+    odd: dict[str, Any] = {"prompt": MARKUP, "model_label": MARKUP, "failed_rules": [MARKUP], "tags": [MARKUP]}
+    odd |= {"reasons": {MARKUP: MARKUP}, "scores": {MARKUP: False, "look": False}}
+    a = run(tmp_path, "before", "PPPP", "teal", model_label=MARKUP)
+    b = run(tmp_path, "after", "FFFF", "crimson", **odd)
+    page = open_page(page_of(tmp_path, a, b))
+    assert MARKUP in page.inner_text("#view-overview")
+    assert MARKUP in page.inner_text(".pair")
+    assert "owned" not in page.title()
+    assert page.evaluate("document.querySelectorAll('main b, main script, [onerror]').length") == 0
+
+
+def test_pictures_that_are_not_there_are_told(tmp_path: Path, open_page: OpenPage) -> None:
+    a, b = run(tmp_path, "before", "PPPP", "teal"), run(tmp_path, "after", "FFFF", "red")
+    assert b.folder is not None
+    for path in (b.folder / "artifacts").glob("*.png"):
+        path.unlink()
+    page = open_page(page_of(tmp_path, a, b))
+    assert "there is no such file" in page.inner_text(".pair .missing")
+    assert page.locator(".pair").first.get_by_text("Slider").count() == 0
+
+
+def test_a_side_without_pictures_is_told(tmp_path: Path, open_page: OpenPage) -> None:
+    page = open_page(page_of(tmp_path, side(verdicts("PF"), "baseline"), side(verdicts("FP"), "now")))
+    assert "baseline keeps no pictures" in page.inner_text(".pair .missing")
+
+
+def test_a_phone_shows_it_without_sideways_scrolling(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url, viewport=PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -1,0 +1,116 @@
+"""How the labelling page looks to a rater: nothing hostile, nothing that tells, small screens, names and focus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser import PHONE
+from labelled import ASKED, READY, SECRET_A, SECRET_B, Server, secrets_in, waited, write_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Serve = Callable[..., Server]
+OpenPage = Callable[..., "Page"]
+
+HOSTILE = '<img src=x onerror="window.owned=1"><script>window.owned=1</script>&lt;b&gt; \' " `</textarea>'
+
+
+def test_what_is_hostile_stays_text(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    asked = {"questions": [
+        {"key": "q", "ask": HOSTILE, "type": "one_of", "choices": [HOSTILE, "fine"]},
+        {"key": "t", "ask": HOSTILE, "type": "tags", "choices": [HOSTILE]},
+        {"key": "note", "ask": HOSTILE, "type": "text"},
+    ]}  # fmt: skip
+
+    def change(number: int) -> dict[str, Any]:
+        ocr = {"key": "look", "type": "text", "details": {"lines": [HOSTILE]}, "fingerprint": {"config_sha256": "0"}}
+        return {"prompt": HOSTILE, "reasons": {"look": HOSTILE}, "tags": (HOSTILE,), "graders": (ocr,)}
+
+    case = {"id": "one", "criteria": HOSTILE.replace("{", ""), "region": HOSTILE}
+    run = write_run(tmp_path, [case, {"id": "two"}], labels=asked, change=change)
+    results = run / "results.jsonl"
+    found = results.read_text().replace('"test_id":"two"', '"test_id":"<script>window.owned=1</script>"')
+    results.write_text(found)
+    page = rate(serve(run), HOSTILE.replace("&", "%26").replace("#", "%23")[:60])
+    for done in (1, 2):
+        assert page.inner_text("#prompt") == HOSTILE
+        assert page.locator("legend").first.inner_text() == HOSTILE
+        page.keyboard.press("1")
+        page.keyboard.press("/")
+        page.keyboard.type(HOSTILE)
+        page.keyboard.press("Enter")
+        waited(page, done, 2)
+        assert page.evaluate("window.owned") is None
+        assert page.locator("script").count() == 1
+    page.keyboard.press("u")
+    waited(page, 1, 2)
+    assert page.input_value("textarea") == HOSTILE
+    assert page.evaluate("window.owned") is None
+
+
+def test_nothing_on_the_page_or_the_wire_tells_the_model(open_page: OpenPage, serve: Serve, tmp_path: Path) -> None:
+    run = write_run(tmp_path, [{"id": name} for name in ("one", "two", "three")], [SECRET_A, SECRET_B])
+    server = serve(run)
+    own = f"http://127.0.0.1:{server.port}/"
+    page = open_page("about:blank", allowed=(own, f"blob:{own}", "about:"))
+    seen: list[str] = []
+    page.on("response", lambda reply: seen.append(f"{reply.url} {reply.headers} {reply.body().decode('latin-1')}"))
+    page.goto(f"{server.url}&rater=ann")
+    for done in range(1, 7):
+        page.wait_for_selector(READY)
+        seen.append(page.content())
+        page.keyboard.type("y3")
+        page.keyboard.press("Enter")
+        waited(page, done, 6)
+    page.keyboard.press("u")
+    waited(page, 5, 6)
+    seen.append(page.content())
+    page.wait_for_load_state("networkidle")
+    assert len(seen) > 20
+    assert [secrets_in(text) for text in seen] == [[]] * len(seen)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_it_all_without_sideways_scrolling(
+    rate: Callable[..., Page], serve: Serve, tmp_path: Path, scheme: str
+) -> None:
+    asked = {
+        **ASKED,
+        "questions": [
+            *ASKED["questions"],
+            {"key": "of", "ask": "Which?", "type": "one_of", "choices": ["long words " * 5, "b"]},
+        ],
+    }
+    run = write_run(tmp_path, [{"id": "one", "criteria": "very-long-word-" * 20}], labels=asked)
+    page = rate(serve(run), "ann", viewport=PHONE, color_scheme=scheme, has_touch=True, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    small = page.evaluate(
+        "[...document.querySelectorAll('button, .choice')].filter((each) => each.offsetParent"
+        " && (each.offsetHeight < 44 || each.offsetWidth < 44)).map((each) => each.textContent)"
+    )
+    assert small == []
+    assert page.locator("#next").is_visible()
+
+
+def test_names_roles_and_contrast(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    page = rate(serve(write_run(tmp_path)), "ann")
+    assert page.get_by_role("group", name="Would you use it?").get_by_role("radio").count() == 2
+    assert page.get_by_role("textbox", name="Anything else?").count() == 1
+    assert page.get_by_role("progressbar", name="Items done").get_attribute("aria-valuemax") == "1"
+    assert page.get_by_role("img", name="Result").count() == 1
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('button, input, textarea, select, a')].filter((each) => each.offsetParent &&"
+        " !(each.ariaLabel || each.textContent.trim() || each.labels?.length)).length"
+    )
+    assert unnamed == 0
+    for _ in range(7):
+        page.keyboard.press("Tab")
+        outline = page.evaluate(
+            "(() => { const at = document.activeElement; const box = at.closest('.choice') ?? at;"
+            " return getComputedStyle(box).outlineStyle; })()"
+        )
+        assert outline != "none"

@@ -1,0 +1,245 @@
+"""What a report holds, without a browser: its files, its data, its plots, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from made import record
+from PIL import Image
+from reported import LABELS, demo, grader, png, report, run_info, save_run
+from typer.testing import CliRunner
+
+from visioneval.analysis.summary import count, rate, summarise
+from visioneval.cli import app
+from visioneval.errors import UsageError
+from visioneval.records import read_info
+from visioneval.report.lean import read_lean
+from visioneval.report.page_data import as_block, as_json, as_script, command_of, index_of
+from visioneval.report.pictures import EmbeddedShelf, FolderShelf
+from visioneval.report.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
+from visioneval.report.spread import grading_rows, metric_rows
+
+
+def part(folder: Path, name: str) -> object:
+    text = (folder / "data" / f"{name}.js").read_text(encoding="utf-8")
+    found = re.fullmatch(r'visioneval\.take\("[a-z0-9-]+",(.*)\);\n', text)
+    assert found
+    return json.loads(found[1])
+
+
+def test_a_report_is_a_folder_of_static_files(tmp_path: Path) -> None:
+    made = report(demo(tmp_path))
+    names = {path.relative_to(made.parent).as_posix().split("/")[0] for path in made.parent.rglob("*")}
+    assert names == {"index.html", "report.js", "report.css", "data", "thumbs", "pictures"}
+    page = made.read_text(encoding="utf-8")
+    assert not re.search(r"https?://", page)
+    assert not re.search(r"\son[a-z]+=|style=", page)
+    index = part(made.parent, "index")
+    assert isinstance(index, dict)
+    assert index["cells"]["verdict"] == "PFPF"
+    assert index["cells"]["scores"]["look.cer"] == [None, None, 0.25, 0.25]
+
+
+def test_small_pictures_are_made_once(tmp_path: Path) -> None:
+    run = demo(tmp_path)
+    first = {path: path.stat().st_mtime_ns for path in (report(run).parent / "thumbs").iterdir()}
+    (run / "artifacts/sign/0/0.png").write_bytes(png("white", (200, 100)))
+    again = {path: path.stat().st_mtime_ns for path in (report(run).parent / "thumbs").iterdir()}
+    assert len(first) == 4
+    assert first.items() <= again.items()
+    assert len(again) == 5
+
+
+def test_the_last_record_of_a_cell_is_shown(tmp_path: Path) -> None:
+    run = demo(tmp_path)
+    lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    later = lines[0].replace("nothing to mend", "looked at again")
+    (run / "results.jsonl").write_text("".join([*lines, later, lines[1][:40]]), encoding="utf-8")
+    lean = read_lean(run, read_info(run))
+    assert [cell.reasons["look"] for cell in lean.in_full()][-1] == "looked at again"
+    made = report(run)
+    details = part(made.parent, "details-0")
+    index = part(made.parent, "index")
+    assert isinstance(details, list)
+    assert isinstance(index, dict)
+    assert len(details) == index["count"] == 4
+    assert details[index["cells"]["place"][0]]["record"]["reasons"]["look"] == "looked at again"
+
+
+def test_one_model_run_alone(tmp_path: Path) -> None:
+    run = demo(tmp_path)
+    done = CliRunner().invoke(app, ["report", f"demo-run@{LABELS[1]}", "--runs", str(run.parent)])
+    assert done.exit_code == 0
+    index = part(run / "report", "index")
+    assert isinstance(index, dict)
+    assert index["models"] == [LABELS[1]]
+    assert index["cells"]["verdict"] == "FF"
+
+
+def test_what_is_no_report_is_not_written_into(tmp_path: Path) -> None:
+    run = demo(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="holds something that is no report"):
+        report(run, out=tmp_path / "mine")
+    with pytest.raises(UsageError, match="is a file"):
+        report(run, out=tmp_path / "mine" / "thesis.txt")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["report", "nowhere"], "'nowhere': no such run"),
+        (["report", "demo-run@no-such"], "no model run 'no-such'"),
+    ],
+)
+def test_a_run_that_is_not_there(tmp_path: Path, words: list[str], message: str) -> None:
+    run = demo(tmp_path)
+    done = CliRunner().invoke(app, [*words, "--runs", str(run.parent)])
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_a_run_with_no_cell_yet_is_shown(tmp_path: Path) -> None:
+    run = save_run(tmp_path, run_info(tmp_path, {"one": {}}), ())
+    page = report(run).read_text(encoding="utf-8")
+    assert "0</b> of 2 cells" in page
+
+
+def test_the_command_runs_one_cell_and_trusts_nobody(tmp_path: Path) -> None:
+    words = (
+        "run",
+        "s.yaml",
+        "--var",
+        "mood=loud and clear",
+        "--trust-suite",
+        "--judge=default=openai:x",
+        "--note",
+        "--var",
+    )
+    info = run_info(tmp_path, {"one": {}}, suite_path="--trust-suite", command_line=words)
+    cell = record(test_id="one", model_label="m;rm -rf ~")
+    assert command_of(info, cell) == (
+        "visioneval run ./--trust-suite --case one --model 'm;rm -rf ~' --var 'mood=loud and clear' --judge default=openai:x"
+    )
+
+
+def test_data_cannot_end_its_script() -> None:
+    odd = {"a": "</script><script>\u2028\u2029<!--\ud800"}
+    for text in (as_json(odd), as_script("index", odd), as_block("index", odd).split(">", 1)[1].rsplit("<", 1)[0]):
+        assert "<" not in text
+        assert "\u2028" not in text
+        text.encode()
+    assert json.loads(as_json({"a": "</b>"})) == {"a": "</b>"}
+
+
+def test_inputs_beyond_the_suites_reach_need_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "secret.png").write_bytes(png())
+    monkeypatch.chdir(tmp_path / "suite")
+    shelf = EmbeddedShelf(tmp_path, tmp_path / "suite", trust=False)
+    assert "outside" in shelf.input("../secret.png")["why"]
+    assert (
+        EmbeddedShelf(tmp_path, tmp_path / "suite", trust=True)
+        .input("../secret.png")["src"]
+        .startswith("data:image/webp")
+    )
+
+
+def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(png())
+    run = tmp_path / "run"
+    (run / "artifacts").mkdir(parents=True)
+    (run / "artifacts" / "a.png").symlink_to(tmp_path / "secret.png")
+    assert EmbeddedShelf(run, tmp_path, trust=False).own("artifacts/a.png")["why"] == "it lies outside the run"
+    assert EmbeddedShelf(run, tmp_path, trust=False).thumb("artifacts/a.png") == ""
+
+
+def test_what_a_browser_does_not_show_is_converted(tmp_path: Path) -> None:
+    Image.new("RGB", (30, 20), "red").save(tmp_path / "base.tif")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "words.png").write_text("no picture")
+    shelf = FolderShelf(tmp_path, tmp_path, tmp_path / "out", trust=True)
+    shown = shelf.input("base.tif")["src"]
+    assert shown.endswith(".png")
+    assert (tmp_path / "out" / shown).read_bytes().startswith(b"\x89PNG")
+    assert "not a picture" in shelf.input("words.png")["why"]
+    assert not list((tmp_path / "out" / "pictures").glob("*words*"))
+
+
+def test_a_mask_is_a_tint_of_its_inside(tmp_path: Path) -> None:
+    demo(tmp_path)
+    (tmp_path / "out").mkdir()
+    shelf = FolderShelf(tmp_path, tmp_path, tmp_path / "out", trust=True)
+    with Image.open(tmp_path / "out" / shelf.input("assets/mask.png", mask=True)["src"]) as handle:
+        tint = handle.copy()
+    assert tint.mode == "RGBA"
+    assert tint.getpixel((45, 30))[3] == 128  # type: ignore[index]
+    assert tint.getpixel((2, 2))[3] == 0  # type: ignore[index]
+
+
+def test_an_index_keeps_what_was_not_measured_apart_from_what_does_not_apply(tmp_path: Path) -> None:
+    info = run_info(tmp_path, {"one": {}, "two": {}})
+    run = save_run(tmp_path, info, [record(model_label=LABELS[0], scores={"look": None, "look.score": 1.23456789})])
+    scores = index_of(read_lean(run, read_info(run)), [""])["cells"]["scores"]
+    assert scores == {"look": [None], "look.score": [1.2346], "look.cer": [""]}
+
+
+def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> None:
+    info = run_info(tmp_path, {"one": {}})
+    cells = [
+        record(model_label=LABELS[0], artifact_path="artifacts/a.png", cached=True, cost_usd=0.0),
+        record(model_label=LABELS[1], cost_usd=12.5),
+    ]
+    run = save_run(tmp_path, info, cells)
+    ended = {"stopped_by": "budget", "reused_since": "2025-01-01T10:00:00+00:00"}
+    (run / "run.json").write_text(read_info(run).model_copy(update=ended).model_dump_json(), encoding="utf-8")
+    told = report(run).read_text(encoding="utf-8")
+    for fact in (
+        "Stopped by its budget",
+        "1 picture from the cache, the oldest of 2025-01-01 10:00 UTC",
+        "<b>12.50</b> USD",
+    ):
+        assert fact in told
+
+
+def test_a_short_whole_scale_has_a_bar_for_each_step(tmp_path: Path) -> None:
+    info = run_info(tmp_path, {"one": {}})
+    cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
+    row = next(row for row in metric_rows(summarise(info, cells), cells) if row.name == "look.score")
+    assert row.spreads[1] is None
+    assert row.spreads[0] is not None
+    assert [bar.height for bar in row.spreads[0].bars] == [SMALL_HEIGHT] * 6
+    assert (row.low, row.high) == (0, 5)
+
+
+def test_times_are_told_by_model_run_and_by_grader() -> None:
+    cells = [record(model_label="m", seconds=second, graders=[grader()]) for second in (1, 2, 9)]
+    (row,) = grading_rows(cells)
+    assert (row.name, row.n, row.mean) == ("look", 3, 0.5)
+
+
+def test_a_histogram_holds_every_value_and_its_shape() -> None:
+    bars = histogram([0, 0, 0, 5, 2.5], 0, 5)
+    assert [(bar.x, bar.height) for bar in bars] == [
+        (0, SMALL_HEIGHT),
+        (SMALL_WIDTH / 2, pytest.approx(SMALL_HEIGHT / 3, abs=0.01)),
+        (SMALL_WIDTH * 15 / 16, pytest.approx(SMALL_HEIGHT / 3, abs=0.01)),
+    ]
+    assert len(histogram([3, 3], 3, 3)) == 1
+
+
+def test_plots_keep_to_their_axis(tmp_path: Path) -> None:
+    drawn = interval(rate(1, 2))
+    assert drawn.low is not None
+    assert drawn.value is not None
+    assert drawn.high is not None
+    assert 6 <= drawn.low < drawn.value < drawn.high <= 194
+    assert interval(rate(0, 0)).value is None
+    lean = read_lean(run := demo(tmp_path), read_info(run))
+    parts = verdict_bar(count(lean.cells), 100)
+    assert [(bar.name, bar.x, bar.width) for bar in parts] == [("pass", 0, 50), ("fail", 50, 50)]

@@ -1,0 +1,323 @@
+"""The report in a real browser: filters, address, slider, keys, narrow screens, and text that is markup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser import PHONE, until
+from made import record
+from reported import LABELS, demo, grader, png, report, run_info, save_run
+
+from visioneval.records import CellError
+from visioneval.types import Metric
+
+if TYPE_CHECKING:
+    from browser import OpenPage
+    from playwright.sync_api import Browser, Page
+
+CELL = "#cell?case=sign&at=hasty%2Cquality%3Dlow&sample=0"
+MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script></script><b>bold</b>"
+
+
+def tiles(page: Page) -> list[str]:
+    page.wait_for_selector("#canvas a.cell, #nothing:not([hidden])")
+    return [str(tile.get_attribute("aria-label")) for tile in page.query_selector_all("#canvas a.cell")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def page_url(folder: Path) -> str:
+    return report(demo(folder)).as_uri()
+
+
+def test_the_overview_tells_the_facts_and_leads_into_the_gallery(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url)
+    said = page.inner_text("#view-overview")
+    for fact in (
+        "A gate does not hold",
+        "4 of 4 cells",
+        "50.0% [9.5, 90.5] n=2",
+        "demo-run",
+        "look.score",
+        "spill",
+        "2 min 3 s",
+    ):
+        assert fact in said
+    page.click("a.tally.fail")
+    until(page, "document.getElementById('result')?.textContent === '2 of 4 cells'")
+    assert page.url.endswith("#gallery?verdict=FAIL")
+
+
+def test_filters_narrow_the_cells_and_stand_in_the_address(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{page_url}#gallery")
+    assert len(tiles(page)) == 4
+    page.select_option("select[name=tag]", "edit")
+    assert tiles(page) == ["sign, steady: PASS", "sign, hasty,quality=low: FAIL, look, spill"]
+    page.click("[data-verdict=FAIL]")
+    assert tiles(page) == ["sign, hasty,quality=low: FAIL, look, spill"]
+    assert page.get_attribute("[data-verdict=FAIL]", "aria-pressed") == "true"
+    page.click("#clear")
+    page.select_option("select[name=metric]", "look.score")
+    page.fill("input[name=min]", "2")
+    until(page, "document.getElementById('result').textContent === '2 of 4 cells'")
+    again = open_page(page.url)
+    assert tiles(again) == ["sign, steady: PASS", "flyer, steady: PASS"]
+    assert again.input_value("input[name=min]") == "2"
+    assert again.input_value("select[name=metric]") == "look.score"
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("q=BAKERY", "2 of 4 cells"),
+        ("q=spills+butter", "1 of 4 cells"),
+        ("q=nowhere", "0 of 4 cells"),
+        ("failure=spill", "1 of 4 cells"),
+        ("rule=look", "2 of 4 cells"),
+        ("model=steady", "2 of 4 cells"),
+        ("metric=look.cer&max=1", "2 of 4 cells"),
+        ("metric=look.cer", "4 cells"),
+        ("metric=no_such&min=0", "0 of 4 cells"),
+        ("verdict=ERROR", "0 of 4 cells"),
+        ("verdict=PASS%2CFAIL", "4 cells"),
+        ("tag=unheard", "0 of 4 cells"),
+    ],
+)
+def test_an_address_is_a_view(page_url: str, open_page: OpenPage, state: str, told: str) -> None:
+    page = open_page(f"{page_url}#gallery?{state}")
+    until(page, f"document.getElementById('result')?.textContent === {told!r}")
+
+
+def test_a_cell_shows_all_that_is_known_of_it(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url + CELL)
+    page.wait_for_selector(".cell-body")
+    said = page.inner_text("#view-cell")
+    for fact in (
+        "sign",
+        "hasty,quality=low",
+        "it spills over the window",
+        "Change the sign to BUTTER",
+        "Calm.",
+        "spill",
+    ):
+        assert fact in said
+    for fact in ("Autumn Bread", "0.97", "too faint to count", "Is it green?", "look.score", "not measured"):
+        assert fact in said
+    assert page.inner_text("pre.command").endswith("suite.yaml --case sign --model hasty,quality=low")
+    assert "Is it green?" in page.inner_text("tr.wrong")
+    names = [button.inner_text() for button in page.query_selector_all(".mode")]
+    assert names == ["Output", "Slider", "Side by side", "Mask", "Difference", "Text", "Input"]
+    for at, name in enumerate(names, 1):
+        page.keyboard.press(str(at))
+        assert page.inner_text(".mode[aria-pressed=true]") == name
+        until(page, "[...document.querySelectorAll('.frame img')].every((one) => one.complete && one.naturalWidth > 0)")
+        assert page.query_selector(".frame img")
+    page.keyboard.press("6")
+    assert page.query_selector_all(".frame polygon.weak")
+
+
+def test_the_slider_moves_by_mouse_and_by_keys(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url + CELL)
+    page.click("text=Slider")
+    box = page.locator(".divide").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] * 0.2, box["y"] + box["height"] / 2)
+    assert 10 < float(page.input_value(".divide")) < 30
+    before = float(page.input_value(".divide"))
+    page.keyboard.press("ArrowRight")
+    after = float(page.input_value(".divide"))
+    assert after > before
+    assert page.eval_on_selector(".above", "(node) => node.style.clipPath") == f"inset(0px {100 - after:g}% 0px 0px)"
+
+
+def test_the_keyboard_alone_goes_everywhere(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url)
+    page.keyboard.press("g")
+    assert len(tiles(page)) == 4
+    page.locator("#canvas a[tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert focused == "flyer, hasty,quality=low: FAIL, look"
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".cell-body")
+    assert page.evaluate("document.activeElement.textContent") == "flyer"
+    page.keyboard.press("k")
+    until(page, "document.querySelector('.cell-head h1 + .model').textContent === 'steady'")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#scroller")
+    until(page, "document.activeElement.getAttribute('aria-label') === 'flyer, steady: PASS'")
+    page.keyboard.press("/")
+    until(page, "document.activeElement.name === 'q'")
+    page.keyboard.type("gok")  # letters are words here, not keys
+    until(page, "document.getElementById('result').textContent === '0 of 4 cells'")
+
+
+def test_the_grid_has_roles_and_names(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{page_url}#gallery")
+    tiles(page)
+    assert page.get_by_role("grid", name="Cells").get_attribute("aria-rowcount") == "3"
+    assert page.get_by_role("columnheader").all_inner_texts() == ["case", *LABELS]
+    assert page.get_by_role("gridcell").count() == 4
+    assert len(page.query_selector_all("#canvas a[tabindex='0']")) == 1
+    assert page.get_by_role("status").all_inner_texts() == ["4 cells"]
+    unnamed = "[...document.querySelectorAll('button, select, input, a')].filter((one) => !one.textContent.trim() && !one.ariaLabel).length"
+    assert page.evaluate(unnamed) == 0
+
+
+def test_one_file_holds_everything(folder: Path, tmp_path: Path, open_page: OpenPage) -> None:
+    made = report(demo(tmp_path), single_file=True)
+    alone = tmp_path / "elsewhere" / "sent.html"
+    alone.parent.mkdir()
+    made.rename(alone)
+    page = open_page(alone.as_uri() + CELL)
+    page.keyboard.press("5")
+    until(page, "document.querySelector('.frame img')?.naturalWidth > 0")
+    page.goto(f"{alone.as_uri()}#gallery?q=bakery")
+    until(page, "document.getElementById('result')?.textContent === '2 of 4 cells'")
+    until(page, "document.querySelector('#canvas img')?.naturalWidth > 0")
+
+
+def test_a_report_elsewhere_holds_its_own_pictures(tmp_path: Path, open_page: OpenPage) -> None:
+    run = demo(tmp_path)
+    made = report(run, out=tmp_path / "sent")
+    run.rename(tmp_path / "gone")
+    page = open_page(made.as_uri() + CELL)
+    until(page, "document.querySelector('.frame img')?.naturalWidth === 96")
+    page.keyboard.press("5")
+    until(page, "document.querySelector('.frame img')?.naturalWidth === 96")
+
+
+def hostile(root: Path) -> Path:
+    cases: dict[str, dict[str, Any]] = {"odd": {"criteria": MARKUP, "region": MARKUP}}
+    metrics = {MARKUP: Metric(), "look": Metric()}
+    info = run_info(root, cases, note=MARKUP, command_line=("run", MARKUP)).model_copy(update={"metrics": metrics})
+    run = save_run(root / "runs", info, ())
+    path = run / "artifacts" / "a.png"
+    path.write_bytes(png())
+    lines = [{"text": MARKUP, "confidence": 0.5, "box": [[0, 0], [9, 0], [9, 9], [0, 9]], MARKUP: MARKUP}]
+    one = record(
+        test_id=MARKUP,
+        model_label=MARKUP,
+        prompt=MARKUP,
+        tags=[MARKUP],
+        verdict="FAIL",
+        failed_rules=["look"],
+        failure_tags=[MARKUP],
+        scores={"look": False, MARKUP: False},
+        reasons={"look": MARKUP},
+        metadata={MARKUP: MARKUP},
+        run_params={"model": MARKUP},
+        graders=[
+            grader(MARKUP, lines=lines, replies=[MARKUP], judge_verdict=MARKUP, difference_map="javascript:alert(1)")
+        ],
+        error=CellError(stage="grade", kind=MARKUP, message=MARKUP),
+        artifact_path="artifacts/a.png",
+    )
+    two = one.model_copy(update={"artifact_path": "artifacts/<b>.svg", "sample_index": 1})
+    (run / "artifacts" / "<b>.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>")
+    (run / "results.jsonl").write_text("".join(each.model_dump_json() + "\n" for each in (one, two)))
+    return run
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage, single_file: bool) -> None:
+    made = report(hostile(tmp_path), single_file=single_file)
+    page = open_page(made.as_uri())
+    assert MARKUP in page.inner_text("#view-overview")
+    page.goto(f"{made.as_uri()}#gallery")
+    assert tiles(page)[0].startswith(MARKUP)
+    page.select_option("select[name=failure]", MARKUP)
+    page.click("#canvas a.cell")
+    page.wait_for_selector(".cell-body")
+    assert page.inner_text(".cell-head h1") == MARKUP
+    assert page.inner_text("#view-cell").count("<b>bold</b>") > 8
+    for key in "123456":
+        page.keyboard.press(key)
+    page.keyboard.press("j")
+    until(page, "document.querySelector('.missing')")
+    for view in ("overview", "gallery?layout=list", f"gallery?q={'%3Cb'}"):
+        page.goto(f"{made.as_uri()}#{view}")
+        page.wait_for_timeout(100)
+    assert "owned" not in page.title()
+    assert (
+        page.evaluate("document.querySelectorAll('main b:not(.tally b), main script, [onerror], [onload]').length") == 0
+    )
+
+
+def test_markup_that_got_in_would_be_refused(page_url: str, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(page_url)
+    told = page.evaluate(
+        """() => { try { document.body.innerHTML += '<b>x</b>'; return 'in' } catch (error) { return error.name } }"""
+    )
+    assert told == "TypeError"
+    policy = page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content") or ""
+    assert "unsafe" not in policy
+    assert policy.startswith("default-src 'none'")
+    page.close()
+
+
+def test_missing_pictures_are_told_as_missing(tmp_path: Path, open_page: OpenPage) -> None:
+    run = demo(tmp_path)
+    (run / "artifacts/sign/1/0.png").unlink()
+    (run / "artifacts/flyer/0/0.png").write_bytes(b"no picture at all")
+    (tmp_path / "assets/base.png").unlink()
+    made = report(run)
+    (run / "artifacts/flyer/1/0.png").unlink()
+    page = open_page(f"{made.as_uri()}#gallery")
+    tiles(page)
+    assert page.locator(".thumb .none").count() == 2
+    page.goto(made.as_uri() + CELL)
+    page.wait_for_selector(".cell-body")
+    assert "there is no such file" in page.inner_text(".frame .missing")
+    page.click("text=Input")
+    assert "assets/base.png" in page.inner_text(".frame .missing")
+    page.goto(f"{made.as_uri()}#cell?case=flyer&at=no+such&sample=0")
+    page.wait_for_selector("text=This run has no such cell")
+
+
+def test_a_picture_that_went_away_after_the_report_was_made(tmp_path: Path, browser: Browser) -> None:
+    made = report(run := demo(tmp_path))
+    (run / "artifacts/flyer/1/0.png").unlink()
+    page = browser.new_page()
+    page.goto(f"{made.as_uri()}#cell?case=flyer&at=hasty%2Cquality%3Dlow&sample=0")
+    page.wait_for_selector("text=the file is not there any more")
+    page.close()
+
+
+@pytest.mark.parametrize("view", ["", "#gallery", CELL])
+def test_a_phone_shows_it_without_sideways_scrolling(page_url: str, open_page: OpenPage, view: str) -> None:
+    page = open_page(page_url + view, viewport=PHONE, has_touch=True)
+    page.wait_for_selector("section.view:not([hidden])")
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    sizes = "[...document.querySelectorAll('main p, main td, main dd, main .words span')].map((one) => parseFloat(getComputedStyle(one).fontSize))"
+    assert min(page.evaluate(sizes)) >= 11
+    if view == "#gallery":
+        assert len(tiles(page)) == 4
+        until(page, "[...document.querySelectorAll('.why')].some((one) => one.textContent.includes('spills'))")
+
+
+def test_dark_mode_is_dark(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url, color_scheme="dark")
+    red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert max(red, green, blue) < 64
+
+
+def test_many_cells_are_drawn_as_they_come_into_sight(tmp_path: Path, open_page: OpenPage) -> None:
+    page = open_page(f"{report(demo(tmp_path, samples=150)).as_uri()}#gallery")
+    drawn = len(tiles(page))
+    assert 4 < drawn < 100
+    page.locator("#canvas a[tabindex='0']").focus()
+    page.keyboard.press("End")
+    until(page, "document.activeElement.getAttribute('aria-label') === 'flyer, steady, sample 149: PASS'")
+    assert len(tiles(page)) < 100
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".cell-head >> text=sample 149")

@@ -1,0 +1,39 @@
+"""The command ``report``: a run as a page to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from visioneval.cli import options
+from visioneval.cli.found import named_run
+
+
+def report(
+    run: options.RunName,
+    out: Annotated[
+        Path | None,
+        options.value("--out", "DIR", "Where the report goes (default: 'report' in the run's folder)."),
+    ] = None,
+    single_file: Annotated[
+        bool, options.flag("--single-file", "One file with everything in it; --out may name it.")
+    ] = False,
+    opened: Annotated[bool, options.flag("--open", "Open it in the browser.")] = False,
+    trust_suite: Annotated[
+        bool,
+        options.flag("--trust-suite", "Show inputs that lie outside the suite's folder and the working directory."),
+    ] = False,
+    runs: Annotated[Path, options.value("--runs", "DIR", "The folder of runs.")] = options.RUNS,
+) -> None:
+    """Write a run as static HTML: overview, gallery, and every cell with its pictures, scores and reasons."""
+    from visioneval.report.html import target_of, write_report
+    from visioneval.report.lean import read_lean
+
+    folder, info, label = named_run(run, runs)
+    target = target_of(folder, out, single_file=single_file)
+    page = write_report(read_lean(folder, info, label), target, single_file=single_file, trust=trust_suite)
+    print(f"wrote {page}")
+    if opened:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())

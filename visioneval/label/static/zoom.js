@@ -1,0 +1,69 @@
+// Zoom and place, shared by all pictures of an item, in parts of the frame: x and y are the picture's top left corner.
+
+const view = { zoom: 1, x: 0, y: 0 };
+const MOST_ZOOM = 24;
+const panes = document.getElementById("panes");
+const percent = document.getElementById("percent");
+
+// How many of the screen's pixels one of the picture's has where it fits the frame.
+function fitScale() {
+  const image = panes.querySelector("img");
+  if (!image?.naturalWidth) return 1;
+  return Math.min(image.clientWidth / image.naturalWidth, image.clientHeight / image.naturalHeight) * devicePixelRatio;
+}
+
+export function setView(zoom = view.zoom, x = view.x, y = view.y) {
+  view.zoom = Math.min(MOST_ZOOM, Math.max(1, zoom));
+  view.x = Math.min(0, Math.max(1 - view.zoom, x));
+  view.y = Math.min(0, Math.max(1 - view.zoom, y));
+  const scale = fitScale() * view.zoom;
+  for (const image of panes.querySelectorAll("img")) {
+    image.style.transform = `translate(${view.x * 100}%, ${view.y * 100}%) scale(${view.zoom})`;
+    image.classList.toggle("sharp", scale > 3);
+    image.parentElement.classList.toggle("near", view.zoom > 1);
+  }
+  percent.textContent = `${Math.round(scale * 100)}%`;
+}
+
+export function zoomBy(factor, at = { x: 0.5, y: 0.5 }) {
+  const zoom = Math.min(MOST_ZOOM, Math.max(1, view.zoom * factor));
+  const grown = zoom / view.zoom;
+  setView(zoom, at.x - (at.x - view.x) * grown, at.y - (at.y - view.y) * grown);
+}
+
+export function fitOrActual(at) {
+  if (view.zoom > 1) return setView(1, 0, 0);
+  const actual = 1 / fitScale();
+  return zoomBy(actual > 1.1 ? actual : 2.5, at);
+}
+
+export function listenToFrame(frame) {
+  const fingers = new Map();
+  const inFrame = (event) => {
+    const box = frame.getBoundingClientRect();
+    return { x: (event.clientX - box.left) / box.width, y: (event.clientY - box.top) / box.height };
+  };
+  const spread = () => {
+    const [a, b] = [...fingers.values()];
+    return Math.hypot(a.x - b.x, a.y - b.y);
+  };
+  let moved = false;
+  frame.addEventListener("wheel", (event) => { event.preventDefault(); zoomBy(Math.exp(-event.deltaY * 0.002), inFrame(event)); }, { passive: false });
+  frame.addEventListener("pointerdown", (event) => {
+    fingers.set(event.pointerId, inFrame(event));
+    moved = false;
+    if (view.zoom > 1 || fingers.size > 1) frame.setPointerCapture(event.pointerId);
+  });
+  frame.addEventListener("pointermove", (event) => {
+    const from = fingers.get(event.pointerId);
+    if (!from) return;
+    const to = inFrame(event);
+    moved ||= Math.hypot(to.x - from.x, to.y - from.y) > 0.004;
+    const before = fingers.size === 2 ? spread() : 0;
+    fingers.set(event.pointerId, to);
+    if (before > 0.02) zoomBy(spread() / before, to);
+    else if (fingers.size === 1 && view.zoom > 1) setView(view.zoom, view.x + to.x - from.x, view.y + to.y - from.y);
+  });
+  for (const end of ["pointerup", "pointercancel"]) frame.addEventListener(end, (event) => fingers.delete(event.pointerId));
+  frame.addEventListener("click", (event) => { if (!moved) fitOrActual(inFrame(event)); });
+}

@@ -1,0 +1,93 @@
+// The pairs of a comparison: both pictures beside each other, filtered by how the verdict changed and by words.
+
+const STEP = 60;
+const pairs = { data: JSON.parse(document.getElementById("data").textContent), chosen: new Set(), words: "", shown: STEP, list: null };
+
+function begin() {
+  const section = document.getElementById("pairs");
+  pairs.list = el("div", { class: "pairs-list" });
+  section.append(pairBar(), pairs.list);
+  readAddress();
+  addEventListener("hashchange", () => { readAddress(); section.scrollIntoView(); section.focus({ preventScroll: true }); });
+  if (location.hash.startsWith("#pairs")) section.scrollIntoView();
+}
+
+function pairBar() {
+  const { changes, list, total } = pairs.data;
+  const buttons = Object.entries(changes).map(([change, { title, number }]) => el("button", { type: "button", class: `change ${change}`, "data-change": change, "aria-pressed": "false",
+    click: () => toggleChange(change) }, title, el("span", { class: "count", text: number.toLocaleString("en") })));
+  return el("form", { class: "filters", role: "search", "aria-label": "Filter pairs", submit: (event) => event.preventDefault() },
+    el("input", { type: "search", name: "q", placeholder: "Words in prompt, rule or reason", "aria-label": "Words in prompt, rule or reason", autocomplete: "off",
+      input: settled((event) => { pairs.words = event.target.value.trim(); filterPairs(true); }, 150) }),
+    el("span", { class: "changes", role: "group", "aria-label": "Change" }, buttons),
+    el("span", { class: "outcome" }, el("span", { class: "result", id: "result", role: "status", "aria-live": "polite" })),
+    list.length < total ? el("p", { class: "note", text: `The first ${list.length.toLocaleString("en")} of ${plural(total, "pair")} are here.` }) : null);
+}
+
+function readAddress() {
+  const given = new URLSearchParams(location.hash.split(/\?(.*)/s)[1] || "");
+  const changes = (given.get("change") ?? pairs.data.first).split(",").filter((change) => change in pairs.data.changes);
+  pairs.chosen = new Set(changes);
+  pairs.words = given.get("q") || "";
+  document.querySelector(".filters [name=q]").value = pairs.words;
+  filterPairs(false);
+}
+
+function toggleChange(change) {
+  pairs.chosen.has(change) ? pairs.chosen.delete(change) : pairs.chosen.add(change);
+  filterPairs(true);
+}
+
+function filterPairs(remember) {
+  if (remember) {
+    const state = new URLSearchParams();
+    state.set("change", [...pairs.chosen].join(","));
+    if (pairs.words) state.set("q", pairs.words);
+    history.replaceState(null, "", `#pairs?${state}`);
+  }
+  for (const button of document.querySelectorAll("[data-change]")) button.setAttribute("aria-pressed", pairs.chosen.has(button.dataset.change));
+  pairs.shown = STEP;
+  drawPairs();
+}
+
+function drawPairs() {
+  const { list } = pairs.data;
+  const wanted = pairs.words.toLowerCase().split(/\s+/).filter(Boolean);
+  const fitting = list.filter((pair) => (!pairs.chosen.size || pairs.chosen.has(pair.change)) && wanted.every((word) => textOfPair(pair).includes(word)));
+  document.getElementById("result").textContent = fitting.length === list.length ? plural(list.length, "pair") : `${fitting.length.toLocaleString("en")} of ${plural(list.length, "pair")}`;
+  pairs.list.replaceChildren(...fitting.slice(0, pairs.shown).map(pairCard));
+  if (fitting.length > pairs.shown) {
+    pairs.list.append(el("button", { type: "button", class: "quiet more", text: `Show ${Math.min(STEP, fitting.length - pairs.shown)} more`,
+      click: () => { pairs.shown += STEP; drawPairs(); } }));
+  }
+  if (!fitting.length) pairs.list.append(el("p", { class: "notice", text: "No pair fits." }));
+}
+
+function textOfPair(pair) {
+  pair.text ??= [pair.case, ...pair.labels, pair.prompt, ...pair.notes, ...pair.lines, ...pair.reasons].join(" ").toLowerCase();
+  return pair.text;
+}
+
+function pairCard(pair) {
+  const [a, b] = pair.pictures.map((at) => (typeof at === "number" ? { src: pairs.data.pictures[at] } : { why: at }));
+  const modes = [{ name: "Side by side", draw: () => beside([[`A: ${pair.verdicts[0]}`, a], [`B: ${pair.verdicts[1]}`, b]]) }];
+  if (a.src && b.src && a.src !== b.src) modes.push({ name: "Slider", draw: () => slider(a, b, "A", "B") });
+  const change = pairs.data.changes[pair.change].title;
+  return el("article", { class: `pair ${pair.change}`, "aria-label": `${pair.case}: ${change}` },
+    el("header", {}, el("span", { class: `change-name ${pair.change}`, text: change }), el("h3", { text: pair.case }),
+      el("span", { class: "model" }, soft(pair.labels[0] === pair.labels[1] ? pair.labels[1] : `${pair.labels[0]} \u2192 ${pair.labels[1]}`)),
+      pair.sample === null ? null : el("span", { class: "note", text: `sample ${pair.sample}` }),
+      pair.notes.map((note) => el("span", { class: "tag", text: note }))),
+    stageOf(modes).node,
+    el("div", { class: "words" },
+      pair.lines.length ? el("ul", { class: "plain" }, pair.lines.map((line) => el("li", { text: line }))) : null,
+      pair.scores.length ? scoresOfPair(pair.scores) : null,
+      el("details", {}, el("summary", { text: "Prompt" }), el("p", { class: "reason", text: pair.prompt || "not kept" }))));
+}
+
+function scoresOfPair(scores) {
+  return el("table", { class: "seen" }, el("thead", {}, el("tr", {}, ["metric", "A", "B"].map((name, at) => el("th", { scope: "col", class: at ? "number" : "", text: name })))),
+    el("tbody", {}, scores.map(([name, one, other]) => el("tr", {}, el("th", { scope: "row", text: name }), el("td", { class: "number", text: told(one) }), el("td", { class: "number", text: told(other) })))));
+}
+
+begin();
