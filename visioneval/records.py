@@ -255,10 +255,10 @@ class RunWriter:
                 raise StorageError(f"{self.folder}: cannot write a record: {error.strerror}") from error
             self._end += len(line)
 
-    def save(self, test_id: str, label: str, name: str, data: bytes, *, source: Path | None = None) -> str:
+    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
         """Keeps a file of a cell and returns its path from the run's folder, with forward slashes.
 
-        ``source`` is a file that holds the same bytes and is never changed: where it can be linked, it is.
+        ``source`` is a file that holds the bytes and is never changed: where it can be linked, it is.
         """
         if not _SAFE_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a file name: letters, digits, _ - and . (not first)")
@@ -267,7 +267,7 @@ class RunWriter:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None or not _linked(source, path):
-                _write_whole(path, data)
+                _write_whole(path, source.read_bytes() if source is not None else data or b"")
         except OSError as error:
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
         return relative
