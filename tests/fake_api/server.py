@@ -151,6 +151,8 @@ class FakeAPI:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in range(3):
+            await asyncio.sleep(0)  # a transport that is closed is gone only in the loop's next round
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open_connections += 1
@@ -165,7 +167,7 @@ class FakeAPI:
             self.errors.append(error)
             writer.write(reply_head(Reply(400, b""), keep_alive=False))
         except asyncio.CancelledError:
-            pass  # the server stops; a task that ends cancelled would be reported by asyncio's stream code
+            writer.transport.abort()  # the server stops; a task that ends cancelled would be reported by asyncio
         finally:
             self.open_connections -= 1
             writer.close()
