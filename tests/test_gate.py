@@ -3,38 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
+from stories import Clock, play, settle
 
 from visioneval.engine import throttle
 from visioneval.engine.throttle import Gate, Rate
 from visioneval.errors import ClosingError, ProviderError
-
-
-def play(story: Coroutine[Any, Any, None]) -> None:
-    """Runs a story that must come to an end."""
-
-    async def whole() -> None:
-        async with asyncio.timeout(20):
-            await story
-
-    asyncio.run(whole())
-
-
-async def settle() -> None:
-    """Lets everybody go as far as they can."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(throttle, "monotonic", lambda: self.now)
 
 
 @pytest.fixture
@@ -230,7 +205,7 @@ def test_nobody_passes_while_the_provider_asks_for_time(clock: Clock) -> None:
 def test_the_waits_grow_with_each_round_of_429s_until_a_call_succeeds(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(throttle.random, "uniform", lambda low, high: high)  # noqa: ARG005
+    monkeypatch.setattr(throttle.random, "uniform", lambda low, high: high)
 
     async def story() -> None:
         gate = Gate(4)
