@@ -258,9 +258,9 @@ def test_several_programs_may_write_the_same_answers_at_once(opened: Opened) -> 
             kept = cache.get(f"draw:{key}")
             assert kept is not None
             assert kept.answer["round"] == 19
-        named_files = {name for (name,) in sqlite_rows(opened.folder, "SELECT sha256 FROM files")}
+        named_files = {name for (name,) in sqlite_rows(opened.folder, "SELECT files FROM answers")}
         assert all(cache.read(name) is not None for name in named_files)
-    assert files(opened.folder) == named_files
+    assert files(opened.folder) >= named_files
     assert opened.warned == []
 
 

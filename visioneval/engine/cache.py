@@ -33,11 +33,8 @@ _BUSY_S = 30.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
-    stored_at TEXT NOT NULL, run_id TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (key TEXT NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (key, sha256)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS by_age ON answers (stored_at);
-CREATE INDEX IF NOT EXISTS by_file ON files (sha256);
+    stored_at TEXT NOT NULL, run_id TEXT NOT NULL, files TEXT NOT NULL
+);
 """
 
 
@@ -80,6 +77,7 @@ class Cache:
         self._since_tidied = 0
         self._is_writable = True
         self._unwritable_said = False
+        self._replaced: set[str] = set()
         self._index = self._opened()
 
     def _opened(self) -> sqlite3.Connection:
@@ -113,6 +111,7 @@ class Cache:
             version = _version(index, path)
             _write_ahead(index)
             index.execute("PRAGMA synchronous=NORMAL")
+            index.execute("PRAGMA wal_autocheckpoint=8000")
             if version == 0:
                 index.executescript(f"{_TABLES}PRAGMA user_version={FORMAT};")
         except BaseException:
@@ -143,7 +142,10 @@ class Cache:
         self.close()
 
     def close(self) -> None:
-        """Makes the folder whole in its files: what is in the log goes into the index."""
+        """Drops pictures of replaced answers, and makes the folder whole in its files: no log beside the index."""
+        if self._replaced:
+            with contextlib.suppress(OSError, sqlite3.Error), self._transaction() as index:  # 'cache clear' finds them
+                self._drop_orphans(index, self._replaced)
         with self._lock:
             with contextlib.suppress(sqlite3.Error):
                 self._index.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -225,21 +227,18 @@ class Cache:
             self._insert(row, pictures)
 
     def _insert(self, row: tuple[Any, ...], pictures: Mapping[str, bytes]) -> None:
-        """One answer in place of an older one, whose pictures go unless another answer names them.
+        """One answer in place of an older one, whose pictures are looked after when the cache is closed.
 
         Pictures are taken away under the index's lock alone: what is there now stays until it is named.
         """
-        key = row[0]
+        key, names = row[0], tuple(pictures)
         with self._transaction() as index:
-            index.execute("CREATE TEMP TABLE IF NOT EXISTS gone (sha256 TEXT)")
-            index.execute("INSERT INTO gone SELECT sha256 FROM files WHERE key = ?", (key,))
-            index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
-            index.execute("DELETE FROM files WHERE key = ?", (key,))
-            index.executemany("INSERT INTO files VALUES (?, ?)", [(key, digest) for digest in pictures])
+            before = index.execute("SELECT files FROM answers WHERE key = ?", (key,)).fetchone()
+            index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, " ".join(names)))
+            self._replaced.update(set(before[0].split()).difference(names) if before else ())
             for digest, picture in pictures.items():
                 if not self.path(digest).exists():
                     self._write(digest, picture)
-            self._drop_orphans(index)
 
     def _write(self, digest: str, data: bytes) -> None:
         path = self.path(digest)
@@ -292,7 +291,7 @@ class Cache:
             rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
             dropped = [key for (key,) in rows]
             self._drop(index, dropped)
-            named = {digest for (digest,) in index.execute("SELECT sha256 FROM files")}
+            named = _named(index)
             for path in self.folder.glob("files/??/*"):
                 if path.name not in named and not path.name.startswith("."):
                     path.unlink(missing_ok=True)
@@ -311,19 +310,16 @@ class Cache:
 
     def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
         """Takes answers away, and the files that no other answer names."""
-        each = [(key,) for key in keys]
-        index.execute("CREATE TEMP TABLE IF NOT EXISTS gone (sha256 TEXT)")
-        index.executemany("INSERT INTO gone SELECT sha256 FROM files WHERE key = ?", each)
-        index.executemany("DELETE FROM answers WHERE key = ?", each)
-        index.executemany("DELETE FROM files WHERE key = ?", each)
-        self._drop_orphans(index)
+        gone: set[str] = set()
+        for key in keys:
+            for (files,) in index.execute("SELECT files FROM answers WHERE key = ?", (key,)):
+                gone.update(files.split())
+        index.executemany("DELETE FROM answers WHERE key = ?", [(key,) for key in keys])
+        self._drop_orphans(index, gone)
 
-    def _drop_orphans(self, index: sqlite3.Connection) -> None:
-        orphans = index.execute(
-            "SELECT DISTINCT sha256 FROM gone WHERE NOT EXISTS (SELECT 1 FROM files WHERE files.sha256 = gone.sha256)"
-        ).fetchall()
-        index.execute("DELETE FROM gone")
-        for (digest,) in orphans:
+    def _drop_orphans(self, index: sqlite3.Connection, digests: set[str]) -> None:
+        """Deletes those files that no answer names."""
+        for digest in digests - _named(index) if digests else ():
             self.path(digest).unlink(missing_ok=True)
 
     def info(self) -> Info:
@@ -334,6 +330,13 @@ class Cache:
                 "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
             ).fetchone()
         return Info(self.folder, counts.get("draw", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
+
+
+def _named(index: sqlite3.Connection) -> set[str]:
+    """The pictures that some answer names."""
+    return {
+        digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
+    }
 
 
 def _version(index: sqlite3.Connection, path: Path) -> int:
