@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping
@@ -59,10 +60,12 @@ class CallLog:
             if self._file is not None:
                 print(text, file=self._file)
         except OSError as error:  # what was called is worth more than the line about it
+            self.close()
             self._file = None
             print(f"--log-file: cannot be written any more: {error.strerror or error}", file=sys.stderr)
 
     def close(self) -> None:
         """Closes the file."""
-        if self._file is not None:
-            self._file.close()
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.close()
