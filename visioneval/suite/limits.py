@@ -8,8 +8,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from visioneval.types import Frozen
 
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Usd = Annotated[float, Field(ge=0, le=1_000_000)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, strict=True)]
+Usd = Annotated[float, Field(ge=0, le=1_000_000, strict=True)]
 LimitName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=300)]
 
 MAX_ATTEMPTS = 6
@@ -26,8 +26,10 @@ class Limits(Frozen):
     max_concurrency: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = Field(
         default=None, description="Calls at once, drawings and judgements each; --max-concurrency where not given."
     )
-    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
-    images_per_minute: Annotated[float, Field(gt=0)] | None = Field(default=None, description="Pictures drawn.")
+    requests_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = None
+    images_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
+        default=None, description="Pictures drawn."
+    )
     max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = Field(
         default=None, description=f"Tries of one call before its cell is an ERROR; {MAX_ATTEMPTS} where not given."
     )

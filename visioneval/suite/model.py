@@ -129,7 +129,7 @@ class Suite(Frozen):
     cell_timeout_s: Seconds = Field(
         default=CELL_TIMEOUT_S, description="For one cell, waiting for its turn and all tries included."
     )
-    budget_usd: Annotated[float, Field(gt=0)] | None = Field(
+    budget_usd: Annotated[float, Field(gt=0, strict=True)] | None = Field(
         default=None, description="What a run may cost in US dollars; --budget replaces it."
     )
     prices: dict[LimitName, Price] = Field(

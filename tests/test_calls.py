@@ -1,0 +1,325 @@
+"""What is asked, what is taken from the cache, and what is told of each call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI, Fault
+from paying import LOOK, Paying
+from stories import play, settle
+
+from visioneval.engine.budget import Budget, Prices
+from visioneval.engine.cache import Cache
+from visioneval.engine.call_log import CallLog
+from visioneval.engine.calls import Calls, Meter, Reuse
+from visioneval.engine.throttle import Throttle
+from visioneval.errors import ProviderError
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.suite.judges import OpenAIJudge
+from visioneval.suite.limits import Price
+
+pytest_plugins = ("fake_api.fixtures",)
+
+CONFIG = OpenAIJudge(provider="openai", model="gpt-5.4")
+ABOUT = CellRef("one", "m", 0)
+
+
+@pytest.fixture
+def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Paying:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    return Paying(tmp_path / "here", api)
+
+
+class Slow:
+    """A judge that answers when it is let, or fails."""
+
+    def __init__(self, *errors: Exception | None) -> None:
+        self.asked = 0
+        self.go = asyncio.Event()
+        self.errors = list(errors)
+
+    async def ask(self, question: Question, about: CellRef) -> Reply:
+        self.asked += 1
+        await self.go.wait()
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        return Reply("yes", "gpt-5.4", usage={"input_tokens": 10})
+
+
+def calls_of(**changes: Any) -> Calls:
+    prices = Prices({"openai": Price(per_call=0.25)})
+    return Calls(Throttle({}, 8), prices, Budget(), CallLog(), **changes)
+
+
+def test_the_same_question_at_the_same_moment_is_asked_once() -> None:
+    async def story() -> None:
+        calls, judge, meters = calls_of(), Slow(), [Meter() for _ in range(5)]
+        tasks = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)) for meter in meters]
+        other = asyncio.create_task(calls.ask(CONFIG, judge, Question(("other?",)), ABOUT, Meter()))
+        while judge.asked < 2:  # noqa: ASYNC110 - its key is made in a thread
+            await asyncio.sleep(0.001)
+        judge.go.set()
+        replies = await asyncio.gather(*tasks)
+        await other
+        assert judge.asked == 2
+        assert [reply.text for reply in replies] == ["yes"] * 5
+        assert sorted((meter.cached, meter.cost_usd, len(meter.usage)) for meter in meters) == [
+            (0, 0.25, 1), (1, 0.0, 0), (1, 0.0, 0), (1, 0.0, 0), (1, 0.0, 0)
+        ]  # fmt: skip
+        assert calls.budget.spent == 0.5
+
+    play(story())
+
+
+def test_who_shares_a_call_shares_its_error_but_not_its_end() -> None:
+    async def story() -> None:
+        calls, judge = calls_of(), Slow(ProviderError("no", kind="invalid"))
+        both = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter())) for _ in range(2)]
+        await _asked(judge, 1)
+        await _settled(calls, both)
+        judge.go.set()
+        told = await asyncio.gather(*both, return_exceptions=True)
+        assert [str(each) for each in told] == ["no", "no"]
+        assert judge.asked == 1
+
+        judge = Slow()
+        first = asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
+        await _asked(judge, 1)
+        second = asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
+        await _settled(calls, [second])
+        first.cancel()
+        await _asked(judge, 2)
+        judge.go.set()
+        assert (await second).text == "yes"
+
+    play(story())
+
+
+async def _asked(judge: Slow, many: int) -> None:
+    while judge.asked < many:  # noqa: ASYNC110 - a thread makes the key
+        await asyncio.sleep(0.001)
+
+
+async def _settled(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
+    """Waits until all of them wait for the one call."""
+    await asyncio.sleep(0.05)
+    await settle()
+    assert len(calls._asked) == 1
+    assert not any(task.done() for task in tasks)
+
+
+@pytest.mark.parametrize(("kept", "asked"), [(True, 1), (False, 3)])
+def test_an_answer_is_kept_unless_new_ones_are_wanted(tmp_path: Path, kept: bool, asked: int) -> None:
+    async def story(cache: Cache) -> None:
+        calls, judge, meter = calls_of(cache=cache, reuse=Reuse(judgements=kept)), Slow(), Meter()
+        judge.go.set()
+        for _ in range(3):
+            reply = await calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)
+            assert reply.text == "yes"
+        assert (judge.asked, meter.calls, meter.cached) == (asked, 3, 3 - asked)
+        assert (meter.usage, meter.cost_usd) == ({"input_tokens": 10 * asked}, 0.25 * asked)
+
+    with Cache(tmp_path) as cache:
+        play(story(cache))
+
+
+def test_one_unknown_cost_makes_the_sum_unknown() -> None:
+    meter = Meter()
+    for cost in (0.5, None, 0.5):
+        meter.add(Reply("", "m", cost_usd=cost), cached=False)
+    assert meter.cost_usd is None
+
+
+REUSED = [
+    ((), (4, 2), [False, False], [True, True]),
+    (("--reuse", "judges"), (4, 2), [False, False], [True, True]),
+    (("--reuse", "none"), (4, 4), [False, False], [False, False]),
+    (("--reuse", "all"), (2, 2), [True, True], [True, True]),
+    (("--offline",), (2, 2), [True, True], [True, True]),
+]
+
+
+@pytest.mark.parametrize(("words", "called", "drawn", "judged"), REUSED)
+def test_what_a_second_run_takes_from_the_cache(
+    paying: Paying, words: tuple[str, ...], called: tuple[int, int], drawn: list[bool], judged: list[bool]
+) -> None:
+    paying.write()
+    assert paying.run().exit_code == 0
+    first = paying.records()
+    assert [(r.cached, r.graders[0].cached, r.cost_usd) for r in first.values()] == [(False, False, 0.04)] * 2
+    result = paying.run(*words, run_id="s")
+    assert (result.exit_code, paying.called) == (0, called), result.output
+    again = paying.records("s").values()
+    assert [record.cached for record in again] == drawn
+    assert [record.graders[0].cached for record in again] == judged
+    for record in again:
+        assert record.cost_usd == (0.0 if record.cached else 0.04)
+        assert record.graders[0].cost_usd == (0.0 if record.graders[0].cached else 0.01)
+        assert (record.usage is None) == record.cached
+        assert record.artifact_sha256 == first[record.test_id, 0].artifact_sha256
+    assert ("the oldest of" in result.stdout) == any(drawn)
+
+
+def test_a_replay_elsewhere_needs_no_key_no_host_and_no_sdk(
+    paying: Paying, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paying.write()
+    assert paying.run("--cache", tmp_path / "kept").exit_code == 0
+    there = Paying(tmp_path / "there" / "deep", paying.api)
+    moved = {"base_url": "https://elsewhere.example/v1", "api_key_env": "ANOTHER_KEY"}
+    there.folder.mkdir(parents=True)
+    there.write(
+        judges={"default": {"provider": "openai", "model": "gpt-5.4", **moved}},
+        models=[{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}, **moved}],
+    )
+    shutil.copytree(tmp_path / "kept", there.folder / "cache")
+    shutil.rmtree(tmp_path / "kept")
+    monkeypatch.delenv("LOCAL_KEY")
+    before = paying.called
+    code = (
+        "import sys; from visioneval.cli import app\n"
+        "try: app(sys.argv[1:])\n"
+        "except SystemExit as end: print('exit', end.code)\n"
+        "print('sdks', *(name for name in ('openai', 'google.genai') if name in sys.modules))"
+    )
+    words = ("run", "suite.yaml", "--offline", "--cache", "cache", "--run-id", "r", "--trust-suite")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=there.folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-2:] == ["exit 0", "sdks"], done.stdout + done.stderr
+    assert paying.called == before
+    told = {name: (r.verdict, r.cached, r.artifact_sha256) for name, r in there.records().items()}
+    assert told == {name: (r.verdict, True, r.artifact_sha256) for name, r in paying.records().items()}
+    text = (there.folder / "cache" / "index.sqlite").read_bytes()
+    for secret in (str(tmp_path), "127.0.0.1", paying.api.key):
+        assert secret.encode() not in text
+
+
+def test_what_is_missing_offline_is_named(paying: Paying) -> None:
+    paying.write("tree")
+    assert paying.run().exit_code == 0
+    paying.write("tree", "boat", graders=[LOOK, {**LOOK, "key": "other", "metrics": {"odd": {
+        "type": "pass_fail", "about": "it is odd"}}}])  # fmt: skip
+    result = paying.run("--offline", run_id="s")
+    assert (result.exit_code, paying.called) == (3, (1, 1))
+    found = paying.records("s")
+    tree, boat = found["tree", 0], found["boat", 0]
+    assert boat.error is not None
+    assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the drawing of 'boat' by 'm'")
+    assert (tree.verdict, tree.scores) == ("PASS", {"nice": True, "odd": None})
+    assert tree.graders[1].error == "not in the cache: an answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
+    assert "not in the cache: the drawing of 'boat' by 'm'" in " ".join(result.stdout.split())
+
+
+def test_a_refusal_is_kept_for_a_replay(paying: Paying) -> None:
+    paying.write("tree", cases=[{"id": "tree", "prompt": "a tree", "expect": {"refusal": True}}])
+    paying.api.faults.queue(Fault("refusal"))
+    assert paying.run().exit_code == 0
+    result = paying.run("--offline", run_id="s")
+    assert (result.exit_code, paying.called[0]) == (0, 1), result.output
+    first, again = paying.records()["tree", 0], paying.records("s")["tree", 0]
+    assert (again.status, again.cached, again.reasons) == ("refused", True, first.reasons)
+
+
+def test_a_drawing_that_is_not_whole_is_drawn_again(paying: Paying) -> None:
+    host = {"base_url": paying.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
+    paying.write("tree", models=[{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}, **host}])
+    paying.api.faults.queue(Fault("fewer_images"))
+    assert paying.run().exit_code == 3
+    error = paying.records()["tree", 1].error
+    assert error is not None
+    assert error.kind == "missing_picture"
+    result = paying("run", "--resume", paying.out / "r")
+    assert (result.exit_code, paying.called[0]) == (0, 2), result.output
+    assert {record.verdict for record in paying.records().values()} == {"PASS"}
+    assert paying.run("--offline", run_id="s").exit_code == 0
+
+
+def test_a_damaged_picture_is_a_miss_that_is_named_and_drawn_again(paying: Paying) -> None:
+    paying.write("tree")
+    cache = paying.folder / "cache"
+    assert paying.run("--cache", cache).exit_code == 0
+    (file,) = cache.glob("files/*/*")
+    file.unlink()
+    file.write_bytes(b"zeroed")
+    result = paying.run("--cache", cache, "--reuse", "all", run_id="s")
+    assert (result.exit_code, paying.called) == (0, (2, 1))
+    assert f"{file}: a picture of the cache is damaged, and is passed over" in result.stderr
+    file.unlink()
+    assert paying.run("--cache", cache, "--offline", run_id="t").exit_code == 3
+    assert paying.called == (2, 1)
+
+
+def test_the_log_has_a_line_for_each_try_and_no_content(paying: Paying, tmp_path: Path) -> None:
+    paying.write("tree", limits={"openai": {"max_concurrency": 1}})
+    paying.api.faults.queue(Fault("rate_limit", retry_after=0.01))
+    log = tmp_path / "logs" / "calls.jsonl"
+    assert paying.run("--log-file", log).exit_code == 0
+    assert paying.run("--log-file", log, "--reuse", "all", run_id="s").exit_code == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["kind"], line["status"], line.get("attempt")) for line in lines] == [
+        ("draw", "rate_limit", 1), ("draw", "ok", 2), ("judge", "ok", 1), ("draw", "cached", None),
+        ("judge", "cached", None),
+    ]  # fmt: skip
+    drawn = lines[1]
+    assert (drawn["provider"], drawn["model"], drawn["cost_usd"]) == ("openai", "gpt-image-1.5", 0.04)
+    assert drawn["tokens"]["output_image_tokens"] > 0
+    assert drawn["seconds"] >= 0
+    assert len({line["key"] for line in lines}) == 2
+    for content in ("a tree", "nice", "so it is", paying.api.key):
+        assert content not in log.read_text(), content
+
+
+def test_a_refusal_and_a_time_limit_are_told_in_the_log(paying: Paying, tmp_path: Path) -> None:
+    paying.write("tree", limits={"openai": {"timeout_s": 0.2, "max_attempts": 2}})
+    paying.api.faults.queue(Fault("hang"), Fault("refusal"))
+    assert paying.run("--log-file", tmp_path / "log").exit_code == 1
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [(line["status"], line["attempt"]) for line in lines] == [("cancelled", 1), ("refused", 2)]
+
+
+def test_debug_tells_each_call(paying: Paying) -> None:
+    paying.write("tree")
+    result = paying.run("--debug")
+    lines = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    assert [line["status"] for line in lines] == ["ok", "ok"]
+    assert not [line for line in paying.run(run_id="s").stderr.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--log-file", "."), "--log-file .: cannot be written: Is a directory"),
+        (("--cache", "a_file"), "a_file/index.sqlite: the cache cannot be used"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_known_before_the_run_begins(
+    paying: Paying, words: tuple[str, ...], said: str
+) -> None:
+    Path("a_file").write_text("here first")
+    paying.write()
+    result = paying.run(*words)
+    assert (result.exit_code, paying.called, paying.out.exists()) == (2, (0, 0), False)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(said)
+
+
+def test_a_log_that_cannot_be_written_any_more_costs_no_answer(paying: Paying) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    paying.write("tree", "boat")
+    result = paying.run("--log-file", "/dev/full")
+    assert (result.exit_code, paying.called) == (0, (2, 2)), result.output
+    assert result.stderr.count("--log-file: cannot be written any more: No space left on device") == 1
