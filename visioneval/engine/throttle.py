@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Literal, TypeVar
 
@@ -80,6 +81,8 @@ class Gate:
     async def _enter(self) -> None:
         if self._closed:
             raise ClosingError("the run is being stopped")
+        if self.closed_for > LONGEST_WAIT_S:
+            raise self.too_long()
         if not self._waiting and self._is_open():
             self._running += 1
             return
@@ -89,7 +92,8 @@ class Gate:
             await place
         except asyncio.CancelledError:
             if place.cancelled():
-                self._waiting.remove(place)
+                with contextlib.suppress(ValueError):  # it was passed over at that very moment
+                    self._waiting.remove(place)
             elif not place.exception():  # let in at the moment at which it was cancelled
                 self._running -= 1
                 self._let_in()
@@ -98,10 +102,18 @@ class Gate:
     def close(self) -> None:
         """Lets nobody in any more: who waits gets a ``ClosingError``."""
         self._closed = True
+        self._turn_away(lambda: ClosingError("the run is being stopped"))
+
+    def _turn_away(self, why: Callable[[], Exception]) -> None:
         while self._waiting:
             place = self._waiting.popleft()
             if not place.done():
-                place.set_exception(ClosingError("the run is being stopped"))
+                place.set_exception(why())
+
+    def too_long(self) -> ProviderError:
+        """Why nobody waits here: it would be for longer than any call may."""
+        message = f"the provider asks for {self.closed_for:.0f} s without a call: go on with the run then"
+        return ProviderError(message, kind="rate_limit", retry_after=self.closed_for)
 
     def _is_open(self) -> bool:
         return self._running < int(self._allowed) and monotonic() >= self._opens
@@ -132,7 +144,17 @@ class Gate:
         opens = now + (backoff if retry_after is None else retry_after)
         if opens > self._opens and (retry_after is not None or started >= self._opens):
             self._opens = opens
-            asyncio.get_running_loop().call_at(asyncio.get_running_loop().time() + opens - now, self._let_in)
+            if self.closed_for > LONGEST_WAIT_S:
+                self._turn_away(self.too_long)
+            else:
+                self._open_in_time()
+
+    def _open_in_time(self) -> None:
+        """Lets in who waits once it opens; a timer may ring early, by as much as the system's clock is coarse."""
+        if self.closed_for:
+            asyncio.get_running_loop().call_later(self.closed_for, self._open_in_time)
+        else:
+            self._let_in()
 
 
 class Rate:
@@ -142,13 +164,12 @@ class Rate:
         self._each = 60.0 / per_minute
         self._next = 0.0
 
-    async def wait(self, many: int) -> None:
-        """Waits for the turn of ``many`` at once."""
+    def turn(self, many: int) -> float:
+        """Takes the next turn, for ``many`` at once, and tells the seconds until it comes."""
         now = monotonic()
         begins = max(self._next, now - BURST_S)
         self._next = begins + many * self._each
-        if begins > now:
-            await asyncio.sleep(begins - now)
+        return max(0.0, begins - now)
 
 
 @dataclass(slots=True)
@@ -187,7 +208,7 @@ class Throttle:
             stop=stop_after_attempt(int(self._setting(lane, "max_attempts") or MAX_ATTEMPTS)),
             wait=_pause,
             retry=retry_if_exception(_may_pass),
-            sleep=self._sleep,
+            sleep=partial(self._sleep, lane.kind),
             reraise=True,
         )
         async for attempt in retrying:
@@ -202,13 +223,16 @@ class Throttle:
             for name, gate in ((str(lane), own), (lane.provider, self._shared(lane))):
                 if gate is not None:
                     await stack.enter_async_context(gate.through())
-                    await self._turn(name, images)
+                    await self._turn(lane.kind, name, images)
+            await self._still_open(lane.kind, own)
             started = monotonic()
+            limit = asyncio.timeout(timeout_s)
             try:
-                async with asyncio.timeout(timeout_s):
+                async with limit:
                     answer = await work()
-            except TimeoutError:
-                raise ProviderError(f"no answer within {timeout_s:g} s", kind="transient") from None
+            except TimeoutError as error:
+                why = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
+                raise ProviderError(why, kind="transient") from None
             except ProviderError as error:
                 if error.kind == "rate_limit":
                     own.limited(started, error.retry_after)
@@ -250,12 +274,24 @@ class Throttle:
             if kind == "draw":
                 gate.close()
 
-    async def _sleep(self, seconds: float) -> None:
-        """Waits for the next try; no longer where the run is being stopped."""
+    async def _sleep(self, kind: Kind, seconds: float) -> None:
+        """Waits; a drawing no longer once the run is being stopped, as it will not begin."""
+        if kind == "judge":
+            await asyncio.sleep(seconds)
+            return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.closed.wait(), seconds)
 
-    async def _turn(self, name: str, images: int) -> None:
+    async def _still_open(self, kind: Kind, own: Gate) -> None:
+        """Whoever came in and then waited for a turn is held back by what became of the others meanwhile."""
+        while own.closed_for and not (kind == "draw" and self.closed.is_set()):
+            if own.closed_for > LONGEST_WAIT_S:
+                raise own.too_long()
+            await self._sleep(kind, own.closed_for)
+        if kind == "draw" and self.closed.is_set():
+            raise ClosingError("the run is being stopped")
+
+    async def _turn(self, kind: Kind, name: str, images: int) -> None:
         limits = self.limits.get(name)
         if limits is None:
             return
@@ -264,7 +300,7 @@ class Throttle:
             ("images", limits.images_per_minute, images),
         ):
             if per_minute and many:
-                await self.rates.setdefault((name, what), Rate(per_minute)).wait(many)
+                await self._sleep(kind, self.rates.setdefault((name, what), Rate(per_minute)).turn(many))
 
     def waiting(self) -> list[str]:
         """Who waits for what, in words, for the person at the terminal."""
@@ -282,13 +318,10 @@ def _may_pass(error: BaseException) -> bool:
     return error.kind in ("rate_limit", "transient")
 
 
-_backoff = wait_random_exponential(multiplier=BACKOFF_S, max=LONGEST_BACKOFF_S)
-
-
 def _pause(state: RetryCallState) -> float:
     """Seconds before the next try. After a 429 the gate makes everybody wait: no wait of its own comes on top."""
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, ProviderError) and error.kind == "rate_limit":
         return 0.0
     told = error.retry_after if isinstance(error, ProviderError) else None
-    return max(told or 0.0, _backoff(state))
+    return max(told or 0.0, wait_random_exponential(multiplier=BACKOFF_S, max=LONGEST_BACKOFF_S)(state))

@@ -1,0 +1,280 @@
+"""Who is let through to a provider, and when."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from stories import Clock, play, settle
+
+from visioneval.engine import throttle
+from visioneval.engine.throttle import Gate, Rate
+from visioneval.errors import ClosingError, ProviderError
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+class Crowd:
+    """People at a gate: ``inside`` in the order in which they came in."""
+
+    def __init__(self, most: int) -> None:
+        self.gate = Gate(most)
+        self.inside: list[str] = []
+        self.out: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def come(self, *names: str) -> None:
+        for name in names:
+            self.out[name] = asyncio.Event()
+            self.tasks[name] = asyncio.create_task(self._visit(name))
+            await settle()
+
+    async def _visit(self, name: str) -> None:
+        async with self.gate.through():
+            self.inside.append(name)
+            await self.out[name].wait()
+
+    async def leave(self, *names: str) -> None:
+        for name in names:
+            self.out[name].set()
+            await settle()
+
+    async def end(self) -> None:
+        for event in self.out.values():
+            event.set()
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+
+
+def test_first_come_first_served() -> None:
+    async def story() -> None:
+        crowd = Crowd(2)
+        await crowd.come("a", "b", "c", "d", "e")
+        assert (crowd.inside, crowd.gate.waiting) == (["a", "b"], 3)
+        await crowd.leave("b")
+        assert crowd.inside == ["a", "b", "c"]
+        await crowd.leave("a", "c")
+        assert (crowd.inside, crowd.gate.waiting) == (["a", "b", "c", "d", "e"], 0)
+        await crowd.end()
+
+    play(story())
+
+
+def test_a_call_that_fails_leaves_its_place() -> None:
+    async def story() -> None:
+        gate = Gate(1)
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                async with gate.through():
+                    raise ZeroDivisionError
+        async with gate.through():
+            assert gate.waiting == 0
+
+    play(story())
+
+
+def test_who_stops_waiting_is_passed_over() -> None:
+    async def story() -> None:
+        crowd = Crowd(1)
+        await crowd.come("a", "b", "c")
+        crowd.tasks["b"].cancel()
+        await settle()
+        assert crowd.gate.waiting == 1
+        await crowd.leave("a")
+        assert crowd.inside == ["a", "c"]
+        await crowd.end()
+
+    play(story())
+
+
+@pytest.mark.parametrize("cancelled_first", [False, True])
+def test_a_place_is_not_lost_with_who_is_cancelled_as_he_is_let_in(cancelled_first: bool) -> None:
+    async def story() -> None:
+        crowd = Crowd(1)
+        await crowd.come("a", "b", "c")
+        if cancelled_first:
+            crowd.tasks["b"].cancel()
+        crowd.out["a"].set()
+        await asyncio.sleep(0)  # a is on the way out: whoever is next has not run yet
+        crowd.tasks["b"].cancel()
+        await settle()
+        assert crowd.tasks["b"].cancelled()
+        assert crowd.inside == ["a", "c"]
+        await crowd.leave("c")
+        await crowd.come("d")
+        assert crowd.inside == ["a", "c", "d"]
+        await crowd.end()
+
+    play(story())
+
+
+def test_who_is_cancelled_as_the_gate_closes_is_cancelled() -> None:
+    async def story() -> None:
+        crowd = Crowd(1)
+        await crowd.come("a", "b", "c")
+        crowd.tasks["b"].cancel()
+        crowd.gate.close()
+        await settle()
+        assert crowd.tasks["b"].cancelled()
+        assert isinstance(crowd.tasks["c"].exception(), ClosingError)
+        await crowd.end()
+
+    play(story())
+
+
+def test_a_closed_gate_lets_nobody_in_and_everybody_out() -> None:
+    async def story() -> None:
+        crowd = Crowd(1)
+        await crowd.come("a", "b")
+        crowd.gate.close()
+        await crowd.come("c")
+        for name in ("b", "c"):
+            with pytest.raises(ClosingError, match="being stopped"):
+                await crowd.tasks[name]
+        await crowd.leave("a")
+        assert crowd.tasks["a"].exception() is None
+        assert crowd.inside == ["a"]
+
+    play(story())
+
+
+async def allowed(gate: Gate, clock: Clock) -> int:
+    """How many a gate lets through at once, once it is open."""
+    clock.now += gate.closed_for
+    crowd = Crowd(1)
+    crowd.gate = gate
+    await crowd.come(*map(str, range(40)))
+    many = len(crowd.inside)
+    for task in crowd.tasks.values():
+        task.cancel()
+    await crowd.end()
+    return many
+
+
+def test_a_429_halves_once_for_all_calls_that_were_on_their_way(clock: Clock) -> None:
+    async def story() -> None:
+        gate = Gate(16)
+        assert await allowed(gate, clock) == 16
+        began = clock.now
+        clock.now += 1
+        for _ in range(5):
+            gate.limited(began, None)
+        assert await allowed(gate, clock) == 8
+        gate.limited(clock.now, None)
+        assert await allowed(gate, clock) == 4
+        for _ in range(9):
+            clock.now += gate.closed_for + 1
+            gate.limited(clock.now, None)
+        assert await allowed(gate, clock) == 1
+
+    play(story())
+
+
+def test_successes_let_it_grow_again_and_no_further_than_it_was(clock: Clock) -> None:
+    async def story() -> None:
+        gate = Gate(8)
+        gate.limited(clock.now, None)
+        grown = [await allowed(gate, clock)]
+        for _ in range(60):
+            gate.succeeded()
+            grown.append(await allowed(gate, clock))
+        assert (grown[0], grown[-1]) == (4, 8)
+        assert grown == sorted(grown)
+        assert grown.index(5) in (4, 5)  # as many successes as are allowed, for one more
+
+    play(story())
+
+
+def test_nobody_passes_while_the_provider_asks_for_time(clock: Clock) -> None:
+    async def story() -> None:
+        gate = Gate(4)
+        gate.limited(clock.now, 30.0)
+        assert gate.closed_for == 30
+        gate.limited(clock.now - 1, 10.0)
+        assert gate.closed_for == 30, "an earlier time says nothing new"
+        gate.limited(clock.now - 1, 50.0)
+        assert gate.closed_for == 50, "a later one does"
+        gate.limited(clock.now - 1, None)
+        assert gate.closed_for == 50
+
+    play(story())
+
+
+def test_the_waits_grow_with_each_round_of_429s_until_a_call_succeeds(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle.random, "uniform", lambda low, high: high)
+
+    async def story() -> None:
+        gate = Gate(4)
+
+        def struck() -> float:
+            clock.now += gate.closed_for + 1
+            gate.limited(clock.now, None)
+            return gate.closed_for
+
+        assert [struck() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+        gate.succeeded()
+        assert struck() == 1
+
+    play(story())
+
+
+def test_it_opens_by_itself_though_nobody_is_inside(clock: Clock) -> None:
+    async def story() -> None:
+        crowd = Crowd(4)
+        crowd.gate.limited(clock.now, 0.02)
+        await crowd.come("a", "b", "c")
+        assert (crowd.inside, crowd.gate.waiting) == ([], 3)
+        await asyncio.sleep(0.05)  # the timer has rung, but by this clock too early
+        assert crowd.inside == []
+        clock.now += 0.02
+        await asyncio.gather(*(_until_inside(crowd, name) for name in ("a", "b")))
+        assert crowd.inside == ["a", "b"], "half of four"
+        await crowd.end()
+        assert crowd.inside == ["a", "b", "c"]
+
+    play(story())
+
+
+async def _until_inside(crowd: Crowd, name: str) -> None:
+    while name not in crowd.inside:
+        await asyncio.sleep(0.001)
+
+
+def test_a_wait_that_is_too_long_is_given_up_by_all(clock: Clock) -> None:
+    async def story() -> None:
+        crowd = Crowd(1)
+        await crowd.come("a", "b")
+        crowd.gate.limited(clock.now, 86_400.0)
+        await crowd.come("c")
+        for name in ("b", "c"):
+            with pytest.raises(ProviderError, match="asks for 86400 s") as caught:
+                await crowd.tasks[name]
+            assert (caught.value.kind, caught.value.retry_after) == ("rate_limit", 86_400)
+        await crowd.end()
+        clock.now += 86_400
+        await crowd.come("d")
+        assert crowd.inside == ["a", "d"]
+        await crowd.end()
+
+    play(story())
+
+
+def test_a_rate_is_even_after_a_short_burst(clock: Clock) -> None:
+    rate = Rate(60)
+    waits = [rate.turn(1) for _ in range(10)]
+    assert waits == [0, 0, 0, 0, 0, 0, 0, 1, 2, 3], "six seconds' worth at once, and the one that is due"
+    clock.now += 3
+    assert rate.turn(1) == 1
+    clock.now += 3600
+    assert [rate.turn(1) for _ in range(8)] == waits[:8], "what was not used is not saved up"
+
+
+def test_a_rate_counts_many_at_once(clock: Clock) -> None:
+    rate = Rate(60)
+    assert [rate.turn(4), rate.turn(4), rate.turn(4)] == [0, 0, 2]
+    clock.now += 2
+    assert rate.turn(1) == 4

@@ -1,0 +1,381 @@
+"""How calls are limited, tried again and given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+from stories import Clock, play, settle
+
+from visioneval.engine import throttle
+from visioneval.engine.throttle import Lane, Throttle, Tries
+from visioneval.errors import BudgetError, ClosingError, ProviderError
+from visioneval.suite.limits import MAX_ATTEMPTS, Limits
+
+DRAW = Lane("openai", "painter", "draw")
+OTHER = Lane("openai", "sketcher", "draw")
+JUDGE = Lane("openai", "painter", "judge")
+SUITE_OWN = Lane("mine:Draw", None, "draw")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "BACKOFF_S", 0.001)
+
+
+def limited(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttle:
+    return Throttle({name: Limits(**told) for name, told in (limits or {}).items()}, most)
+
+
+def failing(*errors: BaseException | None) -> Callable[[], Awaitable[str]]:
+    """Work that fails in these ways, one after the other, and then is done."""
+    left = list(errors)
+
+    async def work() -> str:
+        error = left.pop(0) if left else None
+        if error is not None:
+            raise error
+        return "done"
+
+    return work
+
+
+def told(kind: Any, retry_after: float | None = None) -> ProviderError:
+    return ProviderError(f"it is {kind}", kind=kind, retry_after=retry_after)
+
+
+class Room:
+    """Work that stays until it is let go, and how many were in it at once."""
+
+    def __init__(self) -> None:
+        self.now: list[str] = []
+        self.began: list[str] = []
+        self.most = 0
+        self.doors: dict[str, asyncio.Event] = {}
+
+    def work(self, name: str) -> Callable[[], Awaitable[str]]:
+        self.doors[name] = asyncio.Event()
+
+        async def stay() -> str:
+            self.began.append(name)
+            self.now.append(name)
+            self.most = max(self.most, len(self.now))
+            await self.doors[name].wait()
+            self.now.remove(name)
+            return name
+
+        return stay
+
+    async def empty(self, *calls: asyncio.Task[str]) -> None:
+        while not all(call.done() for call in calls):
+            for name in list(self.now):
+                self.doors[name].set()
+            await settle()
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "transient"])
+def test_what_may_pass_is_tried_again(kind: str) -> None:
+    async def story() -> None:
+        tries = Tries()
+        assert await limited().call(DRAW, failing(told(kind), told(kind)), tries=tries) == "done"
+        assert tries.count == 3
+
+    play(story())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(told(kind) for kind in ("auth", "invalid", "refused", "bad_image", "offline")),
+        BudgetError("no money"),
+        RuntimeError("a slip of ours"),
+        OSError("disk"),
+    ],
+    ids=repr,
+)
+def test_what_will_not_pass_is_tried_once(error: Exception) -> None:
+    async def story() -> None:
+        tries = Tries()
+        with pytest.raises(type(error)) as caught:
+            await limited().call(DRAW, failing(error), tries=tries)
+        assert caught.value is error
+        assert tries.count == 1
+
+    play(story())
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        ({}, MAX_ATTEMPTS),
+        ({"openai": {"max_attempts": 2}}, 2),
+        ({"openai": {"max_attempts": 2}, "openai:painter": {"max_attempts": 4}}, 4),
+        ({"openai:sketcher": {"max_attempts": 2}}, MAX_ATTEMPTS),
+    ],
+)
+@pytest.mark.parametrize("kind", ["transient", "rate_limit"])
+def test_tries_are_bounded_and_the_last_error_is_told(limits: Mapping[str, Any], most: int, kind: str) -> None:
+    async def story() -> None:
+        tries = Tries()
+        errors = [told(kind) for _ in range(20)]
+        with pytest.raises(ProviderError) as caught:
+            await limited(limits).call(DRAW, failing(*errors), tries=tries)
+        assert tries.count == most
+        assert caught.value is errors[most - 1]
+
+    play(story())
+
+
+@pytest.mark.parametrize("kind", ["transient", "rate_limit"])
+def test_a_provider_that_asks_for_more_than_a_call_may_wait_is_left(kind: str) -> None:
+    async def story() -> None:
+        tries, throttled = Tries(), limited()
+        with pytest.raises(ProviderError, match="it is"):
+            await throttled.call(DRAW, failing(told(kind, 601)), tries=tries)
+        assert tries.count == 1
+        if kind == "rate_limit":  # for the rest of the model's calls too, without a word to the provider
+            work = failing(RuntimeError("called"))
+            with pytest.raises(ProviderError, match="without a call"):
+                await throttled.call(DRAW, work)
+            assert await throttled.call(OTHER, failing()) == "done"
+
+    play(story())
+
+
+def test_a_time_limit_is_an_error_that_may_pass() -> None:
+    async def story() -> None:
+        tries = Tries()
+        waits = iter([60.0, 0.0])
+
+        async def work() -> str:
+            await asyncio.sleep(next(waits))
+            return "done"
+
+        assert await limited({"openai": {"timeout_s": 0.01}}).call(DRAW, work, tries=tries) == "done"
+        assert tries.count == 2
+        with pytest.raises(ProviderError, match=r"no answer within 0\.01 s") as caught:
+            await limited({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(DRAW, lambda: asyncio.sleep(60, ""))
+        assert caught.value.kind == "transient"
+
+    play(story())
+
+
+def test_a_timeout_of_the_works_own_is_told_as_such() -> None:
+    async def story() -> None:
+        for limits_itself in (True, False):
+            with pytest.raises(ProviderError, match="TimeoutError: the disk sleeps") as caught:
+                await limited({"openai": {"max_attempts": 1}}).call(
+                    DRAW, failing(TimeoutError("the disk sleeps")), limits_itself=limits_itself
+                )
+            assert caught.value.kind == "transient"
+
+    play(story())
+
+
+def test_a_time_limit_around_the_call_is_not_taken_for_its_own() -> None:
+    async def story() -> None:
+        tries = Tries()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await limited().call(DRAW, lambda: asyncio.sleep(60, ""), tries=tries)
+        assert tries.count == 1
+
+    play(story())
+
+
+def test_who_waits_for_another_try_is_outside_of_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
+    monkeypatch.setattr(throttle.random, "uniform", lambda low, high: high)
+
+    async def story() -> None:
+        throttled = limited(most=1)
+        slow = asyncio.create_task(throttled.call(DRAW, failing(told("transient", 500))))
+        await settle()
+        assert await throttled.call(DRAW, failing()) == "done"
+        assert not slow.done()
+        slow.cancel()
+
+    play(story())
+
+
+def test_two_models_do_not_hold_each_other_back() -> None:
+    async def story() -> None:
+        throttled, room = limited(most=1), Room()
+        first = asyncio.create_task(throttled.call(DRAW, room.work("first")))
+        second = asyncio.create_task(throttled.call(DRAW, room.work("second")))
+        await settle()
+        for lane in (OTHER, JUDGE, SUITE_OWN):
+            assert await throttled.call(lane, failing()) == "done"
+        assert room.now == ["first"]
+        throttled.gate(OTHER).limited(throttle.monotonic(), 500)
+        assert throttled.waiting() == ["openai:sketcher: 0 wait 500 s (rate limit)"]
+        await room.empty(first, second)
+        assert (await first, await second, room.most) == ("first", "second", 1)
+
+    play(story())
+
+
+@pytest.mark.parametrize(
+    ("limits", "lanes", "most"),
+    [
+        ({}, [DRAW], 8),
+        ({"openai": {"max_concurrency": 3}}, [DRAW], 3),
+        ({"openai": {"max_concurrency": 3}}, [DRAW, OTHER], 3),
+        ({"openai": {"max_concurrency": 3}}, [DRAW, JUDGE], 6),
+        ({"openai:painter": {"max_concurrency": 2}}, [DRAW, OTHER], 10),
+        ({"openai:painter": {"max_concurrency": 2}, "openai": {"max_concurrency": 5}}, [DRAW, OTHER], 5),
+        ({"openai": {"timeout_s": 60}}, [DRAW], 8),
+        ({"mine:Draw": {"max_concurrency": 4}}, [SUITE_OWN], 4),
+        ({"gemini": {"max_concurrency": 1}}, [DRAW], 8),
+    ],
+)
+def test_limits_are_a_models_own_or_shared_by_its_provider(
+    limits: Mapping[str, Any], lanes: list[Lane], most: int
+) -> None:
+    async def story() -> None:
+        throttled, room = limited(limits), Room()
+        calls = [
+            asyncio.create_task(throttled.call(lane, room.work(f"{at} {number}")))
+            for number in range(20)
+            for at, lane in enumerate(lanes)
+        ]
+        await settle()
+        await room.empty(*calls)
+        assert room.most == most
+        assert len(room.began) == 20 * len(lanes)
+
+    play(story())
+
+
+def test_a_429_holds_back_the_model_and_success_lets_it_go_on() -> None:
+    async def story() -> None:
+        throttled, room = limited(most=4), Room()
+        assert await throttled.call(DRAW, failing(told("rate_limit", 0.001))) == "done"
+        calls = [asyncio.create_task(throttled.call(DRAW, room.work(str(at)))) for at in range(6)]
+        await settle()
+        assert len(room.now) == 2, "half of four: the one success is not yet as many as are allowed"
+        await room.empty(*calls)
+        assert throttled.gate(DRAW).closed_for == 0
+
+    play(story())
+
+
+def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notes what is waited for a turn, and does not wait."""
+
+    async def noted(_: Throttle, kind: str, seconds: float) -> None:
+        waits.append(round(seconds))
+
+    monkeypatch.setattr(Throttle, "_sleep", noted)
+    monkeypatch.setattr(throttle, "monotonic", lambda: 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "images", "expected"),
+    [
+        ({"openai:painter": {"requests_per_minute": 1}}, 1, [0, 54, 114]),
+        ({"openai": {"requests_per_minute": 1}}, 1, [0, 54, 114]),
+        ({"openai": {"images_per_minute": 2}}, 2, [0, 54, 114]),
+        ({"openai": {"images_per_minute": 2}}, 0, []),
+        ({"openai:painter": {"requests_per_minute": 60}, "openai": {"images_per_minute": 2}}, 1, [0, 0, 0, 24, 0, 54]),
+        ({"openai:sketcher": {"requests_per_minute": 1}}, 1, []),
+    ],
+)
+def test_requests_and_pictures_a_minute(
+    limits: Mapping[str, Any], images: int, expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    per_minute(waits, monkeypatch)
+
+    async def story() -> None:
+        throttled = limited(limits)
+        for _ in range(3):
+            await throttled.call(DRAW, failing(), images=images)
+
+    play(story())
+    assert waits == expected
+
+
+def test_a_stopped_run_begins_no_drawing_but_still_judges() -> None:
+    async def story() -> None:
+        throttled, room = limited(most=1), Room()
+        running = asyncio.create_task(throttled.call(DRAW, room.work("running")))
+        waiting = asyncio.create_task(throttled.call(DRAW, room.work("waiting")))
+        await settle()
+        throttled.close()
+        for lane in (DRAW, OTHER):
+            with pytest.raises(ClosingError):
+                await throttled.call(lane, failing())
+        with pytest.raises(ClosingError):
+            await waiting
+        assert await throttled.call(JUDGE, failing(told("transient"), told("transient"))) == "done"
+        await room.empty(running)
+        assert (await running, room.began) == ("running", ["running"])
+
+    play(story())
+
+
+def test_a_drawing_that_waits_to_be_tried_again_is_left_when_the_run_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
+
+    async def story() -> None:
+        throttled = limited()
+        call = asyncio.create_task(throttled.call(DRAW, failing(told("transient", 500))))
+        await settle()
+        throttled.close()
+        with pytest.raises(ClosingError):
+            await call
+
+    play(story())
+
+
+def test_a_judgement_still_waits_between_its_tries_when_the_run_is_stopped() -> None:
+    async def story() -> None:
+        throttled = limited()
+        throttled.close()
+        call = asyncio.create_task(throttled.call(JUDGE, failing(told("transient", 500))))
+        await settle()
+        assert not call.done()
+        call.cancel()
+
+    play(story())
+
+
+def test_a_drawing_that_waits_for_its_turn_is_left_when_the_run_is_stopped() -> None:
+    async def story() -> None:
+        throttled = limited({"openai": {"requests_per_minute": 0.1}})
+        assert await throttled.call(DRAW, failing()) == "done"
+        room = Room()
+        calls = [asyncio.create_task(throttled.call(DRAW, room.work(str(at)))) for at in range(3)]
+        await settle()
+        throttled.close()
+        told = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(each) for each in told] == [ClosingError] * 3
+        assert room.began == []
+
+    play(story())
+
+
+def test_a_429_holds_back_who_waits_for_a_turn_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    throttled = limited({"openai": {"requests_per_minute": 1}})
+    waits: list[float] = []
+
+    async def passes(_: Throttle, kind: str, seconds: float) -> None:
+        waits.append(seconds)
+        clock.now += seconds
+        if seconds == 54:
+            throttled.gate(DRAW).limited(clock.now, 300)
+
+    monkeypatch.setattr(Throttle, "_sleep", passes)
+
+    async def story() -> None:
+        assert await throttled.call(DRAW, failing()) == "done"
+        assert await throttled.call(DRAW, failing()) == "done"
+
+    play(story())
+    assert waits == [0, 54, 300]
