@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -187,7 +188,7 @@ def test_a_time_limit_around_the_call_is_not_taken_for_its_own() -> None:
 
 def test_who_waits_for_another_try_is_outside_of_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
-    monkeypatch.setattr(throttle.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def story() -> None:
         throttled = limited(most=1)
@@ -209,7 +210,7 @@ def test_two_models_do_not_hold_each_other_back() -> None:
         for lane in (OTHER, JUDGE, SUITE_OWN):
             assert await throttled.call(lane, failing()) == "done"
         assert room.now == ["first"]
-        throttled.gate(OTHER).limited(throttle.monotonic(), 500)
+        throttled.gate(OTHER).limited(monotonic(), 500)
         assert throttled.waiting() == ["openai:sketcher: 0 wait 500 s (rate limit)"]
         await room.empty(first, second)
         assert (await first, await second, room.most) == ("first", "second", 1)
@@ -317,11 +318,7 @@ def test_a_stopped_run_begins_no_drawing_but_still_judges() -> None:
     play(story())
 
 
-def test_a_drawing_that_waits_to_be_tried_again_is_left_when_the_run_is_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
-
+def test_a_drawing_that_waits_to_be_tried_again_is_left_when_the_run_is_stopped() -> None:
     async def story() -> None:
         throttled = limited()
         call = asyncio.create_task(throttled.call(DRAW, failing(told("transient", 500))))

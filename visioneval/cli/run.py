@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from visioneval.engine.session import Session
     from visioneval.engine.tools import Tools
     from visioneval.plan import Plan
-    from visioneval.records import RunInfo, RunState, RunWriter, Selection
+    from visioneval.records import RunInfo, RunState, Selection
+    from visioneval.run_writer import RunWriter
     from visioneval.suite.load import LoadedSuite
 
 SEVEREST = (130, 2, 3, 1, 0)
@@ -197,7 +198,8 @@ def _begun(loaded: LoadedSuite, plan: Plan, flags: Flags) -> tuple[RunWriter, Jo
     from visioneval.engine.provenance import describe_run, go_on
     from visioneval.engine.resume import rest_of
     from visioneval.engine.run import every_cell
-    from visioneval.records import RunWriter, read_info, read_records
+    from visioneval.records import read_info, read_records
+    from visioneval.run_writer import RunWriter
 
     info = describe_run(
         plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Literal
 
 import orjson
@@ -32,10 +33,8 @@ _BUSY_S = 30.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
-    stored_at TEXT NOT NULL, run_id TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (key TEXT NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (key, sha256)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS by_age ON answers (stored_at);
+    stored_at TEXT NOT NULL, run_id TEXT NOT NULL, files TEXT NOT NULL
+);
 """
 
 
@@ -76,6 +75,9 @@ class Cache:
         self._warn = warn
         self._lock = threading.Lock()
         self._since_tidied = 0
+        self._is_writable = True
+        self._unwritable_said = False
+        self._replaced: set[str] = set()
         self._index = self._opened()
 
     def _opened(self) -> sqlite3.Connection:
@@ -86,11 +88,12 @@ class Cache:
         except sqlite3.OperationalError as error:
             return self._opened_for_reading(path, error)
         except sqlite3.DatabaseError as error:
-            return self._begun_anew(path, error)
+            return self._begun_anew(error)
         except OSError as error:
             return self._opened_for_reading(path, error)
 
-    def _begun_anew(self, path: Path, why: Exception) -> sqlite3.Connection:
+    def _begun_anew(self, why: Exception) -> sqlite3.Connection:
+        path = self.folder / "index.sqlite"
         aside = path.with_name(f"{path.name}.damaged")
         self._warn(f"{path}: the cache's index is damaged ({why}): it is now {aside.name}, and the cache begins anew")
         try:
@@ -104,27 +107,33 @@ class Cache:
     @staticmethod
     def _connected(path: Path) -> sqlite3.Connection:
         index = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
-        index.execute("PRAGMA journal_mode=WAL")
-        index.execute("PRAGMA synchronous=NORMAL")
-        (version,) = index.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            index.executescript(f"{_TABLES}PRAGMA user_version={FORMAT};")
-        elif version != FORMAT:
-            raise UsageError(f"{path}: a cache of another visioneval (format {version}): name another --cache")
+        try:
+            version = _version(index, path)
+            _write_ahead(index)
+            index.execute("PRAGMA synchronous=NORMAL")
+            index.execute("PRAGMA wal_autocheckpoint=8000")
+            if version == 0:
+                index.executescript(f"{_TABLES}PRAGMA user_version={FORMAT};")
+        except BaseException:
+            index.close()
+            raise
         return index
 
-    @staticmethod
-    def _opened_for_reading(path: Path, why: Exception) -> sqlite3.Connection:
+    def _opened_for_reading(self, path: Path, why: Exception) -> sqlite3.Connection:
         """A committed cache may lie where nothing can be written."""
-        try:
-            index = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
-            )
-            index.execute("SELECT 1 FROM answers LIMIT 1")
-        except sqlite3.Error:
-            hint = "delete the folder, or name another --cache"
-            raise UsageError(f"{path}: the cache cannot be used ({why}): {hint}") from None
-        return index
+        self._is_writable = False
+        place = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        with contextlib.suppress(sqlite3.Error):
+            index = sqlite3.connect(place, uri=True, check_same_thread=False)
+            try:
+                _version(index, path)
+                index.execute("SELECT 1 FROM answers LIMIT 1")
+            except BaseException:
+                index.close()
+                raise
+            return index
+        hint = "delete the folder, or name another --cache"
+        raise UsageError(f"{path}: the cache cannot be used ({why}): {hint}")
 
     def __enter__(self) -> Cache:
         return self
@@ -133,7 +142,10 @@ class Cache:
         self.close()
 
     def close(self) -> None:
-        """Makes the folder whole in its files: what is in the log goes into the index."""
+        """Drops pictures of replaced answers, and makes the folder whole in its files: no log beside the index."""
+        if self._replaced:
+            with contextlib.suppress(OSError, sqlite3.Error), self._transaction() as index:  # 'cache clear' finds them
+                self._drop_orphans(index, self._replaced)
         with self._lock:
             with contextlib.suppress(sqlite3.Error):
                 self._index.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -171,30 +183,68 @@ class Cache:
         return self.folder / "files" / digest[:2] / digest
 
     def put(self, key: str, kind: Kind, answer: Mapping[str, Any], pictures: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Keeps an answer and its pictures (SHA-256 and bytes), in place of an older one. Raises ``StorageError``."""
+        """Keeps an answer and its pictures (SHA-256 and bytes), in place of an older one.
+
+        A cache that was opened for reading keeps nothing, and says so once. Raises ``StorageError``.
+        """
+        if not self._is_writable:
+            self._say_unwritable()
+            return
         data = orjson.dumps(answer)
         size = len(data) + sum(len(picture) for _, picture in pictures)
+        row = (key, kind, data, size, datetime.now(UTC).isoformat(timespec="seconds"), self._run_id)
         try:
             for digest, picture in pictures:
                 self._write(digest, picture)
-            with self._transaction() as index:
-                stored = datetime.now(UTC).isoformat(timespec="seconds")
-                row = (key, kind, data, size, stored, self._run_id)
-                index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
-                index.execute("DELETE FROM files WHERE key = ?", (key,))
-                index.executemany("INSERT INTO files VALUES (?, ?)", {(key, digest) for digest, _ in pictures})
-        except (OSError, sqlite3.Error) as error:
+            self._put_in(row, dict(pictures))
+        except (OSError, sqlite3.Error, UsageError) as error:
             raise StorageError(
                 f"{self.folder}: cannot write the cache: {getattr(error, 'strerror', None) or error}"
             ) from None
         self._since_tidied += size
         if self._since_tidied * 10 > self.max_bytes:
-            self.tidy()
+            with contextlib.suppress(OSError, sqlite3.Error):  # the next one tries again
+                self.tidy()
+
+    def _say_unwritable(self) -> None:
+        with self._lock:
+            if not self._unwritable_said:
+                self._unwritable_said = True
+                self._warn(f"{self.folder}: the cache cannot be written: new answers are not kept")
+
+    def _put_in(self, row: tuple[Any, ...], pictures: Mapping[str, bytes]) -> None:
+        """Inserts into the index; one that turns out to be damaged is set aside."""
+        used = self._index
+        try:
+            self._insert(row, pictures)
+        except sqlite3.DatabaseError as error:
+            if type(error) is not sqlite3.DatabaseError:  # its kinds are about locks, disks and our own slips
+                raise
+            with self._lock:
+                if self._index is used:
+                    used.close()
+                    self._index = self._begun_anew(error)
+            self._insert(row, pictures)
+
+    def _insert(self, row: tuple[Any, ...], pictures: Mapping[str, bytes]) -> None:
+        """One answer in place of an older one, whose pictures are looked after when the cache is closed.
+
+        Pictures are taken away under the index's lock alone: what is there now stays until it is named.
+        """
+        key, names = row[0], tuple(pictures)
+        with self._transaction() as index:
+            before = index.execute("SELECT files FROM answers WHERE key = ?", (key,)).fetchone()
+            index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, " ".join(names)))
+            self._replaced.update(set(before[0].split()).difference(names) if before else ())
+            for digest, picture in pictures.items():
+                if not self.path(digest).exists():
+                    self._write(digest, picture)
 
     def _write(self, digest: str, data: bytes) -> None:
         path = self.path(digest)
-        if path.exists() and path.stat().st_size == len(data):
-            return
+        with contextlib.suppress(FileNotFoundError):
+            if path.read_bytes() == data:
+                return
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{digest}.{os.getpid()}.{threading.get_ident()}.part")
         try:
@@ -210,15 +260,17 @@ class Cache:
             self._index.execute("BEGIN IMMEDIATE")
             try:
                 yield self._index
+                self._index.execute("COMMIT")
             except BaseException:
-                self._index.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.Error):  # SQLite has undone it already where the disk is full
+                    self._index.execute("ROLLBACK")
                 raise
-            self._index.execute("COMMIT")
 
     def tidy(self) -> None:
         """Drops the oldest answers until the rest fits into three quarters of ``max_bytes``, where it was too much."""
         self._since_tidied = 0
-        total = self.info().bytes
+        with self._lock:
+            (total,) = self._index.execute("SELECT COALESCE(SUM(bytes), 0) FROM answers").fetchone()
         if total <= self.max_bytes:
             return
         with self._transaction() as index:
@@ -231,37 +283,82 @@ class Cache:
             self._drop(index, dropped)
 
     def clear(self, before: str | None = None) -> int:
-        """Drops every answer, or those stored before a time (ISO 8601, UTC), and tells how many."""
-        with self._transaction() as index:
+        """Drops every answer, or those stored before a time (ISO 8601, UTC), and tells how many.
+
+        Pictures that no answer names, as a killed program leaves them, go too. Raises ``UsageError``.
+        """
+        with self._readable(), self._transaction() as index:
             rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
             dropped = [key for (key,) in rows]
             self._drop(index, dropped)
-        with self._lock:
+            named = _named(index)
+            for path in self.folder.glob("files/??/*"):
+                if path.name not in named and not path.name.startswith("."):
+                    path.unlink(missing_ok=True)
+        with self._lock, contextlib.suppress(sqlite3.OperationalError):  # another program reads it now
             self._index.execute("VACUUM")
         return len(dropped)
 
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turns what is wrong with the folder into a ``UsageError``."""
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"{self.folder}: the cache cannot be used ({why}): delete the folder") from None
+
     def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
         """Takes answers away, and the files that no other answer names."""
-        each = [(key,) for key in keys]
-        index.execute("CREATE TEMP TABLE IF NOT EXISTS gone (sha256 TEXT)")
-        index.executemany("INSERT INTO gone SELECT sha256 FROM files WHERE key = ?", each)
-        index.executemany("DELETE FROM answers WHERE key = ?", each)
-        index.executemany("DELETE FROM files WHERE key = ?", each)
-        orphans = index.execute(
-            "SELECT DISTINCT sha256 FROM gone WHERE sha256 NOT IN (SELECT sha256 FROM files)"
-        ).fetchall()
-        index.execute("DROP TABLE gone")
-        for (digest,) in orphans:
+        gone: set[str] = set()
+        for key in keys:
+            for (files,) in index.execute("SELECT files FROM answers WHERE key = ?", (key,)):
+                gone.update(files.split())
+        index.executemany("DELETE FROM answers WHERE key = ?", [(key,) for key in keys])
+        self._drop_orphans(index, gone)
+
+    def _drop_orphans(self, index: sqlite3.Connection, digests: set[str]) -> None:
+        """Deletes those files that no answer names."""
+        for digest in digests - _named(index) if digests else ():
             self.path(digest).unlink(missing_ok=True)
 
     def info(self) -> Info:
-        """What the cache holds."""
-        with self._lock:
+        """What the cache holds. Raises ``UsageError``."""
+        with self._readable(), self._lock:
             counts = dict(self._index.execute("SELECT kind, COUNT(*) FROM answers GROUP BY kind"))
             total, oldest = self._index.execute(
                 "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
             ).fetchone()
         return Info(self.folder, counts.get("draw", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
+
+
+def _named(index: sqlite3.Connection) -> set[str]:
+    """The pictures that some answer names."""
+    return {
+        digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
+    }
+
+
+def _version(index: sqlite3.Connection, path: Path) -> int:
+    """The format of an index; 0 is one that is new. Raises ``UsageError`` for one that this version does not know."""
+    (version,) = index.execute("PRAGMA user_version").fetchone()
+    if version not in (0, FORMAT):
+        raise UsageError(f"{path}: a cache of another visioneval (format {version}): name another --cache")
+    return int(version)
+
+
+def _write_ahead(index: sqlite3.Connection) -> None:
+    """Sets the way of writing that several programs can share. SQLite itself does not wait for the lock on that."""
+    end = monotonic() + _BUSY_S
+    while True:
+        try:
+            index.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > end:
+                raise
+            sleep(0.01)
+        else:
+            return
 
 
 def _max_bytes() -> int:

@@ -23,7 +23,8 @@ from visioneval.errors import BudgetError, ClosingError, StoppedError
 from visioneval.images import MAX_BYTES
 from visioneval.plan import Plan
 from visioneval.question_file import QuestionsWriter
-from visioneval.records import Record, RunWriter
+from visioneval.records import Record
+from visioneval.run_writer import RunWriter
 from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun
 

@@ -1,0 +1,290 @@
+"""The cache itself: what goes in comes out, however the folder is treated."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from caches import ONE, TWO, Opened, digest, files, named, read_only
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+from visioneval.engine.cache import Cache
+from visioneval.errors import UsageError
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    return Opened(tmp_path / "cache")
+
+
+def test_what_goes_in_comes_out(opened: Opened) -> None:
+    answer = {"text": "ä \u2028", "usage": {"input_tokens": 3}, "cost_usd": 0.25, "refused": None, "calls": []}
+    with opened("r1") as cache:
+        assert cache.get("draw:1") is None
+        cache.put("draw:1", "draw", answer, named(ONE, TWO))
+        cache.put("judge:1", "judge", {"text": "yes"})
+    with opened("r2") as cache:
+        kept = cache.get("draw:1")
+        assert kept is not None
+        assert (kept.answer, kept.run_id) == (answer, "r1")
+        assert kept.stored_at.endswith("+00:00")
+        assert [cache.read(name) for name, _ in named(ONE, TWO)] == [ONE, TWO]
+        assert (cache.info().drawings, cache.info().judgements, cache.info().oldest) == (1, 1, kept.stored_at)
+        assert cache.info().bytes > len(ONE) + len(TWO)
+    assert opened.warned == []
+    assert [path.name for path in opened.folder.iterdir() if path.is_file()] == ["index.sqlite"]
+
+
+def test_a_new_answer_replaces_the_old_one_and_its_pictures(opened: Opened) -> None:
+    with opened() as cache:
+        cache.put("draw:1", "draw", {"n": 1}, named(ONE, TWO))
+        cache.put("draw:2", "draw", {"n": 2}, named(TWO, TWO))
+        cache.put("draw:1", "draw", {"n": 3}, named(b"new"))
+        kept = cache.get("draw:1")
+        assert kept is not None
+        assert kept.answer == {"n": 3}
+        assert cache.info().drawings == 2
+        assert cache.read(digest(TWO)) == TWO, "another answer names it"
+    assert files(opened.folder) == {digest(TWO), digest(b"new")}, "what nobody names takes no room"
+
+
+def test_the_same_answer_again_keeps_its_picture(opened: Opened) -> None:
+    with opened() as cache:
+        for _ in range(2):
+            cache.put("draw:1", "draw", {}, named(ONE))
+        assert cache.read(digest(ONE)) == ONE
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(ONE[:5]),
+        lambda path: path.write_bytes(bytes(len(ONE))),
+        lambda p: p.write_bytes(b""),
+    ],
+    ids=["truncated", "zeroed", "emptied"],
+)
+def test_a_damaged_picture_is_a_miss_and_is_mended_by_the_next_answer(opened: Opened, damage: Any) -> None:
+    with opened() as cache:
+        cache.put("draw:1", "draw", {}, named(ONE))
+        damage(cache.path(digest(ONE)))
+        assert cache.read(digest(ONE)) is None
+        (warning,) = opened.warned
+        assert warning == f"{cache.path(digest(ONE))}: a picture of the cache is damaged, and is passed over"
+        cache.put("draw:1", "draw", {}, named(ONE))
+        assert cache.read(digest(ONE)) == ONE
+        damage(cache.path(digest(ONE)))
+        cache.put("draw:1", "draw", {}, named(ONE))
+        assert cache.read(digest(ONE)) == ONE, "though nobody looked in between"
+
+
+def test_swapped_pictures_are_two_misses(opened: Opened) -> None:
+    with opened() as cache:
+        cache.put("draw:1", "draw", {}, named(ONE))
+        cache.put("draw:2", "draw", {}, named(TWO))
+        one, two = cache.path(digest(ONE)), cache.path(digest(TWO))
+        one.write_bytes(TWO)
+        two.write_bytes(ONE)
+        assert [cache.read(digest(each)) for each in (ONE, TWO)] == [None, None]
+        assert len(opened.warned) == 2
+
+
+def test_a_picture_that_is_gone_is_a_miss(opened: Opened) -> None:
+    with opened() as cache:
+        cache.put("draw:1", "draw", {}, named(ONE))
+        cache.path(digest(ONE)).unlink()
+        assert cache.read(digest(ONE)) is None
+    assert opened.warned[0].endswith("a picture of the cache is gone: No such file or directory")
+
+
+def test_an_answer_that_is_no_json_is_a_miss(opened: Opened) -> None:
+    with opened() as cache:
+        cache.put("judge:1", "judge", {"text": "yes"})
+    with closing(sqlite3.connect(opened.folder / "index.sqlite")) as index, index:
+        index.execute("UPDATE answers SET answer = ?", (b"{{{",))
+    with opened() as cache:
+        assert cache.get("judge:1") is None
+    assert "is damaged, and is passed over" in opened.warned[0]
+
+
+@pytest.mark.parametrize("content", [b"not a database at all" * 100, b"\xff" * 8192], ids=["words", "bytes"])
+def test_a_damaged_index_is_set_aside(opened: Opened, content: bytes) -> None:
+    with opened() as cache:
+        cache.put("judge:1", "judge", {})
+    index = opened.folder / "index.sqlite"
+    index.write_bytes(content)
+    with opened() as cache:
+        assert cache.get("judge:1") is None
+        cache.put("judge:1", "judge", {"n": 2})
+    (warning,) = opened.warned
+    assert warning.startswith(f"{index}: the cache's index is damaged (")
+    assert warning.endswith("): it is now index.sqlite.damaged, and the cache begins anew")
+    assert (opened.folder / "index.sqlite.damaged").read_bytes() == content
+    with opened() as cache:
+        assert cache.get("judge:1") is not None
+
+
+def test_an_index_whose_damage_shows_late_is_set_aside_too(opened: Opened) -> None:
+    with opened() as cache:
+        for at in range(400):
+            cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
+    index = opened.folder / "index.sqlite"
+    data = index.read_bytes()
+    index.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
+    with opened() as cache:
+        assert cache.get("judge:1") is None
+        cache.put("judge:1", "judge", {"n": 2})
+        kept = cache.get("judge:1")
+        assert kept is not None
+        assert kept.answer == {"n": 2}
+    assert len(opened.warned) == 2
+    assert "passed over" in opened.warned[0]
+    assert "begins anew" in opened.warned[1]
+
+
+@pytest.mark.parametrize("words", [["info"], ["clear"]])
+def test_the_commands_say_what_to_do_about_a_damaged_index(opened: Opened, words: list[str]) -> None:
+    with opened() as cache:
+        for at in range(400):
+            cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
+    index = opened.folder / "index.sqlite"
+    data = index.read_bytes()
+    index.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
+    done = CliRunner().invoke(app, ["cache", *words, "--cache", str(opened.folder)])
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{opened.folder}: the cache cannot be used (")
+    assert line.endswith("delete the folder")
+
+
+def test_an_empty_index_is_a_new_one(opened: Opened) -> None:
+    opened.folder.mkdir()
+    (opened.folder / "index.sqlite").write_bytes(b"")
+    with opened() as cache:
+        cache.put("judge:1", "judge", {})
+        assert cache.get("judge:1") is not None
+    assert opened.warned == []
+
+
+def test_a_newer_cache_is_left_as_it_is(opened: Opened) -> None:
+    opened.folder.mkdir()
+    with closing(sqlite3.connect(opened.folder / "index.sqlite")) as index, index:
+        index.execute("PRAGMA user_version = 2")
+        index.execute("CREATE TABLE something (else_ TEXT)")
+    before = (opened.folder / "index.sqlite").read_bytes()
+    with pytest.raises(UsageError, match=r"a cache of another visioneval \(format 2\): name another --cache"), opened():
+        pass
+    assert (opened.folder / "index.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize("place", ["a_file", "a_file/below", "\0"])
+def test_a_place_that_cannot_hold_one_is_wrong_usage(tmp_path: Path, place: str) -> None:
+    (tmp_path / "a_file").write_text("here first")
+    if place == "\0":
+        place = "x" * 300
+    with pytest.raises(UsageError, match="the cache cannot be used"):
+        Cache(tmp_path / place)
+    assert (tmp_path / "a_file").read_text() == "here first"
+
+
+def test_a_folder_that_cannot_be_written_is_read(opened: Opened) -> None:
+    with opened() as cache:
+        cache.put("draw:1", "draw", {"n": 1}, named(ONE))
+    with read_only(opened.folder):
+        with opened() as cache:
+            kept = cache.get("draw:1")
+            assert kept is not None
+            assert (kept.answer, cache.read(digest(ONE))) == ({"n": 1}, ONE)
+            assert cache.info().drawings == 1
+            assert opened.warned == []
+            for _ in range(2):
+                cache.put("draw:2", "draw", {}, named(TWO))
+            assert cache.get("draw:2") is None
+        assert opened.warned == [f"{opened.folder}: the cache cannot be written: new answers are not kept"]
+        done = CliRunner().invoke(app, ["cache", "clear", "--cache", str(opened.folder)])
+        assert done.exit_code == 2
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"{opened.folder}: the cache cannot be used (")
+        assert CliRunner().invoke(app, ["cache", "info", "--cache", str(opened.folder)]).exit_code == 0
+
+
+WRITER = """\
+import sys
+from hashlib import sha256
+from pathlib import Path
+from visioneval.engine.cache import Cache
+
+folder, me = Path(sys.argv[1]), sys.argv[2]
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+with Cache(folder, run_id=me, warn=sys.exit) as cache:
+    for round in range(20):
+        for key in range(5):
+            data = f"{key} {round % 3}".encode() * 500
+            cache.put(f"draw:{key}", "draw", {"by": me, "round": round}, [(sha256(data).hexdigest(), data)])
+            kept = cache.get(f"draw:{key}")
+            assert kept is not None and kept.answer["by"] == kept.run_id, kept
+"""
+
+
+def test_several_programs_may_write_the_same_answers_at_once(opened: Opened) -> None:
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(opened.folder), str(me)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for me in range(3)
+    ]  # fmt: skip
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("go\n")
+        program.stdin.flush()
+    ended = [(program.communicate(timeout=60)[1], program.returncode) for program in programs]
+    assert ended == [("", 0)] * 3
+    with opened() as cache:
+        assert cache.info().drawings == 5
+        for key in range(5):
+            kept = cache.get(f"draw:{key}")
+            assert kept is not None
+            assert kept.answer["round"] == 19
+        named_files = {name for (name,) in sqlite_rows(opened.folder, "SELECT files FROM answers")}
+        assert all(cache.read(name) is not None for name in named_files)
+    assert files(opened.folder) >= named_files
+    assert opened.warned == []
+
+
+def sqlite_rows(folder: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(folder / "index.sqlite")) as index:
+        return index.execute(query).fetchall()
+
+
+def test_several_threads_may_use_one_cache(opened: Opened) -> None:
+    failed: list[BaseException] = []
+
+    def write(cache: Cache, me: int) -> None:
+        try:
+            for at in range(20):
+                cache.put(f"draw:{at}", "draw", {"by": me}, named(ONE, f"{at}".encode()))
+                assert cache.read(digest(ONE)) == ONE
+        except BaseException as error:
+            failed.append(error)
+
+    with opened() as cache:
+        threads = [threading.Thread(target=write, args=(cache, me)) for me in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (failed, cache.info().drawings) == ([], 20)
+    assert len(files(opened.folder)) == 21

@@ -1,0 +1,105 @@
+"""How much room the cache takes, and the commands that show and clear it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from caches import ONE, TWO, Opened, digest, files, named
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+from visioneval.engine.cache import MAX_GB_VARIABLE, Cache, default_folder
+from visioneval.errors import UsageError
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    return Opened(tmp_path / "cache")
+
+
+def test_the_oldest_answers_make_room(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = {at: bytes([at]) * 1000 for at in range(8)}
+    with opened() as cache:
+        for at, data in pictures.items():
+            cache.put(f"draw{at}", "draw", {}, named(data, ONE))
+    opened.age(**{f"draw{at}": f"2025-01-0{8 - at}T00:00:00+00:00" for at in pictures})
+    monkeypatch.setenv(MAX_GB_VARIABLE, "0.000004")
+    with opened() as cache:
+        assert cache.max_bytes == 4000
+        cache.put("judge:new", "judge", {"text": "x" * 500})
+        kept = {at for at in pictures if cache.get(f"draw{at}") is not None}
+        assert kept == {0, 1}, "the newest that fit, as the later numbers are older"
+        assert cache.info().bytes <= 3000
+        assert cache.read(digest(ONE)) == ONE, "others name it still"
+        assert cache.get("judge:new") is not None
+    assert files(opened.folder) == {digest(pictures[0]), digest(pictures[1]), digest(ONE)}
+    assert opened.warned == []
+
+
+@pytest.mark.parametrize("told", ["much", "-1", "0", "nan", "inf"])
+def test_a_size_that_is_none_is_wrong_usage(opened: Opened, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setenv(MAX_GB_VARIABLE, told)
+    with pytest.raises(UsageError, match=f"{MAX_GB_VARIABLE}: '{told}' is not a number of gigabytes"), opened():
+        pass
+
+
+def test_clearing_drops_what_is_old_or_all(opened: Opened) -> None:
+    with opened() as cache:
+        cache.put("old", "draw", {}, named(ONE, TWO))
+        cache.put("new", "draw", {}, named(TWO))
+    opened.age(old="2025-01-01T00:00:00+00:00", new="2025-03-01T00:00:00+00:00")
+    with opened() as cache:
+        assert cache.clear("2025-01-01T00:00:00+00:00") == 0
+        assert cache.clear("2025-02-01T00:00:00+00:00") == 1
+        assert (cache.get("old"), cache.read(digest(TWO))) == (None, TWO)
+        assert cache.info().oldest == "2025-03-01T00:00:00+00:00"
+    assert files(opened.folder) == {digest(TWO)}
+    (opened.folder / "files" / "ab").mkdir(exist_ok=True)
+    (opened.folder / "files" / "ab" / ("ab" * 32)).write_bytes(b"what a killed program left")
+    with opened() as cache:
+        assert cache.clear() == 1
+        assert (cache.info().drawings, cache.info().bytes, cache.info().oldest) == (0, 0, None)
+    assert files(opened.folder) == set()
+
+
+def command(*words: str) -> list[str]:
+    done = CliRunner().invoke(app, ["cache", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    lines: list[str] = done.stdout.splitlines()
+    return lines
+
+
+def test_the_commands_show_and_drop(opened: Opened) -> None:
+    with opened() as cache:
+        cache.put("a", "draw", {}, named(bytes(200_000)))
+        cache.put("b", "judge", {})
+        cache.put("c", "judge", {})
+    opened.age(a="2025-01-01T00:00:00+00:00")
+    told = dict(line.split(maxsplit=1) for line in command("info", "--cache", str(opened.folder)))
+    assert told == {
+        "folder": str(opened.folder),
+        "drawings": "1",
+        "judgements": "2",
+        "size": "0.2 MB of at most 20 GB",
+        "oldest": "2025-01-01T00:00:00+00:00",
+    }
+    where = ("--cache", str(opened.folder))
+    assert command("clear", "--older-than", "30", *where) == [f"dropped 1 answers from {opened.folder}"]
+    assert command("clear", *where) == [f"dropped 2 answers from {opened.folder}"]
+    assert command("info", *where)[-1] == "oldest      -"
+
+
+def test_the_commands_know_the_users_own_folder() -> None:
+    own = default_folder()
+    assert own == Path(os.environ["XDG_CACHE_HOME"]) / "visioneval"
+    with Cache(own) as cache:
+        cache.put("b", "judge", {})
+    assert f"folder      {own}" in command("info")
+    assert command("clear") == [f"dropped 1 answers from {own}"]
+
+
+def test_the_folder_is_in_the_home_where_nothing_else_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert default_folder() == Path(os.environ["HOME"]) / ".cache" / "visioneval"
