@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from fake_api import DrawRequest, FakeAPI, JudgeRequest, LoggedRequest, Script
+from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest, LoggedRequest, Script
 from PIL import Image
 from typer.testing import CliRunner, Result
 
@@ -25,6 +25,17 @@ MODELS = {
     "openai": ("gpt-image-1.5", "gpt-5.4"),
     "gemini": ("gemini-2.5-flash-image", "gemini-2.5-flash"),
 }
+FIFTH: dict[str | Fault, float] = {
+    Fault("rate_limit"): 0.04,
+    Fault("rate_limit", retry_after=0.05): 0.03,
+    "server_error": 0.03,
+    "unavailable": 0.03,
+    "reset": 0.025,
+    "truncated_body": 0.02,
+    "bad_json": 0.015,
+    "hang": 0.01,
+}
+"""One call in five, in every way in which an answer may get lost."""
 METRIC = {"type": "score", "scale": [0, 5], "about": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
 
 

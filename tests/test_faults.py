@@ -8,24 +8,13 @@ from typing import Any, Literal
 
 import pytest
 from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest
-from paid import Paid, case_id, prompt, scripted
+from paid import FIFTH, Paid, case_id, prompt, scripted
 
 from visioneval.engine import throttle
 from visioneval.records import read_info
 
 Service = Literal["openai", "gemini"]
 CELLS = 60
-FIFTH: dict[str | Fault, float] = {
-    Fault("rate_limit"): 0.04,
-    Fault("rate_limit", retry_after=0.05): 0.03,
-    "server_error": 0.03,
-    "unavailable": 0.03,
-    "reset": 0.025,
-    "truncated_body": 0.02,
-    "bad_json": 0.015,
-    "hang": 0.01,
-}
-"""One call in five, in every way in which an answer may get lost."""
 
 
 @pytest.fixture

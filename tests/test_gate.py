@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from stories import Clock, play, settle
 
-from visioneval.engine import throttle
 from visioneval.engine.throttle import Gate, Rate
 from visioneval.errors import ClosingError, ProviderError
 
