@@ -20,7 +20,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n auto
 
 soak: $(READY)  ## Minutes: many kills, many faults, many cells; prints what was measured
-	$(BIN)/python -m pytest -n 0 tests/soak --override-ini norecursedirs=
+	$(BIN)/python -m pytest -n 0 tests/soak
 
 check: $(READY)
 	$(BIN)/ruff format --check .
