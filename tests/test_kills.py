@@ -28,6 +28,11 @@ def api() -> Iterator[FakeAPI]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def results(paid: Paid) -> int:
     path = paid.run_folder / "results.jsonl"
     return path.read_bytes().count(b"\n") if path.is_file() else 0
@@ -52,9 +57,8 @@ def test_a_run_that_is_killed_at_chosen_moments_ends_whole_and_pays_once(tmp_pat
         for record in paid.records:
             paid.check(record)
     assert 45 <= results(paid) < 60
-    program = paid.program("--max-concurrency", str(AT_ONCE), resume=True)
-    _, errors = program.communicate(timeout=60)
-    assert program.returncode == 0, errors
+    result = paid.run("--max-concurrency", str(AT_ONCE), resume=True)
+    assert result.exit_code == 0, result.output
     paid.check_whole()
     assert paid.drawn + paid.judged <= 120 + IN_THE_WORKS * len(moments)
     assert len(api.paid_by_digest) == 120
@@ -68,10 +72,9 @@ def test_a_run_that_was_only_just_begun_can_be_gone_on_with(tmp_path: Path, api:
     program.kill()
     program.communicate(timeout=60)
     api.latency.clear()
-    program = paid.program(resume=True)
-    _, errors = program.communicate(timeout=60)
-    assert program.returncode == 0, errors
-    assert "to draw: 8 (8 not done yet); to grade again: 0; kept: 0" in errors
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    assert "to draw: 8 (8 not done yet); to grade again: 0; kept: 0" in result.stderr
     paid.check_whole()
     assert (paid.drawn, paid.judged) == (8, 8)
 
@@ -104,9 +107,8 @@ def test_the_first_interrupt_finishes_what_is_paid_for_and_draws_no_more(
     assert told is not None
     assert (tmp_path / told[1].split()[-1]).samefile(paid.run_folder)
     api.latency.clear()
-    program = paid.program(resume=True)
-    _, errors = program.communicate(timeout=60)
-    assert program.returncode == 0, errors
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
     paid.check_whole()
     assert (paid.drawn, paid.judged, paid.paid_again) == (20, 20, 0)
 
@@ -125,9 +127,8 @@ def test_the_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, pr
     assert read_info(paid.run_folder).state == "interrupted"
     assert (paid.drawn, paid.records) == (0, [])
     api.latency.clear()
-    program = paid.program(resume=True)
-    _, errors = program.communicate(timeout=60)
-    assert program.returncode == 0, errors
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
     paid.check_whole()
 
 

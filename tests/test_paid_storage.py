@@ -13,9 +13,11 @@ import pytest
 from fake_api import FakeAPI
 from paid import Paid, prompt, scripted
 
+from visioneval.analysis.summary import summarise
 from visioneval.engine import cache as cache_module
 from visioneval.engine import provenance
 from visioneval.records import read_info
+from visioneval.report.overview import overview
 
 CELLS = 24
 AT_ONCE = 4
@@ -238,6 +240,7 @@ def test_a_clock_that_was_set_back_changes_nothing_but_the_times(paid: Paid, mon
     assert (paid.drawn, paid.judged) == (CELLS, CELLS)
     info = read_info(paid.run_folder)
     assert (info.ended_at or "") < info.started_at
+    assert overview(info, paid.records, summarise(info, paid.records))["took"] is None
     shutil.rmtree("runs")
     result = paid.run("--offline")
     assert result.exit_code == 0, result.output
