@@ -93,7 +93,10 @@ def test_draws_with_the_parameters_as_written(api: FakeAPI) -> None:
     assert [size(data) for data in drawn.pictures] == [(1344, 768)]
     assert drawn.run_params == {"model": MODEL, **sent}
     assert drawn.usage is not None
-    assert drawn.usage == {"prompt_token_count": 2, "candidates_token_count": 1291, "total_token_count": 1293}
+    assert drawn.usage == {
+        "prompt_token_count": 2, "prompt_text_tokens": 2, "total_token_count": 1293,
+        "candidates_token_count": 1291, "candidates_image_tokens": 1290,
+    }  # fmt: skip
     (logged,) = api.requests
     assert logged.path == f"/v1beta/models/{MODEL}:generateContent"
     assert logged.body == {

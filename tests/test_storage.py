@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +124,13 @@ def test_a_results_file_that_may_grow_no_more_keeps_whole_records(toy: Toy) -> N
 
 def test_a_folder_that_vanishes_ends_the_run(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(self: RunWriter, *arguments: Any, **more: Any) -> str:
-        if (self.folder / "artifacts").is_dir():
-            (self.folder / "artifacts").rmdir()
-            (self.folder / "artifacts").write_text("in the way")
+        with one_at_a_time:
+            if (self.folder / "artifacts").is_dir():
+                (self.folder / "artifacts").rmdir()
+                (self.folder / "artifacts").write_text("in the way")
         return saved(self, *arguments, **more)
 
-    saved = RunWriter.save
+    saved, one_at_a_time = RunWriter.save, threading.Lock()
     monkeypatch.setattr(RunWriter, "save", gone)
     result = toy.run({}, {}, arguments=("--max-concurrency", "1"))
     assert result.exit_code == 3

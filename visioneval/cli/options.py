@@ -210,9 +210,13 @@ def reuse_of(reused: Reused, *, offline: bool, resuming: bool) -> Reuse:
 def session(
     reuse: Reuse, cache: Path | None, budget: float | None, most: int, log_file: Path | None, *, debug: bool
 ) -> Session:
-    """How providers are called."""
+    """How providers are called. Raises ``UsageError``."""
+    from math import isfinite
+
     from visioneval.engine.session import Session
 
+    if budget is not None and not isfinite(budget):
+        raise UsageError(f"--budget {budget}: not a sum of money")
     return Session(most, cache, reuse, budget, log_file, debug)
 
 

@@ -161,11 +161,13 @@ def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
 
 def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:
     """The exit code of each suite, its run's folder being added; an interrupt is for all that are still to come."""
-    from visioneval.engine.session import check_budget
+    from visioneval.engine.session import check_budget, check_session
     from visioneval.engine.tools import build_tools
 
     for _, plan in planned:
         check_budget(plan, flags.session)
+    for _, plan in planned:
+        check_session(plan, flags.session)
     tools = [build_tools(plan, offline=flags.session.reuse.offline) for _, plan in planned]
     codes: list[int] = []
     for (loaded, plan), own in zip(planned, tools, strict=True):

@@ -33,7 +33,7 @@ class Prices:
     """What a call costs: by the suite's ``prices``, or else by genai-prices, where the host is the provider's own."""
 
     own: Mapping[str, Price] = field(default_factory=dict)
-    elsewhere: frozenset[str] = frozenset()
+    elsewhere: frozenset[Lane] = frozenset()
     """Lanes whose calls go to a host of the user's own, of which genai-prices knows nothing."""
 
     def knows(self, lane: Lane) -> bool:
@@ -44,7 +44,8 @@ class Prices:
         """US dollars for one call that gave so many pictures; ``None`` where that is not known."""
         own = self._own(lane)
         if own is not None:
-            return _by(own, usage or {}, pictures)
+            by_token = own.input_per_million or own.output_per_million
+            return None if by_token and not usage else _by(own, usage or {}, pictures)
         if not usage or self._public(lane) is None:
             return None
         return _public_cost(_KNOWN_AS[lane.provider], str(lane.model), tuple(sorted(usage.items())))
@@ -55,7 +56,7 @@ class Prices:
 
     def _public(self, lane: Lane) -> Any:
         known = _KNOWN_AS.get(lane.provider)
-        if known is None or lane.model is None or str(lane) in self.elsewhere:
+        if known is None or lane.model is None or lane in self.elsewhere:
             return None
         return _listed(known, lane.model)
 
@@ -110,7 +111,7 @@ class Budget:
     @contextmanager
     def call(self, lane: Lane) -> Iterator[None]:
         """Around one paid call. Raises ``BudgetError`` instead of letting it begin."""
-        if self.most is not None and self.spent + self._expected() >= self.most:
+        if self.most is not None and not self._allows(lane, self.most):
             self.refused += 1
             raise BudgetError(f"the budget of {self.most:g} USD is used up")
         self._running[lane] += 1
@@ -124,6 +125,11 @@ class Budget:
         calls, total = self._done.get(lane, (0, 0.0))
         self._done[lane] = (calls + 1, total + (cost or 0.0))
         self.spent += cost or 0.0
+
+    def _allows(self, lane: Lane, most: float) -> bool:
+        """Whether one more call fits in; a hair's breadth over is for the rounding of sums."""
+        total = self.spent + self._expected()
+        return total < most and total + self._mean(lane) <= most * (1 + 1e-9)
 
     def _expected(self) -> float:
         """What the running calls will cost."""

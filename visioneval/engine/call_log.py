@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,8 +53,14 @@ class CallLog:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"at": at, "provider": lane.provider, "model": lane.model, "kind": lane.kind, "status": status, **more}
         text = json.dumps({**line, "key": key})
-        for file in filter(None, (self._file, self._echo)):
-            print(text, file=file)
+        if self._echo is not None:
+            print(text, file=self._echo)
+        try:
+            if self._file is not None:
+                print(text, file=self._file)
+        except OSError as error:  # what was called is worth more than the line about it
+            self._file = None
+            print(f"--log-file: cannot be written any more: {error.strerror or error}", file=sys.stderr)
 
     def close(self) -> None:
         """Closes the file."""

@@ -103,12 +103,12 @@ class Calls:
         drawing, cost = await self._paid(
             lane,
             key,
-            lambda: _drawing(provider, call, request),
+            lambda: _drawing_or_refusal(provider, call, request),
             tries=tries,
             images=len(call.samples),
             limits_itself=hasattr(call.run.config, "timeout_s"),
         )
-        pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost, call.task_type)
+        pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost, call)
         return _drawn(drawing, pictures, cost, tries.count)
 
     async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
@@ -181,26 +181,29 @@ class Calls:
         tries = tries or Tries()
 
         async def once() -> T:
+            with self.budget.call(lane):
+                return await priced()
+
+        async def priced() -> T:
             start = perf_counter()
             try:
                 answer = await work()
             except BaseException as error:
-                kind = error.kind if isinstance(error, ProviderError) else type(error).__name__
-                self.log.call(lane, key, kind, tries.count, perf_counter() - start)
+                self.log.call(lane, key, _status(error), tries.count, perf_counter() - start)
                 raise
             usage, told = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
             pictures = len(answer.pictures) if isinstance(answer, Drawing) else 0
             cost = self.prices.cost(lane, usage, pictures) if told is None else amount(told)
             self.budget.add(lane, cost)
             costs.append(cost)
+            status = "refused" if getattr(answer, "refused", None) is not None else "ok"
             self.log.call(
-                lane, key, "ok", tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
+                lane, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
             )
             return answer
 
         costs: list[float | None] = []
-        with self.budget.call(lane):
-            answer = await self.throttle.call(lane, once, images=images, tries=tries, limits_itself=limits_itself)
+        answer = await self.throttle.call(lane, once, images=images, tries=tries, limits_itself=limits_itself)
         return answer, costs[-1]
 
     async def _kept_drawing(self, key: str) -> Drawn | None:
@@ -216,6 +219,8 @@ class Calls:
         if pictures is None:
             return None
         answer = kept.answer
+        if self.reuse.drawings == "own":  # which this run paid for, and has no record of yet
+            return Drawn(pictures, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"])
         self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)))
         return Drawn(
             pictures,
@@ -235,8 +240,9 @@ class Calls:
             return None
         return tuple(map(self._let_go, found))
 
-    def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None, task: TaskType) -> tuple[Made, ...]:
-        pictures = _checked(drawing, task)
+    def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None, call: Call) -> tuple[Made, ...]:
+        pictures = _checked(drawing, call.task_type)
+        is_all = drawing.refused is not None or len(pictures) >= len(call.samples)
         if self.cache is None or not (drawing.refused or any(p.fault is None for p in pictures)):
             return pictures
         answer = {
@@ -245,16 +251,17 @@ class Calls:
             "usage": self.plain.counts(drawing.usage),
             "cost_usd": cost,
             "run_params": self.plain.mapping(drawing.run_params),
-            "whole": all(p.fault is None for p in pictures),
+            "whole": is_all and all(p.fault is None for p in pictures),
         }
         self.cache.put(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
         return tuple(self._let_go(p) for p in pictures)
 
     def _let_go(self, picture: Made) -> Made:
         """The file instead of the bytes: a cell may wait long for its judges."""
-        if self.cache is None or picture.data is None:
+        path = self.cache.path(picture.sha256) if self.cache is not None and picture.data is not None else None
+        if path is None or not path.exists():  # a cache that cannot be written, or is very small
             return picture
-        return replace(picture, data=None, kept=self.cache.path(picture.sha256))
+        return replace(picture, data=None, kept=path)
 
 
 class AbandonedError(ProviderError):
@@ -300,6 +307,23 @@ def _plain(part: Part) -> Any:
 async def _drawing(provider: Any, call: Call, request: DrawRequest) -> Drawing:
     ask = provider.edit if call.task_type == "image_editing" else provider.generate
     return await guarded(ask(request), Drawing)
+
+
+async def _drawing_or_refusal(provider: Any, call: Call, request: DrawRequest) -> Drawing:
+    """A refusal is an answer too: it is kept, and so is there for a replay."""
+    try:
+        return await _drawing(provider, call, request)
+    except ProviderError as error:
+        if error.kind != "refused":
+            raise
+        return Drawing(refused=str(error))
+
+
+def _status(error: BaseException) -> str:
+    """How a try ended, for the log: an error's kind, and ``cancelled`` for a time limit or an interrupt."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return error.kind if isinstance(error, ProviderError) else type(error).__name__
 
 
 def _checked(drawing: Drawing, task: TaskType) -> tuple[Made, ...]:

@@ -124,7 +124,8 @@ async def _execute(
             finally:
                 telling.cancel()
             left = progress.left or any(next(own, None) is not None for _, own in lanes)
-            return Outcome(complete=not left, out_of_budget=progress.out_of_budget)
+            out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # a judge that was not asked, too
+            return Outcome(complete=not left and not out_of_budget, out_of_budget=out_of_budget)
         return Outcome(complete=False)
 
 

@@ -65,18 +65,29 @@ def budget_of(plan: Plan, session: Session) -> float | None:
 
 def prices_of(plan: Plan) -> Prices:
     """The suite's prices, and those that are public for a provider's own host."""
-    elsewhere = {
-        str(lane) for lane, config in lanes(plan).items() if isinstance(config, Remote) and not config.is_own_host
-    }
+    elsewhere = {lane for lane, config in _called(plan) if isinstance(config, Remote) and not config.is_own_host}
     return Prices(plan.suite.prices, frozenset(elsewhere))
 
 
 def lanes(plan: Plan) -> dict[Lane, Any]:
     """What a plan calls that may cost something, with one entry of the suite for each."""
-    found: dict[Lane, Any] = {
-        draw_lane(run.provider, run.params): run.config for run in plan.runs if not run.config.is_free
-    }
-    return found | {judge_lane(judge): judge for judge in plan.judges.values() if not judge.is_free}
+    return dict(_called(plan))
+
+
+def _called(plan: Plan) -> Iterator[tuple[Lane, Any]]:
+    for run in plan.runs:
+        if not run.config.is_free:
+            yield draw_lane(run.provider, run.params), run.config
+    for judge in plan.judges.values():
+        if not judge.is_free:
+            yield judge_lane(judge), judge
+
+
+def check_session(plan: Plan, session: Session) -> None:
+    """Opens and closes what a run will write beside itself. Raises ``UsageError`` for what cannot be used."""
+    CallLog(session.log_file).close()
+    if lanes(plan):
+        Cache(session.cache or default_folder(), warn=lambda _: None).close()
 
 
 def check_budget(plan: Plan, session: Session) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -233,9 +233,19 @@ def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
 def add_usage(usage: dict[str, int], answer: types.GenerateContentResponse) -> None:
     """Adds the token counts of one answer."""
     told = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
-    for name, tokens in told.items():
-        if isinstance(tokens, int):
-            usage[name] = usage.get(name, 0) + tokens
+    for name, count in told.items():
+        for kind, tokens in _by_modality(name, count):
+            usage[kind] = usage.get(kind, 0) + tokens
+
+
+def _by_modality(name: str, told: object) -> Iterator[tuple[str, int]]:
+    """A count, or the parts of one by modality: ``candidates_image_tokens`` of ``candidates_tokens_details``."""
+    if isinstance(told, int):
+        yield name, told
+    for part in told if isinstance(told, list) else ():
+        modality, tokens = part.get("modality"), part.get("token_count")
+        if modality and isinstance(tokens, int):
+            yield f"{name.removesuffix('tokens_details')}{modality.value.lower()}_tokens", tokens
 
 
 def _inline(path: Path) -> types.Part:

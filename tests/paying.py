@@ -1,0 +1,75 @@
+"""Suites that call the local server for pictures and judgements, and what came of their runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fake_api import DrawRequest, FakeAPI, JudgeRequest
+from typer.testing import CliRunner, Result
+
+from visioneval.cli import app
+from visioneval.records import Record, RunInfo, read_info, read_records
+
+PRICES: dict[str, Any] = {"openai:gpt-image-1.5": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
+LOOK: dict[str, Any] = {
+    "key": "look",
+    "type": "rubric",
+    "judge": "default",
+    "metrics": {"nice": {"type": "pass_fail", "about": "it is nice to look at"}},
+}
+
+
+class Paying:
+    """A folder with such a suite. ``changes`` are top-level keys of the suite."""
+
+    def __init__(self, folder: Path, api: FakeAPI) -> None:
+        self.folder = folder
+        self.api = api
+        api.script.judge({"nice": True, "reason": "so it is", "verdict": "PASS"})
+
+    def write(self, *ids: str, **changes: Any) -> Path:
+        host = {"base_url": self.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
+        suite = {
+            "name": "paid",
+            "judges": {"default": {"provider": "openai", "model": "gpt-5.4", **host}},
+            "cases": [{"id": name, "prompt": f"a {name}"} for name in ids or ("tree", "boat")],
+            "models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}, **host}],
+            "graders": [LOOK],
+            "verdict": ["nice"],
+            "prices": PRICES,
+            **changes,
+        }
+        path = self.folder / "suite.yaml"
+        self.folder.mkdir(exist_ok=True)
+        path.write_text(json.dumps(suite))
+        return path
+
+    def __call__(self, *words: str | Path) -> Result:
+        return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+    def run(self, *words: str | Path, run_id: str = "r") -> Result:
+        return self("run", self.folder / "suite.yaml", "--out", self.out, "--run-id", run_id, *words)
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "runs"
+
+    def info(self, run_id: str = "r") -> RunInfo:
+        return read_info(self.out / run_id)
+
+    def records(self, run_id: str = "r") -> dict[tuple[str, int], Record]:
+        return {(each.test_id, each.sample_index): each for each in read_records(self.out / run_id)}
+
+    def summary(self, run_id: str = "r") -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.out / run_id / "summary.json").read_text())
+        return found
+
+    @property
+    def called(self) -> tuple[int, int]:
+        """Drawings and judgements that the server was asked for."""
+        asked = [entry.asked for entry in self.api.requests]
+        return sum(isinstance(each, DrawRequest) for each in asked), sum(
+            isinstance(each, JudgeRequest) for each in asked
+        )
