@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench wheel clean
+.PHONY: demo test soak check bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,9 @@ demo: $(READY)  ## Draws, measures and judges the quickstart suites, with no key
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
+
+soak: $(READY)  ## Minutes: many kills, many faults, many cells; prints what was measured
+	$(BIN)/python -m pytest -n 0 tests/soak
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -37,6 +37,12 @@ verdict: [not image.blank]
 """
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The long tests are for those who name them: ``make soak``."""
+    is_long = collection_path == ROOT / "tests" / "soak"
+    return True if is_long and not any("soak" in argument for argument in config.args) else None
+
+
 @pytest.fixture(scope="session")
 def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")

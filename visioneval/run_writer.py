@@ -50,9 +50,9 @@ class RunWriter:
         try:
             folder.mkdir(parents=True)
             (folder / "artifacts").mkdir()
-            _write_whole(folder / "run.json", data)
             results = (folder / "results.jsonl").open("xb", buffering=0)
             _lock(results, folder)
+            _write_whole(folder / "run.json", data)  # last: what has it can be gone on with, whenever this is killed
             return cls(folder, info, results)
         except OSError as error:
             if isinstance(error, FileExistsError) and folder.is_dir():

@@ -26,6 +26,7 @@ KINDS: Final[Mapping[str, str]] = {
     "hang": "any",
     "truncated_body": "any",
     "html": "any",
+    "bad_json": "any",
     "refusal": "any",
     "truncated_base64": "draw",
     "empty_base64": "draw",
@@ -41,8 +42,9 @@ KINDS: Final[Mapping[str, str]] = {
 }
 """Each kind, and the calls that it can happen to: ``any``, ``draw`` or ``judge``."""
 
-WIRE: Final = frozenset({"reset", "hang", "truncated_body", "html"})
-"""What happens to an answer on its way: ``html`` is a 200 with a web page, as a wrong base URL gives."""
+WIRE: Final = frozenset({"reset", "hang", "truncated_body", "html", "bad_json"})
+"""What happens to an answer on its way: ``html`` is a 200 with a web page, as a wrong base URL gives; ``bad_json`` one
+whose JSON ends early, though its length is right."""
 STATUS: Final = frozenset(
     {
         "rate_limit",
@@ -89,7 +91,7 @@ class Faults:
         self._lock = threading.Lock()
         self._queue: list[Fault | None] = []
         self._rules: list[tuple[Callable[[Asked], bool], Fault]] = []
-        self._rates: dict[str, float] = {}
+        self._rates: dict[Fault, float] = {}
         self._seed = 0
         self._tries: dict[str, int] = {}
         self.drawn: list[str] = []
@@ -104,18 +106,17 @@ class Faults:
         with self._lock:
             self._rules.append((predicate, fault))
 
-    def random(self, rates: Mapping[str, float], seed: int = 0) -> None:
-        """A chance for each kind, 0 to 1, their sum at most 1.
+    def random(self, rates: Mapping[str | Fault, float], seed: int = 0) -> None:
+        """A chance for each fault, or each kind of it, 0 to 1, their sum at most 1.
 
         The draw depends on the seed, the request and how often that request came before, never on the order in
         which requests arrive: a concurrent run meets the same faults again.
         """
         if sum(rates.values()) > 1 or any(rate < 0 for rate in rates.values()):
             raise ValueError("fault rates are chances whose sum is at most 1")
-        for kind in rates:
-            Fault(kind)
+        faults = {Fault(each) if isinstance(each, str) else each: rate for each, rate in rates.items()}
         with self._lock:
-            self._rates = dict(rates)
+            self._rates = faults
             self._seed = seed
 
     def clear(self) -> None:
@@ -147,9 +148,8 @@ class Faults:
             return None
         seed = f"{self._seed}:{digest}:{tries}".encode()
         left = int.from_bytes(hashlib.sha256(seed).digest()[:8]) / 2**64
-        for kind, rate in self._rates.items():
+        for fault, rate in self._rates.items():
             if left < rate:
-                fault = Fault(kind)
                 return fault if fault.fits(asked) else None
             left -= rate
         return None

@@ -129,6 +129,8 @@ def _took(info: RunInfo) -> str | None:
         seconds = int((end - start).total_seconds())
     except (ValueError, TypeError):
         return None
+    if seconds < 0:  # the clock was set back meanwhile
+        return None
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     parts = ((hours, "h"), (minutes, "min"), (rest, "s"))

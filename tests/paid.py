@@ -1,0 +1,172 @@
+"""Whole runs against the fake API in which every cell has a picture, a question and a score of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest, LoggedRequest, Script
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from visioneval.cli import app
+from visioneval.records import Record, read_info, read_records
+
+KEY = "PAID_KEY"
+MODELS = {
+    "openai": ("gpt-image-1.5", "gpt-5.4"),
+    "gemini": ("gemini-2.5-flash-image", "gemini-2.5-flash"),
+}
+FIFTH: dict[str | Fault, float] = {
+    Fault("rate_limit"): 0.04,
+    Fault("rate_limit", retry_after=0.05): 0.03,
+    "server_error": 0.03,
+    "unavailable": 0.03,
+    "reset": 0.025,
+    "truncated_body": 0.02,
+    "bad_json": 0.015,
+    "hang": 0.01,
+}
+"""One call in five, in every way in which an answer may get lost."""
+METRIC = {"type": "score", "scale": [0, 5], "about": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
+
+
+def case_id(at: int) -> str:
+    return f"case{at:04}"
+
+
+def prompt(at: int) -> str:
+    return f"picture number {at:04}, on its own"
+
+
+def pictured(words: str) -> bytes:
+    """The picture of a prompt: another one for another prompt."""
+    number = zlib.crc32(words.encode())
+    out = io.BytesIO()
+    Image.new("RGB", (32, 24), (number & 255, number >> 8 & 255, number >> 16 & 255)).save(out, "PNG")
+    return out.getvalue()
+
+
+def quality(picture: bytes) -> int:
+    """The score of a picture."""
+    return zlib.crc32(picture) % 6
+
+
+def scripted() -> Script:
+    """Draws and judges so that a picture or a score in the wrong cell shows."""
+    script = Script()
+    script.draw(lambda asked: [pictured(asked.prompt)] * asked.n)
+    script.judge(lambda asked: {"quality": quality(asked.images[0].data), "reason": "as it is", "verdict": "PASS"})
+    return script
+
+
+class Paid:
+    """A folder with a suite of so many cells, its run ``r`` and its cache. What follows is the suite's own keys."""
+
+    def __init__(
+        self, folder: Path, api: FakeAPI, cells: int, provider: Literal["openai", "gemini"] = "openai", **suite: Any
+    ) -> None:
+        self.folder = folder
+        self.api = api
+        self.cells = cells
+        self.cache = folder / "cache"
+        draws, judges = MODELS[provider]
+        url = api.gemini_base_url if provider == "gemini" else api.openai_base_url
+        own = {"provider": provider, "base_url": url, "api_key_env": KEY}
+        text = {
+            "name": "paid",
+            "judges": {"eye": {**own, "model": judges}},
+            "cases": [{"id": case_id(at), "prompt": prompt(at)} for at in range(cells)],
+            "models": [{**own, "label": "m", "params": {"model": draws}}],
+            "graders": [{"key": "look", "type": "rubric", "judge": "eye", "metrics": {"quality": METRIC}}],
+            "verdict": ["quality >= 0"],
+            **suite,
+        }
+        (folder / "suite.yaml").write_text(json.dumps(text))
+
+    @property
+    def run_folder(self) -> Path:
+        return self.folder / "runs" / "r"
+
+    @property
+    def records(self) -> list[Record]:
+        return list(read_records(self.run_folder))
+
+    def words(self, *flags: str, resume: bool = False, run_id: str = "r", out: str = "runs") -> list[str]:
+        """The words of a command, which begins the run or goes on with it."""
+        which = ["--resume", f"{out}/{run_id}"] if resume else ["suite.yaml", "--run-id", run_id]
+        return ["run", *which, "--out", out, "--trust-suite", "--cache", str(self.cache), *flags]
+
+    def run(self, *flags: str, key: str | None = None, **more: Any) -> Result:
+        """Runs it in this process, whose working directory the folder must be."""
+        return CliRunner().invoke(app, self.words(*flags, **more), env={KEY: key or self.api.key})
+
+    def program(self, *flags: str, **more: Any) -> subprocess.Popen[str]:
+        """Runs it as a program of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "visioneval", *self.words(*flags, **more)],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), KEY: self.api.key},
+        )
+
+    def check_whole(self) -> None:
+        """Every cell is there once, with its own picture and its own score."""
+        records = self.records
+        assert [record.test_id for record in sorted(records, key=lambda each: each.test_id)] == [
+            case_id(at) for at in range(self.cells)
+        ]
+        for record in records:
+            self.check(record)
+        assert read_info(self.run_folder).state == "complete"
+
+    def check(self, record: Record) -> None:
+        """A cell that ended well has what belongs to it."""
+        picture = (self.run_folder / str(record.artifact_path)).read_bytes()
+        assert picture == pictured(record.prompt), record.test_id
+        assert record.scores == {"quality": quality(picture)}, record.test_id
+        assert (record.verdict, record.error) == ("PASS", None)
+
+    @property
+    def drawn(self) -> int:
+        """Drawings that were paid for, by the server's count."""
+        return sum(entry.paid for entry in self.api.requests if isinstance(entry.asked, DrawRequest))
+
+    @property
+    def judged(self) -> int:
+        """Judgements that were paid for."""
+        return sum(entry.paid for entry in self.api.requests if isinstance(entry.asked, JudgeRequest))
+
+    @property
+    def paid_again(self) -> int:
+        """Calls that were paid for though the same call had been paid for before."""
+        return self.api.paid_by_digest.total() - len(self.api.paid_by_digest)
+
+    def asked_for(self, test_id: str) -> dict[str, list[LoggedRequest]]:
+        """What came for a cell, by the digest of the call."""
+        words = prompt(int(test_id.removeprefix("case")))
+        calls: dict[str, list[LoggedRequest]] = {}
+        for entry in self.api.requests:
+            said = entry.asked.prompt if isinstance(entry.asked, DrawRequest) else entry.asked and entry.asked.text
+            if said and words in said:
+                calls.setdefault(entry.digest, []).append(entry)
+        return calls
+
+
+def until(true: Callable[[], bool], program: subprocess.Popen[str], seconds: float = 60) -> None:
+    """Waits for something that comes of what a program does."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert program.poll() is None, program.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.002)

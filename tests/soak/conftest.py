@@ -1,0 +1,26 @@
+"""Long tests, collected only where they are asked for by name: ``make soak``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from fake_api import FakeAPI
+from paid import scripted
+
+
+@pytest.fixture
+def api() -> Iterator[FakeAPI]:
+    with FakeAPI(scripted()) as server:
+        yield server
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Prints what was measured, past pytest's capture."""
+
+    def tell(line: str) -> None:
+        with capsys.disabled():
+            print(f"\n{line}", flush=True)
+
+    return tell

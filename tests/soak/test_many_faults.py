@@ -1,0 +1,40 @@
+"""Two thousand cells of which one call in five fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_api import FakeAPI
+from paid import FIFTH, Paid
+
+from visioneval.engine import throttle
+
+CELLS = 2000
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_two_thousand_cells_with_a_fifth_of_the_calls_failing(
+    tmp_path: Path,
+    api: FakeAPI,
+    monkeypatch: pytest.MonkeyPatch,
+    told: Callable[[str], None],
+    provider: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 0.02)
+    api.faults.random(FIFTH, seed=2)
+    limits = {provider: {"max_attempts": 12, "timeout_s": 10}}
+    paid = Paid(tmp_path, api, CELLS, provider, limits=limits)  # type: ignore[arg-type]
+    start = time.monotonic()
+    result = paid.run("--max-concurrency", "32")
+    told(
+        f"{provider}: {CELLS} cells in {time.monotonic() - start:.0f} s: {len(api.requests)} requests,"
+        f" {len(api.faults.drawn)} of them failed, {paid.drawn} drawings and {paid.judged} judgements paid,"
+        f" {paid.paid_again} again"
+    )
+    assert result.exit_code == 0, result.output[-2000:]
+    paid.check_whole()
+    assert (paid.drawn, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)

@@ -1,0 +1,84 @@
+"""A run that is killed at fifty random moments and gone on with each time."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_api import FakeAPI
+from paid import Paid
+
+from visioneval.records import read_info
+
+CELLS = 200
+KILLS = 50
+AT_ONCE = 8
+SEED = 20
+TO_KEEP_S = 0.1
+"""Seconds that the program may need to keep an answer that the server has sent."""
+
+
+def paid_for(api: FakeAPI) -> int:
+    return api.paid_by_digest.total()
+
+
+def unanswered(api: FakeAPI, since: int) -> set[int]:
+    """The requests, by number, that came after the first so many and have no answer yet."""
+    return {at for at, entry in enumerate(list(api.requests)) if at >= since and entry.status == 0}
+
+
+def killed(paid: Paid, moment: float) -> tuple[int, int]:
+    """Starts the run, or goes on with it, and kills it so many seconds after its first call.
+
+    Tells how many calls had no answer then, and how many had none, or were not yet made, a moment before.
+    """
+    api = paid.api
+    before = len(api.requests)
+    program = paid.program("--max-concurrency", str(AT_ONCE), resume=(paid.run_folder / "run.json").is_file())
+    end = time.monotonic() + 60
+    while len(api.requests) == before and program.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    time.sleep(moment)
+    lately, seen = unanswered(api, before), len(api.requests)
+    time.sleep(TO_KEEP_S)
+    assert program.poll() is None, program.communicate()
+    program.kill()
+    now = unanswered(api, before)
+    lately |= set(range(seen, len(api.requests)))
+    program.communicate(timeout=60)
+    return len(now), len(lately)
+
+
+def test_fifty_kills_of_two_hundred_cells(
+    tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch, told: Callable[[str], None]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    api.latency.update({"images": (0.2, 1.2), "judge": (0.1, 0.6)})
+    paid = Paid(tmp_path, api, CELLS)
+    chance = random.Random(SEED)
+    under_way, lately = 0, 0
+    start = time.monotonic()
+    for _ in range(KILLS):
+        now, before = killed(paid, chance.uniform(0, 0.9))
+        under_way, lately = under_way + now, lately + before
+        assert read_info(paid.run_folder).state == "running"
+        for record in paid.records:
+            paid.check(record)
+    left = CELLS - len(paid.records)
+    api.latency.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    again = paid.paid_again
+    told(
+        f"{KILLS} kills of {CELLS} cells in {time.monotonic() - start:.0f} s: {left} cells were left after the last;"
+        f" {len(api.paid_by_digest)} distinct calls, {paid_for(api)} paid, {again} of them again;"
+        f" {under_way} had no answer at the kills, {lately} had none {TO_KEEP_S} s before"
+    )
+    assert len(api.paid_by_digest) == 2 * CELLS
+    assert left > 0
+    assert again <= lately

@@ -1,0 +1,126 @@
+"""Calls that fail: every cell ends right, and nothing that was paid for is paid for again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest
+from paid import FIFTH, Paid, case_id, prompt, scripted
+
+from visioneval.engine import throttle
+from visioneval.records import read_info
+
+Service = Literal["openai", "gemini"]
+CELLS = 60
+
+
+@pytest.fixture
+def api() -> Iterator[FakeAPI]:
+    with FakeAPI(scripted()) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 0.02)
+
+
+def limits(provider: str, attempts: int) -> dict[str, Any]:
+    return {provider: {"max_attempts": attempts, "timeout_s": 3}}
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_where_one_call_in_five_fails_every_cell_ends_right_and_each_answer_is_paid_once(
+    tmp_path: Path, api: FakeAPI, provider: Service
+) -> None:
+    api.faults.random(FIFTH, seed=4)
+    paid = Paid(tmp_path, api, CELLS, provider, limits=limits(provider, 8))
+    result = paid.run("--max-concurrency", "16")
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    assert set(api.faults.drawn) == {each if isinstance(each, str) else each.kind for each in FIFTH}
+    assert 0.1 < len(api.faults.drawn) / len(api.requests) < 0.3
+    assert (paid.drawn, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_a_cell_is_an_error_exactly_where_the_attempts_ran_out(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
+    api.faults.random({kind: rate * 1.5 for kind, rate in FIFTH.items()}, seed=1)
+    paid = Paid(tmp_path, api, CELLS, provider, limits=limits(provider, 2))
+    assert paid.run("--max-concurrency", "16").exit_code == 3
+    errors = set()
+    for record in paid.records:
+        calls = paid.asked_for(record.test_id)
+        lost = [tries for tries in calls.values() if not any(entry.paid for entry in tries)]
+        assert [len(tries) for tries in lost] == ([2] if record.verdict == "ERROR" else []), record.test_id
+        if record.verdict == "ERROR":
+            errors.add(record.test_id)
+        else:
+            paid.check(record)
+    assert 0 < len(errors) < CELLS / 2
+    assert paid.paid_again == 0
+    api.faults.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    assert (paid.drawn, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_after_an_outage_of_the_judge_no_picture_is_drawn_again(
+    tmp_path: Path, api: FakeAPI, provider: Service
+) -> None:
+    api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("unavailable"))
+    paid = Paid(tmp_path, api, 20, provider, limits=limits(provider, 2))
+    assert paid.run().exit_code == 3
+    assert (paid.drawn, paid.judged) == (20, 0)
+    assert {(record.status, record.verdict) for record in paid.records} == {("completed", "ERROR")}
+    api.faults.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    assert "to draw: 0; to grade again: 20 (20 ended in an error); kept: 0" in result.stderr
+    paid.check_whole()
+    assert (paid.drawn, paid.judged, paid.paid_again) == (20, 20, 0)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
+    tmp_path: Path, api: FakeAPI, provider: Service
+) -> None:
+    late = {prompt(at) for at in range(12, 30)}
+    api.faults.when(lambda asked: isinstance(asked, DrawRequest) and asked.prompt in late, Fault("unauthorized"))
+    paid = Paid(tmp_path, api, 30, provider)
+    result = paid.run("--max-concurrency", "2", "--quiet")
+    assert result.exit_code == 3
+    (line,) = [line for line in result.stderr.splitlines() if "stopped" not in line]
+    assert line.startswith("m: the provider refuses the key: 40")
+    assert "to go on: visioneval run --resume runs/r" in result.stderr
+    assert result.stderr.count("refuses the key") == 1
+    assert read_info(paid.run_folder).state == "interrupted"
+    done = {record.test_id for record in paid.records}
+    assert done
+    assert done <= {case_id(at) for at in range(12)}
+    assert sum(entry.fault == "unauthorized" for entry in api.requests) <= 2
+    in_flight = paid.drawn + paid.judged - 2 * len(done)
+    api.faults.clear()
+    assert paid.run(resume=True).exit_code == 0
+    paid.check_whole()
+    assert paid.paid_again <= in_flight
+
+
+def test_a_wrong_key_on_resume_stops_it_again_and_loses_nothing(tmp_path: Path, api: FakeAPI) -> None:
+    api.faults.when(lambda asked: prompt(9) in getattr(asked, "prompt", ""), Fault("unauthorized"))
+    paid = Paid(tmp_path, api, 10)
+    assert paid.run("--max-concurrency", "1").exit_code == 3
+    before = {record.test_id: record for record in paid.records}
+    api.faults.clear()
+    result = paid.run(resume=True, key="sk-wrong-key-567890")
+    assert result.exit_code == 3
+    assert "sk-wrong-key-567890" not in result.output
+    assert {record.test_id: record for record in paid.records} == before
+    assert paid.run(resume=True).exit_code == 0
+    paid.check_whole()

@@ -1,0 +1,143 @@
+"""Runs with paid calls under way that are killed or interrupted, and gone on with."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fake_api import FakeAPI
+from paid import Paid, scripted, until
+
+from visioneval.records import read_info
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
+AT_ONCE = 4
+IN_THE_WORKS = 2 * AT_ONCE
+"""The most calls that a kill can lose: a worker has one under way, and there are two for each drawing at once."""
+SLOWLY = {"images": (0.02, 0.08), "judge": (0.02, 0.08)}
+
+
+@pytest.fixture
+def api() -> Iterator[FakeAPI]:
+    with FakeAPI(scripted()) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def results(paid: Paid) -> int:
+    path = paid.run_folder / "results.jsonl"
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+def test_a_run_that_is_killed_at_chosen_moments_ends_whole_and_pays_once(tmp_path: Path, api: FakeAPI) -> None:
+    paid = Paid(tmp_path, api, 60)
+    api.latency.update(SLOWLY)
+    moments: list[Callable[[], bool]] = [
+        (paid.run_folder / "run.json").is_file,
+        lambda: paid.drawn >= 5,
+        lambda: paid.judged >= 12,
+        lambda: results(paid) >= 30,
+        lambda: results(paid) >= 45,
+    ]
+    for at, moment in enumerate(moments):
+        program = paid.program("--max-concurrency", str(AT_ONCE), resume=at > 0)
+        until(moment, program)
+        program.kill()
+        program.communicate(timeout=60)
+        assert read_info(paid.run_folder).state == "running"
+        for record in paid.records:
+            paid.check(record)
+    assert 45 <= results(paid) < 60
+    result = paid.run("--max-concurrency", str(AT_ONCE), resume=True)
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    assert paid.drawn + paid.judged <= 120 + IN_THE_WORKS * len(moments)
+    assert len(api.paid_by_digest) == 120
+
+
+def test_a_run_that_was_only_just_begun_can_be_gone_on_with(tmp_path: Path, api: FakeAPI) -> None:
+    paid = Paid(tmp_path, api, 8)
+    api.latency["images"] = 60
+    program = paid.program("--max-concurrency", str(AT_ONCE))
+    until(lambda: len(api.requests) == AT_ONCE, program)
+    program.kill()
+    program.communicate(timeout=60)
+    api.latency.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    assert "to draw: 8 (8 not done yet); to grade again: 0; kept: 0" in result.stderr
+    paid.check_whole()
+    assert (paid.drawn, paid.judged) == (8, 8)
+
+
+def asked_to_stop(program: subprocess.Popen[str]) -> None:
+    """Sends the first interrupt and waits until it is told."""
+    program.send_signal(signal.SIGINT)
+    assert program.stderr is not None
+    while "stopping once" not in program.stderr.readline():
+        assert program.poll() is None
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_the_first_interrupt_finishes_what_is_paid_for_and_draws_no_more(
+    tmp_path: Path, api: FakeAPI, provider: str
+) -> None:
+    paid = Paid(tmp_path, api, 20, provider)  # type: ignore[arg-type]
+    api.latency.update({"images": 1.5, "judge": 0.2, "gemini": 1.5})
+    program = paid.program("--max-concurrency", str(AT_ONCE))
+    until(lambda: len(api.requests) == AT_ONCE, program)
+    asked_to_stop(program)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "interrupted: 4 of 20 cells are recorded" in errors
+    assert (paid.drawn, paid.judged, len(paid.records)) == (AT_ONCE, AT_ONCE, AT_ONCE)
+    for record in paid.records:
+        paid.check(record)
+    told = re.search(r"to go on: visioneval (run --resume \S+)", errors)
+    assert told is not None
+    assert (tmp_path / told[1].split()[-1]).samefile(paid.run_folder)
+    api.latency.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    assert (paid.drawn, paid.judged, paid.paid_again) == (20, 20, 0)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_the_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, provider: str) -> None:
+    paid = Paid(tmp_path, api, 8, provider)  # type: ignore[arg-type]
+    api.latency.update({"images": 600, "gemini": 600})
+    program = paid.program("--max-concurrency", str(AT_ONCE))
+    until(lambda: len(api.requests) == AT_ONCE, program)
+    asked_to_stop(program)
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert read_info(paid.run_folder).state == "interrupted"
+    assert (paid.drawn, paid.records) == (0, [])
+    api.latency.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+
+
+def test_an_interrupt_does_not_wait_for_the_turns_of_a_rate(tmp_path: Path, api: FakeAPI) -> None:
+    """Of two drawings a minute the first few are made at once; the others would come minutes later."""
+    paid = Paid(tmp_path, api, 20, limits={"openai": {"images_per_minute": 2}})
+    program = paid.program("--max-concurrency", str(AT_ONCE))
+    until(lambda: results(paid) >= 1, program)
+    asked_to_stop(program)
+    _, errors = program.communicate(timeout=25)
+    assert program.returncode == 130, errors
+    assert paid.drawn == paid.judged == len(paid.records) < 5

@@ -1,0 +1,249 @@
+"""Disks that fill, caches that are damaged or shared, and clocks that go wrong, while calls cost money."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from fake_api import FakeAPI
+from paid import Paid, prompt, scripted
+
+from visioneval.analysis.summary import summarise
+from visioneval.engine import cache as cache_module
+from visioneval.engine import provenance
+from visioneval.records import read_info
+from visioneval.report.overview import overview
+
+CELLS = 24
+AT_ONCE = 4
+IN_THE_WORKS = 2 * AT_ONCE
+
+
+@pytest.fixture
+def api() -> Iterator[FakeAPI]:
+    with FakeAPI(scripted()) as server:
+        yield server
+
+
+@pytest.fixture
+def paid(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Paid:
+    monkeypatch.chdir(tmp_path)
+    return Paid(tmp_path, api, CELLS)
+
+
+@contextmanager
+def disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
+    """A small disk; what it gives mounts it anew with other options."""
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+
+    def again(options: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
+
+    try:
+        yield again
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_run_whose_disk_fills_goes_on_where_there_is_room_again(tmp_path: Path, paid: Paid) -> None:
+    with disk(tmp_path / "runs", "96k") as again:
+        program = paid.program("--max-concurrency", str(AT_ONCE))
+        _, errors = program.communicate(timeout=60)
+        assert program.returncode == 3, errors
+        assert "Traceback" not in errors
+        assert errors.splitlines()[-1].endswith(": No space left on device")
+        assert "to go on: visioneval run --resume runs/r" in errors
+        kept = len(paid.records)
+        assert 0 < kept < CELLS
+        for record in paid.records:
+            paid.check(record)
+        assert paid.drawn <= kept + IN_THE_WORKS
+        again("size=8m")
+        result = paid.run(resume=True)
+        assert result.exit_code == 0, result.output
+        paid.check_whole()
+        assert paid.paid_again <= IN_THE_WORKS
+
+
+def test_a_cache_whose_disk_fills_stops_the_run_before_more_is_paid(tmp_path: Path, paid: Paid) -> None:
+    with disk(tmp_path / "cache", "192k") as again:
+        program = paid.program("--max-concurrency", str(AT_ONCE))
+        _, errors = program.communicate(timeout=60)
+        assert program.returncode == 3, errors
+        assert "Traceback" not in errors
+        assert "cache: cannot write the cache: " in errors.splitlines()[-1]
+        kept = len(paid.records)
+        assert kept < CELLS
+        for record in paid.records:
+            paid.check(record)
+        assert paid.drawn <= kept + IN_THE_WORKS
+        again("size=8m")
+        result = paid.run(resume=True)
+        assert result.exit_code == 0, result.output
+        paid.check_whole()
+        assert paid.paid_again <= IN_THE_WORKS
+
+
+def test_a_run_on_a_read_only_disk_is_not_begun_and_not_gone_on_with(tmp_path: Path, paid: Paid) -> None:
+    with disk(tmp_path / "runs", "8m") as again:
+        again("ro")
+        result = paid.run()
+        assert (result.exit_code, paid.drawn) == (2, 0)
+        assert result.stderr.strip() == "runs/r: cannot write the run here: Read-only file system"
+        again("rw")
+        assert paid.run("--limit", "3").exit_code == 0
+        before = paid.records
+        again("ro")
+        result = paid.run(resume=True)
+        assert (result.exit_code, paid.drawn) == (2, 3)
+        (line,) = result.stderr.splitlines()
+        assert line == "runs/r: cannot go on with this run: Read-only file system"
+        assert paid.records == before
+
+
+def truncated(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def zeroed(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def swapped(path: Path) -> None:
+    other = next(each for each in path.parent.parent.glob("*/*") if each != path)
+    data = path.read_bytes()
+    shutil.copyfile(other, path)
+    other.write_bytes(data)
+
+
+HARM = [truncated, zeroed, emptied, removed, swapped]
+
+
+def kept_picture(paid: Paid, at: int) -> Path:
+    """Where the cache keeps the picture of a cell, with no other name in a run."""
+    record = next(each for each in paid.records if each.prompt == prompt(at))
+    digest = str(record.artifact_sha256)
+    path = paid.cache / "files" / digest[:2] / digest
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_picture_of_the_cache_that_was_harmed_is_drawn_again_and_no_other(
+    paid: Paid, harm: Callable[[Path], None]
+) -> None:
+    assert paid.run().exit_code == 0
+    harm(kept_picture(paid, 5))
+    result = paid.run("--reuse", "all", out="others")
+    assert result.exit_code == 0, result.output
+    harmed = 2 if harm is swapped else 1
+    assert result.stderr.count("a picture of the cache is") == harmed
+    assert (paid.drawn, paid.judged) == (CELLS + harmed, CELLS)
+    shutil.rmtree("runs")
+    Path("others").rename("runs")
+    paid.check_whole()
+
+
+@pytest.mark.parametrize("harm", [truncated, zeroed, emptied])
+def test_a_run_that_draws_anew_takes_nothing_from_a_harmed_cache(paid: Paid, harm: Callable[[Path], None]) -> None:
+    assert paid.run().exit_code == 0
+    harm(kept_picture(paid, 5))
+    shutil.rmtree("runs")
+    assert paid.run().exit_code == 0
+    paid.check_whole()
+    assert (paid.drawn, paid.judged) == (2 * CELLS, CELLS)
+
+
+@pytest.mark.parametrize("harm", [truncated, zeroed, emptied, removed])
+def test_an_index_that_was_harmed_costs_new_answers_and_no_run(paid: Paid, harm: Callable[[Path], None]) -> None:
+    assert paid.run().exit_code == 0
+    for tail in ("-wal", "-shm"):
+        (paid.cache / f"index.sqlite{tail}").unlink(missing_ok=True)
+    harm(paid.cache / "index.sqlite")
+    shutil.rmtree("runs")
+    result = paid.run("--reuse", "all")
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    assert "Traceback" not in result.output
+    before = paid.drawn
+    shutil.rmtree("runs")
+    assert paid.run("--reuse", "all").exit_code == 0
+    assert paid.drawn == before
+
+
+def test_two_runs_at_once_share_one_cache(paid: Paid) -> None:
+    paid.api.latency.update({"images": (0.01, 0.05), "judge": (0.01, 0.05)})
+    both = [paid.program("--max-concurrency", str(AT_ONCE), run_id=run_id) for run_id in ("r", "s")]
+    for program in both:
+        _, errors = program.communicate(timeout=60)
+        assert program.returncode == 0, errors
+        assert errors.count("cache") == 0, errors
+    assert paid.drawn == 2 * CELLS
+    assert CELLS <= paid.judged <= 2 * CELLS
+    paid.check_whole()
+    shutil.rmtree("runs/r")
+    Path("runs/s").rename("runs/r")
+    paid.check_whole()
+    shutil.rmtree("runs")
+    assert paid.run("--offline").exit_code == 0
+    paid.check_whole()
+    assert paid.drawn == 2 * CELLS
+
+
+def test_a_run_that_is_being_written_is_not_gone_on_with_by_another(paid: Paid) -> None:
+    paid.api.latency["images"] = 2
+    program = paid.program("--max-concurrency", str(AT_ONCE))
+    while not paid.api.requests:
+        assert program.poll() is None
+    result = paid.run(resume=True)
+    assert result.exit_code == 2
+    assert "another visioneval is writing this run now" in result.stderr
+    paid.api.latency.clear()
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 0, errors
+    paid.check_whole()
+    assert paid.paid_again == 0
+
+
+def test_a_clock_that_was_set_back_changes_nothing_but_the_times(paid: Paid, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert paid.run("--limit", "10").exit_code == 0
+
+    class YearsAgo(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return datetime.fromisoformat("2001-01-01T00:00:00+00:00")
+
+    monkeypatch.setattr(cache_module, "datetime", YearsAgo)
+    monkeypatch.setattr(provenance, "datetime", YearsAgo)
+    result = paid.run("suite.yaml", resume=True)
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    assert (paid.drawn, paid.judged) == (CELLS, CELLS)
+    info = read_info(paid.run_folder)
+    assert (info.ended_at or "") < info.started_at
+    facts = overview(info, paid.records, summarise(info, paid.records))["facts"]
+    assert "took" not in dict(facts)
+    shutil.rmtree("runs")
+    result = paid.run("--offline")
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    assert (paid.drawn, paid.judged) == (CELLS, CELLS)
