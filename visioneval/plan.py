@@ -71,6 +71,8 @@ class Plan:
     runs: tuple[ModelRun, ...]
     finished: Mapping[str, Finished] = field(default_factory=dict)
     """For model runs of finished pictures: their paths by case, by label."""
+    draws: bool = True
+    """Whether it draws: a grading of pictures that are there never does."""
 
     def calls(self) -> Iterator[Call]:
         """Every drawing call, case by case, with the cases that look at its pictures."""
@@ -286,47 +288,12 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
     """The environment variables that a plan's run reads keys from, and the model runs and judges that need each."""
     needed: dict[str, list[str]] = {}
     for run in plan.runs:
-        if run.config.needs_key:
+        if plan.draws and run.config.needs_key:
             needed.setdefault(run.config.needs_key, []).append(run.label)
     for name, judge in plan.judges.items():
         if judge.needs_key:
             needed.setdefault(judge.needs_key, []).append(f"the judge {name!r}")
     return needed
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What a run would do, and what it lacks."""
-
-    calls: int
-    cells: int
-    grader_calls: int
-    unpriced: tuple[str, ...]
-    """Model runs and judges that may cost something that nobody here knows; the rest works for nothing."""
-    missing_files: tuple[str, ...]
-
-
-def estimate(plan: Plan) -> Estimate:
-    """Counts the work of a plan."""
-    calls = cells = grader_calls = 0
-    missing: list[str] = []
-    for call in plan.calls():
-        calls += 1
-        cells += call.cells
-        grader_calls += len(call.samples) * sum(len(each.graders) for each in (call, *call.lookers))
-        path = call.params.get("path") if call.run.provider == "files" else None
-        if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
-            missing.append(path or call.params.get("row") or f"a picture of {call.case.id!r} by {call.run.label!r}")
-    return Estimate(
-        calls=calls,
-        cells=cells,
-        grader_calls=grader_calls,
-        unpriced=(
-            *(run.label for run in plan.runs if not run.config.is_free),
-            *(f"judge {name}" for name, judge in plan.judges.items() if not judge.is_free),
-        ),
-        missing_files=tuple(missing),
-    )
 
 
 HashOf = Callable[[Path], str]

@@ -171,6 +171,8 @@ class RunInfo(Frozen):
     python_version: str
     experiment: str | None = None
     note: str | None = None
+    graded_from: str | None = None
+    """Of a grading: the run whose pictures it grades, as RUN_ID or RUN_ID@label."""
     command_line: tuple[str, ...] = ()
     git_commit: str | None = None
     suite_path: str
@@ -475,7 +477,7 @@ def _linked(source: Path, path: Path) -> bool:
     try:
         path.hardlink_to(source)
     except FileExistsError:
-        part = path.with_name(f".{path.name}.part")
+        part = path.with_name(f".{path.name}.{threading.get_ident()}.part")  # two cells may share a picture
         try:
             part.hardlink_to(source)
             part.replace(path)
@@ -489,7 +491,7 @@ def _linked(source: Path, path: Path) -> bool:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """A reader sees the old file or the new one, never a half."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{threading.get_ident()}.part")
     try:
         part.write_bytes(data)
         part.replace(path)

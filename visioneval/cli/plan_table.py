@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from visioneval.plan import Plan, estimate, needed_keys
+from visioneval.engine.estimate import estimate
+from visioneval.plan import Plan, needed_keys
 from visioneval.report.table import Cell, Column, fitted, pairs, table, titled
 from visioneval.report.text import clean, one_line
 from visioneval.suite.case import TestCase

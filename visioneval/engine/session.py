@@ -74,7 +74,7 @@ def prices_of(plan: Plan) -> Prices:
 def lanes(plan: Plan) -> dict[Lane, Any]:
     """What a plan calls that may cost something, with one entry of the suite for each."""
     found: dict[Lane, Any] = {
-        draw_lane(run.provider, run.params): run.config for run in plan.runs if not run.config.is_free
+        draw_lane(run.provider, run.params): run.config for run in plan.runs if plan.draws and not run.config.is_free
     }
     return found | {judge_lane(judge): judge for judge in plan.judges.values() if not judge.is_free}
 
