@@ -18,12 +18,12 @@ from visioneval.records import Selection, find_run, read_info
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.addresses import addressed
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import BaseGrader, GeckoGrader
+from visioneval.suite.graders import BaseGrader, GeckoGrader, PairwiseGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.lookers import lookers_by_case, with_their_pictures
 from visioneval.suite.messages import did_you_mean
-from visioneval.suite.model import Suite, template_folders
+from visioneval.suite.model import GraderEntry, Suite, template_folders
 from visioneval.suite.pictures import FinishedPicture
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
@@ -182,7 +182,7 @@ class Plan:
         asked = {
             grader.judge_name
             for grader in self.suite.graders
-            if grader.judge_name and any(applies(grader, case) for case in self.suite.cases)
+            if grader.judge_name and any(asks(grader, case) for case in self.suite.cases)
         }
         return {name: judge for name, judge in self.suite.judges.items() if name in asked}
 
@@ -199,8 +199,12 @@ class Plan:
 
 def applies(grader: BaseGrader, case: TestCase) -> bool:
     """Whether a grader has something to do for a case."""
-    fits = grader.when is None or grader.when.fits(case.id, case.task_type, case.tags)
-    return fits and bool(grader.metrics(case))
+    return grader.is_for(case) and bool(grader.metrics(case))
+
+
+def asks(grader: BaseGrader, case: TestCase) -> bool:
+    """Whether a grader asks somebody about a case, or about pairs of its pictures."""
+    return applies(grader, case) or (grader.after_run and grader.is_for(case))
 
 
 def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = None, runs_root: Path) -> Plan:
@@ -228,6 +232,9 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
         raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
+    graders = tuple(left for each in graders if (left := _still_comparing(each, runs)))
+    if not graders:
+        raise UsageError("the flags leave nothing to grade: comparing takes two model runs or more")
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
     finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
@@ -235,6 +242,15 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     if not loaded.trust.everything:
         _refuse_far(plan, loaded)
     return plan
+
+
+def _still_comparing(grader: GraderEntry, runs: tuple[ModelRun, ...]) -> GraderEntry | None:
+    """A grader as it is, or one that compares model runs with those that are left; ``None`` where these are too few."""
+    if not isinstance(grader, PairwiseGrader):
+        return grader
+    found = [run.label for run in runs if not grader.models or any_glob(grader.models, run.label)]
+    models = tuple(each for each in grader.models if any(any_glob([each], label) for label in found))
+    return grader.model_copy(update={"models": models}) if len(found) > 1 else None
 
 
 def _chosen(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:

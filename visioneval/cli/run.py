@@ -169,7 +169,7 @@ def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders:
 def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun:
     """The run to write, new or gone on with, and what there is to do for it."""
     from visioneval.engine.provenance import describe_run, go_on
-    from visioneval.engine.resume import rest_of
+    from visioneval.engine.resume import forget_pairs, rest_of
     from visioneval.engine.run import every_cell
     from visioneval.records import RunWriter, read_info, read_records
 
@@ -184,6 +184,7 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
         raise UsageError(f"{flags.resume} grades the pictures of {held.graded_from}: run that 'visioneval grade' again")
     rest = rest_of(plan, read_records(flags.resume), flags.resume, keep_errors=flags.keep_errors)
     writer = RunWriter.resume(flags.resume, go_on(held, info), rest.stale)
+    forget_pairs(rest, held, plan, flags.resume)
     if not flags.shown.quiet:
         options.say(f"going on with {flags.resume}: {rest}")
         if rest.stale:

@@ -90,6 +90,22 @@ def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
     return writer.finish(state, now(), stopped_by=stopped_by, reused_since=calls.reused_since)
 
 
+def show_preferences(folder: Path, run_id: str) -> None:
+    """Prints what judges said of a run's own model runs, where its suite had them compared."""
+    from visioneval.preferences import NAME
+
+    if not (folder / NAME).is_file():
+        return
+    from visioneval.analysis.preferences import preferred
+    from visioneval.preferences import read_preferences
+    from visioneval.report.preferences import print_preferences
+
+    found = preferred(line for line in read_preferences(folder) if line.is_within(run_id))
+    if found:
+        print_preferences(found, options.console())
+        print()
+
+
 def _show(summary: Summary, begun: Begun, shown: Shown) -> None:
     from visioneval.report.console import last_line, print_summary
 
@@ -101,6 +117,8 @@ def _show(summary: Summary, begun: Begun, shown: Shown) -> None:
         why = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
         options.say(f"{why}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
         options.say(f"to go on: {begun.to_go_on}")
+    if not shown.as_json and not shown.quiet:
+        show_preferences(begun.writer.folder, summary.run_id)
     line = last_line(begun.writer.folder, summary, options.RUNS)
     if shown.as_json:
         options.say(line)

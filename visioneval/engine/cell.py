@@ -108,7 +108,7 @@ async def draw(call: Call, bench: Bench, deadline: float) -> Ended:
         async with asyncio.timeout_at(deadline):
             return Ended(drawn=await bench.calls.draw(call, key, provider, request), seconds=perf_counter() - start)
     except ProviderError as error:
-        stop_for_key(error, call.run.label, bench)
+        stop_for_key(error, call.run.label, bench.plain)
         if error.kind == "refused":
             return Ended(drawn=Drawn(refused=str(error)), seconds=perf_counter() - start)
         failed = CellError(stage="generate", kind=error.kind, message=bench.plain.text(error))
