@@ -100,7 +100,7 @@ def run(
     else:
         planned = options.load_all(given, chosen, changes)
     if dry_run:
-        _print_plans(planned)
+        _print_plans(planned, out)
         return
     session = options.session(
         options.reuse_of(reuse, offline=offline, resuming=resumed is not None),
@@ -141,11 +141,11 @@ def _check_usage(
         raise UsageError("--dry-run runs nothing: it goes without --json, --run-id, --note, --junit and --markdown")
 
 
-def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
+def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]], out: Path) -> None:
     from visioneval.cli.plan_table import print_plan
 
     for _, plan in planned:
-        print_plan(plan, options.console())
+        print_plan(plan, options.console(), out)
 
 
 def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:

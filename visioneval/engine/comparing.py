@@ -18,7 +18,7 @@ from visioneval.analysis.pairing import Pair, pair_cells, parse_map
 from visioneval.analysis.preferences import Preferred, preferred
 from visioneval.builtin import builtin
 from visioneval.engine.bench import secrets_around
-from visioneval.engine.prefer import Matchups, Panel, judge_title, matchups_of, put_to_judge
+from visioneval.engine.prefer import Matchups, Panel, matchups_of, put_to_judge
 from visioneval.engine.session import Session, check_budget, open_calls
 from visioneval.engine.stopping import Outcome, Progress, cause, interrupts
 from visioneval.engine.tools import build_tools
@@ -152,7 +152,7 @@ def compare_runs(plan: Plan, opposed: Opposed, folder: Path, session: Session, s
         panel = Panel(plan, config, tools, calls, folder, places, secrets_around(plan))
         anew = not session.reuse.judgements
         ended = _carried_out(panel, opposed, say, anew=anew)
-    judge = judge_title(panel.judge)
+    judge = panel.judge.title
     lines = (line for line in read_preferences(folder) if line.judge == judge and (line.a, line.b) in opposed.names)
     meter = panel.meter
     return Compared(

@@ -90,12 +90,6 @@ class Panel:
         return self.plan.suite.judges[self.config.judge]
 
 
-def judge_title(judge: BaseJudge) -> str:
-    """``provider:model``, as answers are filed under."""
-    lane = judge_lane(judge)
-    return lane.provider if lane.model is None else f"{lane.provider}:{lane.model}"
-
-
 def contender(record: Record | None, folder: Path) -> Contender | None:
     """The picture of a record, where it has one; ``folder`` is its run's."""
     if record is None or record.mime is None:
@@ -143,7 +137,7 @@ async def put_to_judge(panel: Panel, matchups: Sequence[Matchup], progress: Prog
     Raises ``StorageError`` and ``AuthError``; whatever else goes wrong is the error of one line.
     """
     known = set() if anew else {each.key for each in read_preferences(panel.folder) if each.error is None}
-    turns = _turns(matchups, judge_title(panel.judge), known)
+    turns = _turns(matchups, panel.judge.title, known)
     async with asyncio.TaskGroup() as group:
         for _ in range(min(panel.calls.throttle.most(judge_lane(panel.judge)), 2 * len(matchups))):
             group.create_task(_pull(panel, turns, progress))
@@ -200,7 +194,7 @@ async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Pr
         first=first,
         answer=answer,
         reason=reason,
-        judge=judge_title(panel.judge),
+        judge=panel.judge.title,
         error=error,
     )
 

@@ -35,8 +35,7 @@ def pairwise_problems(view: View, broken: frozenset[str]) -> Iterator[tuple[Loc,
             continue
         if isinstance(judge, RecordedJudge):
             yield ("graders", index, "judge"), "recorded answers are about single pictures: a pair needs another judge"
-        name = f"{getattr(judge, 'provider', '')}:{getattr(judge, 'model', '')}"
-        if name in asked:
-            message = f"{asked[name]!r} asks the same model for preferences: one pairwise grader a model"
+        if judge.title in asked:
+            message = f"{asked[judge.title]!r} asks the same model for preferences: one pairwise grader a model"
             yield ("graders", index, "judge"), message
-        asked.setdefault(name, grader.key)
+        asked.setdefault(judge.title, grader.key)
