@@ -18,7 +18,7 @@ from made import info, record
 from PIL import Image, ImageDraw
 
 from visioneval.images import encode_png
-from visioneval.records import RunWriter
+from visioneval.run_writer import RunWriter
 from visioneval.suite.model import Suite
 
 if TYPE_CHECKING:

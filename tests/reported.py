@@ -10,9 +10,10 @@ from typing import Any
 from made import record, run_of
 from PIL import Image, ImageDraw
 
-from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo, RunWriter, read_info
+from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo, read_info
 from visioneval.report.html import target_of, write_report
 from visioneval.report.lean import read_lean
+from visioneval.run_writer import RunWriter
 
 METRICS: dict[str, Any] = {
     "look": {"type": "bool"},

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.labels import Label, append_labels
-from visioneval.records import RunWriter
+from visioneval.run_writer import RunWriter
 
 HOSTILE = "\x1b[31m<script>[bold]\u202e"
 

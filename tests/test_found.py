@@ -10,7 +10,8 @@ from toys import Toy
 
 from visioneval.cli.found import read_side
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records import Record, RunWriter
+from visioneval.records import Record
+from visioneval.run_writer import RunWriter
 
 RUNS = Path("runs")
 METRICS = {"fine": {"type": "bool"}, "level": {"type": "number", "better": "lower"}}

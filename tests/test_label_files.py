@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.labels import Label, append_labels, newest, read_labels
-from visioneval.records import RunWriter
+from visioneval.run_writer import RunWriter
 from visioneval.suite.model import Suite
 
 LABELS = {

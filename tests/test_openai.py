@@ -226,8 +226,8 @@ def test_an_address_instead_of_a_picture_says_what_to_write() -> None:
         (Fault("model_not_found"), "invalid", None, "404: The model `gpt-image-1.5` does not exist or you do not have"),
         (Fault("bad_request"), "invalid", None, "400: Invalid value: 'ultra'."),
         (Fault("refusal"), "refused", None, "400: Your request was rejected by the safety system."),
-        (Fault("reset"), "transient", None, "Connection error. (ReadError"),
-        (Fault("truncated_body"), "transient", None, "Connection error. (RemoteProtocolError: "),
+        (Fault("reset"), "transient", None, "no answer: "),
+        (Fault("truncated_body"), "transient", None, "no answer: Response payload is not completed"),
         (
             Fault("html"),
             "invalid",
@@ -249,7 +249,8 @@ def test_a_server_that_is_not_there_is_transient() -> None:
     with canned({}) as server:
         pass
     error = failed(server.url)
-    assert (error.kind, str(error)) == ("transient", "Connection error. (ConnectError: All connection attempts failed)")
+    assert error.kind == "transient"
+    assert str(error).startswith("no answer: Cannot connect to host 127.0.0.1:")
 
 
 def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +264,7 @@ def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.Monk
 
     with pytest.raises(ProviderError) as caught:
         asyncio.run(ask())
-    assert (caught.value.kind, str(caught.value)) == ("transient", "Request timed out. (ReadTimeout)")
+    assert (caught.value.kind, str(caught.value)) == ("transient", "no answer: Timeout on reading data from socket")
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,19 @@ from pydantic import TypeAdapter
 from toys import Toy
 
 from visioneval import records as storage
+from visioneval import run_writer
 from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.records import (
     CellError,
     Fingerprint,
     GraderRecord,
     Record,
-    RunWriter,
     find_run,
     list_runs,
-    model_slug,
     read_info,
     read_records,
 )
+from visioneval.run_writer import RunWriter, model_slug
 
 FIELDS = [
     "schema_version",
@@ -168,7 +168,7 @@ def test_scores_keep_their_types() -> None:
 def test_run_json_read_and_written_again_is_the_same_bytes(toy: Toy) -> None:
     toy.run({}, vars={"ratio": 1.10}, arguments=("--note", "ünïcode"))
     data = (toy.latest / "run.json").read_bytes()
-    assert storage._json_bytes(read_info(toy.latest)) == data
+    assert run_writer._json_bytes(read_info(toy.latest)) == data
 
 
 def test_the_last_line_of_a_cell_wins_in_the_place_of_its_first(folder: Path) -> None:

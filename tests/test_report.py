@@ -21,6 +21,7 @@ from visioneval.report.page_data import as_block, as_json, as_script, command_of
 from visioneval.report.pictures import EmbeddedShelf, FolderShelf
 from visioneval.report.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
 from visioneval.report.spread import grading_rows, metric_rows
+from visioneval.suite.graders import GeckoGrader
 
 
 def part(folder: Path, name: str) -> object:
@@ -243,3 +244,23 @@ def test_plots_keep_to_their_axis(tmp_path: Path) -> None:
     lean = read_lean(run := demo(tmp_path), read_info(run))
     parts = verdict_bar(count(lean.cells), 100)
     assert [(bar.name, bar.x, bar.width) for bar in parts] == [("pass", 0, 50), ("fail", 50, 50)]
+
+
+def test_questions_are_told_by_type_and_kept_out_of_memory(tmp_path: Path) -> None:
+    asked = [
+        {"id": "q1", "question": "Is there a sun?", "type": "object", "answer": "yes", "score": 1},
+        {"id": "q2", "question": "Is it red?", "type": "colour", "answer": "no", "score": 0},
+    ]
+    info = run_info(tmp_path, {"one": {}})
+    gecko = GeckoGrader(key="gecko", type="gecko", questions="q.json")
+    info = info.model_copy(update={"suite": info.suite.model_copy(update={"graders": (gecko,)})})
+    cells = [
+        record(model_label=LABELS[0], graders=[grader("gecko", questions=asked, source="pinned", replies=["long"])])
+    ]
+    run = save_run(tmp_path, info, cells)
+    (lean,) = read_lean(run, info).cells
+    assert set(lean.graders[0].details) == {"questions", "source"}
+    assert summarise(info, [lean]).questions == summarise(info, cells).questions
+    told = report(run).read_text(encoding="utf-8")
+    assert "Questions by type: gecko" in told
+    assert re.search(r"colour</th><td class=\"number\">0\.0", told)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from toys import Toy
 
-from visioneval.records import RunWriter, read_info, read_records
+from visioneval.records import read_info, read_records
+from visioneval.run_writer import RunWriter
 
 
 def in_the_way(folder: Path) -> Path:

@@ -26,7 +26,7 @@ def append_lines(path: Path, lines: Sequence[bytes]) -> None:
     try:
         with path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            start = _mended(file)
+            start = mend(file)
             try:
                 _write(file, data)
                 os.fsync(file.fileno())
@@ -43,8 +43,8 @@ def _write(file: BinaryIO, data: bytes) -> None:
         written += file.write(data[written:]) or 0
 
 
-def _mended(file: BinaryIO) -> int:
-    """Where the whole lines end, after what follows them was taken away or completed."""
+def mend(file: BinaryIO) -> int:
+    """Takes a torn last line away, or ends a whole one, and tells where the file ends now."""
     end = file.seek(0, os.SEEK_END)
     last = _unended(file, end)
     if not last:

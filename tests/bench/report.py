@@ -15,7 +15,8 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from tests.browser import ARGS, CHROMIUM
-from visioneval.records import Record, RunInfo, RunWriter
+from visioneval.records import Record, RunInfo
+from visioneval.run_writer import RunWriter
 from visioneval.suite.model import Suite
 
 MODELS = 25

@@ -114,7 +114,8 @@ def _begun(source: Source, plan: Plan, session: Session, info: RunInfo, out: Pat
     from visioneval.engine.regrade import grading_of, take_questions
     from visioneval.engine.session import check_budget
     from visioneval.engine.tools import build_tools
-    from visioneval.records import RunWriter, read_records
+    from visioneval.records import read_records
+    from visioneval.run_writer import RunWriter
 
     check_budget(plan, session)
     tools = build_tools(plan, offline=session.reuse.offline)

@@ -171,7 +171,8 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
     from visioneval.engine.provenance import describe_run, go_on
     from visioneval.engine.resume import forget_pairs, rest_of
     from visioneval.engine.run import every_cell
-    from visioneval.records import RunWriter, read_info, read_records
+    from visioneval.records import read_info, read_records
+    from visioneval.run_writer import RunWriter
 
     info = describe_run(
         plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])

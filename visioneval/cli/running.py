@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from visioneval.engine.session import Session
     from visioneval.engine.tools import Tools
     from visioneval.plan import Plan
-    from visioneval.records import RunInfo, RunState, RunWriter
+    from visioneval.records import RunInfo, RunState
+    from visioneval.run_writer import RunWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from visioneval.engine.shelf import Shelf
 from visioneval.engine.tools import Tools
 from visioneval.plan import HashOf, Plan, needed_keys
 from visioneval.question_file import QuestionsWriter
-from visioneval.records import RunWriter
+from visioneval.run_writer import RunWriter
 
 
 @dataclass(frozen=True, slots=True)

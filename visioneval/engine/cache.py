@@ -31,11 +31,9 @@ FORMAT = 1
 _BUSY_S = 30.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
-    key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
+    key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, files TEXT NOT NULL, bytes INTEGER NOT NULL,
     stored_at TEXT NOT NULL, run_id TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (key TEXT NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (key, sha256)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS by_age ON answers (stored_at);
+);
 """
 
 
@@ -106,6 +104,7 @@ class Cache:
         index = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
         index.execute("PRAGMA journal_mode=WAL")
         index.execute("PRAGMA synchronous=NORMAL")
+        index.execute("PRAGMA wal_autocheckpoint=8000")
         (version,) = index.execute("PRAGMA user_version").fetchone()
         if version == 0:
             index.executescript(f"{_TABLES}PRAGMA user_version={FORMAT};")
@@ -177,12 +176,11 @@ class Cache:
         try:
             for digest, picture in pictures:
                 self._write(digest, picture)
-            with self._transaction() as index:
-                stored = datetime.now(UTC).isoformat(timespec="seconds")
-                row = (key, kind, data, size, stored, self._run_id)
-                index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
-                index.execute("DELETE FROM files WHERE key = ?", (key,))
-                index.executemany("INSERT INTO files VALUES (?, ?)", {(key, digest) for digest, _ in pictures})
+            stored = datetime.now(UTC).isoformat(timespec="seconds")
+            files = " ".join(dict.fromkeys(digest for digest, _ in pictures))
+            with self._lock:
+                row = (key, kind, data, files, size, stored, self._run_id)
+                self._index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         except (OSError, sqlite3.Error) as error:
             raise StorageError(
                 f"{self.folder}: cannot write the cache: {getattr(error, 'strerror', None) or error}"
@@ -242,16 +240,14 @@ class Cache:
 
     def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
         """Takes answers away, and the files that no other answer names."""
-        each = [(key,) for key in keys]
-        index.execute("CREATE TEMP TABLE IF NOT EXISTS gone (sha256 TEXT)")
-        index.executemany("INSERT INTO gone SELECT sha256 FROM files WHERE key = ?", each)
-        index.executemany("DELETE FROM answers WHERE key = ?", each)
-        index.executemany("DELETE FROM files WHERE key = ?", each)
-        orphans = index.execute(
-            "SELECT DISTINCT sha256 FROM gone WHERE sha256 NOT IN (SELECT sha256 FROM files)"
-        ).fetchall()
-        index.execute("DROP TABLE gone")
-        for (digest,) in orphans:
+        gone: set[str] = set()
+        for key in keys:
+            for (files,) in index.execute("SELECT files FROM answers WHERE key = ?", (key,)):
+                gone.update(files.split())
+        index.executemany("DELETE FROM answers WHERE key = ?", [(key,) for key in keys])
+        for (files,) in index.execute("SELECT files FROM answers WHERE files != ''"):
+            gone.difference_update(files.split())
+        for digest in gone:
             self.path(digest).unlink(missing_ok=True)
 
     def info(self) -> Info:

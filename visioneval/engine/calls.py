@@ -231,7 +231,9 @@ class Calls:
         assert self.cache is not None
         pictures = tuple(Made(**picture) for picture in kept.answer["pictures"])
         found = [replace(p, data=self.cache.read(p.sha256)) if p.fault is None else p for p in pictures]
-        return None if any(p.fault is None and p.data is None for p in found) else tuple(found)
+        if any(p.fault is None and p.data is None for p in found):
+            return None
+        return tuple(map(self._let_go, found))
 
     def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None, task: TaskType) -> tuple[Made, ...]:
         pictures = _checked(drawing, task)
@@ -246,7 +248,13 @@ class Calls:
             "whole": all(p.fault is None for p in pictures),
         }
         self.cache.put(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
-        return pictures
+        return tuple(self._let_go(p) for p in pictures)
+
+    def _let_go(self, picture: Made) -> Made:
+        """The file instead of the bytes: a cell may wait long for its judges."""
+        if self.cache is None or picture.data is None:
+            return picture
+        return replace(picture, data=None, kept=self.cache.path(picture.sha256))
 
 
 class AbandonedError(ProviderError):

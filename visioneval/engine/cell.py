@@ -233,12 +233,11 @@ def _placed(call: Call, sample: int, ended: Ended, bench: Bench) -> tuple[partia
     one = pictures[at]
     if one.uri is not None:
         return make, Picture(Path(), "", one.mime, 0, 0, one.uri)
-    if one.fault is not None or one.data is None:
+    if one.fault is not None:
         row = call.params.get("row")
         return make, _bad(make, "bad_image", f"{row}: {one.fault}" if row else str(one.fault))
-    source = bench.calls.cache.path(one.sha256) if bench.calls.cache and not call.run.config.is_free else None
     name = f"{sample}{ending(one.mime)}"
-    relative = bench.writer.save(call.case.id, call.run.label, name, one.data, source=source)
+    relative = bench.writer.save(call.case.id, call.run.label, name, one.data, source=one.kept)
     place = bench.writer.folder / relative
     return make, Picture(place, one.sha256, one.mime, one.width, one.height, address_of(call.params))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from visioneval.artifacts import artifact
 from visioneval.errors import ImageError
@@ -18,6 +19,8 @@ class Made:
     """
 
     data: bytes | None = None
+    kept: Path | None = None
+    """The file that holds it already, instead of ``data``."""
     sha256: str = ""
     mime: str = ""
     width: int = 0
@@ -36,4 +39,4 @@ def made(data: object, task: TaskType) -> Made:
         picture = artifact(data, task)
     except ImageError as error:
         return Made(fault=str(error))
-    return Made(data, picture.sha256, picture.mime, picture.width, picture.height)
+    return Made(data, None, picture.sha256, picture.mime, picture.width, picture.height)

@@ -24,7 +24,8 @@ from visioneval.errors import BudgetError, ClosingError
 from visioneval.images import MAX_BYTES
 from visioneval.plan import Plan
 from visioneval.question_file import QuestionsWriter
-from visioneval.records import Record, RunWriter, read_records
+from visioneval.records import Record, read_records
+from visioneval.run_writer import RunWriter
 from visioneval.suite.graders import PairwiseGrader
 from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun

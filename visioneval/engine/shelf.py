@@ -6,8 +6,8 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from visioneval.graders.shown import shown
-from visioneval.providers.base import ImagePart
+from visioneval.graders.shown import SHOWN_AS_IT_IS, shown
+from visioneval.providers.base import FilePart, ImagePart
 from visioneval.types import Picture
 
 MAX_BYTES = 64_000_000
@@ -40,19 +40,15 @@ class Shelf:
 
 
 class Easel:
-    """What the graders of one cell see: its picture, encoded once for all of them, and inputs from the shelf."""
+    """What the graders of one cell see: its picture, which is known to be whole, and inputs from the shelf."""
 
     def __init__(self, picture: Picture | None, shelf: Shelf) -> None:
         self._picture = picture
         self._shelf = shelf
-        self._part: ImagePart | None = None
-        self._lock = threading.Lock()
 
     def show(self, path: Path, *, mask: bool = False) -> ImagePart:
         """The cell's picture, an input or a mask. Raises ``GraderError``."""
-        if self._picture is None or path != self._picture.path:
+        own = self._picture
+        if own is None or path != own.path:
             return self._shelf.show(path, mask=mask)
-        with self._lock:
-            if self._part is None:
-                self._part = shown(path, mime=self._picture.mime)
-            return self._part
+        return FilePart(path, own.mime, own.sha256) if own.mime in SHOWN_AS_IT_IS else shown(path)

@@ -64,6 +64,7 @@ class Rubric:
 
     def __init__(self, config: RubricGrader) -> None:
         self._config = config
+        self._template_sha256: str | None = None
 
     async def grade(self, subject: Subject) -> Grade:
         """One vote is the score itself; of several, the lower median or the majority.
@@ -80,7 +81,9 @@ class Rubric:
                 for vote in range(config.votes)
             )
         )
-        return _counted(config, ballots, template_digest([config.template], subject.template_folders))
+        if self._template_sha256 is None:
+            self._template_sha256 = template_digest([config.template], subject.template_folders)
+        return _counted(config, ballots, self._template_sha256)
 
     async def _vote(self, subject: Subject, shown: Sequence[Exhibit], metrics: Metrics, vote: int) -> Ballot:
         config = self._config

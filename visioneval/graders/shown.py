@@ -18,16 +18,13 @@ class Show(Protocol):
     def __call__(self, path: Path, *, mask: bool = False) -> ImagePart: ...
 
 
-def shown(path: Path, *, mask: bool = False, mime: str | None = None) -> ImagePart:
-    """Encoded as stored where judges take that, and as PNG otherwise; a mask is white inside.
-
-    ``mime`` is that of a picture which is known to decode. Raises ``GraderError``.
-    """
+def shown(path: Path, *, mask: bool = False) -> ImagePart:
+    """Encoded as stored where judges take that, and else as PNG; a mask is white inside. Raises ``GraderError``."""
     try:
         if mask:
             return ImagePart(images.encode_png(images.load_mask(path)), "image/png")
         data = path.read_bytes()
-        kind = mime or images.inspect(data)[0]
+        kind, _, _ = images.inspect(data)
         if kind in SHOWN_AS_IT_IS:
             return ImagePart(data, kind)
         return ImagePart(images.encode_png(images.load_rgb(data)), "image/png")

@@ -69,20 +69,33 @@ class Editor(Protocol):
 
 @dataclass(frozen=True)
 class ImagePart:
-    """A picture that a judge is shown, encoded as ``mime``. It is hashed and turned into text once for all judges."""
+    """A picture that a judge is shown, encoded as ``mime``."""
 
     data: bytes
     mime: str
 
-    @cached_property
-    def base64(self) -> str:
-        """The picture in base64."""
-        return b64encode(self.data).decode()
+    @property
+    def url(self) -> str:
+        """The picture as a ``data:`` URL. It is made again each time: keeping it costs more than making it."""
+        return f"data:{self.mime};base64,{b64encode(self.data).decode()}"
 
     @cached_property
     def sha256(self) -> str:
         """The hex digest of the picture's bytes."""
         return sha256(self.data).hexdigest()
+
+
+class FilePart(ImagePart):
+    """A picture in a file, which is read each time: cells that wait for their turn hold no pictures in memory."""
+
+    def __init__(self, path: Path, mime: str, digest: str) -> None:
+        self.__dict__.update(path=path, mime=mime, sha256=digest)
+
+    @property
+    def data(self) -> bytes:
+        """The file's bytes. Raises ``OSError``."""
+        path: Path = self.__dict__["path"]
+        return path.read_bytes()
 
 
 @dataclass(frozen=True)

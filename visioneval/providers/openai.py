@@ -23,6 +23,7 @@ from visioneval.providers.masks import MaskUse, mask_use
 from visioneval.suite.providers import OpenAIProvider
 from visioneval.suite.remote import OpenAIOptions
 
+LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
 BASE_URL = "https://api.openai.com/v1"
 _REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
 _MOST_WORDS = 1000
@@ -39,7 +40,12 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
     if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's own error would show all of it
         raise UsageError(f"{options.key_variable} holds a space, a line end or another character that no key has")
     with _no_settings_around():
-        return openai.AsyncOpenAI(api_key=key, base_url=options.base_url or BASE_URL, max_retries=0)
+        return openai.AsyncOpenAI(
+            api_key=key,
+            base_url=options.base_url or BASE_URL,
+            max_retries=0,
+            http_client=openai.DefaultAioHttpClient(limits=LIMITS),  # half of the default client's cost a call
+        )
 
 
 @contextmanager
@@ -60,9 +66,8 @@ async def told_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
     except openai.APIStatusError as error:
         raise _told(client, _words(error), _kind(error), retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # time-outs are among them
-        cause = error.__cause__
-        why = f" ({type(cause).__name__}: {cause})".replace(": )", ")") if cause else ""
-        raise _told(client, f"{error.message}{why}", "transient") from None
+        cause = error.__cause__ or error  # the SDK's own words say of all that it timed out
+        raise _told(client, f"no answer: {str(cause) or type(cause).__name__}", "transient") from None
     except (openai.OpenAIError, ValueError) as error:
         raise _told(client, f"the answer could not be read: {error}", "transient") from None
 
@@ -121,6 +126,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON. Raises ``ProviderError`` for a parameter that JSON cannot hold."""
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        raise ProviderError(f"bad parameter: {error}", kind="invalid") from None
+
+
 class Connection:
     """The client of one entry. It is closed with the event loop in which it was used first."""
 
@@ -137,10 +150,10 @@ class Connection:
         async with told_errors(self._client):
             yield self._client
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: bytes) -> dict[str, Any]:
         """Sends a JSON body and gives the answer's. The SDK's own models are passed by: they cost most of a call."""
         async with self.call() as client:
-            answer = await client.post(path, content=orjson.dumps(body), cast_to=httpx2.Response)
+            answer = await client.post(path, content=body, cast_to=httpx2.Response)
             return read_json(answer)
 
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
@@ -160,7 +173,7 @@ class OpenAI:
     async def generate(self, request: DrawRequest) -> Drawing:
         """Draws ``n`` pictures with one call."""
         body = {**request.params, "prompt": request.prompt}
-        return _drawing(await self._connection.post("/images/generations", body), request.params)
+        return _drawing(await self._connection.post("/images/generations", encoded(body)), request.params)
 
     async def edit(self, request: DrawRequest) -> Drawing:
         """Edits the first picture; the others, in order, are references."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
-from visioneval.providers.openai import Connection, flat_usage, known_form
+from visioneval.providers.openai import Connection, encoded, flat_usage, known_form
 from visioneval.suite.judges import OpenAIJudge
 
 Shape = Literal["schema", "json", "text"]
@@ -31,7 +31,7 @@ class ChatJudge:
         while True:
             shape = self._shape
             try:
-                answer = await self._connection.post("/chat/completions", self._body(question, shape))
+                answer = await self._connection.post("/chat/completions", encoded(self._body(question, shape)))
                 with known_form():
                     return _reply(answer, shape)
             except ProviderError as error:
@@ -74,11 +74,6 @@ def readable(arguments: str) -> str:
     return arguments
 
 
-def data_url(part: ImagePart) -> str:
-    """A picture as a ``data:`` URL."""
-    return f"data:{part.mime};base64,{part.base64}"
-
-
 def function(tool: Tool) -> dict[str, Any]:
     """A tool as both APIs declare it."""
     return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
@@ -99,7 +94,7 @@ def _response_format(schema: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
 def _part(part: Part, question: Question) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    return {"type": "image_url", "image_url": {"url": data_url(part), "detail": question.detail or "auto"}}
+    return {"type": "image_url", "image_url": {"url": part.url, "detail": question.detail or "auto"}}
 
 
 def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from visioneval.errors import ProviderError, ProviderErrorKind
 from visioneval.providers.base import CellRef, Part, Question, Reply, ToolCall, Turn
-from visioneval.providers.openai import Connection, flat_usage, known_form
-from visioneval.providers.openai_chat import ChatJudge, data_url, function, readable, with_params
+from visioneval.providers.openai import Connection, encoded, flat_usage, known_form
+from visioneval.providers.openai_chat import ChatJudge, function, readable, with_params
 from visioneval.suite.judges import OpenAIJudge
 
 _THOUGHT = "reasoning.encrypted_content"
@@ -31,7 +31,7 @@ class ResponsesJudge:
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
         """One round."""
-        answer = await self._answer(self._body(question))
+        answer = await self._answer(question)
         with known_form():
             return _reply(answer)
 
@@ -48,21 +48,21 @@ class ResponsesJudge:
             body["text"] = {"format": form}
         if question.tools:
             body["tools"] = [{"type": "function", "strict": True, **function(tool)} for tool in question.tools]
-            body["include"] = [_THOUGHT]
+            body |= {"include": [_THOUGHT]} if self._thinks else {}
         body = with_params(body, self._config.params)
         return {**body, "tool_choice": "none"} if question.must_answer else body
 
-    async def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def _answer(self, question: Question) -> dict[str, Any]:
         """A model that does not reason has no thoughts to hand back, and says so with a 400."""
-        if not self._thinks and body.get("include") == [_THOUGHT]:
-            del body["include"]
+        thinks = self._thinks
         try:
-            return await self._connection.post("/responses", body)
+            return await self._connection.post("/responses", encoded(self._body(question)))
         except ProviderError as error:
-            if error.kind != "invalid" or "ncrypted" not in str(error) or body.get("include") != [_THOUGHT]:
+            asked = question.tools and "include" not in self._config.params
+            if error.kind != "invalid" or "ncrypted" not in str(error) or not (asked and thinks):
                 raise
         self._thinks = False
-        return await self._answer(body)
+        return await self._answer(question)
 
 
 def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def _sent_back(item: Mapping[str, Any]) -> dict[str, Any]:
 def _part(part: Part, question: Question) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "input_text", "text": part}
-    return {"type": "input_image", "image_url": data_url(part), "detail": question.detail or "auto"}
+    return {"type": "input_image", "image_url": part.url, "detail": question.detail or "auto"}
 
 
 def _reply(answer: Mapping[str, Any]) -> Reply:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from visioneval.records import CellKey, Fingerprint, Record, RunInfo, each_line
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _NONE = Fingerprint(config_sha256="")
-_KEPT_DETAILS = ("judge_verdict",)
+_KEPT_DETAILS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped")
+_KEPT_OF_A_QUESTION = ("question", "type", "score")
 _SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules", "provider")
 
 
@@ -52,11 +53,27 @@ def read_lean(folder: Path, info: RunInfo, label: str | None = None) -> LeanRun:
     return LeanRun(folder, info, cells, [ranks[last[cell.cell][0]] for cell in cells], frozenset(ranks))
 
 
+def _lean_details(details: Mapping[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:
+    """What findings are made of: verdicts of judges, and of a gecko grader's questions their words and scores."""
+    kept: dict[str, Any] = {name: _once(details[name], shared) for name in _KEPT_DETAILS if name in details}
+    if isinstance(details.get("questions"), list):
+        asked = (question for question in details["questions"] if isinstance(question, dict))
+        kept["questions"] = [
+            {name: _once(question.get(name), shared) for name in _KEPT_OF_A_QUESTION} for question in asked
+        ]
+    return kept
+
+
+def _once(value: Any, shared: dict[Any, Any]) -> Any:
+    """Of equal texts the first one, so that each is held once."""
+    return shared.setdefault(value, value) if isinstance(value, str) else value
+
+
 def _lean(record: Record, shared: dict[Any, Any]) -> Record:
     graders = tuple(
         grader.model_copy(
             update={
-                "details": {name: grader.details[name] for name in _KEPT_DETAILS if name in grader.details},
+                "details": _lean_details(grader.details, shared),
                 "fingerprint": _NONE,
             }
         )

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from visioneval.analysis.questions import QuestionFindings, TypeFinding
 from visioneval.analysis.summary import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.records import Record, RunInfo
 from visioneval.report import plots
@@ -66,6 +67,8 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "metrics": metric_rows(summary, cells),
         "reused": reused(summary) if summary.reused_pictures else "",
         "costs": _costs(summary),
+        "questions": {key: _question_rows(found) for key, found in summary.questions.items()},
+        "separations": summary.separations,
         "drawing": drawing_rows(summary, cells),
         "grading": grading_rows(cells),
         "gates": [(gate, _gate_words(gate)) for gate in summary.gates],
@@ -150,6 +153,13 @@ def _count_rows(found: dict[str, int], kind: str) -> list[CountRow]:
         CountRow(name, link(**{kind: name}) if kind else "", number, round(number / top * plots.WIDTH, 1))
         for name, number in found.items()
     ]
+
+
+def _question_rows(found: QuestionFindings) -> list[tuple[str, list[TypeFinding | None]]]:
+    """By type of question, and over all, what each model run scored; ``None`` where it was asked no such question."""
+    kinds = dict.fromkeys(kind for model in found.models.values() for kind in model.types)
+    rows = [(kind, [model.types.get(kind) for model in found.models.values()]) for kind in kinds]
+    return [*rows, ("all", [model.all for model in found.models.values()])]
 
 
 def _gate_words(gate: GateFinding) -> tuple[str, str]:

@@ -1,18 +1,20 @@
 // What a grader saw and said: known kinds with a form of their own, everything else by its shape.
 
-const HIDDEN = new Set(["box", "readings", "difference_map"]);
+const HIDDEN = new Set(["box", "readings", "difference_map", "prompt_sha256"]);
 const FORMS = { lines: readLines, crops: cropsOf, replies: repliesOf, questions: questionsOf };
 
 function graderSection(grader, detail) {
   const notes = [grader.type, grader.cached ? "from the cache" : `${told(grader.seconds)} s`,
     grader.cost_usd === null ? null : `${told(grader.cost_usd)} USD`, grader.fingerprint.judge_model].filter(Boolean);
   const rows = Object.entries(grader.details).filter(([name, value]) => worth(name, value))
-    .flatMap(([name, value]) => [el("dt", { text: spaced(name) }), el("dd", {}, shownAs(name, value, detail))]);
+    .flatMap(([name, value]) => [el("dt", { text: spaced(name) }), el("dd", { class: isTable(value) ? "wide" : "" }, shownAs(name, value, detail))]);
   return el("section", { class: "grader", "aria-label": `Grader ${grader.key}` },
     el("h3", {}, grader.key, el("span", { class: "note", text: notes.join(" \u00b7 ") })),
     grader.error ? el("p", { class: "told-error", text: grader.error }) : null,
     rows.length ? el("dl", { class: "details" }, rows) : null);
 }
+
+const isTable = (value) => Array.isArray(value) && value.some((one) => one !== null && typeof one === "object" && !Array.isArray(one));
 
 const spaced = (name) => name.replaceAll("_", " ");
 
@@ -80,7 +82,7 @@ function questionsOf(rows, detail) {
 /** Whether a row is a claim that the picture does not keep. */
 function isWrong(row) {
   for (const name of ["right", "correct", "satisfied", "met", "holds"]) if (row[name] === false) return true;
-  return row.score === 0 || row.score === false;
+  return row.score === 0 || row.score === false || ("requirement" in row && row.answer === false);
 }
 
 /** Lines of text that were read, with how sure the reader was. */

@@ -1,0 +1,31 @@
+"""The pictures of ``suites/try_on`` and the script that draws them."""
+
+from __future__ import annotations
+
+import numpy as np
+from make_try_on import SIDE, pictures
+from PIL import Image
+
+from visioneval.builtin import builtin
+from visioneval.images import load_mask
+
+ASSETS = builtin("suites") / "try_on" / "assets"
+
+
+def test_the_pictures_are_what_the_script_draws() -> None:
+    drawn = pictures()
+    assert {path.name for path in ASSETS.iterdir()} == drawn.keys()
+    for name, image in drawn.items():
+        assert (ASSETS / name).stat().st_size < 450_000
+        with Image.open(ASSETS / name) as stored:
+            assert stored.mode == image.mode
+            assert stored.size == (SIDE, SIDE)
+            assert np.array_equal(np.asarray(stored), np.asarray(image))
+
+
+def test_what_is_worn_lies_in_what_may_be_edited_and_what_is_in_front_does_not() -> None:
+    inside = {
+        name: np.asarray(load_mask(ASSETS / f"mask-{name}.png")) > 0 for name in ("editable", "clothing", "occluders")
+    }
+    assert (inside["clothing"] & inside["editable"]).sum() > 0.95 * inside["clothing"].sum()
+    assert (inside["occluders"] & inside["editable"]).sum() < 0.1 * inside["occluders"].sum()
