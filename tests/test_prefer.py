@@ -260,6 +260,7 @@ def test_a_pairwise_grader_compares_the_model_runs_after_the_cells(toy: Toy, api
     result = toy("run", suite(toy, api, graders=GRADERS), "--run-id", "r")
     assert result.exit_code == 0, result.output
     assert "Preferences" in result.stdout
+    assert "better: 3 pairs; asked 6 questions, 0 of them answered before; cost: 0.0600 USD" in result.stderr
     assert result.stdout.splitlines()[-1].startswith("run: runs/r")
     found = read_preferences(toy.folder / "runs/r")
     assert [(each.a, each.b, each.answer) for each in found] == [("r@x", "r@y", "b")] * 6

@@ -84,15 +84,14 @@ def _show(done: Compared, folder: Path, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         told = {
             "complete": done.complete,
-            "cost_usd": done.cost_usd,
+            "cost_usd": done.meter.cost_usd,
             "preferences": list(map(preference_data, done.found)),
         }
         print(json.dumps(told))
     elif done.found:
         print_preferences(done.found, options.console())
     if not quiet:
-        cost = "unknown" if done.cost_usd is None else f"{done.cost_usd:.4f} USD"
-        options.say(f"asked {done.calls} questions, {done.cached} of them answered before; cost: {cost}")
+        options.say(str(done.meter))
         options.say(f"kept in {folder / 'preferences.jsonl'}")
     if not done.complete:
         why = "the budget is used up" if done.out_of_budget else "interrupted"

@@ -18,6 +18,7 @@ from visioneval.analysis.pairing import Pair, pair_cells, parse_map
 from visioneval.analysis.preferences import Preferred, preferred
 from visioneval.builtin import builtin
 from visioneval.engine.bench import secrets_around
+from visioneval.engine.calls import Meter
 from visioneval.engine.prefer import Matchups, Panel, matchups_of, put_to_judge
 from visioneval.engine.session import Session, check_budget, open_calls
 from visioneval.engine.stopping import Outcome, Progress, cause, interrupts
@@ -48,27 +49,22 @@ class Opposed:
     other_prompt: int
 
     def __str__(self) -> str:
-        found = self.matchups
         told = (
             (self.only_a, "cells are in A alone"),
             (self.only_b, "cells are in B alone"),
-            (found.missing, "pairs lack a picture"),
-            (found.same, "pairs are one and the same picture"),
             (self.other_prompt, "pairs were drawn from two prompts, and are judged by that of B"),
         )
-        return "; ".join([f"{len(found.pairs)} pairs", *(f"{many} {what}" for many, what in told if many)])
+        return "; ".join([str(self.matchups), *(f"{many} {what}" for many, what in told if many)])
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How it ended, what is known of these two now, and what the questions of this time cost."""
+    """How it ended, what is known of these two now, and what was asked this time, at what cost."""
 
     complete: bool
     out_of_budget: bool
     found: tuple[Preferred, ...]
-    calls: int
-    cached: int
-    cost_usd: float | None
+    meter: Meter
 
     @property
     def exit_code(self) -> int:
@@ -154,10 +150,7 @@ def compare_runs(plan: Plan, opposed: Opposed, folder: Path, session: Session, s
         ended = _carried_out(panel, opposed, say, anew=anew)
     judge = panel.judge.title
     lines = (line for line in read_preferences(folder) if line.judge == judge and (line.a, line.b) in opposed.names)
-    meter = panel.meter
-    return Compared(
-        ended.complete, ended.out_of_budget, preferred(lines), meter.calls, meter.cached, meter.cost_usd
-    )  # fmt: skip
+    return Compared(ended.complete, ended.out_of_budget, preferred(lines), panel.meter)
 
 
 def _carried_out(panel: Panel, opposed: Opposed, say: Callable[[str], None], *, anew: bool) -> Outcome:

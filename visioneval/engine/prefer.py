@@ -59,6 +59,10 @@ class Matchups:
     missing: int = 0
     same: int = 0
 
+    def __str__(self) -> str:
+        told = ((self.missing, "pairs lack a picture"), (self.same, "pairs are one and the same picture"))
+        return "; ".join([f"{len(self.pairs)} pairs", *(f"{many} {what}" for many, what in told if many)])
+
     def add(self, call: Call, sample: int, a: Contender | None, b: Contender | None) -> None:
         """Takes a pair, or counts why not."""
         if a is None or b is None:

@@ -49,6 +49,7 @@ class Listener:
     waiting: Callable[[list[str]], None] = lambda _: None
     say: Callable[[str], None] = print
     debug: Callable[[BaseException], None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None
 
 
 def execute(
@@ -96,8 +97,8 @@ async def _execute(
             finally:
                 telling.cancel()
             left = progress.left or any(next(own, None) is not None for _, own in lanes)
-            if not left and not progress.stopping.is_set():
-                await _compare(bench, progress)
+            if not left:
+                await _compare(bench, progress, listener)
                 left = progress.left
             return Outcome(complete=not left, out_of_budget=progress.out_of_budget)
         return Outcome(complete=False)
@@ -128,7 +129,7 @@ async def _pull(jobs: Iterator[Job], progress: Progress, bench: Bench, listener:
             return
 
 
-async def _compare(bench: Bench, progress: Progress) -> None:
+async def _compare(bench: Bench, progress: Progress, listener: Listener) -> None:
     """The step after the cells: the model runs of the run are compared with each other, picture by picture."""
     for config in bench.plan.suite.graders:
         if not isinstance(config, PairwiseGrader):
@@ -147,6 +148,7 @@ async def _compare(bench: Bench, progress: Progress) -> None:
         records = read_records(bench.writer.folder)
         found = await asyncio.to_thread(matchups_within, bench.plan, config, records, bench.writer.folder)
         await put_to_judge(panel, found.pairs, progress)
+        listener.note(f"{config.key}: {found}; {panel.meter}")
 
 
 async def _tell_waiting(calls: Calls, listener: Listener) -> None:
