@@ -21,6 +21,10 @@ pytest_plugins = ("fake_api.fixtures",)
 RED, BLUE = "#d01010", "#1010d0"
 
 
+PAIRWISE = {"key": "better", "type": "pairwise"}
+GRADERS = [{"key": "image", "type": "image"}, PAIRWISE]
+
+
 @pytest.fixture(autouse=True)
 def _around(monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> None:
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
@@ -242,6 +246,20 @@ def test_a_budget_ends_it_and_the_same_command_goes_on(toy: Toy, api: FakeAPI, s
     assert len(api.requests) == 6
 
 
+@pytest.mark.parametrize("within", [True, False])
+def test_a_refused_key_stops_it_with_one_line(toy: Toy, api: FakeAPI, within: bool) -> None:
+    path = suite(toy, api, graders=GRADERS if within else GRADERS[:1])
+    result = toy("run", path, "--run-id", "r", JUDGE_KEY="sk-wrong-key-of-somebody")
+    if not within:
+        assert result.exit_code == 0
+        result = toy("prefer", "r@x", "r@y", JUDGE_KEY="sk-wrong-key-of-somebody")
+    assert result.exit_code == 3, result.output
+    assert "the judge 'default': the provider refuses the key" in result.stderr
+    assert "sk-wrong-key-of-somebody" not in result.output
+    assert "Traceback" not in result.output
+    assert not (toy.folder / "runs/r/preferences.jsonl").exists()
+
+
 def test_the_command_works_offline_from_the_cache(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api, cases=1))
@@ -249,10 +267,6 @@ def test_the_command_works_offline_from_the_cache(toy: Toy, api: FakeAPI, script
     (toy.folder / "runs/r/preferences.jsonl").unlink()
     assert counts(told(toy, "--offline")) == (1, 1, 0, 0, 0, 0)
     assert len(api.requests) == 2
-
-
-PAIRWISE = {"key": "better", "type": "pairwise"}
-GRADERS = [{"key": "image", "type": "image"}, PAIRWISE]
 
 
 def test_a_pairwise_grader_compares_the_model_runs_after_the_cells(toy: Toy, api: FakeAPI, script: Script) -> None:

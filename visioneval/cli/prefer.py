@@ -56,8 +56,9 @@ def prefer(
 ) -> None:
     """Ask a judge which pictures it prefers, those of run A or of run B: both at once, unnamed, in both orders.
 
-    The answers are kept in B's run; what is there is not asked again (--reuse none asks all again). Exits 3 where a
-    pair could not be judged.
+    The answers are kept in B's run; what is there is not asked again, but for --reuse none.
+
+    Exits 3 where a pair could not be judged.
     """
     from visioneval.engine.comparing import compare_runs, described_pairs, judged_suite
     from visioneval.records import Selection
@@ -92,7 +93,8 @@ def _show(done: Compared, folder: Path, *, as_json: bool, quiet: bool) -> None:
         print_preferences(done.found, options.console())
     if not quiet:
         options.say(str(done.meter))
-        options.say(f"kept in {folder / 'preferences.jsonl'}")
+        if done.found:
+            options.say(f"kept in {folder / 'preferences.jsonl'}")
     if not done.complete:
         why = "the budget is used up" if done.out_of_budget else "interrupted"
         options.say(f"{why}: the same command goes on where it stopped")
