@@ -9,7 +9,7 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from visioneval import labels, question_file
+from visioneval import labels, preferences, question_file
 from visioneval.cli import app
 from visioneval.label.progress import Session, Step
 from visioneval.records import Record
@@ -48,6 +48,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "gecko", graders.GeckoGrader),
         ("suite.md", "Questions", questions.GeckoQuestion),
         ("suite.md", "text", graders.TextGrader),
+        ("suite.md", "pairwise", graders.PairwiseGrader),
         ("suite.md", "locality", graders.LocalityGrader),
         ("suite.md", "reference", graders.ReferenceGrader),
         ("suite.md", "Rules and gates", scope.VerdictRule),
@@ -58,6 +59,7 @@ def _section(document: str, title: str) -> set[str]:
         ("records.md", "Session", Session),
         ("records.md", "Step", Step),
         ("records.md", "Label", labels.Label),
+        ("records.md", "Preference", preferences.Preference),
         ("records.md", "questions.json", question_file.PromptQuestions),
     ],
 )

@@ -171,7 +171,8 @@ def test_calls_are_made_as_they_are_asked_for(toy: Toy) -> None:
 
 
 def test_an_estimate_counts_and_names_what_is_missing(toy: Toy) -> None:
-    from visioneval.plan import estimate, needed_keys
+    from visioneval.engine.estimate import estimate
+    from visioneval.plan import needed_keys
 
     toy.pictures("pictures/case0.png")
     models = [

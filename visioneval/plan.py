@@ -18,12 +18,12 @@ from visioneval.records import Selection, find_run, read_info
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.addresses import addressed
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import BaseGrader, GeckoGrader
+from visioneval.suite.graders import BaseGrader, GeckoGrader, PairwiseGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.lookers import lookers_by_case, with_their_pictures
 from visioneval.suite.messages import did_you_mean
-from visioneval.suite.model import Suite, template_folders
+from visioneval.suite.model import GraderEntry, Suite, template_folders
 from visioneval.suite.pictures import FinishedPicture
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
@@ -71,6 +71,8 @@ class Plan:
     runs: tuple[ModelRun, ...]
     finished: Mapping[str, Finished] = field(default_factory=dict)
     """For model runs of finished pictures: their paths by case, by label."""
+    draws: bool = True
+    """Whether it draws: a grading of pictures that are there never does."""
 
     def calls(self) -> Iterator[Call]:
         """Every drawing call, case by case, with the cases that look at its pictures."""
@@ -180,7 +182,7 @@ class Plan:
         asked = {
             grader.judge_name
             for grader in self.suite.graders
-            if grader.judge_name and any(applies(grader, case) for case in self.suite.cases)
+            if grader.judge_name and any(asks(grader, case) for case in self.suite.cases)
         }
         return {name: judge for name, judge in self.suite.judges.items() if name in asked}
 
@@ -197,8 +199,12 @@ class Plan:
 
 def applies(grader: BaseGrader, case: TestCase) -> bool:
     """Whether a grader has something to do for a case."""
-    fits = grader.when is None or grader.when.fits(case.id, case.task_type, case.tags)
-    return fits and bool(grader.metrics(case))
+    return grader.is_for(case) and bool(grader.metrics(case))
+
+
+def asks(grader: BaseGrader, case: TestCase) -> bool:
+    """Whether a grader asks somebody about a case, or about pairs of its pictures."""
+    return applies(grader, case) or (grader.after_run and grader.is_for(case))
 
 
 def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = None, runs_root: Path) -> Plan:
@@ -226,6 +232,9 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
         raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
+    graders = tuple(left for each in graders if (left := _still_comparing(each, runs)))
+    if not graders:
+        raise UsageError("the flags leave nothing to grade: comparing takes two model runs or more")
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
     finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
@@ -233,6 +242,15 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     if not loaded.trust.everything:
         _refuse_far(plan, loaded)
     return plan
+
+
+def _still_comparing(grader: GraderEntry, runs: tuple[ModelRun, ...]) -> GraderEntry | None:
+    """A grader as it is, or one that compares model runs with those that are left; ``None`` where these are too few."""
+    if not isinstance(grader, PairwiseGrader):
+        return grader
+    found = [run.label for run in runs if not grader.models or any_glob(grader.models, run.label)]
+    models = tuple(each for each in grader.models if any(any_glob([each], label) for label in found))
+    return grader.model_copy(update={"models": models}) if len(found) > 1 else None
 
 
 def _chosen(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
@@ -286,47 +304,12 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
     """The environment variables that a plan's run reads keys from, and the model runs and judges that need each."""
     needed: dict[str, list[str]] = {}
     for run in plan.runs:
-        if run.config.needs_key:
+        if plan.draws and run.config.needs_key:
             needed.setdefault(run.config.needs_key, []).append(run.label)
     for name, judge in plan.judges.items():
         if judge.needs_key:
             needed.setdefault(judge.needs_key, []).append(f"the judge {name!r}")
     return needed
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What a run would do, and what it lacks."""
-
-    calls: int
-    cells: int
-    grader_calls: int
-    unpriced: tuple[str, ...]
-    """Model runs and judges that may cost something that nobody here knows; the rest works for nothing."""
-    missing_files: tuple[str, ...]
-
-
-def estimate(plan: Plan) -> Estimate:
-    """Counts the work of a plan."""
-    calls = cells = grader_calls = 0
-    missing: list[str] = []
-    for call in plan.calls():
-        calls += 1
-        cells += call.cells
-        grader_calls += len(call.samples) * sum(len(each.graders) for each in (call, *call.lookers))
-        path = call.params.get("path") if call.run.provider == "files" else None
-        if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
-            missing.append(path or call.params.get("row") or f"a picture of {call.case.id!r} by {call.run.label!r}")
-    return Estimate(
-        calls=calls,
-        cells=cells,
-        grader_calls=grader_calls,
-        unpriced=(
-            *(run.label for run in plan.runs if not run.config.is_free),
-            *(f"judge {name}" for name, judge in plan.judges.items() if not judge.is_free),
-        ),
-        missing_files=tuple(missing),
-    )
 
 
 HashOf = Callable[[Path], str]

@@ -22,7 +22,7 @@ from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 SCHEMA_VERSION = 1
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labelling": {}}
+UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labelling": {}, "preference": {}}
 """For each kind and old version the step to the version after it."""
 
 RunState = Literal["running", "complete", "interrupted"]
@@ -162,6 +162,8 @@ class RunInfo(Frozen):
     python_version: str
     experiment: str | None = None
     note: str | None = None
+    graded_from: str | None = None
+    """Of a grading: the run whose pictures it grades, as RUN_ID or RUN_ID@label."""
     command_line: tuple[str, ...] = ()
     git_commit: str | None = None
     suite_path: str

@@ -182,7 +182,7 @@ def _linked(source: Path, path: Path) -> bool:
     try:
         path.hardlink_to(source)
     except FileExistsError:
-        part = path.with_name(f".{path.name}.part")
+        part = path.with_name(f".{path.name}.{threading.get_ident()}.part")  # two cells may share a picture
         try:
             part.hardlink_to(source)
             part.replace(path)
@@ -196,7 +196,7 @@ def _linked(source: Path, path: Path) -> bool:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """A reader sees the old file or the new one, never a half."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{threading.get_ident()}.part")
     try:
         part.write_bytes(data)
         part.replace(path)

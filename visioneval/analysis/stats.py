@@ -18,8 +18,9 @@ class Interval:
     level: float = 0.95
 
 
-def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The Wilson score interval of a rate, as ``(low, high)`` in 0..1. Raises ``ValueError`` for ``n < 1``.
+def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The Wilson score interval of a rate, as ``(low, high)`` in 0..1; a tie is half a success. Raises
+    ``ValueError`` for ``n < 1``.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the
     American Statistical Association 22 (1927). No continuity correction.

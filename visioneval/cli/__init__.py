@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import agree, baseline, cache, compare, label, questions, report, run, runs, suite
+from visioneval.cli import agree, baseline, cache, compare, grade, label, prefer, questions, report, run, runs, suite
 from visioneval.errors import VisionEvalError
 
 
@@ -64,12 +64,14 @@ app.command()(suite.init)
 app.command()(suite.validate)
 app.command()(suite.plan)
 app.command("run")(run.run)
+app.command()(grade.grade)
 app.command()(questions.questions)
 app.command("runs")(runs.list_all)
 app.command()(runs.show)
 app.command()(runs.export)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command()(prefer.prefer)
 app.add_typer(baseline.app, name="baseline")
 app.command()(agree.agree)
 app.add_typer(label.label, name="label")

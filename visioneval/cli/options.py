@@ -62,6 +62,13 @@ Judges = Annotated[
     list[str] | None,
     value("--judge", "NAME=PROVIDER:MODEL", "Replaces one of the suite's judges. Repeatable.", NARROW),
 ]
+RunId = Annotated[str | None, value("--run-id", "ID", "Instead of a generated id.", RESULT)]
+Note = Annotated[str | None, value("--note", "TEXT", "Kept with the run and listed by 'runs'.", RESULT)]
+AsJson = Annotated[bool, flag("--json", "The summary as a line of JSON per suite on standard output.", RESULT)]
+Quiet = Annotated[bool, flag("--quiet", "Only the last line.", RESULT)]
+Junit = Annotated[Path | None, value("--junit", "FILE", "Also as JUnit XML.", RESULT)]
+Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also as Markdown, for a job summary.", RESULT)]
+NoFail = Annotated[bool, flag("--no-fail", "Exit 0 where a gate does not hold (and only then).", RESULT)]
 TrustSuite = Annotated[bool, flag("--trust-suite", "Let the suite run its own code and read files outside its folder.")]
 RUNS = Path("runs")
 
@@ -179,14 +186,14 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
     from visioneval.records import read_info
     from visioneval.suite.load import held_suite
 
-    if flags.variables or flags.judges:
-        raise UsageError("--var and --judge change a suite: name it beside --resume")
     info = read_info(folder)
     loaded = held_suite(
         info.suite,
         Path(info.suite_path),
         source_sha256=info.source_sha256,
         trust=flags.trust,
+        variables=flags.variables,
+        judges=flags.judges,
         run_labels=run_labels(flags.out),
     )
     return loaded, expand(loaded, chosen, samples=flags.samples, runs_root=flags.out)

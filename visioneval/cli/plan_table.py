@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from visioneval.plan import Plan, estimate, needed_keys
+from visioneval.analysis.past_costs import read_past_costs
+from visioneval.engine.estimate import Cost, Estimate, estimate
+from visioneval.plan import Plan, needed_keys
 from visioneval.report.table import Cell, Column, fitted, pairs, table, titled
 from visioneval.report.text import clean, one_line
 from visioneval.suite.case import TestCase
@@ -16,17 +19,17 @@ from visioneval.types import ModelRun
 
 SHOWN_CASES = 30
 SHOWN_FILES = 5
-SHOWN_UNPRICED = 3
+SHOWN_COSTS = 12
 
 
-def print_plan(plan: Plan, console: Console) -> None:
-    """Prints what a run of the plan would do."""
+def print_plan(plan: Plan, console: Console, runs: Path) -> None:
+    """Prints what a run of the plan would do; ``runs`` is the folder of earlier ones, which tell what things cost."""
     columns = (Column("#", right=True), Column("model run", least=16), Column("provider"))
     rows: list[list[Cell]] = [[str(number), run.label, run.provider] for number, run in enumerate(plan.runs, 1)]
     console.print(titled(f"{plan.suite.name}: model runs", table(columns, rows, console.width)))
     console.print()
     _print_cases(plan, console)
-    console.print(pairs(_work(plan)))
+    console.print(pairs(_work(plan, runs)))
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
@@ -63,11 +66,15 @@ def _side_by_side(
     return [Column("case", least=16), Column("task"), *numbers], rows
 
 
-def _work(plan: Plan) -> Iterator[tuple[str, Cell]]:
-    work = estimate(plan)
+def _work(plan: Plan, runs: Path) -> Iterator[tuple[str, Cell]]:
+    work = estimate(plan, lambda: read_past_costs(runs))
     counts = ((work.calls, "drawing call"), (work.cells, "picture"), (work.grader_calls, "grader call"))
     yield "work", ", ".join(many(number, what) for number, what in counts)
-    yield "cost", _cost(work.unpriced)
+    yield "cost", _cost(work)
+    for cost in work.costs[:SHOWN_COSTS]:
+        yield "", Text(f"{one_line(cost.name)}: {_priced(cost)}")
+    if len(work.costs) > SHOWN_COSTS:
+        yield "", f"... and {len(work.costs) - SHOWN_COSTS:,} more"
     missing = list(missing_keys(plan))
     yield from (("missing key", line) for line in missing)
     for path in work.missing_files[:SHOWN_FILES]:
@@ -81,11 +88,22 @@ def many(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def _cost(unpriced: Sequence[str]) -> str:
-    if not unpriced:
+def _cost(work: Estimate) -> str:
+    if not work.costs:
         return "nothing: all of it runs on this machine"
-    more = f" and {len(unpriced) - SHOWN_UNPRICED} more" if len(unpriced) > SHOWN_UNPRICED else ""
-    return f"unknown for {'; '.join(unpriced[:SHOWN_UNPRICED])}{more}; nothing for the rest"
+    unknown = f"unknown for {len(work.unpriced):,} of {len(work.costs):,}" if work.unpriced else ""
+    known = f"about {work.usd:.2f} USD" if len(work.unpriced) < len(work.costs) else ""
+    return ", and ".join(filter(None, (known, unknown)))
+
+
+def _priced(cost: Cost) -> str:
+    """What it costs, and how that is known."""
+    if cost.usd is not None:
+        how = "by the suite's prices" if cost.basis == "prices" else f"by {many(cost.seen, 'cell')} of earlier runs"
+        return f"{cost.usd:.4f} USD, {how}"
+    if cost.basis == "tokens":
+        return "unknown: priced by tokens, and no earlier run here tells how many"
+    return "unknown: no price; state it under 'prices:'"
 
 
 def missing_keys(plan: Plan) -> Iterator[str]:

@@ -54,10 +54,10 @@ def listening(total: int, *, quiet: bool, debug: bool = False) -> Iterator[Liste
         yield Listener(say=say, debug=tell)
     elif sys.stderr.isatty() and not debug:
         with _live(total) as live:
-            yield Listener(live.add, live.hold, say, tell)
+            yield Listener(live.add, live.hold, say, tell, say)
     else:
         plain = _Plain(total)
-        yield Listener(plain.add, plain.hold, say, tell)
+        yield Listener(plain.add, plain.hold, say, tell, say)
 
 
 def _trace(error: BaseException) -> None:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from visioneval.cli import options
 from visioneval.cli.reports import check_reports, write_reports
-from visioneval.errors import AuthError, UsageError
+from visioneval.cli.running import Begun, Shown, carry_out, resuming
+from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.analysis.summary import Summary
-    from visioneval.engine.run import Jobs
     from visioneval.engine.session import Session
     from visioneval.engine.tools import Tools
     from visioneval.plan import Plan
-    from visioneval.records import RunInfo, RunState, Selection
-    from visioneval.run_writer import RunWriter
+    from visioneval.records import Selection
     from visioneval.suite.load import LoadedSuite
 
 SEVEREST = (130, 2, 3, 1, 0)
@@ -38,8 +34,7 @@ class Flags:
     run_id: str | None
     note: str | None
     session: Session
-    as_json: bool
-    quiet: bool
+    shown: Shown
     resume: Path | None = None
     keep_errors: bool = False
 
@@ -55,21 +50,13 @@ def run(
     var: options.Variables = None,
     judge: options.Judges = None,
     out: options.Out = options.RUNS,
-    run_id: Annotated[str | None, options.value("--run-id", "ID", "Instead of a generated id.", options.RESULT)] = None,
-    note: Annotated[
-        str | None, options.value("--note", "TEXT", "Kept with the run and listed by 'runs'.", options.RESULT)
-    ] = None,
-    as_json: Annotated[
-        bool, options.flag("--json", "The summary as a line of JSON per suite on standard output.", options.RESULT)
-    ] = False,
-    quiet: Annotated[bool, options.flag("--quiet", "Only the last line.", options.RESULT)] = False,
-    junit: Annotated[Path | None, options.value("--junit", "FILE", "Also as JUnit XML.", options.RESULT)] = None,
-    markdown: Annotated[
-        Path | None, options.value("--markdown", "FILE", "Also as Markdown, for a job summary.", options.RESULT)
-    ] = None,
-    no_fail: Annotated[
-        bool, options.flag("--no-fail", "Exit 0 where a gate does not hold (and only then).", options.RESULT)
-    ] = False,
+    run_id: options.RunId = None,
+    note: options.Note = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    junit: options.Junit = None,
+    markdown: options.Markdown = None,
+    no_fail: options.NoFail = False,
     resume: Annotated[
         str | None,
         options.value("--resume", "RUN", "Go on with a run: its own suite, or the one that is given.", options.CALLS),
@@ -107,11 +94,13 @@ def run(
     changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
     resumed = options.run_folder(resume, out) if resume is not None else None
     if resumed is not None and not given:
+        if var or judge:
+            raise UsageError("--var and --judge change a suite: name it beside --resume")
         planned = [options.load_held(resumed, chosen, changes)]
     else:
         planned = options.load_all(given, chosen, changes)
     if dry_run:
-        _print_plans(planned)
+        _print_plans(planned, out)
         return
     session = options.session(
         options.reuse_of(reuse, offline=offline, resuming=resumed is not None),
@@ -121,7 +110,7 @@ def run(
         log_file,
         debug=debug,
     )
-    flags = Flags(chosen, out, run_id, note, session, as_json, quiet, resumed, keep_errors)
+    flags = Flags(chosen, out, run_id, note, session, Shown(as_json, quiet), resumed, keep_errors)
     check_reports(junit, markdown)
     folders: list[Path] = []
     worst = min(_run_all(planned, flags, folders), key=SEVEREST.index)
@@ -152,11 +141,11 @@ def _check_usage(
         raise UsageError("--dry-run runs nothing: it goes without --json, --run-id, --note, --junit and --markdown")
 
 
-def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]]) -> None:
+def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]], out: Path) -> None:
     from visioneval.cli.plan_table import print_plan
 
     for _, plan in planned:
-        print_plan(plan, options.console())
+        print_plan(plan, options.console(), out)
 
 
 def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:
@@ -171,34 +160,18 @@ def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders:
     tools = [build_tools(plan, offline=flags.session.reuse.offline) for _, plan in planned]
     codes: list[int] = []
     for (loaded, plan), own in zip(planned, tools, strict=True):
-        codes.append(_run_one(loaded, plan, own, flags, folders))
+        begun = _begun(loaded, plan, own, flags)
+        folders.append(begun.writer.folder)
+        codes.append(carry_out(begun, flags.session, flags.shown))
         if codes[-1] == 130:
             break
     return codes
 
 
-def _run_one(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags, folders: list[Path]) -> int:
-    from visioneval.analysis.summary import summarise
-    from visioneval.records import read_records
-
-    writer, jobs, cells = _begun(loaded, plan, flags)
-    folders.append(writer.folder)
-    try:
-        info = _execute(plan, tools, writer, jobs, cells, flags)
-    except AuthError as error:
-        writer.write_summary(summarise(writer.info, read_records(writer.folder)))
-        options.say(str(error))
-        return error.exit_code
-    summary = summarise(info, read_records(writer.folder))
-    writer.write_summary(summary)
-    _show(summary, writer.folder, flags)
-    return summary.exit_code
-
-
-def _begun(loaded: LoadedSuite, plan: Plan, flags: Flags) -> tuple[RunWriter, Jobs, int]:
-    """The run to write, new or gone on with, and what there is to do for it, in so many cells."""
+def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun:
+    """The run to write, new or gone on with, and what there is to do for it."""
     from visioneval.engine.provenance import describe_run, go_on
-    from visioneval.engine.resume import rest_of
+    from visioneval.engine.resume import forget_pairs, rest_of
     from visioneval.engine.run import every_cell
     from visioneval.records import read_info, read_records
     from visioneval.run_writer import RunWriter
@@ -207,59 +180,16 @@ def _begun(loaded: LoadedSuite, plan: Plan, flags: Flags) -> tuple[RunWriter, Jo
         plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])
     )
     if flags.resume is None:
-        return RunWriter.create(flags.out, info), every_cell, plan.cells
+        writer = RunWriter.create(flags.out, info)
+        return Begun(plan, tools, writer, every_cell, plan.cells, resuming(writer.folder))
+    held = read_info(flags.resume)
+    if held.graded_from is not None:
+        raise UsageError(f"{flags.resume} grades the pictures of {held.graded_from}: run that 'visioneval grade' again")
     rest = rest_of(plan, read_records(flags.resume), flags.resume, keep_errors=flags.keep_errors)
-    writer = RunWriter.resume(flags.resume, go_on(read_info(flags.resume), info), rest.stale)
-    if not flags.quiet:
+    writer = RunWriter.resume(flags.resume, go_on(held, info), rest.stale)
+    forget_pairs(rest, held, plan, flags.resume)
+    if not flags.shown.quiet:
         options.say(f"going on with {flags.resume}: {rest}")
         if rest.stale:
             options.say(f"{len(rest.stale)} cells are not in the suite any more: they are now in stale.jsonl")
-    return writer, rest.jobs, rest.cells
-
-
-def _execute(plan: Plan, tools: Tools, writer: RunWriter, jobs: Jobs, cells: int, flags: Flags) -> RunInfo:
-    """Runs the cells, and says in ``run.json`` how that ended, whatever happens."""
-    from visioneval.cli.progress import listening
-    from visioneval.engine.provenance import now
-    from visioneval.engine.run import execute
-    from visioneval.engine.session import open_calls
-    from visioneval.errors import StorageError
-
-    if not flags.quiet:
-        options.say(f"{plan.suite.name}: {cells} cells into {writer.folder}")
-    try:
-        with (
-            open_calls(plan, flags.session, writer.info.run_id, options.say) as calls,
-            listening(cells, quiet=flags.quiet, debug=flags.session.debug) as listener,
-        ):
-            outcome = execute(plan, tools, writer, calls, listener, jobs)
-    except BaseException:
-        with contextlib.suppress(StorageError):
-            writer.finish("interrupted", now())
-        options.say(f"stopped: what is recorded in {writer.folder} is kept; to go on: {_resuming(writer.folder)}")
-        raise
-    state: RunState = "complete" if outcome.complete else "interrupted"
-    stopped_by: Literal["budget"] | None = "budget" if outcome.out_of_budget else None
-    return writer.finish(state, now(), stopped_by=stopped_by, reused_since=calls.reused_since)
-
-
-def _resuming(folder: Path) -> str:
-    return f"visioneval run --resume {shlex.quote(str(folder))}"
-
-
-def _show(summary: Summary, folder: Path, flags: Flags) -> None:
-    from visioneval.report.console import last_line, print_summary
-
-    if flags.as_json:
-        print(summary.model_dump_json())
-    elif not flags.quiet:
-        print_summary(summary, options.console())
-    if summary.state == "interrupted":
-        why = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
-        options.say(f"{why}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
-        options.say(f"to go on: {_resuming(folder)}")
-    line = last_line(folder, summary, options.RUNS)
-    if flags.as_json:
-        options.say(line)
-    else:
-        print(line)
+    return Begun(plan, tools, writer, rest.jobs, rest.cells, resuming(writer.folder))

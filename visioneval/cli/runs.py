@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from visioneval.cli import options
 from visioneval.cli.found import read_run
+from visioneval.cli.running import show_preferences
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def show(
         if sample is not None or verdict is not None:
             raise UsageError("--sample and --verdict choose among the cells of a case: name one")
         print_summary(summarise(info, records), options.console())
+        show_preferences(folder, info.run_id)
         return
     cells = [
         record

@@ -126,7 +126,7 @@ def plan(
     chosen = options.selection(case, tag, model, grader, limit)
     flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
     for _, planned in options.load_all(suites, chosen, flags):
-        print_plan(planned, options.console())
+        print_plan(planned, options.console(), out)
 
 
 def schema() -> None:

@@ -38,11 +38,11 @@ class Prices:
 
     def knows(self, lane: Lane) -> bool:
         """Whether the cost of a call can be told."""
-        return self._own(lane) is not None or self._public(lane) is not None
+        return self.stated(lane) is not None or self._public(lane) is not None
 
     def cost(self, lane: Lane, usage: Mapping[str, int] | None, pictures: int) -> float | None:
         """US dollars for one call that gave so many pictures; ``None`` where that is not known."""
-        own = self._own(lane)
+        own = self.stated(lane)
         if own is not None:
             by_token = own.input_per_million or own.output_per_million
             return None if by_token and not usage else _by(own, usage or {}, pictures)
@@ -50,7 +50,8 @@ class Prices:
             return None
         return _public_cost(_KNOWN_AS[lane.provider], str(lane.model), tuple(sorted(usage.items())))
 
-    def _own(self, lane: Lane) -> Price | None:
+    def stated(self, lane: Lane) -> Price | None:
+        """The suite's own price for a lane."""
         names = (str(lane), lane.model or "", lane.provider)
         return next((self.own[name] for name in names if name in self.own), None)
 

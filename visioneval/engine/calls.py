@@ -59,6 +59,10 @@ class Meter:
     usage: dict[str, int] = field(default_factory=dict)
     cost_usd: float | None = 0.0
 
+    def __str__(self) -> str:
+        cost = "unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
+        return f"asked {self.calls} questions, {self.cached} of them answered before; cost: {cost}"
+
     def add(self, reply: Reply, *, cached: bool) -> None:
         """Counts one call. A cost that is not known makes the sum unknown."""
         self.calls += 1

@@ -38,6 +38,8 @@ class Existing:
     path: Path
     is_fresh: bool = False
     """Whether it was drawn just now, and so is what its record says."""
+    is_of_another_run: bool = False
+    """Whether another run drew it and paid for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ async def draw(call: Call, bench: Bench, deadline: float) -> Ended:
         async with asyncio.timeout_at(deadline):
             return Ended(drawn=await bench.calls.draw(call, key, provider, request), seconds=perf_counter() - start)
     except ProviderError as error:
-        stop_for_key(error, call.run.label, bench)
+        stop_for_key(error, call.run.label, bench.plain)
         if error.kind == "refused":
             return Ended(drawn=Drawn(refused=str(error)), seconds=perf_counter() - start)
         failed = CellError(stage="generate", kind=error.kind, message=bench.plain.text(error))
@@ -145,7 +147,7 @@ async def again(existing: Existing, bench: Bench, deadline: float) -> tuple[Reco
         sample_index=record.sample_index,
         grade_key=await asyncio.to_thread(grade_key, call, bench.hash_of),
     )
-    if record.test_id != call.case.id:
+    if record.test_id != call.case.id or existing.is_of_another_run:
         free = None if record.cost_usd is None else 0.0
         make = partial(make, usage=None, cost_usd=free, seconds=0.0, attempts=0)
     if record.status is Status.REFUSED:

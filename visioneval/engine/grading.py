@@ -12,7 +12,7 @@ from typing import Any
 from visioneval.engine.bench import Bench
 from visioneval.engine.calls import Meter
 from visioneval.engine.guard import described, guarded
-from visioneval.engine.plain import amount, scalar
+from visioneval.engine.plain import Plain, amount, scalar
 from visioneval.engine.shelf import Easel
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, Subject
@@ -95,16 +95,16 @@ def _judges(about: CellRef, bench: Bench, meter: Meter) -> Callable[[str, Questi
         try:
             return await converse(once, question)
         except ProviderError as error:
-            stop_for_key(error, f"the judge {name!r}", bench)
+            stop_for_key(error, f"the judge {name!r}", bench.plain)
             raise
 
     return ask
 
 
-def stop_for_key(error: ProviderError, who: str, bench: Bench) -> None:
+def stop_for_key(error: ProviderError, who: str, plain: Plain) -> None:
     """Raises ``AuthError`` where a provider refused the key: every other call would be refused too."""
     if error.kind == "auth":
-        raise AuthError(f"{who}: the provider refuses the key: {bench.plain.text(error)}") from None
+        raise AuthError(f"{who}: the provider refuses the key: {plain.text(error)}") from None
 
 
 def _requested_size(params: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,8 @@ from typing import Literal
 from visioneval.engine.cell import Existing, Job
 from visioneval.engine.run import Jobs, hashes
 from visioneval.plan import Call, HashOf, Plan, generation_key, grade_key
-from visioneval.records import CellKey, Record
+from visioneval.preferences import forget_preferences
+from visioneval.records import CellKey, Record, RunInfo, read_records
 from visioneval.types import Status, Verdict
 
 Act = Literal["draw", "grade", "keep"]
@@ -33,6 +34,8 @@ class Rest:
     counts: Mapping[Act, int]
     reasons: Mapping[tuple[Act, str], int]
     stale: frozenset[CellKey]
+    touched: frozenset[CellKey]
+    """Cells that are drawn or graded again."""
 
     @property
     def cells(self) -> int:
@@ -67,7 +70,18 @@ def rest_of(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors:
         counts=Counter(step.act for step in steps.values()),
         reasons=Counter((step.act, step.why) for step in steps.values() if step.act != "keep"),
         stale=frozenset(known.keys() - steps.keys()),
+        touched=frozenset(cell for cell, step in steps.items() if step.act != "keep"),
     )
+
+
+def forget_pairs(rest: Rest, held: RunInfo, plan: Plan, folder: Path) -> None:
+    """Takes out what judges said of pairs whose cells change, or of all where they are compared in another way now."""
+    before, after = ([each for each in suite.graders if each.after_run] for suite in (held.suite, plan.suite))
+    judges = [[suite.judges.get(each.judge_name or "") for each in before] for suite in (held.suite, plan.suite)]
+    cells = rest.touched | rest.stale
+    if before != after or judges[0] != judges[1]:
+        cells |= {record.cell for record in read_records(folder)}
+    forget_preferences(folder, held.run_id, cells)
 
 
 def _step(call: Call, sample: int, record: Record | None, folder: Path, hash_of: HashOf, *, keep_errors: bool) -> Step:

@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,14 +16,17 @@ from visioneval.builtin import builtin
 from visioneval.engine.bench import Bench, secrets_around
 from visioneval.engine.calls import Calls, draw_lane
 from visioneval.engine.cell import Job, work
+from visioneval.engine.prefer import Panel, matchups_within, put_to_judge
+from visioneval.engine.stopping import Outcome, Progress, cause, interrupts
 from visioneval.engine.throttle import Lane
 from visioneval.engine.tools import Tools
-from visioneval.errors import BudgetError, ClosingError, StoppedError
+from visioneval.errors import BudgetError, ClosingError
 from visioneval.images import MAX_BYTES
 from visioneval.plan import Plan
 from visioneval.question_file import QuestionsWriter
-from visioneval.records import Record
+from visioneval.records import Record, read_records
 from visioneval.run_writer import RunWriter
+from visioneval.suite.graders import PairwiseGrader
 from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun
 
@@ -47,29 +49,7 @@ class Listener:
     waiting: Callable[[list[str]], None] = lambda _: None
     say: Callable[[str], None] = print
     debug: Callable[[BaseException], None] = lambda _: None
-
-
-@dataclass(slots=True)
-class Progress:
-    """Whether a run goes on, and why it does not."""
-
-    calls: Calls
-    out_of_budget: bool = False
-    left: int = 0
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def stop(self) -> None:
-        """Begins nothing new."""
-        self.stopping.set()
-        self.calls.throttle.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run ended: whether all was done, and whether the budget ended it."""
-
-    complete: bool
-    out_of_budget: bool = False
+    note: Callable[[str], None] = lambda _: None
 
 
 def execute(
@@ -83,14 +63,7 @@ def execute(
     try:
         return asyncio.run(_execute(plan, tools, writer, calls, listener, jobs))
     except BaseExceptionGroup as group:
-        raise _cause(group) from None
-
-
-def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to tell: what stopped the run, where that is known, as the others may follow from it."""
-    told: BaseExceptionGroup[BaseException] = group.subgroup(StoppedError) or group
-    error = told.exceptions[0]
-    return _cause(error) if isinstance(error, BaseExceptionGroup) else error
+        raise cause(group) from None
 
 
 async def _execute(
@@ -113,7 +86,7 @@ async def _execute(
         )
         progress = Progress(calls)
         quiet = contextlib.suppress(asyncio.CancelledError)
-        with _interrupts(loop, progress, listener), quiet, contextlib.closing(questions):
+        with interrupts(loop, progress, listener.say), quiet, contextlib.closing(questions):
             lanes = [(lane, jobs(part)) for lane, part in by_lane(plan).items()]
             telling = asyncio.create_task(_tell_waiting(calls, listener))
             try:
@@ -124,6 +97,9 @@ async def _execute(
             finally:
                 telling.cancel()
             left = progress.left or any(next(own, None) is not None for _, own in lanes)
+            if not left:
+                await _compare(bench, progress, listener)
+                left = progress.left
             out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # a judge that was not asked, too
             return Outcome(complete=not left and not out_of_budget, out_of_budget=out_of_budget)
         return Outcome(complete=False)
@@ -149,43 +125,37 @@ async def _pull(jobs: Iterator[Job], progress: Progress, bench: Bench, listener:
                 bench.writer.append(record)
                 listener.record(record)
         except (BudgetError, ClosingError) as error:
-            progress.left += 1
-            if isinstance(error, BudgetError):
-                progress.out_of_budget = True
-                progress.stop()
+            progress.leave(out_of_budget=isinstance(error, BudgetError))
         if progress.stopping.is_set():
             return
+
+
+async def _compare(bench: Bench, progress: Progress, listener: Listener) -> None:
+    """The step after the cells: the model runs of the run are compared with each other, picture by picture."""
+    for config in bench.plan.suite.graders:
+        if not isinstance(config, PairwiseGrader):
+            continue
+        panel = Panel(
+            bench.plan,
+            config,
+            bench.tools,
+            bench.calls,
+            bench.writer.folder,
+            bench.template_folders,
+            bench.plain,
+            bench.shelf,
+            debug=bench.debug,
+        )
+        records = read_records(bench.writer.folder)
+        found = await asyncio.to_thread(matchups_within, bench.plan, config, records, bench.writer.folder)
+        await put_to_judge(panel, found.pairs, progress)
+        listener.note(f"{config.key}: {found}; {panel.meter}")
 
 
 async def _tell_waiting(calls: Calls, listener: Listener) -> None:
     while True:
         await asyncio.sleep(TOLD_EVERY_S)
         listener.waiting(calls.throttle.waiting())
-
-
-@contextlib.contextmanager
-def _interrupts(loop: asyncio.AbstractEventLoop, progress: Progress, listener: Listener) -> Iterator[None]:
-    running = asyncio.current_task()
-    assert running is not None
-
-    def interrupt() -> None:
-        if progress.stopping.is_set():
-            running.cancel()
-        else:
-            listener.say("stopping once the running calls are done; interrupt again to stop now")
-        progress.stop()
-
-    try:
-        loop.add_signal_handler(signal.SIGINT, interrupt)
-        loop.add_signal_handler(signal.SIGTERM, interrupt)
-    except (NotImplementedError, RuntimeError, ValueError):  # not the main thread, or a system without signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def hashes(folder: Path) -> Callable[[Path], str]:

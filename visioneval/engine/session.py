@@ -76,7 +76,7 @@ def lanes(plan: Plan) -> dict[Lane, Any]:
 
 def _called(plan: Plan) -> Iterator[tuple[Lane, Any]]:
     for run in plan.runs:
-        if not run.config.is_free:
+        if plan.draws and not run.config.is_free:
             yield draw_lane(run.provider, run.params), run.config
     for judge in plan.judges.values():
         if not judge.is_free:

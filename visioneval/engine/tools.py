@@ -50,7 +50,7 @@ def build_tools(plan: Plan, *, offline: bool = False) -> Tools:
     if not offline:
         _check_keys(plan)
     providers: dict[str, Any] = {}
-    for run in plan.runs:
+    for run in plan.runs if plan.draws else ():
         if offline and not run.config.is_free:
             providers[run.label] = Nobody()
             continue

@@ -20,6 +20,7 @@ from visioneval.suite.case import TestCase
 from visioneval.suite.check_gecko import prompt_problems, question_problems
 from visioneval.suite.check_judges import judge_problems
 from visioneval.suite.check_labels import label_problems
+from visioneval.suite.check_pairwise import pairwise_problems
 from visioneval.suite.check_rules import Found, View, rule_problems
 from visioneval.suite.datasets import missing_columns
 from visioneval.suite.graders import TextGrader
@@ -77,6 +78,7 @@ def problems(
     yield from _tasks(view)
     yield from looker_problems(suite.cases)
     yield from question_problems(view, broken)
+    yield from pairwise_problems(view, broken)
     if "graders" not in broken:
         yield from rule_problems(view, complete="verdict" not in broken)
 

@@ -12,11 +12,20 @@ from visioneval.suite.alignment import alignment_context
 from visioneval.suite.case import TestCase
 from visioneval.suite.datasets import missing_columns, read_rows
 from visioneval.suite.gecko import CHECK, asking_context, checking_context, making_context
-from visioneval.suite.graders import AlignmentGrader, BaseGrader, GeckoGrader, RubricGrader, TextGrader, is_video
+from visioneval.suite.graders import (
+    AlignmentGrader,
+    BaseGrader,
+    GeckoGrader,
+    PairwiseGrader,
+    RubricGrader,
+    TextGrader,
+    is_video,
+)
 from visioneval.suite.judge_prompt import rubric_context, rubric_groups, rules_over, text_contexts
 from visioneval.suite.judges import BaseJudge, RecordedJudge
 from visioneval.suite.messages import Loc, did_you_mean, runs_code
 from visioneval.suite.model import Suite, template_folders
+from visioneval.suite.pairwise import pairwise_context
 from visioneval.suite.paths import Trust
 from visioneval.suite.prompts import rendered
 from visioneval.suite.questions import GeckoQuestion
@@ -111,6 +120,8 @@ def _asked(grader: BaseGrader, case: TestCase, prompt: str, suite: Suite) -> Ite
         yield from text_contexts(case, prompt, "a description", describe=grader.describe).items()
     if isinstance(grader, AlignmentGrader):
         yield grader.template, alignment_context(case, prompt, pictures=_OUTPUT, variables=suite.vars)
+    if isinstance(grader, PairwiseGrader):
+        yield grader.template, pairwise_context(case, prompt, pictures=_OUTPUT, variables=suite.vars)
     if isinstance(grader, GeckoGrader) and grader.metrics(case):
         yield from _gecko(grader, case, prompt)
     if isinstance(grader, RubricGrader):

@@ -11,6 +11,7 @@ from visioneval.suite.alignment import AlignmentOptions
 from visioneval.suite.case import Name, TestCase
 from visioneval.suite.gecko import GeckoOptions
 from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST
+from visioneval.suite.pairwise import PairwiseOptions
 from visioneval.suite.rubric import RubricOptions
 from visioneval.suite.scope import When
 from visioneval.types import Frozen, Metric, TaskType
@@ -35,9 +36,16 @@ class BaseGrader(Frozen):
     runs_code: ClassVar[bool] = False
     sees_videos: ClassVar[bool] = False
     """Whether it can grade a video."""
+    after_run: ClassVar[bool] = False
+    """Whether it grades no cell, and looks at pairs of pictures once all are there."""
 
     key: Name
     when: When | None = None
+
+    def is_for(self, case: TestCase) -> bool:
+        """Whether it looks at a case; one that looks at pairs leaves those out that draw nothing."""
+        fits = self.when is None or self.when.fits(case.id, case.task_type, case.tags)
+        return fits and not (self.after_run and case.picture_of is not None)
 
     @abstractmethod
     def metrics(self, case: TestCase) -> dict[str, Metric]:
@@ -259,6 +267,26 @@ class ImageGrader(BaseGrader):
         return found
 
 
+class PairwiseGrader(BaseGrader, PairwiseOptions):
+    """A judge's preference between the pictures of two model runs, asked for after all cells are done."""
+
+    after_run: ClassVar[bool] = True
+    sees_videos: ClassVar[bool] = True
+
+    type: Literal["pairwise"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - a pair is no cell, and has no scores
+        return {}
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (self.template,)
+
+
 class CustomGrader(BaseGrader):
     """A grader of the user's own, ``my_package.module:Class``; it says here what it writes."""
 
@@ -279,4 +307,5 @@ GRADERS: dict[str, type[BaseGrader]] = {
     "locality": LocalityGrader,
     "reference": ReferenceGrader,
     "image": ImageGrader,
+    "pairwise": PairwiseGrader,
 }

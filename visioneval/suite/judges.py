@@ -25,6 +25,11 @@ class BaseJudge(Frozen):
         """The environment variable without which nothing can be asked."""
         return None
 
+    @property
+    def title(self) -> str:
+        """``provider:model``."""
+        return ":".join(str(own) for name in ("provider", "model") if (own := getattr(self, name, None)))
+
 
 def _only_settings(params: dict[str, Any], question: set[str]) -> dict[str, Any]:
     """Refuses parameters that would replace the question itself, or how its answer comes."""

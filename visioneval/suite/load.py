@@ -51,8 +51,7 @@ def load_suite(
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     document = _document(data, str(path))
-    _replace_variables(document, variables or {})
-    _replace_judges(document, judges or {})
+    document.data.update(_replaced(document.data, variables or {}, judges or {}))
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
@@ -69,9 +68,23 @@ def load_suite(
 
 
 def held_suite(
-    suite: Suite, path: Path, *, source_sha256: str, trust: bool = False, run_labels: RunLabels
+    suite: Suite,
+    path: Path,
+    *,
+    source_sha256: str,
+    trust: bool = False,
+    variables: Mapping[str, str] | None = None,
+    judges: Mapping[str, str] | None = None,
+    run_labels: RunLabels,
 ) -> LoadedSuite:
-    """A suite that a run holds, checked again: its files may have changed. Raises ``SuiteError``."""
+    """A suite that a run holds, checked again: its files may have changed. Raises ``SuiteError``.
+
+    ``variables`` and ``judges`` as in ``load_suite``.
+    """
+    if variables or judges:
+        data = suite.model_dump(mode="json", include={"vars", "judges"})
+        changed = Suite.model_validate({**_STAND_INS, **_replaced(data, variables or {}, judges or {})})
+        suite = suite.model_copy(update={"vars": changed.vars, "judges": changed.judges})
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     found = list(check.problems(suite, folder, boundary, run_labels))
@@ -92,10 +105,13 @@ def _document(data: bytes, name: str) -> Document:
     return Document(source, raw)
 
 
-def _replace_variables(document: Document, variables: Mapping[str, str]) -> None:
-    declared = document.data.get("vars")
-    if not variables:
-        return
+def _replaced(data: Mapping[str, Any], variables: Mapping[str, str], judges: Mapping[str, str]) -> dict[str, Any]:
+    """The parts of a raw suite that flags replace."""
+    found = {"vars": _variables(data.get("vars"), variables)} if variables else {}
+    return found | ({"judges": _judges(data.get("judges"), judges)} if judges else {})
+
+
+def _variables(declared: Any, variables: Mapping[str, str]) -> dict[str, Any]:
     declared = declared if isinstance(declared, dict) else {}
     for name, text in variables.items():
         if name not in declared:
@@ -103,23 +119,20 @@ def _replace_variables(document: Document, variables: Mapping[str, str]) -> None
             raise UsageError(f"--var {name}: the suite has no such variable (it has: {known})")
         if not text.isprintable() and any(0xD800 <= ord(sign) <= 0xDFFF for sign in text):
             raise UsageError(f"--var {name}: not UTF-8")
-    document.data["vars"] = {**declared, **{name: plain(text) for name, text in variables.items()}}
+    return {**declared, **{name: plain(text) for name, text in variables.items()}}
 
 
-def _replace_judges(document: Document, judges: Mapping[str, str]) -> None:
-    declared = document.data.get("judges")
-    if not judges:
-        return
-    declared = declared if isinstance(declared, dict) else {}
+def _judges(declared: Any, judges: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = dict(declared) if isinstance(declared, dict) else {}
     for name, text in judges.items():
         provider, _, model = text.partition(":")
-        if name not in declared:
-            known = ", ".join(map(str, declared)) or "none"
+        if name not in found:
+            known = ", ".join(map(str, found)) or "none"
             raise UsageError(f"--judge {name}: the suite has no such judge (it has: {known})")
         if provider not in JUDGES or not model or provider == "recorded":
             raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
-        declared = {**declared, name: {"provider": provider, "model": model}}
-    document.data["judges"] = declared
+        found[name] = {"provider": provider, "model": model}
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from visioneval.suite.graders import (
     GeckoGrader,
     ImageGrader,
     LocalityGrader,
+    PairwiseGrader,
     ReferenceGrader,
     RubricGrader,
     TextGrader,
@@ -64,6 +65,7 @@ GraderEntry = Annotated[
     | Annotated[LocalityGrader, Tag("locality")]
     | Annotated[ReferenceGrader, Tag("reference")]
     | Annotated[ImageGrader, Tag("image")]
+    | Annotated[PairwiseGrader, Tag("pairwise")]
     | Annotated[CustomGrader, Tag("module:Class")],
     _tag("type", GRADERS),
 ]

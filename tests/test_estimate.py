@@ -1,0 +1,156 @@
+"""What ``plan`` says that a run would cost: by the suite's prices, by earlier runs, or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import SECOND, Toy
+
+from visioneval.analysis import past_costs as past
+from visioneval.analysis.past_costs import PastCosts, read_past_costs
+from visioneval.engine.estimate import Estimate, estimate
+from visioneval.plan import expand, run_labels
+from visioneval.records import Selection
+from visioneval.suite.load import load_suite
+
+RUBRIC = {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "about": "it is good"}}}
+OPENAI = {"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}}
+JUDGES = {"default": {"provider": "openai", "model": "gpt-5.4"}}
+PAID: dict[str, Any] = {"models": [OPENAI], "judges": JUDGES, "graders": [RUBRIC], "verdict": ["good"]}
+
+
+def estimated(path: Path, runs: Path = Path("runs")) -> Estimate:
+    loaded = load_suite(path, trust=True, run_labels=run_labels(runs))
+    return estimate(expand(loaded, Selection(), runs_root=runs), lambda: read_past_costs(runs))
+
+
+def costs(work: Estimate) -> dict[str, tuple[float | None, str, int]]:
+    return {cost.name: (cost.usd and round(cost.usd, 9), cost.basis, cost.seen) for cost in work.costs}
+
+
+def test_the_suites_prices_come_first(toy: Toy) -> None:
+    prices = {"gpt-image-1.5": {"per_image": 0.04, "per_call": 0.01}, "gpt-5.4": {"per_call": 0.002}}
+    graders = [{**RUBRIC, "votes": 3}]
+    work = estimated(toy.write({}, {}, {}, **{**PAID, "graders": graders}, prices=prices, samples=2))
+    assert (work.calls, work.cells) == (6, 12)
+    assert costs(work) == {
+        "gpt-image-1.5": (12 * 0.04 + 6 * 0.01, "prices", 0),
+        "look by default": (0.072, "prices", 0),
+    }
+    assert work.usd == pytest.approx(0.54 + 0.072)
+    assert work.unpriced == ()
+
+
+def test_earlier_runs_are_not_read_where_prices_tell(toy: Toy) -> None:
+    path = toy.write({}, **PAID, prices={"openai": {"per_call": 0.5}})
+
+    def never() -> PastCosts:
+        raise AssertionError
+
+    plan = expand(
+        load_suite(path, trust=True, run_labels=run_labels(Path("runs"))), Selection(), runs_root=Path("runs")
+    )
+    assert estimate(plan, never).usd == 0.5 + 2 * 0.5
+
+
+def test_what_nobody_knows_is_said(toy: Toy) -> None:
+    models = [{"provider": "openai", "label": "own", "params": {"model": "painter-9"}}]
+    work = estimated(toy.write({}, **{**PAID, "models": models}))
+    assert costs(work) == {"own": (None, "none", 0), "look by default": (None, "tokens", 0)}
+    text = toy("plan", "suite.yaml").stdout
+    assert "unknown for 2 of 2" in text
+    assert "own: unknown: no price; state it under 'prices:'" in text
+    assert "look by default: unknown: priced by tokens" in text
+
+
+def test_token_prices_alone_tell_nothing_before_a_run(toy: Toy) -> None:
+    work = estimated(toy.write({}, **PAID, prices={"gpt-5.4": {"per_call": 1, "output_per_million": 4}}))
+    assert costs(work)["look by default"] == (None, "tokens", 0)
+
+
+def test_earlier_runs_tell_the_mean_of_what_was_paid(toy: Toy) -> None:
+    assert toy.run({}, {}, arguments=("--quiet",)).exit_code == 0
+    work = estimated(toy.write({}, {}, {}))
+    assert costs(work) == {"toy": (1.5, "earlier runs", 2)}
+    text = toy("plan", "suite.yaml", "--trust-suite").stdout
+    assert "about 1.50 USD" in text
+    assert "toy: 1.5000 USD, by 2 cells of earlier runs" in text
+    work = estimated(toy.write({}, models=[{"provider": "mine:Draw", "label": "other"}]))
+    assert costs(work) == {"other": (None, "none", 0)}
+
+
+def test_a_dry_run_tells_the_same(toy: Toy) -> None:
+    assert toy.run({}, arguments=("--quiet",)).exit_code == 0
+    assert "about 0.50 USD" in toy("run", "suite.yaml", "--trust-suite", "--dry-run").stdout
+
+
+def changed(folder: Path, **changes: Any) -> None:
+    """Changes every record of a run."""
+    path = folder / "results.jsonl"
+    lines = [json.loads(line) | changes for line in path.read_text().splitlines()]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def grader(cost: float | None, *, cached: bool = False) -> dict[str, Any]:
+    known = {"key": "look", "type": "rubric", "fingerprint": {"config_sha256": ""}}
+    return {**known, "cost_usd": cost, "cached": cached}
+
+
+def judged_run(toy: Toy, run_id: str, *told: dict[str, Any], **changes: Any) -> None:
+    """A run of PAID, of which a file of records tells what was paid."""
+    toy.pictures("case0.png")
+    models = [{"provider": "files", "label": "gpt-image-1.5", "path": "{case}.png"}]
+    suite = {**PAID, "models": models, "prices": {"openai": {"per_call": 1}}, **changes}
+    toy("run", toy.write({}, **suite), "--run-id", run_id, "--offline", "--quiet")
+    changed(toy.folder / "runs" / run_id, graders=list(told))
+
+
+def test_judgements_count_by_grader_and_judge_and_cached_ones_not_at_all(toy: Toy) -> None:
+    judged_run(toy, "a", grader(0.01), grader(0.0, cached=True), grader(None))
+    judged_run(toy, "b", grader(0.03))
+    judged_run(toy, "c", grader(9.0), judges={"default": {"provider": "openai", "model": "gpt-5.4-mini"}})
+    work = estimated(toy.write({}, {}, **PAID))
+    assert costs(work)["look by default"] == (0.02 * 4, "earlier runs", 2)
+
+
+def test_pictures_from_the_cache_and_of_another_run_cost_nothing_to_learn_from(toy: Toy) -> None:
+    assert toy.run({}, arguments=("--run-id", "a", "--quiet")).exit_code == 0
+    assert toy.run({}, arguments=("--run-id", "b", "--quiet", "--reuse", "all")).exit_code == 0
+    assert toy("grade", "a", "--run-id", "c", "--trust-suite", "--quiet").exit_code == 0
+    assert costs(estimated(toy.write({}))) == {"toy": (0.5, "earlier runs", 1)}
+
+
+def test_only_the_newest_runs_are_read_and_what_cannot_be_read_is_passed_over(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        assert toy.run({}, arguments=("--run-id", name, "--quiet")).exit_code == 0
+    for at, name in enumerate("abc"):
+        info = toy.folder / "runs" / name / "run.json"
+        info.write_text(json.dumps(json.loads(info.read_text()) | {"started_at": f"2025-01-0{at + 1}T00:00:00+00:00"}))
+        changed(toy.folder / "runs" / name, cost_usd=float(10**at))
+    (toy.folder / "runs/c/results.jsonl").write_text("no record\n")
+    path = toy.write({})
+    monkeypatch.setattr(past, "NEWEST", 2)
+    assert costs(estimated(path)) == {"toy": (10.0, "earlier runs", 1)}
+
+
+def test_pairs_are_asked_about_twice(toy: Toy) -> None:
+    models = [{"provider": "sketch", "label": label} for label in "xyz"]
+    pairwise = {"key": "better", "type": "pairwise"}
+    graders = [{"key": "image", "type": "image"}, pairwise]
+    prices = {"openai": {"per_call": 0.1}}
+    path = toy.write({}, {}, models=models, graders=graders, judges=JUDGES, verdict=["image"], prices=prices)
+    work = estimated(path)
+    assert costs(work) == {"better by default": (pytest.approx(2 * 3 * 2 * 0.1), "prices", 0)}
+    assert work.grader_calls == 6 + 6
+    assert "OPENAI_API_KEY" in toy("plan", path).stdout
+
+
+def test_what_is_free_has_no_line(toy: Toy) -> None:
+    path = toy.write({}, models=[{"provider": "sketch"}], graders=[SECOND], verdict=["second"])
+    assert estimated(path).costs == ()
+    assert "nothing: all of it runs on this machine" in toy("plan", path, "--trust-suite").stdout

@@ -1,0 +1,335 @@
+"""``visioneval prefer`` and the grader ``pairwise``: pairs of pictures before a judge, in both orders."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI, Fault, JudgeRequest, Script
+from PIL import Image
+from toys import Toy
+
+from visioneval.preferences import Preference, append_preferences, read_preferences
+
+pytest_plugins = ("fake_api.fixtures",)
+
+RED, BLUE = "#d01010", "#1010d0"
+
+
+PAIRWISE = {"key": "better", "type": "pairwise"}
+GRADERS = [{"key": "image", "type": "image"}, PAIRWISE]
+
+
+@pytest.fixture(autouse=True)
+def _around(monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> None:
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("JUDGE_KEY", api.key)
+
+
+def judge_of(api: FakeAPI, provider: str = "openai") -> dict[str, Any]:
+    if provider == "openai":
+        return {"provider": "openai", "model": "gpt-5.4", "base_url": api.openai_base_url, "api_key_env": "JUDGE_KEY"}
+    return {
+        "provider": "gemini",
+        "model": "gemini-2.5-flash",
+        "base_url": api.gemini_base_url,
+        "api_key_env": "JUDGE_KEY",
+    }
+
+
+def suite(toy: Toy, api: FakeAPI, cases: int = 3, provider: str = "openai", **changes: Any) -> Path:
+    """Model ``x`` drew in red, ``y`` in blue; no two pictures are the same file."""
+    for at in range(cases):
+        for label, colour in (("x", RED), ("y", BLUE)):
+            path = toy.folder / f"{label}/case{at}.png"
+            path.parent.mkdir(exist_ok=True)
+            image = Image.new("RGB", (32, 24 + at), colour)
+            image.paste("green", (8, 8, 20, 16))
+            image.save(path)
+    known: dict[str, Any] = {
+        "models": [{"provider": "files", "label": label, "path": f"{label}/{{case}}.png"} for label in "xy"],
+        "judges": {"default": judge_of(api, provider)},
+        "graders": [{"key": "image", "type": "image"}],
+        "verdict": ["image"],
+        "prices": {provider: {"per_call": 0.01}},
+    }
+    return toy.write(*({"criteria": "it is calm"} for _ in range(cases)), **{**known, **changes})
+
+
+def colour_of(data: bytes) -> str:
+    red, _, blue = Image.open(io.BytesIO(data)).convert("RGB").getpixel((0, 0))  # type: ignore[misc]
+    return "red" if red > blue else "blue"
+
+
+def prefers(colour: str) -> Callable[[JudgeRequest], Any]:
+    def answer(request: JudgeRequest) -> Any:
+        a, b = (colour_of(image.data) for image in request.images)
+        assert a != b
+        return {"reason": f"the {colour} one is calm", "answer": "A" if a == colour else "B"}
+
+    return answer
+
+
+def run(toy: Toy, path: Path, run_id: str = "r") -> None:
+    result = toy("run", path, "--run-id", run_id, "--quiet")
+    assert result.exit_code == 0, result.output
+
+
+def told(toy: Toy, *arguments: str, code: int = 0) -> dict[str, Any]:
+    result = toy("prefer", "r@x", "r@y", "--json", *arguments)
+    assert result.exit_code == code, result.output
+    (found,) = json.loads(result.stdout)["preferences"]
+    return dict(found)
+
+
+def counts(found: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(found[key] for key in ("judged", "b_wins", "a_wins", "ties", "flips", "errors"))
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
+    toy: Toy, api: FakeAPI, script: Script, provider: str
+) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api, provider=provider))
+    found = told(toy)
+    assert counts(found) == (3, 3, 0, 0, 0, 0)
+    assert (found["a"], found["b"], found["b_win_rate"]) == ("r@x", "r@y", 1.0)
+    assert found["interval"] == pytest.approx([3 / (3 + 1.959964**2), 1.0])
+    assert len(api.requests) == 6
+    lines = (toy.folder / "runs/r/preferences.jsonl").read_text().splitlines()
+    assert len(lines) == 6
+    judge = {"openai": "openai:gpt-5.4", "gemini": "gemini:gemini-2.5-flash"}[provider]
+    assert json.loads(min(lines)) == {
+        "schema_version": 1,
+        "test_id": "case0",
+        "sample_index": 0,
+        "a": "r@x",
+        "b": "r@y",
+        "first": "a",
+        "answer": "b",
+        "reason": "the blue one is calm",
+        "judge": judge,
+        "error": None,
+    }
+    assert {json.loads(line)["answer"] for line in lines} == {"b"}
+
+
+def test_a_judge_that_always_takes_the_first_makes_ties_by_flip(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge({"reason": "it comes first", "answer": "A"})
+    run(toy, suite(toy, api))
+    found = told(toy)
+    assert counts(found) == (3, 0, 0, 3, 3, 0)
+    assert found["b_win_rate"] == 0.5
+    assert [(each.first, each.answer) for each in read_preferences(toy.folder / "runs/r")].count(("b", "b")) == 3
+
+
+def test_the_judge_sees_the_request_and_both_pictures_without_names(toy: Toy, api: FakeAPI, script: Script) -> None:
+    seen: list[JudgeRequest] = []
+
+    def answer(request: JudgeRequest) -> Any:
+        seen.append(request)
+        return {"reason": "alike", "answer": "tie"}
+
+    script.judge(answer)
+    run(toy, suite(toy, api, cases=1))
+    assert counts(told(toy)) == (1, 0, 0, 1, 0, 0)
+    orders = [[colour_of(image.data) for image in request.images] for request in seen]
+    assert sorted(orders) == [["blue", "red"], ["red", "blue"]]
+    for request in seen:
+        labels = [part for part in request.parts if isinstance(part, str)]
+        assert labels[-2:] == ["A: the picture A", "B: the picture B"]
+        assert "a tree" in request.text
+        assert "it is calm" in request.text
+        assert "r@x" not in request.text
+        assert "case0" not in request.text
+
+
+def test_what_is_there_is_not_asked_again_unless_everything_is(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api))
+    told(toy)
+    result = toy("prefer", "r@x", "r@y")
+    assert (result.exit_code, len(api.requests)) == (0, 6)
+    assert "asked 0 questions" in result.stderr
+    script.judge(prefers("red"))
+    assert counts(told(toy, "--reuse", "none")) == (3, 0, 3, 0, 0, 0)
+    assert len(api.requests) == 12
+    assert len(read_preferences(toy.folder / "runs/r")) == 6
+    text = toy("prefer", "r@x", "r@y").stdout
+    assert "A preferred: case0 0, case1 0, case2 0" in text
+
+
+@pytest.mark.parametrize("fault", [Fault("refusal"), Fault("off_schema")])
+def test_refusals_and_answers_off_the_schema_are_errors_and_never_a_loss(
+    toy: Toy, api: FakeAPI, script: Script, fault: Fault
+) -> None:
+    fine = prefers("blue")
+
+    def answer(request: JudgeRequest) -> Any:
+        height = min(image.size[1] for image in request.images)
+        return fault if height == 24 and colour_of(request.images[0].data) == "red" else fine(request)
+
+    script.judge(answer)
+    run(toy, suite(toy, api))
+    found = told(toy, code=3)
+    assert counts(found) == (2, 2, 0, 0, 0, 1)
+    assert {"test_id": "case0", "sample_index": 0, "result": "error"} in found["pairs"]
+    (line,) = (each for each in read_preferences(toy.folder / "runs/r") if each.error)
+    assert (line.test_id, line.first, line.answer, line.reason) == ("case0", "a", None, None)
+    script.judge(fine)
+    assert counts(told(toy, "--reuse", "none")) == (3, 3, 0, 0, 0, 0)
+
+
+def test_what_cannot_be_paired_is_told(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    path = suite(toy, api)
+    run(toy, path)
+    shutil.copy(toy.folder / "x/case1.png", toy.folder / "y/case1.png")
+    (toy.folder / "y/case2.png").unlink()
+    toy("run", path, "--run-id", "s", "--quiet")
+    result = toy("prefer", "r@x", "s@y")
+    assert result.exit_code == 0, result.output
+    assert "1 pairs; 1 pairs lack a picture; 1 pairs are one and the same picture" in result.stderr
+    assert not (toy.folder / "runs/r/preferences.jsonl").exists()
+    assert {(each.a, each.b) for each in read_preferences(toy.folder / "runs/s")} == {("r@x", "s@y")}
+    result = toy("prefer", "r@x", "r@y", "--case", "case2")
+    assert "1 pairs" in result.stderr.splitlines()[0]
+    assert "alone" not in result.stderr
+
+
+def test_a_picture_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api, cases=1))
+    picture = next((toy.folder / "runs/r/artifacts").rglob("x/*.png"))
+    picture.unlink()
+    Image.new("RGB", (32, 24), "green").save(picture)
+    assert counts(told(toy, code=3)) == (0, 0, 0, 0, 0, 1)
+    assert not api.requests
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("r@x", "r@x"), "A and B are one and the same"),
+        (("r@x", "r@z"), "no model run 'z'"),
+        (
+            ("r@x", "r@y", "--judge", "second"),
+            "B's suite has no judge 'second' (known: default); --judge second=PROVIDER:MODEL brings one",
+        ),
+        (("r@x", "r@y", "--judge", "default=claude:x"), "write PROVIDER:MODEL with the provider openai or gemini"),
+        (("r@x", "r@y", "--judge", "new=gemini:gemini-2.5-flash"), "GEMINI_API_KEY"),
+        (("r@x", "nowhere"), "no such run"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_one_line(toy: Toy, api: FakeAPI, arguments: tuple[str, ...], message: str) -> None:
+    run(toy, suite(toy, api, cases=1))
+    result = toy("prefer", *arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_budget_ends_it_and_the_same_command_goes_on(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api))
+    result = toy("prefer", "r@x", "r@y", "--budget", "0.025", "--max-concurrency", "1")
+    assert result.exit_code == 3
+    assert "the budget is used up: the same command goes on" in result.stderr
+    assert len(api.requests) == 3
+    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    assert len(api.requests) == 6
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_a_refused_key_stops_it_with_one_line(toy: Toy, api: FakeAPI, within: bool) -> None:
+    path = suite(toy, api, graders=GRADERS if within else GRADERS[:1])
+    result = toy("run", path, "--run-id", "r", JUDGE_KEY="sk-wrong-key-of-somebody")
+    if not within:
+        assert result.exit_code == 0
+        result = toy("prefer", "r@x", "r@y", JUDGE_KEY="sk-wrong-key-of-somebody")
+    assert result.exit_code == 3, result.output
+    assert "the judge 'default': the provider refuses the key" in result.stderr
+    assert "sk-wrong-key-of-somebody" not in result.output
+    assert "Traceback" not in result.output
+    assert not (toy.folder / "runs/r/preferences.jsonl").exists()
+
+
+def test_the_command_works_offline_from_the_cache(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api, cases=1))
+    told(toy)
+    (toy.folder / "runs/r/preferences.jsonl").unlink()
+    assert counts(told(toy, "--offline")) == (1, 1, 0, 0, 0, 0)
+    assert len(api.requests) == 2
+
+
+def test_a_pairwise_grader_compares_the_model_runs_after_the_cells(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    result = toy("run", suite(toy, api, graders=GRADERS), "--run-id", "r")
+    assert result.exit_code == 0, result.output
+    assert "Preferences" in result.stdout
+    assert "better: 3 pairs; asked 6 questions, 0 of them answered before; cost: 0.0600 USD" in result.stderr
+    assert result.stdout.splitlines()[-1].startswith("run: runs/r")
+    found = read_preferences(toy.folder / "runs/r")
+    assert [(each.a, each.b, each.answer) for each in found] == [("r@x", "r@y", "b")] * 6
+    assert "better" not in json.dumps(toy.records["case0"].scores)
+    assert "Preferences" in toy("show", "r").stdout
+    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    assert len(api.requests) == 6, "prefer finds what the run has asked"
+
+
+def test_a_resumed_run_asks_again_about_what_changed_alone(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    path = suite(toy, api, graders=GRADERS)
+    run(toy, path)
+    image = Image.new("RGB", (32, 40), RED)
+    image.paste("green", (8, 8, 20, 16))
+    image.save(toy.folder / "x/case1.png")
+    result = toy("run", "--resume", "r", "--quiet")
+    assert (result.exit_code, len(api.requests)) == (0, 8), result.output
+    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    result = toy("run", "--resume", "r", "--quiet")
+    assert len(api.requests) == 8
+
+
+def test_flags_that_leave_one_model_run_leave_nothing_to_compare(toy: Toy, api: FakeAPI) -> None:
+    path = suite(toy, api, graders=GRADERS)
+    assert toy("run", path, "--run-id", "r", "--model", "x", "--quiet").exit_code == 0
+    assert toy("grade", "r", "--quiet").exit_code == 0
+    assert not api.requests
+    result = toy("run", path, "--model", "x", "--grader", "better")
+    assert (result.exit_code, "comparing takes two model runs or more" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"graders": [*GRADERS[:1], {**PAIRWISE, "models": ["x", "q*"]}]}, "no model run is labelled 'q*'"),
+        ({"graders": [*GRADERS[:1], {**PAIRWISE, "models": ["x"]}]}, "comparing takes two model runs or more, and here is 1"),
+        ({"graders": [*GRADERS, {**PAIRWISE, "key": "again"}]}, "'better' asks the same model for preferences"),
+        ({"graders": [*GRADERS[:1], {**PAIRWISE, "judge": "none"}]}, "there is no judge 'none'"),
+        ({"graders": [*GRADERS[:1], {**PAIRWISE, "template": "x.j2"}]}, "x.j2"),
+    ],
+)  # fmt: skip
+def test_a_suite_that_compares_nothing_is_told(toy: Toy, api: FakeAPI, changes: dict[str, Any], message: str) -> None:
+    result = toy("validate", suite(toy, api, **changes))
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_preferences_survive_a_cut_off_line(tmp_path: Path) -> None:
+    line = Preference(
+        test_id="one", sample_index=0, a="r@x", b="r@y", first="a", answer="tie", reason="", judge="j", error=None
+    )
+    append_preferences(tmp_path, [line])
+    with (tmp_path / "preferences.jsonl").open("a") as file:
+        file.write('{"schema_version":1,"test_id":"tw')
+    assert read_preferences(tmp_path) == [line]
+    append_preferences(tmp_path, [line.model_copy(update={"first": "b"})])
+    assert [each.first for each in read_preferences(tmp_path)] == ["a", "b"]

@@ -1,0 +1,127 @@
+"""The command ``grade``: find a run, load, expand, grade its pictures into a new run, summarise, gate, exit."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visioneval.cli import options
+from visioneval.cli.found import named_run
+from visioneval.cli.reports import check_reports, write_reports
+from visioneval.cli.running import Begun, Shown, carry_out
+from visioneval.errors import UsageError
+
+if TYPE_CHECKING:
+    from visioneval.engine.session import Session
+    from visioneval.plan import Plan
+    from visioneval.records import RunInfo, Selection
+    from visioneval.suite.load import LoadedSuite
+
+
+def grade(
+    name: options.RunName,
+    suite: Annotated[
+        Path | None, options.value("--suite", "SUITE", "Grade by this suite instead of the run's own.")
+    ] = None,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    model: options.Models = None,
+    grader: options.Graders = None,
+    limit: options.Limit = None,
+    var: options.Variables = None,
+    judge: options.Judges = None,
+    out: options.Out = options.RUNS,
+    run_id: options.RunId = None,
+    note: options.Note = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    junit: options.Junit = None,
+    markdown: options.Markdown = None,
+    no_fail: options.NoFail = False,
+    reuse: options.ReuseAnswers = options.Reused.judges,
+    offline: options.Offline = False,
+    cache: options.CacheFolder = None,
+    budget: options.BudgetUsd = None,
+    max_concurrency: options.MaxConcurrency = 64,
+    log_file: options.LogFile = None,
+    debug: options.Debug = False,
+    trust_suite: options.TrustSuite = False,
+) -> None:
+    """Grade the pictures of a run again, by a changed suite or another judge, into a new run. Nothing is drawn.
+
+    'visioneval compare RUN NEW' then shows what the new graders changed.
+    """
+    source = Source(*named_run(name, out))
+    if source.label is not None and model:
+        raise UsageError(f"{name!r} names the model run already: leave --model out")
+    changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=source.info.suite.samples)
+    loaded, plan, kept = _planned(source, suite, options.selection(case, tag, model, grader, limit), changes)
+    reused = options.reuse_of(reuse, offline=offline, resuming=False)
+    session = options.session(reused, cache, budget, max_concurrency, log_file, debug=debug)
+    check_reports(junit, markdown)
+    info = _described(source, loaded, plan, kept, run_id, note)
+    begun = _begun(source, plan, session, info, out, quiet=quiet)
+    code = carry_out(begun, session, Shown(as_json, quiet))
+    write_reports([begun.writer.folder], junit, markdown)
+    raise typer.Exit(0 if no_fail and code == 1 else code)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The run whose pictures are graded, or one model run of it."""
+
+    folder: Path
+    info: RunInfo
+    label: str | None
+
+    @property
+    def name(self) -> str:
+        """``RUN_ID`` or ``RUN_ID@label``."""
+        return self.info.run_id if self.label is None else f"{self.info.run_id}@{self.label}"
+
+
+def _planned(
+    source: Source, suite: Path | None, chosen: Selection, changes: options.SuiteFlags
+) -> tuple[LoadedSuite, Plan, Selection]:
+    """The suite, its plan, and the selection that ``run.json`` tells: where no flag narrows, that of the source."""
+    held = source.info.selection
+    if source.label is not None:
+        chosen = chosen.model_copy(update={"models": (source.label,)})
+    if suite is None:
+        loaded, plan = options.load_held(source.folder, chosen, changes)
+        return loaded, replace(plan, draws=False), chosen if chosen.narrows else held
+    if not chosen.narrows:
+        chosen = held.model_copy(update={"graders": ()})
+    loaded, plan = options.load_and_expand(suite, chosen, changes)
+    return loaded, replace(plan, draws=False), chosen
+
+
+def _described(
+    source: Source, loaded: LoadedSuite, plan: Plan, kept: Selection, run_id: str | None, note: str | None
+) -> RunInfo:
+    from visioneval.engine.provenance import describe_run
+
+    info = describe_run(plan, loaded, kept, run_id=run_id, note=note, command_line=tuple(sys.argv[1:]))
+    return info.model_copy(update={"graded_from": source.name})
+
+
+def _begun(source: Source, plan: Plan, session: Session, info: RunInfo, out: Path, *, quiet: bool) -> Begun:
+    """The new run, and what there is to do for it."""
+    from visioneval.engine.regrade import grading_of, take_questions
+    from visioneval.engine.session import check_budget
+    from visioneval.engine.tools import build_tools
+    from visioneval.records import read_records
+    from visioneval.run_writer import RunWriter
+
+    check_budget(plan, session)
+    tools = build_tools(plan, offline=session.reuse.offline)
+    grading = grading_of(plan, read_records(source.folder), source.folder, source.info.run_id)
+    writer = RunWriter.create(out, info)
+    take_questions(source.folder, writer.folder)
+    if not quiet and str(grading):
+        options.say(str(grading))
+    return Begun(plan, tools, writer, grading.jobs, plan.cells, "the same command again: what judges answered is kept")

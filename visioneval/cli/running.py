@@ -1,0 +1,127 @@
+"""A run from its first cell to its exit code: what ``run`` and ``grade`` share."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from visioneval.cli import options
+from visioneval.errors import AuthError
+
+if TYPE_CHECKING:
+    from visioneval.analysis.summary import Summary
+    from visioneval.engine.run import Jobs
+    from visioneval.engine.session import Session
+    from visioneval.engine.tools import Tools
+    from visioneval.plan import Plan
+    from visioneval.records import RunInfo, RunState
+    from visioneval.run_writer import RunWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that is written from now on: what is done for it, in so many cells, and what goes on with it."""
+
+    plan: Plan
+    tools: Tools
+    writer: RunWriter
+    jobs: Jobs
+    cells: int
+    to_go_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a run is told."""
+
+    as_json: bool = False
+    quiet: bool = False
+
+
+def resuming(folder: Path) -> str:
+    """The command that goes on with a run."""
+    return f"visioneval run --resume {shlex.quote(str(folder))}"
+
+
+def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
+    """Executes, summarises and shows a run, and returns its exit code."""
+    from visioneval.analysis.summary import summarise
+    from visioneval.records import read_records
+
+    writer = begun.writer
+    try:
+        info = _execute(begun, session, quiet=shown.quiet)
+    except AuthError as error:
+        writer.write_summary(summarise(writer.info, read_records(writer.folder)))
+        options.say(str(error))
+        return error.exit_code
+    summary = summarise(info, read_records(writer.folder))
+    writer.write_summary(summary)
+    _show(summary, begun, shown)
+    return summary.exit_code
+
+
+def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
+    """Runs the cells, and says in ``run.json`` how that ended, whatever happens."""
+    from visioneval.cli.progress import listening
+    from visioneval.engine.provenance import now
+    from visioneval.engine.run import execute
+    from visioneval.engine.session import open_calls
+    from visioneval.errors import StorageError
+
+    plan, writer = begun.plan, begun.writer
+    if not quiet:
+        options.say(f"{plan.suite.name}: {begun.cells} cells into {writer.folder}")
+    try:
+        with (
+            open_calls(plan, session, writer.info.run_id, options.say) as calls,
+            listening(begun.cells, quiet=quiet, debug=session.debug) as listener,
+        ):
+            outcome = execute(plan, begun.tools, writer, calls, listener, begun.jobs)
+    except BaseException:
+        with contextlib.suppress(StorageError):
+            writer.finish("interrupted", now())
+        options.say(f"stopped: what is recorded in {writer.folder} is kept; to go on: {begun.to_go_on}")
+        raise
+    state: RunState = "complete" if outcome.complete else "interrupted"
+    stopped_by: Literal["budget"] | None = "budget" if outcome.out_of_budget else None
+    return writer.finish(state, now(), stopped_by=stopped_by, reused_since=calls.reused_since)
+
+
+def show_preferences(folder: Path, run_id: str) -> None:
+    """Prints what judges said of a run's own model runs, where its suite had them compared."""
+    from visioneval.preferences import NAME
+
+    if not (folder / NAME).is_file():
+        return
+    from visioneval.analysis.preferences import preferred
+    from visioneval.preferences import read_preferences
+    from visioneval.report.preferences import print_preferences
+
+    found = preferred(line for line in read_preferences(folder) if line.is_within(run_id))
+    if found:
+        print_preferences(found, options.console())
+        print()
+
+
+def _show(summary: Summary, begun: Begun, shown: Shown) -> None:
+    from visioneval.report.console import last_line, print_summary
+
+    if shown.as_json:
+        print(summary.model_dump_json())
+    elif not shown.quiet:
+        print_summary(summary, options.console())
+    if summary.state == "interrupted":
+        why = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
+        options.say(f"{why}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
+        options.say(f"to go on: {begun.to_go_on}")
+    if not shown.as_json and not shown.quiet:
+        show_preferences(begun.writer.folder, summary.run_id)
+    line = last_line(begun.writer.folder, summary, options.RUNS)
+    if shown.as_json:
+        options.say(line)
+    else:
+        print(line)

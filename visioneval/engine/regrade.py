@@ -1,0 +1,95 @@
+"""A grading: the pictures of a finished run, graded by a changed suite into a run of its own. Nothing is drawn."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from visioneval.engine.cell import Existing, Job
+from visioneval.engine.run import Jobs, hashes
+from visioneval.errors import StorageError
+from visioneval.plan import Call, HashOf, Plan, generation_key
+from visioneval.question_file import NAME as QUESTIONS
+from visioneval.records import CellError, CellKey, Record
+from visioneval.types import Status, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """What there is to grade. ``missing`` cells of the plan are not in the run, ``left_out`` ones of the run are not in
+    the plan, and ``other_prompt`` ones were drawn from another prompt than the plan has for them."""
+
+    jobs: Jobs
+    missing: int
+    left_out: int
+    other_prompt: int
+
+    def __str__(self) -> str:
+        told = (
+            (self.missing, "cells are not in that run: each becomes an ERROR, as nothing is drawn"),
+            (self.left_out, "cells of that run are left out, as the suite or the flags have no such cell"),
+            (self.other_prompt, "pictures were drawn from another prompt than the one they are graded by now"),
+        )
+        return "; ".join(f"{many} {what}" for many, what in told if many)
+
+
+def grading_of(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> Grading:
+    """Compares the records of a run, which lies in ``folder`` and is called ``name``, with a plan. Reads no picture."""
+    known = {record.cell: record for record in records}
+    missing = other_prompt = 0
+    wanted: set[CellKey] = set()
+    for call in plan.calls():
+        wanted |= {(each.case.id, call.run.label, sample) for each in (call, *call.lookers) for sample in call.samples}
+        shown = [known.get((call.case.id, call.run.label, sample)) for sample in call.samples]
+        missing += shown.count(None) * (1 + len(call.lookers))
+        other_prompt += sum(
+            record is not None and bool(record.mime) and record.prompt != call.prompt for record in shown
+        )
+    hash_of = hashes(plan.folder)
+    return Grading(
+        jobs=lambda part: _jobs(part, known, folder, name, hash_of),
+        missing=missing,
+        left_out=len(known.keys() - wanted),
+        other_prompt=other_prompt,
+    )
+
+
+def take_questions(source: Path, folder: Path) -> None:
+    """Gives a grading the questions that its source run asked, so that the same are asked again."""
+    if not (source / QUESTIONS).is_file():
+        return
+    try:
+        shutil.copyfile(source / QUESTIONS, folder / QUESTIONS)
+    except OSError as error:
+        raise StorageError(f"{folder / QUESTIONS}: cannot write: {error.strerror or error}") from error
+
+
+def _jobs(plan: Plan, known: Mapping[CellKey, Record], folder: Path, name: str, hash_of: HashOf) -> Iterator[Job]:
+    for call in plan.calls():
+        regrade = []
+        for sample in call.samples:
+            shown = known.get((call.case.id, call.run.label, sample)) or _missing(call, sample, name, hash_of)
+            path = folder / (shown.artifact_path or "")
+            regrade += [Existing(each, shown, path, is_of_another_run=True) for each in (call, *call.lookers)]
+        yield Job(call, (), tuple(regrade))
+
+
+def _missing(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:
+    """Stands for a cell that the run does not have."""
+    message = f"the run {name} has no such cell, and a grading draws nothing"
+    return Record(
+        run_id=name,
+        test_id=call.case.id,
+        model_label=call.run.label,
+        sample_index=sample,
+        task_type=call.task_type,
+        prompt=call.prompt,
+        provider=call.run.provider,
+        status=Status.ERROR,
+        verdict=Verdict.ERROR,
+        error=CellError(stage="generate", kind="missing_picture", message=message),
+        generation_key=generation_key(call, sample, hash_of),
+        grade_key="",
+    )
