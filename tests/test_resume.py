@@ -324,3 +324,15 @@ def test_the_line_that_an_interrupted_run_prints_goes_on_with_it(run: Resumed) -
     assert result.exit_code == 0, result.output
     assert run.said == told(f"{9 - done} ({9 - done} not done yet)", "0", done)
     assert len(run.verdicts()) == 9
+
+
+def test_a_run_is_gone_on_with_as_it_was_narrowed(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(toy.folder)
+    toy.write(*ONES)
+    assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r", "--limit", "2").exit_code == 0
+    again = toy("run", "suite.yaml", "--trust-suite", "--resume", "r")
+    assert "to draw: 0; to grade again: 0; kept: 2" in again.stderr
+    refused = toy("run", "--trust-suite", "--resume", "r", "--case", "a")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "--resume goes on with a whole run: leave out --case" in refused.stderr
+    assert len(list(read_records(toy.latest))) == 2

@@ -199,6 +199,15 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
     return loaded, expand(loaded, chosen, samples=flags.samples, runs_root=flags.out)
 
 
+def held_selection(folder: Path, chosen: Selection) -> Selection:
+    """The flags that narrowed a run which is gone on with. Raises ``UsageError`` for others: they would drop cells."""
+    from visioneval.records import read_info
+
+    if chosen.narrows:
+        raise UsageError("--resume goes on with a whole run: leave out --case, --tag, --model, --grader and --limit")
+    return read_info(folder).selection
+
+
 def run_folder(name: str, out: Path) -> Path:
     """The folder of a run by its name. Raises ``UsageError``."""
     from visioneval.records import find_run

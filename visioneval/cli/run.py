@@ -93,6 +93,8 @@ def run(
     chosen = options.selection(case, tag, model, grader, limit)
     changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
     resumed = options.run_folder(resume, out) if resume is not None else None
+    if resumed is not None:
+        chosen = options.held_selection(resumed, chosen)
     if resumed is not None and not given:
         if var or judge:
             raise UsageError("--var and --judge change a suite: name it beside --resume")

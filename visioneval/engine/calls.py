@@ -115,8 +115,10 @@ class Calls:
         pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost, call)
         return _drawn(drawing, pictures, cost, tries.count)
 
-    async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
-        """One round with a judge, or a kept answer to the same words and pictures.
+    async def ask(
+        self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter, *, anew: bool = False
+    ) -> Reply:
+        """One round with a judge, or a kept answer to the same words and pictures, unless it is to be ``anew``.
 
         The same question at the same moment is asked once. Raises ``ProviderError`` and ``BudgetError``.
         """
@@ -126,7 +128,7 @@ class Calls:
             return reply
         key = await asyncio.to_thread(question_key, config, question)
         lane = judge_lane(config)
-        if not self.reuse.judgements:
+        if not self.reuse.judgements or (anew and not self.reuse.offline):
             return self._metered(meter, await self._put_to(lane, key, judge, question, about), cached=False)
         while (same := self._asked.get(key)) is not None:
             with contextlib.suppress(AbandonedError):

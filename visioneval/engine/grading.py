@@ -45,9 +45,18 @@ class Graded:
 
 
 async def grade(
-    call: Call, sample: int, picture: Picture | None, params: Mapping[str, Any], bench: Bench, deadline: float
+    call: Call,
+    sample: int,
+    picture: Picture | None,
+    params: Mapping[str, Any],
+    bench: Bench,
+    deadline: float,
+    anew: Collection[str] = (),
 ) -> Graded:
-    """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
+    """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone.
+
+    ``anew`` are graders whose kept answers were of no use.
+    """
 
     def save(name: str, data: bytes) -> str:
         if "." not in name.strip("."):
@@ -72,7 +81,9 @@ async def grade(
         keep_questions=bench.questions.add,
     )
     about = CellRef(call.case.id, call.run.label, sample)
-    told = await asyncio.gather(*(_ask(grader, subject, about, bench, deadline) for grader in call.graders))
+    told = await asyncio.gather(
+        *(_ask(each, subject, about, bench, deadline, anew=each.key in anew) for each in call.graders)
+    )
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -83,14 +94,14 @@ async def grade(
     return Graded(scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told))
 
 
-def _judges(about: CellRef, bench: Bench, meter: Meter) -> Callable[[str, Question], Awaitable[Reply]]:
+def _judges(about: CellRef, bench: Bench, meter: Meter, *, anew: bool) -> Callable[[str, Question], Awaitable[Reply]]:
     """What one grader asks judges with; ``meter`` counts what that used, lost answers included."""
 
     async def ask(name: str, question: Question) -> Reply:
         judge, config = bench.tools.judges[name], bench.plan.suite.judges[name]
 
         async def once(each: Question) -> Reply:
-            return await bench.calls.ask(config, judge, each, about, meter)
+            return await bench.calls.ask(config, judge, each, about, meter, anew=anew)
 
         try:
             return await converse(once, question)
@@ -113,11 +124,11 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
 
 
 async def _ask(
-    config: BaseGrader, subject: Subject, about: CellRef, bench: Bench, deadline: float
+    config: BaseGrader, subject: Subject, about: CellRef, bench: Bench, deadline: float, *, anew: bool
 ) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     meter = Meter()
-    own = replace(subject, ask=_judges(about, bench, meter))
+    own = replace(subject, ask=_judges(about, bench, meter, anew=anew))
     kind = "unmeasured"
     try:
         async with asyncio.timeout_at(deadline):

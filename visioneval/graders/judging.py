@@ -14,6 +14,8 @@ Ask = Callable[[Question], Awaitable[Reply]]
 Check = Callable[[Any], list[str]]
 """Says what is wrong with an answer; an empty list where nothing is."""
 
+OFF_SHAPE = "the judge did not answer in shape"
+"""What the error of such a grader says: its kept answers are of no use to a run that goes on."""
 MAX_KEPT = 20_000
 """Characters of a reply that a record keeps."""
 
@@ -64,7 +66,7 @@ async def ask_for_json(
         mended = None if reply.stopped else _mended(reply.text)
         if mended is not None and not check(mended):
             return Answer(mended, "repaired", (first, second))
-    raise OffSchemaError(f"the judge did not answer in shape: {'; '.join(problems[:3])}", (first, second))
+    raise OffSchemaError(f"{OFF_SHAPE}: {'; '.join(problems[:3])}", (first, second))
 
 
 def _recorded(reply: Reply, check: Check, unrecorded: Mapping[str, Any]) -> Answer:

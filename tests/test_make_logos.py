@@ -1,0 +1,22 @@
+"""The pictures of ``suites/logo_edits`` and the script that draws them."""
+
+from __future__ import annotations
+
+import numpy as np
+from make_logos import SIZE, pictures
+from PIL import Image
+
+from visioneval.builtin import builtin
+
+ASSETS = builtin("suites") / "logo_edits" / "assets"
+
+
+def test_the_pictures_are_what_the_script_draws() -> None:
+    drawn = pictures()
+    assert {path.name for path in ASSETS.iterdir()} == drawn.keys()
+    for name, image in drawn.items():
+        assert (ASSETS / name).stat().st_size < 60_000
+        with Image.open(ASSETS / name) as stored:
+            assert stored.mode == image.mode
+            assert stored.size == SIZE
+            assert np.array_equal(np.asarray(stored), np.asarray(image))

@@ -1,0 +1,38 @@
+"""A judge that never answered in shape is asked anew when its run is gone on with, not read from the cache again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI, Fault, JudgeRequest
+from toys import Toy
+
+from visioneval.types import Verdict
+
+pytest_plugins = ("fake_api.fixtures",)
+
+RUBRIC: dict[str, Any] = {
+    "key": "look",
+    "type": "rubric",
+    "judge": "eye",
+    "metrics": {"right": {"type": "pass_fail", "about": "Is it a tree?", "pass_if": ["It is a tree."]}},
+}
+
+
+def test_an_answer_that_was_of_no_use_is_asked_for_again(
+    toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    eye = {"provider": "openai", "model": "gpt-5.4", "base_url": api.openai_base_url, "api_key_env": "LOCAL_KEY"}
+    api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("prose"))
+    api.script.judge("A tree, I should say.")
+    toy.run({}, judges={"eye": eye}, graders=[RUBRIC], verdict=["right"], arguments=("--run-id", "r"))
+    assert toy.record.verdict is Verdict.ERROR
+    asked = len(api.seen("responses"))
+    api.faults.clear()
+    api.script.judge({"right": True, "reason": "a tree", "verdict": "PASS"})
+    done = toy("run", "--resume", "r", "--trust-suite", "--out", toy.folder / "runs")
+    assert done.exit_code == 0, done.output
+    assert toy.record.verdict is Verdict.PASS
+    assert len(api.seen("responses")) == asked + 1
