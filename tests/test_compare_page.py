@@ -104,7 +104,7 @@ def test_a_broken_case_leads_to_its_pictures(page_url: str, open_page: OpenPage)
     page = open_page(page_url)
     page.click(".changed a >> text=broke")
     until(page, "document.querySelectorAll('.pair').length === 1")
-    assert page.inner_text(".pair h3") == "broke"
+    until(page, "document.querySelector('.pair h3')?.innerText === 'broke'")
 
 
 def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage) -> None:

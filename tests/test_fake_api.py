@@ -191,6 +191,7 @@ def test_three_hundred_at_once(api: FakeAPI) -> None:
             ]
             await asyncio.gather(*draws, *asks, *tells)
         await gemini.aio.aclose()
+        await transport.aclose()  # one that is handed over is not the SDK's to close
 
     asyncio.run(burst())
     assert api.paid == {"images.generations": 100, "responses": 100, "gemini": 100}

@@ -241,7 +241,7 @@ def test_a_budget_ends_it_and_the_same_command_goes_on(toy: Toy, api: FakeAPI, s
     result = toy("prefer", "r@x", "r@y", "--budget", "0.025", "--max-concurrency", "1")
     assert result.exit_code == 3
     assert "the budget is used up: the same command goes on" in result.stderr
-    assert len(api.requests) == 3
+    assert len(api.requests) == 2  # a third one would be likely to cost more than is left
     assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6
 
