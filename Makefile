@@ -30,6 +30,7 @@ check: $(READY)
 	$(BIN)/python -m pytest tests/test_start_up.py
 
 bench: $(READY)
+	$(BIN)/python -m tests.bench.engine
 	$(BIN)/python -m tests.bench.cells
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare

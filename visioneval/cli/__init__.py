@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +15,9 @@ from typer.core import TyperGroup
 
 from visioneval import __version__
 from visioneval.cli import agree, baseline, cache, compare, grade, label, prefer, questions, report, run, runs, suite
-from visioneval.errors import VisionEvalError
+from visioneval.errors import UsageError, VisionEvalError
+
+_MOST_ENVIRONMENT = 1_000_000
 
 
 class ToldErrors(TyperGroup):
@@ -52,12 +56,31 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback has printed it by now
         bool,
         typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version and exit."),
     ] = False,
+    env_file: Annotated[
+        Path | None,
+        typer.Option("--env-file", metavar="FILE", help="Read keys from NAME=VALUE lines; what is set already wins."),
+    ] = None,
 ) -> None:
-    pass
+    if env_file is not None:
+        _read_environment(env_file)
+
+
+def _read_environment(path: Path) -> None:
+    from dotenv import dotenv_values
+
+    try:
+        found = dotenv_values(path, encoding="utf-8") if path.stat().st_size < _MOST_ENVIRONMENT else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--env-file {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    if found is None or not path.is_file():
+        raise UsageError(f"--env-file {path}: is no file of NAME=VALUE lines")
+    for name, value in found.items():
+        if value is not None:
+            os.environ.setdefault(name, value)
 
 
 app.command()(suite.init)
