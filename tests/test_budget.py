@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -233,8 +234,8 @@ def test_who_waits_at_the_gate_when_the_money_ends_is_not_let_in(paying: Paying)
                  verdict=["not image.blank"])  # fmt: skip
     paying.api.latency["images"] = 0.05
     assert paying.run("--budget", "0.04", "--max-concurrency", "4").exit_code == 3
-    assert paying.called == (4, 0), "those that had begun before any price was known"
-    assert len(paying.records()) == 4
+    assert paying.called == (1, 0), "the one that began before any price was known"
+    assert len(paying.records()) == 1
 
 
 def test_a_try_that_fails_costs_nothing(paying: Paying) -> None:
@@ -251,3 +252,44 @@ def test_a_cost_that_is_not_known_is_told_as_unknown(paying: Paying) -> None:
     record = paying.records()["tree", 0]
     assert record.usage is not None
     assert (record.cost_usd, record.graders[0].cost_usd) == (None, None), "the host is not OpenAI's own"
+
+
+def test_the_first_call_goes_alone_until_its_cost_is_known() -> None:
+    budget = Budget(1.0)
+    most = begun = 0
+
+    async def call() -> None:
+        nonlocal most, begun
+        await budget.turn(DRAW)
+        try:
+            with budget.call(DRAW):
+                begun += 1
+                most = max(most, begun if not budget.spent else 0)
+                await asyncio.sleep(0)
+                budget.add(DRAW, 0.2)
+        except BudgetError:
+            return
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(call() for _ in range(64)))
+
+    asyncio.run(all_at_once())
+    assert most == 1
+    assert budget.spent == pytest.approx(1.0)
+
+
+def test_a_first_call_that_fails_lets_the_next_one_go() -> None:
+    budget = Budget(1.0)
+    done: list[int] = []
+
+    async def call(number: int) -> None:
+        await budget.turn(DRAW)
+        with budget.call(DRAW):
+            await asyncio.sleep(0)
+            done.append(number)  # without a cost: it failed
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(call(number) for number in range(3)))
+
+    asyncio.run(all_at_once())
+    assert sorted(done) == [0, 1, 2]

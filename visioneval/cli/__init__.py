@@ -109,11 +109,9 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         app()
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO):
-            raise
-        print(f"cannot write to standard output: {error.strerror}", file=sys.stderr)
-        raise SystemExit(3) from None
-    except Exception:  # a fault of ours must not look like a gate that does not hold, which is exit 1
-        traceback.print_exc()
+    except Exception as error:  # a fault of ours must not look like a gate that does not hold, which is exit 1
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+            print(f"cannot write to standard output: {error.strerror}", file=sys.stderr)
+        else:
+            traceback.print_exc()
         raise SystemExit(3) from None

@@ -88,7 +88,8 @@ ReuseAnswers = Annotated[
 Offline = Annotated[bool, flag("--offline", "Call nobody: take all answers from the cache; needs no key.", CALLS)]
 CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The folder of kept answers, not your own one.", CALLS)]
 BudgetUsd = Annotated[
-    float | None, value("--budget", "USD", "Begin no call that would cost more than this in all.", CALLS, min=0.000001)
+    float | None,
+    value("--budget", "USD", "Begin no call that would cost more in all, for each start.", CALLS, min=0.000001),
 ]
 MaxConcurrency = Annotated[
     int,

@@ -32,7 +32,7 @@ def questions(
     visioneval questions suite.yaml -o questions.yaml
     """
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
-    from visioneval.engine.session import Session, open_calls
+    from visioneval.engine.session import Session, check_budget, open_calls
     from visioneval.engine.tools import build_tools
     from visioneval.report.questions import pinned_yaml
 
@@ -42,6 +42,7 @@ def questions(
     _, plan = options.load_and_expand(suite, options.selection(case, tag, None, None, limit), flags)
     asking = question_plan(plan)
     session = Session(cache=cache, reuse=options.reuse_of(reuse, offline=False, resuming=False))
+    check_budget(asking, session)
     with open_calls(asking, session, "", options.say) as calls:
         made = make_questions(asking, asker(asking, build_tools(asking), calls), _say)
     found = entries(made)

@@ -55,7 +55,10 @@ def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
     try:
         info = _execute(begun, session, quiet=shown.quiet)
     except AuthError as error:
-        writer.write_summary(summarise(writer.info, read_records(writer.folder)))
+        summary = summarise(writer.info, read_records(writer.folder))
+        writer.write_summary(summary)
+        if shown.as_json:
+            print(summary.model_dump_json())
         options.say(str(error))
         return error.exit_code
     summary = summarise(info, read_records(writer.folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -108,6 +109,12 @@ class Budget:
     refused: int = 0
     _done: dict[Lane, tuple[int, float]] = field(default_factory=dict)
     _running: dict[Lane, int] = field(default_factory=lambda: defaultdict(int))
+    _back: dict[Lane, asyncio.Event] = field(default_factory=dict)
+
+    async def turn(self, lane: Lane) -> None:
+        """Where there is a budget, the first call of a lane goes alone: until then nobody knows what one costs."""
+        while self.most is not None and lane not in self._done and self._running[lane]:
+            await self._back.setdefault(lane, asyncio.Event()).wait()
 
     @contextmanager
     def call(self, lane: Lane) -> Iterator[None]:
@@ -120,6 +127,8 @@ class Budget:
             yield
         finally:
             self._running[lane] -= 1
+            if lane in self._back:
+                self._back.pop(lane).set()
 
     def add(self, lane: Lane, cost: float | None) -> None:
         """Counts what a call cost."""

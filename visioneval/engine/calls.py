@@ -187,6 +187,7 @@ class Calls:
         tries = tries or Tries()
 
         async def once() -> T:
+            await self.budget.turn(lane)
             with self.budget.call(lane):
                 return await priced()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -59,6 +59,8 @@ class Ended:
     seconds: float
     drawn: Drawn
     error: CellError | None = None
+    share: int = 1
+    """How many cells share its cost and time."""
 
 
 async def work(job: Job, bench: Bench) -> AsyncIterator[Record]:
@@ -66,7 +68,7 @@ async def work(job: Job, bench: Bench) -> AsyncIterator[Record]:
     deadline = asyncio.get_running_loop().time() + bench.plan.suite.cell_timeout_s
     steps: list[Coroutine[Any, Any, Sequence[Record]]] = [again(one, bench, deadline) for one in job.regrade]
     if job.draw:
-        ended = await draw(job.call, bench, deadline)
+        ended = replace(await draw(job.call, bench, deadline), share=len(job.draw))
         steps += [_with_lookers(job.call, sample, ended, bench, deadline) for sample in job.draw]
     if len(steps) == 1:
         for record in await steps[0]:
@@ -251,7 +253,7 @@ def _bad(make: partial[Record], kind: str, message: str) -> Record:
 
 
 def _record_maker(call: Call, sample: int, ended: Ended, bench: Bench) -> partial[Record]:
-    share = len(call.samples)
+    share = ended.share
     cost = amount(ended.drawn.cost_usd)
     plain = bench.plain
     return partial(

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from visioneval.builtin import builtin
+from visioneval.engine.bench import secrets_around
 from visioneval.engine.calls import Calls, Meter
 from visioneval.engine.tools import Tools
-from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
+from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, UsageError
 from visioneval.graders.gecko_making import make, pinned
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
@@ -92,8 +93,8 @@ async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
     own = partial(_about, ask, options.judge, about)
     try:
         return MadeQuestions(task, await make(own, task.prompt, options, folders, []))
-    except (GraderError, ProviderError) as error:
-        return MadeQuestions(task, error=str(error))
+    except (BudgetError, GraderError, ProviderError) as error:
+        return MadeQuestions(task, error=secrets_around(plan).text(error))
 
 
 async def _about(ask: AskAbout, judge: str, about: CellRef, question: Question) -> Reply:
@@ -108,7 +109,9 @@ def asker(plan: Plan, tools: Tools, calls: Calls) -> AskAbout:
             return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
         except ProviderError as error:
             if error.kind == "auth":
-                raise AuthError(f"the judge {judge!r}: the provider refuses the key: {error}") from None
+                raise AuthError(
+                    f"the judge {judge!r}: the provider refuses the key: {calls.plain.text(error)}"
+                ) from None
             raise
 
     return ask
