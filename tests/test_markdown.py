@@ -58,6 +58,12 @@ def test_gates_in_the_title() -> None:
         assert f"gates {word}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
 
 
+def test_a_run_that_is_not_complete_is_in_the_title() -> None:
+    found = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
+    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+    assert text.startswith("## visioneval compare: B is not complete\n")
+
+
 def test_lower_is_better_in_words() -> None:
     found = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
     assert "| `copy.cer` | 0.1 | 0.4 | +0.3 | 0.016 | 7 | **significantly worse** |" in comparison_markdown(found, [])

@@ -22,6 +22,7 @@ _NAMED = 5
 _NO_PAIR = "no pair of which both cells were measured"
 
 State = Literal["holds", "unmet", "unmeasured"]
+Outcome = Literal["hold", "unmet", "unmeasured", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,17 @@ def hold(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[Held, ...]:
 
 def exit_code(comparison: Comparison, held: Sequence[Held]) -> int:
     """3 where B is not complete or a gate had nothing to measure; 1 where one is unmet; else 0."""
-    if comparison.b.state not in (None, "complete") or any(one.state == "unmeasured" for one in held):
-        return EXIT_INCOMPLETE
-    return EXIT_WORSE if any(one.state == "unmet" for one in held) else EXIT_OK
+    return {"hold": EXIT_OK, "unmet": EXIT_WORSE}.get(outcome(comparison, held), EXIT_INCOMPLETE)
+
+
+def outcome(comparison: Comparison, held: Sequence[Held]) -> Outcome:
+    """What the exit code stands for, in a word."""
+    states = {one.state for one in held}
+    if comparison.b.state not in (None, "complete"):
+        return "incomplete"
+    if "unmeasured" in states:
+        return "unmeasured"
+    return "unmet" if "unmet" in states else "hold"
 
 
 def _held(gate: FailOn, comparison: Comparison) -> Held:
