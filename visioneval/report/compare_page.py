@@ -122,6 +122,8 @@ def _marks(pair: Pair) -> list[str]:
 def _tables(found: Comparison) -> Iterator[dict[str, Any]]:
     tested = (found.pass_rate, *found.metrics)
     yield _table("Pass rate and metrics, pair by pair", "metric", tested, power_lines(tested), adjusted=True)
+    if found.by_run:
+        yield _table("Pass rate by model run", "model run", found.by_run, ())
     if found.by_tag:
         yield _table("Pass rate by tag", "tag", found.by_tag, ())
     if found.by_type:
