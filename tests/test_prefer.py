@@ -186,6 +186,15 @@ def test_refusals_and_answers_off_the_schema_are_errors_and_never_a_loss(
     assert counts(told(toy, "--reuse", "none")) == (3, 3, 0, 0, 0, 0)
 
 
+def test_a_selection_is_judged_by_its_own_pairs_alone(toy: Toy, api: FakeAPI, script: Script) -> None:
+    fine = prefers("blue")
+    script.judge(lambda request: Fault("refusal") if request.images[0].size[1] == 24 else fine(request))
+    run(toy, suite(toy, api))
+    assert counts(told(toy, code=3)) == (2, 2, 0, 0, 0, 1)
+    assert counts(told(toy, "--case", "case1")) == (1, 1, 0, 0, 0, 0)
+    assert counts(told(toy, "--limit", "1", code=3)) == (0, 0, 0, 0, 0, 1)
+
+
 def test_what_cannot_be_paired_is_told(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     path = suite(toy, api)
