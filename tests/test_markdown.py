@@ -19,7 +19,7 @@ from visioneval.report.markdown import SHOWN, code, comparison_markdown, summary
     [
         ("plain", "`plain`"),
         ("", ""),
-        ("a|b", "`a\\|b`"),
+        ("a|b", "`a|b`"),
         ("`x`", "`` `x` ``"),
         ("a``b", "```a``b```"),
         ("two\nlines", "`two lines`"),
@@ -42,6 +42,16 @@ def test_a_comparison() -> None:
     assert "| **NOT MET** | `significant` | `pass_rate -90.0 points (p 0.0039)` |" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in tables)
+
+
+def test_a_bar_is_escaped_in_tables_alone() -> None:
+    found = compare(
+        side([cell("a|b"), cell("gone|x")]),
+        side([cell("a|b", "FAIL")], "b"),
+    )
+    text = comparison_markdown(found, hold(found, parse_fail_on([])))
+    assert "| `a\\|b` |" in text
+    assert "- `only in A: 1 cell: m: gone|x [0]`" in text
 
 
 def test_long_lists_are_cut_and_say_so() -> None:

@@ -44,8 +44,8 @@ _OUTCOMES = {
 
 
 def code(text: str) -> str:
-    """Any text as one line in a code span that also stands in a table."""
-    flat = one_line(text).replace("|", "\\|")
+    """Any text as one line in a code span."""
+    flat = one_line(text)
     if not flat:
         return ""
     fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
@@ -188,5 +188,10 @@ def _gate(gate: GateFinding) -> tuple[str, ...]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A bar is escaped here alone: in a table it ends a cell even within a code span, elsewhere it is only itself."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(_barred(cell) for cell in line)} |" for line in lines)
+
+
+def _barred(cell: str) -> str:
+    return cell.replace("|", "\\|")
