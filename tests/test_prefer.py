@@ -255,6 +255,16 @@ def test_a_budget_ends_it_and_the_same_command_goes_on(toy: Toy, api: FakeAPI, s
     assert len(api.requests) == 6
 
 
+def test_where_all_is_asked_anew_the_same_command_does_not_go_on(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api))
+    few = ("--budget", "0.025", "--max-concurrency", "1")
+    result = toy("prefer", "r@x", "r@y", "--reuse", "none", *few)
+    assert "the same command asks all of it again; without --reuse none, only what has no answer" in result.stderr
+    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    assert len(api.requests) == 6
+
+
 @pytest.mark.parametrize("within", [True, False])
 def test_a_refused_key_stops_it_with_one_line(toy: Toy, api: FakeAPI, within: bool) -> None:
     path = suite(toy, api, graders=GRADERS if within else GRADERS[:1])
