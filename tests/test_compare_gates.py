@@ -88,7 +88,25 @@ def test_findings_in_words() -> None:
     assert found.found == "pass_rate -100.0 points (p 0.0039)"
     before = [cell(), cell("gone", tags=("must_pass",)), cell("two", tags=("must_pass",))]
     (found,) = held(before, [cell(), cell("two")], "must_pass")[0]
-    assert found.found == "0 of 1 cells tagged must_pass broke, 1 more of A are not in B"
+    assert found.found == "0 of 1 cells tagged must_pass broke, 1 more of A are not in B: gone"
+
+
+@pytest.mark.parametrize(
+    ("before", "flaky"),
+    [("P", False), ("F", False), ("P", True), ("PPPPPPP", False)],
+)
+def test_a_must_pass_case_that_is_gone_leaves_its_gate_unmeasured(before: str, flaky: bool) -> None:
+    kept = cell("kept", flaky=flaky)
+    (found,), code = held([kept, *verdicts(before, **MUST)], [kept], "must_pass")
+    assert (found.state, code) == ("unmeasured", 3)
+    assert "not in B: c0" in found.found
+    assert found.found.endswith(" and 2 more") == (len(before) == 7)
+
+
+def test_what_is_gone_and_is_flaky_or_not_gated_on_fails_nothing() -> None:
+    assert held([cell("kept"), cell("gone", flaky=True, **MUST)], [cell("kept")])[1] == 0
+    assert held([cell("kept"), cell("gone", **MUST)], [cell("kept")], "broken")[1] == 0
+    assert held([cell("kept", **MUST), cell("gone", **MUST)], [cell("kept", "FAIL")], "must_pass")[1] == 1
 
 
 def test_the_default_is_the_middle_three() -> None:

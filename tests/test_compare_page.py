@@ -134,6 +134,23 @@ def test_a_side_without_pictures_is_told(tmp_path: Path, open_page: OpenPage) ->
     assert "baseline keeps no pictures" in page.inner_text(".pair .missing")
 
 
+def test_a_run_that_is_not_complete_is_never_green() -> None:
+    found = compare(side(verdicts("PP"), "a"), side(verdicts("PP"), "b", state="interrupted"))
+    page = comparison_page(found, hold(found, parse_fail_on(["broken"])))
+    assert '<div class="headline error">\n<h1>B is not complete</h1>' in page
+    assert '<div class="headline pass">' not in page
+
+
+def test_model_runs_have_a_table_where_there_are_several() -> None:
+    cells = [one for label in ("first", "second") for one in verdicts("PF", model_label=label)]
+    found = compare(side(cells, "a"), side(cells, "b"))
+    page = comparison_page(found, ())
+    assert "Pass rate by model run" in page
+    assert page.index("Pass rate by model run") < page.index("second", page.index("Pass rate by model run"))
+    alone = compare(side(verdicts("PF"), "a"), side(verdicts("PF"), "b"))
+    assert "Pass rate by model run" not in comparison_page(alone, ())
+
+
 def test_a_phone_shows_it_without_sideways_scrolling(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url, viewport=PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -150,6 +150,15 @@ def test_pairs_are_asked_about_twice(toy: Toy) -> None:
     assert "OPENAI_API_KEY" in toy("plan", path).stdout
 
 
+def test_questions_are_made_for_each_prompt_as_it_is_rendered(toy: Toy) -> None:
+    cases = [{"prompt": "{{ metadata.what }} on a hill", "metadata": {"what": what}} for what in ("dog", "cat", "cat")]
+    prices = {"openai": {"per_call": 0.1}}
+    gecko = {"key": "claims", "type": "gecko"}
+    models = [{"provider": "sketch"}]
+    path = toy.write(*cases, models=models, graders=[gecko], judges=JUDGES, verdict=["claims >= 0.5"], prices=prices)
+    assert costs(estimated(path)) == {"claims by default": (pytest.approx((3 + 2) * 0.1), "prices", 0)}
+
+
 def test_what_is_free_has_no_line(toy: Toy) -> None:
     path = toy.write({}, models=[{"provider": "sketch"}], graders=[SECOND], verdict=["second"])
     assert estimated(path).costs == ()

@@ -15,7 +15,7 @@ from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade
 from visioneval.graders.gecko import Gecko
 from visioneval.providers.base import Reply
-from visioneval.question_file import PromptQuestions
+from visioneval.question_file import PromptQuestions, QuestionsWriter
 from visioneval.suite.graders import GeckoGrader
 
 DOG = {"id": "dog", "question": "Is there a dog?", "type": "animal"}
@@ -162,6 +162,21 @@ def test_questions_are_made_once_for_all_cells_of_a_prompt(tmp_path: Path) -> No
     assert [each.scores["gecko"] for each in found] == [1.0] * 3
     assert len(judge.questions) == 4
     assert sorted(each.cost_usd or 0 for each in found) == [0.25, 0.25, 0.5]
+
+
+def test_graders_of_two_judges_do_not_exchange_questions(tmp_path: Path) -> None:
+    other = {**MADE, "questions": [{**MADE["questions"][0], "question": "Is any dog there?"}]}  # type: ignore[dict-item]
+    writer, once = QuestionsWriter(tmp_path), Once()
+    asked = []
+    for name, made in (("one", MADE), ("two", other)):
+        judge = Asked(made, answers(q1="yes", q2="yes"))
+        config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
+        cell = subject(
+            tmp_path, judge, {"prompt": "Two dogs"}, once=once, known_questions=writer.find, keep_questions=writer.add
+        )
+        found = asyncio.run(Gecko(config).grade(cell))
+        asked.append([each["question"] for each in found.details["questions"]])
+    assert asked == [["Are there dogs?", "Are there two dogs?"], ["Is any dog there?"]]
 
 
 @pytest.mark.parametrize(

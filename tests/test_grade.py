@@ -191,6 +191,34 @@ def test_only_the_judges_key_is_needed_and_only_judges_are_asked(
     assert (result.exit_code, "JUDGE_KEY" in result.stderr, "DRAW_KEY" in result.stderr) == (2, True, False)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "to go on: the same command again: what judges answered is kept"),
+        (("--run-id", "b"), "to go on: the same command again with another --run-id: what judges answered is kept"),
+        (("--reuse", "none"), "to go on: the same command again: it asks all again; without --reuse none, what"),
+    ],
+)
+def test_a_budget_ends_it_and_a_command_that_goes_on_is_told(
+    toy: Toy,
+    api: FakeAPI,
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    told: str,
+) -> None:
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
+    text = JUDGED.format(url=api.openai_base_url, least=3)
+    Path("suite.yaml").write_text(text)
+    assert toy("run", "suite.yaml", "--run-id", "a", DRAW_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
+    Path("suite.yaml").write_text(text.replace("how good", "how very good"))
+    few = ("--budget", "0.015", "--max-concurrency", "1")
+    result = toy("grade", "a", "--suite", "suite.yaml", *few, *arguments, JUDGE_KEY=api.key)
+    assert result.exit_code == 3, result.output
+    assert told in result.stderr
+
+
 def test_another_judge_replaces_that_of_the_runs_own_suite(
     toy: Toy, api: FakeAPI, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from visioneval.report.markdown import SHOWN, code, comparison_markdown, summary
     [
         ("plain", "`plain`"),
         ("", ""),
-        ("a|b", "`a\\|b`"),
+        ("a|b", "`a|b`"),
         ("`x`", "`` `x` ``"),
         ("a``b", "```a``b```"),
         ("two\nlines", "`two lines`"),
@@ -44,6 +44,16 @@ def test_a_comparison() -> None:
     assert all(line.endswith("|") for line in tables)
 
 
+def test_a_bar_is_escaped_in_tables_alone() -> None:
+    found = compare(
+        side([cell("a|b"), cell("gone|x")]),
+        side([cell("a|b", "FAIL")], "b"),
+    )
+    text = comparison_markdown(found, hold(found, parse_fail_on([])))
+    assert "| `a\\|b` |" in text
+    assert "- `only in A: 1 cell: m: gone|x [0]`" in text
+
+
 def test_long_lists_are_cut_and_say_so() -> None:
     many = SHOWN + 3
     found = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
@@ -56,6 +66,12 @@ def test_gates_in_the_title() -> None:
     for after, word in (("P", "hold"), ("F", "not met"), ("!", "not measured")):
         found = compare(side(verdicts("P")), side(verdicts(after), "b"))
         assert f"gates {word}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+
+
+def test_a_run_that_is_not_complete_is_in_the_title() -> None:
+    found = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
+    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+    assert text.startswith("## visioneval compare: B is not complete\n")
 
 
 def test_lower_is_better_in_words() -> None:

@@ -186,6 +186,15 @@ def test_refusals_and_answers_off_the_schema_are_errors_and_never_a_loss(
     assert counts(told(toy, "--reuse", "none")) == (3, 3, 0, 0, 0, 0)
 
 
+def test_a_selection_is_judged_by_its_own_pairs_alone(toy: Toy, api: FakeAPI, script: Script) -> None:
+    fine = prefers("blue")
+    script.judge(lambda request: Fault("refusal") if request.images[0].size[1] == 24 else fine(request))
+    run(toy, suite(toy, api))
+    assert counts(told(toy, code=3)) == (2, 2, 0, 0, 0, 1)
+    assert counts(told(toy, "--case", "case1")) == (1, 1, 0, 0, 0, 0)
+    assert counts(told(toy, "--limit", "1", code=3)) == (0, 0, 0, 0, 0, 1)
+
+
 def test_what_cannot_be_paired_is_told(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     path = suite(toy, api)
@@ -242,6 +251,16 @@ def test_a_budget_ends_it_and_the_same_command_goes_on(toy: Toy, api: FakeAPI, s
     assert result.exit_code == 3
     assert "the budget is used up: the same command goes on" in result.stderr
     assert len(api.requests) == 2  # a third one would be likely to cost more than is left
+    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    assert len(api.requests) == 6
+
+
+def test_where_all_is_asked_anew_the_same_command_does_not_go_on(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api))
+    few = ("--budget", "0.025", "--max-concurrency", "1")
+    result = toy("prefer", "r@x", "r@y", "--reuse", "none", *few)
+    assert "the same command asks all of it again; without --reuse none, only what has no answer" in result.stderr
     assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6
 

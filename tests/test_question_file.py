@@ -59,6 +59,12 @@ def test_a_run_that_goes_on_keeps_what_it_has_and_finds_it(tmp_path: Path) -> No
     assert writer.find(PINNED.prompt_sha256, "0" * 64) is None
 
 
+def test_what_was_added_since_the_start_is_not_found(tmp_path: Path) -> None:
+    writer = QuestionsWriter(tmp_path)
+    writer.add(MADE)
+    assert writer.find(MADE.prompt_sha256, "0" * 64) is None
+
+
 def test_a_run_that_asked_nothing_has_no_file(tmp_path: Path) -> None:
     QuestionsWriter(tmp_path).close()
     assert list(tmp_path.iterdir()) == []

@@ -55,6 +55,26 @@ def opened(source: Path | bytes) -> Iterator[Image.Image]:
         raise ImageError(f"the picture does not decode: {why[:1].lower()}{why[1:]}") from error
 
 
+def within(folder: Path, relative: str) -> Path:
+    """Where a picture of ``folder`` lies. Raises ``ImageError`` for one that leads out of it, links followed."""
+    try:
+        path = folder / relative
+        if path.resolve().is_relative_to(folder.resolve()):
+            return path
+    except (OSError, ValueError, RuntimeError):
+        pass
+    raise ImageError("it lies outside the run")
+
+
+def read(path: Path) -> bytes:
+    """A file as it is, within the limit of its size. Raises ``ImageError``."""
+    try:
+        _check_file(path)
+        return path.read_bytes()
+    except OSError as error:
+        raise ImageError(f"the file cannot be read: {error.strerror or error}") from None
+
+
 def _check_file(source: Path | bytes) -> None:
     size = len(source) if isinstance(source, bytes) else source.stat().st_size
     if not isinstance(source, bytes) and not source.is_file():

@@ -60,7 +60,8 @@ class QuestionsWriter:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
-        self._entries: dict[str, PromptQuestions] = {e.model_dump_json(): e for e in read_questions(folder)}
+        self._earlier = read_questions(folder)
+        self._entries: dict[str, PromptQuestions] = {e.model_dump_json(): e for e in self._earlier}
         self._lock = threading.Lock()
         self._stale = False
 
@@ -76,10 +77,12 @@ class QuestionsWriter:
                 self._write()
 
     def find(self, prompt: str, template: str) -> PromptQuestions | None:
-        """The questions that were generated about a prompt by some templates, each given by its hash."""
-        with self._lock:
-            found = (e for e in self._entries.values() if (e.prompt_sha256, e.template_sha256) == (prompt, template))
-            return next(found, None)
+        """The questions that were there at the start about a prompt by some templates, each given by its hash.
+
+        Those added since may be another grader's, with a judge or options of its own: an entry does not tell.
+        """
+        found = (e for e in self._earlier if (e.prompt_sha256, e.template_sha256) == (prompt, template))
+        return next(found, None)
 
     def close(self) -> None:
         """Writes what is not on disk yet; nothing where nothing was asked. Raises ``StorageError``."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
 EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
-MIMES = {ending: f"video/{kind}" for kind, ending in EXTENSIONS.items()}
 MAX_FRAMES = 36_000
 """Ten minutes at 60 frames a second."""
 LARGEST_SIDE = 1536

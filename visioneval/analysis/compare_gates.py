@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visioneval.analysis.cells import MUST_PASS
+from visioneval.analysis.cells import MUST_PASS, Cell
 from visioneval.analysis.compare import Comparison
 from visioneval.analysis.differences import PASS_RATE, Difference
 from visioneval.analysis.pairing import Pair
@@ -18,9 +18,11 @@ DEFAULT = ("broken_same_picture", "significant", MUST_PASS)
 NAMES = ("broken", *DEFAULT)
 EXIT_OK, EXIT_WORSE, EXIT_INCOMPLETE = 0, 1, 3
 _ROUNDING = 1e-9
+_NAMED = 5
 _NO_PAIR = "no pair of which both cells were measured"
 
 State = Literal["holds", "unmet", "unmeasured"]
+Outcome = Literal["hold", "unmet", "unmeasured", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,21 @@ def hold(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[Held, ...]:
 
 def exit_code(comparison: Comparison, held: Sequence[Held]) -> int:
     """3 where B is not complete or a gate had nothing to measure; 1 where one is unmet; else 0."""
-    if comparison.b.state not in (None, "complete") or any(one.state == "unmeasured" for one in held):
-        return EXIT_INCOMPLETE
-    return EXIT_WORSE if any(one.state == "unmet" for one in held) else EXIT_OK
+    return {"hold": EXIT_OK, "unmet": EXIT_WORSE}.get(outcome(comparison, held), EXIT_INCOMPLETE)
+
+
+def outcome(comparison: Comparison, held: Sequence[Held]) -> Outcome:
+    """What the exit code stands for, in a word."""
+    states = {one.state for one in held}
+    if comparison.b.state not in (None, "complete"):
+        return "incomplete"
+    if "unmeasured" in states:
+        return "unmeasured"
+    return "unmet" if "unmet" in states else "hold"
 
 
 def _held(gate: FailOn, comparison: Comparison) -> Held:
-    if not comparison.steady:
+    if not comparison.steady and not _gone(gate, comparison):
         return Held(gate, "holds", "every case is flaky")
     if gate.metric is not None:
         return _bounded(gate, gate.metric, comparison)
@@ -92,20 +102,29 @@ _SCOPES: dict[str, tuple[str, Callable[[Pair], bool]]] = {
 
 
 def _unbroken(gate: FailOn, comparison: Comparison) -> Held:
-    """No cell that passed fails now. One that cannot be told any more leaves the gate unmeasured."""
+    """No cell that passed fails now. One that cannot be told any more, or is gone, leaves the gate unmeasured."""
     what, belongs = _SCOPES[gate.text]
     own = [pair for pair in comparison.steady if belongs(pair)]
     broken = [pair for pair in own if pair.change == "broken"]
     lost = [pair for pair in own if pair.change == "error_after" and pair.a.verdict == "PASS"]
-    if not own:
+    gone = _gone(gate, comparison)
+    if not own and not gone:
         return Held(gate, "holds", f"no {what}")
     found = f"{len(broken)} of {len(own)} {what} broke"
     if lost:
         found += f", {len(lost)} that passed could not be measured"
-    if gate.text == MUST_PASS:
-        missing = sum(MUST_PASS in cell.tags and not cell.flaky for cell in comparison.only_a)
-        found += f", {missing} more of A are not in B" if missing else ""
-    return Held(gate, "unmet" if broken else "unmeasured" if lost else "holds", found)
+    if gone:
+        names = list(dict.fromkeys(cell.test_id for cell in gone))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        found += f", {len(gone)} more of A are not in B: {', '.join(names[:_NAMED])}{more}"
+    return Held(gate, "unmet" if broken else "unmeasured" if lost or gone else "holds", found)
+
+
+def _gone(gate: FailOn, comparison: Comparison) -> list[Cell]:
+    """Cells tagged ``must_pass`` that A alone has: to delete a case does not make it pass."""
+    if gate.text != MUST_PASS:
+        return []
+    return [cell for cell in comparison.only_a if MUST_PASS in cell.tags and not cell.flaky]
 
 
 def _significant(gate: FailOn, comparison: Comparison) -> Held:

@@ -64,7 +64,7 @@ def grade(
     session = options.session(reused, cache, budget, max_concurrency, log_file, debug=debug)
     check_reports(junit, markdown)
     info = _described(source, loaded, plan, kept, run_id, note)
-    begun = _begun(source, plan, session, info, out, quiet=quiet)
+    begun = _begun(source, plan, session, info, out, named=run_id is not None, quiet=quiet)
     code = carry_out(begun, session, Shown(as_json, quiet))
     write_reports([begun.writer.folder], junit, markdown)
     raise typer.Exit(0 if no_fail and code == 1 else code)
@@ -109,7 +109,9 @@ def _described(
     return info.model_copy(update={"graded_from": source.name})
 
 
-def _begun(source: Source, plan: Plan, session: Session, info: RunInfo, out: Path, *, quiet: bool) -> Begun:
+def _begun(
+    source: Source, plan: Plan, session: Session, info: RunInfo, out: Path, *, named: bool, quiet: bool
+) -> Begun:
     """The new run, and what there is to do for it."""
     from visioneval.engine.regrade import grading_of, take_questions
     from visioneval.engine.session import check_budget
@@ -124,4 +126,12 @@ def _begun(source: Source, plan: Plan, session: Session, info: RunInfo, out: Pat
     take_questions(source.folder, writer.folder)
     if not quiet and str(grading):
         options.say(str(grading))
-    return Begun(plan, tools, writer, grading.jobs, plan.cells, "the same command again: what judges answered is kept")
+    return Begun(plan, tools, writer, grading.jobs, plan.cells, _to_go_on(session, named=named))
+
+
+def _to_go_on(session: Session, *, named: bool) -> str:
+    """How to grade it all: into a new run, as the name of this one is taken."""
+    again = "the same command again" + (" with another --run-id" if named else "")
+    if not session.reuse.judgements:
+        return f"{again}: it asks all again; without --reuse none, what judges answered is taken"
+    return f"{again}: what judges answered is kept"

@@ -75,11 +75,14 @@ def prefer(
     if not quiet:
         options.say(str(found))
     done = compare_runs(plan, found, folder_b, session, options.say)
-    _show(done, folder_b, as_json=as_json, quiet=quiet)
+    again = "the same command goes on where it stopped"
+    if not reused.judgements:
+        again = "the same command asks all of it again; without --reuse none, only what has no answer"
+    _show(done, folder_b, again, as_json=as_json, quiet=quiet)
     raise typer.Exit(done.exit_code)
 
 
-def _show(done: Compared, folder: Path, *, as_json: bool, quiet: bool) -> None:
+def _show(done: Compared, folder: Path, again: str, *, as_json: bool, quiet: bool) -> None:
     from visioneval.report.preferences import preference_data, print_preferences
 
     if as_json:
@@ -97,4 +100,4 @@ def _show(done: Compared, folder: Path, *, as_json: bool, quiet: bool) -> None:
             options.say(f"kept in {folder / 'preferences.jsonl'}")
     if not done.complete:
         why = "the budget is used up" if done.out_of_budget else "interrupted"
-        options.say(f"{why}: the same command goes on where it stopped")
+        options.say(f"{why}: {again}")

@@ -32,6 +32,8 @@ from visioneval.suite.judges import JUDGES, RecordedJudge
 from visioneval.suite.messages import did_you_mean
 from visioneval.suite.model import JudgeEntry, template_folders
 
+Asked = tuple[str, int, str, str]
+"""A pair of cells: case, sample, and both sides as ``RUN_ID@label``."""
 _ENTRY: TypeAdapter[Any] = TypeAdapter(JudgeEntry)
 
 
@@ -39,11 +41,12 @@ _ENTRY: TypeAdapter[Any] = TypeAdapter(JudgeEntry)
 class Opposed:
     """The pairs of two runs. ``only_a`` and ``only_b`` cells have no counterpart.
 
-    ``other_prompt`` pairs were drawn from two prompts, and are judged by that of B. ``names`` pairs the model runs.
+    ``other_prompt`` pairs were drawn from two prompts, and are judged by that of B. ``asked`` holds every
+    selected pair, those that cannot be shown to a judge included.
     """
 
     matchups: Matchups
-    names: frozenset[tuple[str, str]]
+    asked: frozenset[Asked]
     only_a: int
     only_b: int
     other_prompt: int
@@ -126,11 +129,15 @@ def described_pairs(
     runs = [read_info(folder).run_id for folder in folders]
     return Opposed(
         matchups_of(plan, config, pairs, folders),
-        frozenset((f"{runs[0]}@{old}", f"{runs[1]}@{new}") for old, new in pairing.labels),
+        frozenset(_asked(pair, *runs) for pair in pairing.pairs),
         only_a=len(pairing.only_a),
         only_b=len(pairing.only_b),
         other_prompt=sum(one.prompt != other.prompt for one, other in pairs),
     )
+
+
+def _asked(pair: Pair, a: str, b: str) -> Asked:
+    return pair.b.test_id, pair.b.sample_index, f"{a}@{pair.a.model_label}", f"{b}@{pair.b.model_label}"
 
 
 def _cell(pair: Pair, side: str) -> tuple[str, str, int]:
@@ -149,7 +156,8 @@ def compare_runs(plan: Plan, opposed: Opposed, folder: Path, session: Session, s
         anew = not session.reuse.judgements
         ended = _carried_out(panel, opposed, say, anew=anew)
     judge = panel.judge.title
-    lines = (line for line in read_preferences(folder) if line.judge == judge and (line.a, line.b) in opposed.names)
+    kept = (line for line in read_preferences(folder) if line.judge == judge)
+    lines = (line for line in kept if (line.test_id, line.sample_index, line.a, line.b) in opposed.asked)
     return Compared(ended.complete, ended.out_of_budget, preferred(lines), panel.meter)
 
 

@@ -18,6 +18,7 @@ from visioneval.suite.case import TestCase
 from visioneval.suite.gecko import GeckoOptions
 from visioneval.suite.graders import BaseGrader, GeckoGrader, PairwiseGrader, RubricGrader, TextGrader
 from visioneval.suite.judge_prompt import rubric_groups
+from visioneval.suite.prompts import rendered
 from visioneval.suite.scope import any_glob
 from visioneval.types import ModelRun
 from visioneval.urls import is_url
@@ -156,9 +157,9 @@ class _Pricing:
             return self._questions(grader, [case for case in self._plan.suite.cases if asks(grader, case)], times)
         return times
 
-    @staticmethod
-    def _questions(grader: GeckoOptions, cases: list[TestCase], times: int) -> int | None:
+    def _questions(self, grader: GeckoOptions, cases: list[TestCase], times: int) -> int | None:
         if grader.mode == "single":
             return None
-        made = len({case.prompt for case in cases if case.questions is None})
+        variables = self._plan.suite.vars
+        made = len({rendered(case, variables)[0] for case in cases if case.questions is None})
         return times + made * (2 if grader.check_questions else 1)

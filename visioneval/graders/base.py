@@ -60,7 +60,7 @@ class Subject:
     once: Once = _alone
     """What is the same for many cells, done once a run."""
     known_questions: Callable[[str, str], PromptQuestions | None] = lambda _prompt, _template: None
-    """The questions that this run made before, by the hashes of a prompt and of the templates that made them."""
+    """The questions that this run had at its start, by the hashes of a prompt and of the templates that made them."""
     keep_questions: Callable[[PromptQuestions], None] = lambda _entry: None
     """Keeps the questions that were asked about a prompt with the run."""
 

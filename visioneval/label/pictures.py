@@ -67,18 +67,20 @@ def picture(path: Path) -> Source:
     return source
 
 
-def film(folder: Path, path: Path, mime: str) -> Source:
-    """A film as it is; it must lie in the run's folder, links followed."""
+def film(path: Path, mime: str) -> Source:
+    """A film as it is, up to the size of a picture's file."""
 
     def source() -> Exposure:
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise ImageError("the film does not lie in the run")
-        try:
-            return Exposure(path.read_bytes(), mime)
-        except OSError as error:
-            raise ImageError(f"the film cannot be read: {error.strerror or error}") from None
+        from visioneval.images import read
+
+        return Exposure(read(path), mime)
 
     return source
+
+
+def missing() -> Exposure:
+    """Stands for what is not there, or must not be read."""
+    raise ImageError("there is no picture to show")
 
 
 def mask_over(mask: Path, base: Path | None) -> Source:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import TemplateError
+from visioneval.errors import ImageError, TemplateError
+from visioneval.images import within
 from visioneval.label.deck import Item
-from visioneval.label.pictures import FILMS, Shelf, film, mask_over, picture
+from visioneval.label.pictures import FILMS, Shelf, Source, film, mask_over, missing, picture
 from visioneval.records import Record, RunInfo
 from visioneval.suite.case import TestCase
+from visioneval.suite.paths import Trust
 from visioneval.suite.prompts import rendered
 from visioneval.types import CaseFiles
 
@@ -18,13 +20,19 @@ Shown = dict[str, str]
 
 
 class Viewer:
-    """Turns items into what the page shows. ``folder`` is the run's, ``other`` that of the run it is held against."""
+    """Turns items into what the page shows. ``folder`` is the run's, ``other`` that of the run it is held against.
+
+    A run may come from a stranger: its own pictures are taken from its folder alone, and a case's files from where its
+    suite may reach without trust. The others are missing.
+    """
 
     def __init__(self, info: RunInfo, folder: Path, other: Path, shelf: Shelf) -> None:
         self._info = info
         self._folder = folder
         self._other = other
         self._shelf = shelf
+        self._suite = Path(info.suite_path).parent
+        self._trust = Trust(folder=self._suite, working=Path.cwd())
         self._cases = {case.id: case for case in info.suite.cases}
 
     def item(self, item: Item) -> dict[str, Any]:
@@ -57,21 +65,21 @@ class Viewer:
         """What can be looked at, one thing or two side by side at a time; the first is what is asked about."""
         drawn = self._drawn(item)
         stages = [{"title": "A and B" if len(drawn) > 1 else "Result", "pictures": drawn}]
-        files = self._info.suite.files_of(case, Path(self._info.suite_path).parent) if case else CaseFiles()
+        files = self._info.suite.files_of(case, self._suite) if case else CaseFiles()
         for index, (role, path) in enumerate(files.images):
             title = "Input" if role == "base" else f"Input: {role}"
-            shown = self._shown(item, f"input {index}", title, path)
+            shown = self._shown(item, f"input {index}", title, self._input(path))
             stages.append({"title": title, "pictures": [shown]})
             if index == 0 and len(drawn) == 1:
                 stages.append({"title": "Side by side", "pictures": [shown, *drawn]})
         for name, path in files.masks.items():
-            key = self._shelf.put(item.id, f"mask {name}", mask_over(path, files.base))
-            title = _MASKS.get(name, name)
-            stages.append({"title": title, "pictures": [{"id": key, "title": title, "kind": "image"}]})
+            title, mask = _MASKS.get(name, name), self._input(path)
+            base = self._input(files.base) if files.base else None
+            source = mask_over(mask, base) if mask else None
+            stages.append({"title": title, "pictures": [self._put(item, f"mask {name}", title, "image", source)]})
         if files.reference:
-            stages.append(
-                {"title": "Expected", "pictures": [self._shown(item, "reference", "Expected", files.reference)]}
-            )
+            shown = self._shown(item, "reference", "Expected", self._input(files.reference))
+            stages.append({"title": "Expected", "pictures": [shown]})
         return stages
 
     def _drawn(self, item: Item) -> list[Shown]:
@@ -84,12 +92,27 @@ class Viewer:
         return [self._output(item, title, *side) for title, side in zip("AB", sides, strict=True)]
 
     def _output(self, item: Item, title: str, record: Record, folder: Path) -> Shown:
-        path = folder / str(record.artifact_path)
+        path = _within(folder, str(record.artifact_path))
         if record.mime in FILMS:
-            key = self._shelf.put(item.id, title, film(folder, path, record.mime))
-            return {"id": key, "title": title, "kind": "film"}
+            return self._put(item, title, title, "film", film(path, record.mime) if path else None)
         return self._shown(item, title, title, path)
 
-    def _shown(self, item: Item, name: str, title: str, path: Path) -> Shown:
-        kind = "image" if path.is_file() else "missing"
-        return {"id": self._shelf.put(item.id, name, picture(path)), "title": title, "kind": kind}
+    def _input(self, path: Path) -> Path | None:
+        """A file of a case, where it is there and may be read."""
+        return path if self._trust.refusal(str(path), Path()) is None and path.is_file() else None
+
+    def _shown(self, item: Item, name: str, title: str, path: Path | None) -> Shown:
+        return self._put(item, name, title, "image", picture(path) if path else None)
+
+    def _put(self, item: Item, name: str, title: str, kind: str, source: Source | None) -> Shown:
+        key = self._shelf.put(item.id, name, source or missing)
+        return {"id": key, "title": title, "kind": kind if source else "missing"}
+
+
+def _within(folder: Path, relative: str) -> Path | None:
+    """A picture of a run, where it is there and lies in the run's folder."""
+    try:
+        path = within(folder, relative)
+    except ImageError:
+        return None
+    return path if path.is_file() else None

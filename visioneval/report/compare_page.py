@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare import Comparison
-from visioneval.analysis.compare_gates import Held
+from visioneval.analysis.compare_gates import Held, outcome
 from visioneval.analysis.differences import Difference
 from visioneval.analysis.pairing import CHANGES, Change, Pair
 from visioneval.report.compare_words import (
@@ -39,6 +39,12 @@ LISTED = 20
 _LISTED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 _HALF, _REACH = 80.0, 72.0
 _GATE_WORDS = {"holds": "holds", "unmet": "not met", "unmeasured": "not measured"}
+_OUTCOMES = {
+    "hold": ("pass", "The gates hold"),
+    "unmet": ("fail", "A gate does not hold"),
+    "unmeasured": ("error", "A gate had nothing to measure"),
+    "incomplete": ("error", "B is not complete"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ def comparison_page(found: Comparison, held: Sequence[Held]) -> str:
         script=own_script,
         a=found.a,
         b=found.b,
-        outcome=_outcome(held),
+        outcome=_OUTCOMES[outcome(found, held)],
         headline=[first, *rest],
         notes=list(notes(found)),
         unlike=list(unlike_lines(found)),
@@ -89,13 +95,6 @@ def comparison_page(found: Comparison, held: Sequence[Held]) -> str:
         left_out=left_out(found),
         data=as_json(_data(found)),
     )
-
-
-def _outcome(held: Sequence[Held]) -> tuple[str, str]:
-    states = {one.state for one in held}
-    if "unmet" in states:
-        return "fail", "A gate does not hold"
-    return ("error", "A gate had nothing to measure") if "unmeasured" in states else ("pass", "The gates hold")
 
 
 def _changes(found: Comparison) -> Iterator[dict[str, Any]]:
@@ -123,6 +122,8 @@ def _marks(pair: Pair) -> list[str]:
 def _tables(found: Comparison) -> Iterator[dict[str, Any]]:
     tested = (found.pass_rate, *found.metrics)
     yield _table("Pass rate and metrics, pair by pair", "metric", tested, power_lines(tested), adjusted=True)
+    if found.by_run:
+        yield _table("Pass rate by model run", "model run", found.by_run, ())
     if found.by_tag:
         yield _table("Pass rate by tag", "tag", found.by_tag, ())
     if found.by_type:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from visioneval.analysis.compare import Comparison
-from visioneval.analysis.compare_gates import Held
+from visioneval.analysis.compare_gates import Held, outcome
 from visioneval.analysis.differences import Difference
 from visioneval.analysis.pairing import Change, Pair
 from visioneval.analysis.summary import GateFinding, Summary
@@ -35,10 +35,17 @@ OPEN: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 FOLDED: tuple[Change, ...] = ("still_failing", "still_error")
 _STATES = {"holds": "holds", "unmet": "**NOT MET**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
 
+_OUTCOMES = {
+    "hold": "gates hold",
+    "unmet": "gates not met",
+    "unmeasured": "gates not measured",
+    "incomplete": "B is not complete",
+}
+
 
 def code(text: str) -> str:
-    """Any text as one line in a code span that also stands in a table."""
-    flat = one_line(text).replace("|", "\\|")
+    """Any text as one line in a code span."""
+    flat = one_line(text)
     if not flat:
         return ""
     fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
@@ -53,9 +60,7 @@ def comparison_markdown(found: Comparison, held: Sequence[Held]) -> str:
 
 def _comparison(found: Comparison, held: Sequence[Held]) -> Iterator[str]:
     first, *rest = headline(found)
-    states = {one.state for one in held}
-    word = "not met" if "unmet" in states else "not measured" if "unmeasured" in states else "hold"
-    yield f"## visioneval compare: gates {word}"
+    yield f"## visioneval compare: {_OUTCOMES[outcome(found, held)]}"
     yield f"**{first}**"
     yield "\n".join(f"- {code(line)}" for line in (*rest, *notes(found)))
     unlike = list(unlike_lines(found))
@@ -183,5 +188,10 @@ def _gate(gate: GateFinding) -> tuple[str, ...]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A bar is escaped here alone: in a table it ends a cell even within a code span, elsewhere it is only itself."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(_barred(cell) for cell in line)} |" for line in lines)
+
+
+def _barred(cell: str) -> str:
+    return cell.replace("|", "\\|")

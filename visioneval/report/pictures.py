@@ -45,7 +45,6 @@ class Shelf(ABC):
 
     def __init__(self, run: Path, suite: Path, *, trust: bool) -> None:
         self._run = run
-        self._real = run.resolve()
         self._suite = suite
         self._trust = Trust(folder=suite, working=Path.cwd(), everything=trust)
         self._inputs: dict[tuple[str, bool], Shown] = {}
@@ -72,11 +71,8 @@ class Shelf(ABC):
         return {**found, "kind": "video"} if Path(relative).suffix.lower() in VIDEOS else found
 
     def _own_path(self, relative: str) -> Path:
-        """Where a picture of the run lies. Raises ``ImageError`` for a link that leads out of the run."""
-        path = self._run / relative
-        if not path.resolve().is_relative_to(self._real):
-            raise ImageError("it lies outside the run")
-        return path
+        """Where a picture of the run lies. Raises ``ImageError`` for one that leads out of the run."""
+        return images.within(self._run, relative)
 
     def input(self, named: str, *, mask: bool = False) -> Shown:
         """A picture of a case, or its mask as a tint that lies over the picture."""
