@@ -18,6 +18,8 @@ from visioneval.cli import agree, baseline, cache, compare, grade, label, prefer
 from visioneval.errors import UsageError, VisionEvalError
 
 _MOST_ENVIRONMENT = 1_000_000
+CLOSED_PIPE = 141
+"""What a shell says of a program whose reader has left."""
 
 
 class ToldErrors(TyperGroup):
@@ -26,7 +28,13 @@ class ToldErrors(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs a command."""
         try:
-            return super().invoke(ctx)
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            from visioneval.cli.options import leave_output
+
+            leave_output()
+            raise typer.Exit(CLOSED_PIPE) from None
         except VisionEvalError as error:
             from visioneval.engine.plain import Plain
             from visioneval.report.text import clean
@@ -36,6 +44,8 @@ class ToldErrors(TyperGroup):
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
+        else:
+            return done
 
 
 app = typer.Typer(
@@ -104,6 +114,9 @@ app.add_typer(cache.app, name="cache")
 
 def main() -> None:
     """The ``visioneval`` command."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - for the whole process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show must not end a run
             stream.reconfigure(errors="replace")

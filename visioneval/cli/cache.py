@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
     from visioneval.engine.cache import Cache
@@ -19,6 +20,8 @@ Folder = Annotated[Path | None, options.value("--cache", "DIR", "Another folder 
 def _opened(folder: Path | None) -> Cache:
     from visioneval.engine.cache import Cache, default_folder
 
+    if folder is not None and not (folder / "index.sqlite").is_file():
+        raise UsageError(f"{folder}: there is no cache here")
     return Cache(folder or default_folder(), warn=options.say)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +15,8 @@ import typer
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from visioneval.engine.calls import Drawings, Reuse
@@ -209,6 +213,15 @@ def held_selection(folder: Path, chosen: Selection) -> Selection:
     return read_info(folder).selection
 
 
+def check_same_suite(folder: Path, plan: Plan) -> None:
+    """Raises ``UsageError`` where a run is of another suite: its cells would all be set aside."""
+    from visioneval.records import read_info
+
+    held = read_info(folder).suite.name
+    if held != plan.suite.name:
+        raise UsageError(f"{folder}: is a run of the suite {held!r}, not of {plan.suite.name!r}: --resume keeps to one")
+
+
 def run_folder(name: str, out: Path) -> Path:
     """The folder of a run by its name. Raises ``UsageError``."""
     from visioneval.records import find_run
@@ -241,7 +254,27 @@ def console(*, errors: bool = False) -> Console:
     """A console on standard output, or on standard error."""
     from rich.console import Console
 
-    return Console(stderr=errors, highlight=False, soft_wrap=False, markup=False)
+    class Told(Console):
+        def on_broken_pipe(self) -> None:
+            """Left to us: rich would end the program with exit 1, which says that a gate does not hold."""
+            raise BrokenPipeError
+
+    return Told(stderr=errors, highlight=False, soft_wrap=False, markup=False)
+
+
+@contextmanager
+def closed_output_is_no_fault() -> Iterator[None]:
+    """For what is printed of work that is done: a reader who has left, such as ``head``, changes no exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        leave_output()
+
+
+def leave_output() -> None:
+    """Lets what is still to be printed go nowhere, where nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(line: str) -> None:

@@ -101,6 +101,8 @@ def run(
         planned = [options.load_held(resumed, chosen, changes)]
     else:
         planned = options.load_all(given, chosen, changes)
+    if resumed is not None:
+        options.check_same_suite(resumed, planned[0][1])
     if dry_run:
         _print_plans(planned, out)
         return
@@ -115,8 +117,10 @@ def run(
     flags = Flags(chosen, out, run_id, note, session, Shown(as_json, quiet), resumed, keep_errors)
     check_reports(junit, markdown)
     folders: list[Path] = []
-    worst = min(_run_all(planned, flags, folders), key=SEVEREST.index)
-    write_reports(folders, junit, markdown)
+    try:
+        worst = min(_run_all(planned, flags, folders), key=SEVEREST.index)
+    finally:
+        write_reports(folders, junit, markdown)
     raise typer.Exit(0 if no_fail and worst == 1 else worst)
 
 
@@ -158,7 +162,7 @@ def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders:
     for _, plan in planned:
         check_budget(plan, flags.session)
     for _, plan in planned:
-        check_session(plan, flags.session)
+        check_session(plan, flags.session, options.say)
     tools = [build_tools(plan, offline=flags.session.reuse.offline) for _, plan in planned]
     codes: list[int] = []
     for (loaded, plan), own in zip(planned, tools, strict=True):

@@ -63,7 +63,8 @@ def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
         return error.exit_code
     summary = summarise(info, read_records(writer.folder))
     writer.write_summary(summary)
-    _show(summary, begun, shown)
+    with options.closed_output_is_no_fault():
+        _show(summary, begun, shown)
     return summary.exit_code
 
 

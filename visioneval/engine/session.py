@@ -83,11 +83,15 @@ def _called(plan: Plan) -> Iterator[tuple[Lane, Any]]:
             yield judge_lane(judge), judge
 
 
-def check_session(plan: Plan, session: Session) -> None:
+def check_session(plan: Plan, session: Session, warn: Callable[[str], None]) -> None:
     """Opens and closes what a run will write beside itself. Raises ``UsageError`` for what cannot be used."""
     CallLog(session.log_file).close()
-    if lanes(plan):
-        Cache(session.cache or default_folder(), warn=lambda _: None).close()
+    if not lanes(plan):
+        return
+    folder = session.cache or default_folder()
+    if session.reuse.offline and not folder.is_dir():
+        raise UsageError(f"{folder}: there is no cache here to answer from")
+    Cache(folder, warn=warn).close()
 
 
 def check_budget(plan: Plan, session: Session) -> None:
