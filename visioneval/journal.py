@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,8 +25,7 @@ def append_lines(path: Path, lines: Sequence[bytes]) -> None:
         return
     data = b"".join(line + b"\n" for line in lines)
     try:
-        with path.open("ab+", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with locked(path) as file:
             start = mend(file)
             try:
                 _write(file, data)
@@ -35,6 +35,27 @@ def append_lines(path: Path, lines: Sequence[bytes]) -> None:
                 raise
     except OSError as error:
         raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[BinaryIO]:
+    """The file, made where there is none, for this writer alone: others wait. Raises ``OSError``.
+
+    Whoever holds it may put another file in its place; those who waited for the old one then wait for the new one.
+    """
+    while True:
+        with path.open("ab+", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(file, path):
+                yield file
+                return
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _write(file: BinaryIO, data: bytes) -> None:

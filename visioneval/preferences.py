@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from visioneval.errors import StorageError
-from visioneval.journal import append_lines
+from visioneval.journal import append_lines, locked
 from visioneval.records import SCHEMA_VERSION, CellKey, each_line
 from visioneval.suite.runs import split_run
 from visioneval.types import Frozen
@@ -80,11 +80,12 @@ def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) ->
     path = folder / NAME
     if not cells or not path.exists():
         return
-    kept = [each for each in read_preferences(folder) if not each.is_about(run_id, cells)]
     part = path.with_name(f".{NAME}.part")
     try:
-        part.write_text("".join(f"{each.model_dump_json()}\n" for each in kept), encoding="utf-8")
-        part.replace(path)
+        with locked(path):
+            kept = [each for each in read_preferences(folder) if not each.is_about(run_id, cells)]
+            part.write_text("".join(f"{each.model_dump_json()}\n" for each in kept), encoding="utf-8")
+            part.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
