@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,9 +123,19 @@ class Server:
         self.program.stdout.close()
 
     def restart(self) -> None:
-        """Starts it again where it was."""
+        """Starts it again where it was; waits where another test's server has the port for a moment."""
         self.words = [*self.words, *([] if "--port" in self.words else ["--port", str(self.port)])]
-        self.start()
+        for _ in range(60):
+            try:
+                self.start()
+            except AssertionError as error:
+                if "in use" not in str(error):
+                    raise
+                self.program.wait(timeout=60)
+                time.sleep(0.5)
+            else:
+                return
+        raise AssertionError(f"the port {self.port} stays in use")
 
     def ask(
         self, path: str, body: Any = None, *, method: str | None = None, **headers: str
