@@ -34,7 +34,7 @@ def test_without_it_the_key_is_missing(toy: Toy) -> None:
 def test_what_is_set_already_wins(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISIONEVAL_CACHE_MAX_GB", "none")
     (toy.folder / ".env").write_text("VISIONEVAL_CACHE_MAX_GB=1\n")
-    result = toy("--env-file", toy.folder / ".env", "cache", "info", "--cache", toy.folder / "kept")
+    result = toy("--env-file", toy.folder / ".env", "cache", "info")
     assert result.exit_code == 2
     assert "'none' is not a number of gigabytes" in result.stderr
 

@@ -225,7 +225,9 @@ def test_a_run_that_is_being_written_is_not_gone_on_with_by_another(paid: Paid) 
 
 
 def test_a_clock_that_was_set_back_changes_nothing_but_the_times(paid: Paid, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert paid.run("--limit", "10").exit_code == 0
+    assert paid.run().exit_code == 0
+    results = paid.run_folder / "results.jsonl"
+    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:10]))
 
     class YearsAgo(datetime):
         @classmethod

@@ -124,7 +124,10 @@ def main() -> None:
         app()
     except Exception as error:  # a fault of ours must not look like a gate that does not hold, which is exit 1
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+            from visioneval.cli.options import leave_output
+
             print(f"cannot write to standard output: {error.strerror}", file=sys.stderr)
+            leave_output()
         else:
             traceback.print_exc()
         raise SystemExit(3) from None

@@ -89,7 +89,7 @@ def check_session(plan: Plan, session: Session, warn: Callable[[str], None]) -> 
     if not lanes(plan):
         return
     folder = session.cache or default_folder()
-    if session.reuse.offline and not folder.is_dir():
+    if session.reuse.offline and session.cache is not None and not folder.is_dir():
         raise UsageError(f"{folder}: there is no cache here to answer from")
     Cache(folder, warn=warn).close()
 
