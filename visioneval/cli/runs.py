@@ -14,7 +14,7 @@ from visioneval.cli.running import show_preferences
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
-    from visioneval.analysis.summary import Counts
+    from visioneval.analysis.findings import Counts
     from visioneval.records import Record, RunInfo
     from visioneval.suite.case import TestCase
 
@@ -43,7 +43,7 @@ def list_all(
 
 
 def _counts(folder: Path) -> Counts | None:
-    from visioneval.analysis.summary import count
+    from visioneval.analysis.tally import count
     from visioneval.records import read_records
 
     try:
