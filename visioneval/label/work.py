@@ -12,6 +12,7 @@ from visioneval.analysis.disputed import Disputes
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions
 from visioneval.label.deck import Subject, Which, choose, pairs
+from visioneval.label.pictures import FILMS, can_strip_films
 from visioneval.label.progress import Entry, Session, append_entries, read_entries
 from visioneval.labels import read_anchors
 from visioneval.records import Record, RunInfo, find_run, read_info, read_records
@@ -148,6 +149,8 @@ def _notes(run: _Run, lost: int) -> Iterable[str]:
         yield f"{_cells(len(run.records) - len(drawn))} without a picture left out"
     if gone:
         yield f"{_cells(gone)} whose picture is missing left out"
+    if any(each.mime in FILMS for each in run.seen) and not can_strip_films():
+        yield "videos are shown with what their files say of their maker: pip install 'visioneval[video]' to hide it"
     if lost:
         yield f"{_cells(lost)} with an agreed answer not in what is asked here, left out"
 
