@@ -263,7 +263,10 @@ def test_what_is_exported_is_imported_without_a_word(run: Folder, tmp_path: Path
 def test_export_leaves_out_what_does_not_count_unless_asked(run: Folder) -> None:
     run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,usable,no\none,n,bo,note,\x1b[31mred\n")
     rows = run.call("export", "r").stdout.splitlines()
-    assert rows[0] == "rater,test_id,model_label,sample_index,other,question,answer,seconds,at,source"
+    assert (
+        rows[0]
+        == "rater,test_id,model_label,sample_index,other,question,answer,seconds,at,source,artifact_sha256,other_sha256"
+    )
     assert [row.split(",")[6] for row in rows[1:]] == ["false", "\ufffd[31mred"]
     assert len(run.call("export", "r", "--all").stdout.splitlines()) == 4
     assert len(run.call("export", "r", "--all", "--form", "jsonl").stdout.splitlines()) == 3

@@ -9,7 +9,19 @@ from visioneval.errors import UsageError
 from visioneval.suite.labels import Labels
 from visioneval.suite.messages import did_you_mean
 
-FIELDS = ("test_id", "model_label", "sample_index", "rater", "question", "answer", "other", "seconds", "at")
+FIELDS = (
+    "test_id",
+    "model_label",
+    "sample_index",
+    "rater",
+    "question",
+    "answer",
+    "other",
+    "seconds",
+    "at",
+    "artifact_sha256",
+    "other_sha256",
+)
 _SHORT = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
 
 
