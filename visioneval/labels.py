@@ -7,7 +7,7 @@ older ones are kept, and say how far a rater agrees with himself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -116,6 +116,12 @@ def is_of(pictures: Pictures, label: Seen) -> bool:
     """
     pairs = zip((label.artifact_sha256, label.other_sha256), pictures, strict=True)
     return all(then is None or now is None or then == now for then, now in pairs)
+
+
+def of_today(labels: Sequence[Label], pictures: Callable[[Label], Pictures]) -> tuple[list[Label], int]:
+    """The labels that ``is_of`` lets through, and how many answers that counted are left without one."""
+    kept = [label for label in labels if is_of(pictures(label), label)]
+    return kept, len({label.key for label in newest(labels)} - {label.key for label in kept})
 
 
 def newest(labels: Iterable[Label]) -> list[Label]:
