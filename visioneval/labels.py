@@ -32,7 +32,10 @@ PAIR_ANSWERS = ("a", "b", "tie")
 
 
 def _in_utc(text: str) -> str:
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r:.60} is not a time, such as 2025-06-14T09:00:00+00:00") from None
     if moment.tzinfo is None:
         raise ValueError("a time needs its zone, such as 2025-06-14T09:00:00+00:00")
     return moment.astimezone(UTC).isoformat()

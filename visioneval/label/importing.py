@@ -86,7 +86,7 @@ def _rows(path: Path) -> tuple[list[Row], list[Problem]]:
     read = list(scan_rows(path, str(path)))
     if not read:
         raise UsageError("the file has no rows")
-    table = path.suffix.lower() != ".jsonl"
+    table = path.suffix.lower() in (".csv", ".tsv")
     rows = [
         Row(row.line, {name: _plain(cell) if table else cell for name, cell in row.cells.items()})
         for row in read
@@ -176,6 +176,9 @@ class _Reader:
             raise _BadRowError("names no case")
         if test_id not in self.cases:
             raise _BadRowError(f"this run has no case {test_id!r}{self._hint(test_id, self.cases)}")
+        rater = _text(say("rater", row.cells))
+        if not rater:
+            raise _BadRowError("names no rater")
         model = self._model(_text(say("model_label", row.cells)), test_id)
         seconds = say("seconds", row.cells)
         sample = self._sample(say("sample_index", row.cells), test_id, model)
@@ -184,7 +187,7 @@ class _Reader:
         if seen != picture and picture is not None:
             raise _BadRowError("is about another picture of this cell, which was drawn anew since")
         return {
-            "rater": _text(say("rater", row.cells)),
+            "rater": rater,
             "test_id": test_id,
             "model_label": model,
             "sample_index": sample,
@@ -242,9 +245,7 @@ def _answer(question: LabelQuestion, value: object) -> Any:
     """An answer of the question's type, from a cell in which everything may be text."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise _BadRowError(f"{question.key}: no answer")
-    said = _AS[question.type](value) if question.type in _AS else _text(value)
-    if question.type == "tags":
-        said = _tags(value, question.choices)
+    said = _tags(value, question.choices) if question.type == "tags" else _AS.get(question.type, _text)(value)
     if message := question.misfit(said):
         raise _BadRowError(f"{question.key}: {message}")
     return said
@@ -262,6 +263,8 @@ def _pair_answer(key: str, value: object, other: str | None) -> str:
 
 
 def _yes_or_no(value: object) -> object:
+    if isinstance(value, (list, dict)):
+        return value
     text = _text(value).lower()
     return text in _YES if text in (*_YES, *_NO) else value
 
@@ -292,11 +295,13 @@ def _tags(value: object, choices: Sequence[str]) -> Any:
 
 
 def _text(value: object) -> str:
-    """A cell as text; JSON writes a yes as ``true``, and a whole number may have been read as 3.0."""
+    """A cell as text, or ``_BadRowError``; JSON writes a yes as ``true``, and a whole number may have been read as 3.0."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, (list, dict)):
+        raise _BadRowError(f"{value!r:.60} is not a text")
     return str(value).strip()
 
 
