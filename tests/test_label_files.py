@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -305,7 +306,7 @@ def test_no_text_of_a_table_opens_as_a_formula(run: Folder, tmp_path: Path, text
     file = tmp_path / f"out.{form}"
     run.call("export", "r", "-o", str(file))
     if form != "jsonl":
-        (said,) = csv.DictReader(file.open(encoding="utf-8"), delimiter="," if form == "csv" else "\t")
+        (said,) = csv.DictReader(io.StringIO(file.read_text("utf-8")), delimiter="," if form == "csv" else "\t")
         assert {said["answer"][0], said["rater"][0]}.isdisjoint("=+-@")
     before = run.labels
     run.path.unlink()

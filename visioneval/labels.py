@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
-from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
 
+from visioneval.errors import UsageError
 from visioneval.journal import append_lines
 from visioneval.records import SCHEMA_VERSION, Growing, RunInfo, each_line
 from visioneval.suite.pictures import ONE_LINE
@@ -91,7 +92,16 @@ class Label(Frozen):
         return self.test_id, self.model_label, self.sample_index
 
 
+_RATER: TypeAdapter[str] = TypeAdapter(Rater)
 _LABEL: TypeAdapter[Label] = TypeAdapter(Label)
+
+
+def rater_name(text: str) -> str:
+    """A name as it is kept. Raises ``UsageError``."""
+    try:
+        return _RATER.validate_python(text)
+    except ValidationError:
+        raise UsageError("a rater's name needs 1 to 80 characters, on one line") from None
 
 
 def append_labels(path: Path, labels: Sequence[Label]) -> None:

@@ -110,10 +110,15 @@ def held_to_today(runs: Sequence[Labelled]) -> tuple[list[Labelled], int]:
 
 
 def pool(runs: Sequence[Labelled]) -> Answers:
-    """The answers to every question of some runs. Raises ``UsageError`` where two runs ask differently by one key."""
+    """The answers to every question of some runs.
+
+    Raises ``UsageError`` where two runs ask differently by one key, or share cells.
+    """
     found = Answers(_facets(runs))
     for run in runs:
         cells = {record.cell: record for record in run.records}
+        if twice := next((cell for cell in cells if (run.info.run_id, cell) in found.records), None):
+            raise UsageError(f"{run.info.run_id} is given twice: {twice[0]} on {twice[1]} would count double")
         found.records.update({(run.info.run_id, cell): record for cell, record in cells.items()})
         for label in newest(run.labels):
             if label.cell not in cells:

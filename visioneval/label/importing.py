@@ -295,7 +295,7 @@ def _tags(value: object, choices: Sequence[str]) -> Any:
 
 
 def _text(value: object) -> str:
-    """A cell as text, or ``_BadRowError``; JSON writes a yes as ``true``, and a whole number may have been read as 3.0."""
+    """A cell as text, or ``_BadRowError``; JSON writes a yes as ``true``."""
     if value is None:
         return ""
     if isinstance(value, bool):
