@@ -314,5 +314,5 @@ def test_of_a_crowd_no_pairs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_that_is_given_twice_would_count_double() -> None:
     run = labelled(CELLS, said(PEOPLE))
-    with pytest.raises(UsageError, match="^r is given twice: a on m would count double$"):
+    with pytest.raises(UsageError, match=r"^r is given twice: a on m would count double$"):
         agree([run, run])
