@@ -167,7 +167,7 @@ function showEnd(deck) {
   screen("end");
   $("end-title").textContent = deck.skipped ? "Through, but for the skipped ones" : "All done";
   const skipped = deck.skipped === 1 ? "1 was skipped." : `${deck.skipped} were skipped.`;
-  $("end-text").textContent = `${deck.total} of ${deck.total} are through${deck.skipped ? `; ${skipped}` : "."} Every answer is kept.`;
+  $("end-text").textContent = `${deck.total - deck.skipped} of ${deck.total} are answered${deck.skipped ? `; ${skipped}` : "."} Every answer is kept.`;
   $("reopen").hidden = !deck.skipped;
   $("end-title").focus();
 }
@@ -288,7 +288,7 @@ const undo = () => { if (state.deck?.can_undo) send("/api/undo", {}); };
 const KEYS = [
   ["Y N", "yes, no"], ["1 \u2013 9", "a step or a choice of the marked question"], ["A T B", "of a pair: A, tie, B"],
   ["letters", "tags, as shown on them"], ["/", "write; Esc leaves the text"], ["\u2191 \u2193", "the question before, after"],
-  ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next picture: input, side by side, mask"], ["Z", "fit, or actual size"], ["+ \u2212", "zoom; drag to move"],
+  ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next picture: input, both, mask"], ["Z", "fit, or actual size"], ["+ \u2212", "zoom; drag to move"],
 ];
 
 const COMMANDS_BY_KEY = {
