@@ -131,7 +131,7 @@ class Server:
             except AssertionError as error:
                 if "in use" not in str(error):
                     raise
-                self.program.wait(timeout=60)
+                self.kill()
                 time.sleep(0.5)
             else:
                 return

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from opinions import BETTER, CLEAR, SHARP, USABLE, label, labelled
 
+from visioneval.analysis import among_people
 from visioneval.analysis.agreement import Least, agree
 from visioneval.errors import UsageError
 
@@ -296,3 +297,22 @@ def test_the_findings_are_json_of_a_known_form() -> None:
     assert list(found) == [
         "schema_version", "runs", "labels", "graders", "people", "raters", "notes", "minimums", "exit_code",
     ]  # fmt: skip
+
+
+def test_of_a_crowd_no_pairs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [label(case, rater, "usable", (at + each) % 3 > 0) for at, case in enumerate("abcd") for each, rater in enumerate(("ann", "bo", "cy"))]  # fmt: skip
+    run = labelled({case: {"good": True} for case in "abcd"}, said)
+    assert len(agree([run]).people[0].cohen) == 3
+    monkeypatch.setattr(among_people, "MOST_MEETINGS", 11)
+    (found,) = agree([run]).people
+    assert (found.cohen, found.cohen_mean.note) == (
+        (),
+        "too many raters to hold each against each: alpha speaks of them all",
+    )
+    assert found.alpha["nominal"].value is not None
+
+
+def test_a_run_that_is_given_twice_would_count_double() -> None:
+    run = labelled(CELLS, said(PEOPLE))
+    with pytest.raises(UsageError, match=r"^r is given twice: a on m would count double$"):
+        agree([run, run])

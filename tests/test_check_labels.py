@@ -10,10 +10,8 @@ import pytest
 from made import info
 from writing import suite
 
-from visioneval.builtin import builtin
 from visioneval.suite.labels import LabelQuestion
-from visioneval.suite.load import LoadedSuite, load_suite
-from visioneval.suite.model import Suite
+from visioneval.suite.load import LoadedSuite
 
 RUBRIC = (
     "graders: [{key: look, type: rubric, metrics: {layout: {type: score, scale: [0, 5], about: order}, "
@@ -142,21 +140,11 @@ def test_a_suite_that_says_nothing_asks_what_its_rubrics_ask(load: Callable[...,
     found = load(rubric_suite()).suite.asked
     assert [(each.key, each.type, each.metric) for each in found.questions] == [
         ("usable", "yes_no", "verdict"),
+        ("as_asked", "yes_no", None),
         ("layout", "scale", "layout"),
         ("right", "yes_no", "right"),
         ("note", "text", None),
     ]
     assert [pair.key for pair in found.pairs] == ["preferred"]
     assert info().suite.labels is None
-    assert [each.key for each in info().suite.asked.questions] == ["usable", "note"]
-
-
-@pytest.mark.parametrize("name", ["ui_mockups", "marketing"])
-def test_the_shipped_workflows_ask_people(name: str) -> None:
-    loaded = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: [])
-    labels = loaded.suite.labels
-    assert labels is not None
-    assert {question.metric for question in labels.questions} > {None, "verdict"}
-    assert labels.pairs
-    again = Suite.model_validate_json(loaded.suite.model_dump_json(by_alias=True))
-    assert again.labels == labels
+    assert [each.key for each in info().suite.asked.questions] == ["usable", "as_asked", "note"]

@@ -252,7 +252,7 @@ def test_a_question_over_a_metric_that_the_cell_has_not_is_not_asked(tmp_path: P
 
 def test_without_labels_in_the_suite_there_is_a_set_to_start_with(tmp_path: Path) -> None:
     at = desk(write_run(tmp_path, labels=None))
-    assert [ask["key"] for ask in at.next("ann")["item"]["asks"]] == ["usable", "note"]
+    assert [ask["key"] for ask in at.next("ann")["item"]["asks"]] == ["usable", "as_asked", "note"]
 
 
 def test_nothing_that_the_page_gets_tells_model_score_or_file(run: Path) -> None:

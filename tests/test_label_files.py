@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,7 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
         ("one,q,ann,usable,yes", "this run has no model run 'q' (known: m, n)"),
         ("one,,ann,usable,yes", "names no model run, and this run has 2"),
         ("two,n,ann,usable,yes", "names no sample, and 'two' on 'n' has 2"),
-        ("one,m,,usable,yes", "rater: String should have at least 1 character"),
+        ("one,m,,usable,yes", "names no rater"),
         ("one,m,ann,useable,yes", "the suite asks no question 'useable' (did you mean 'usable'?)"),
         ("one,m,ann,usable,maybe", "usable: 'maybe' is neither yes nor no"),
         ("one,m,ann,usable,", "usable: no answer"),
@@ -182,7 +184,7 @@ def test_a_wide_file_answers_several_questions_in_a_row(run: Folder) -> None:
         (HEAD + "a,b,c,d,e\n", ("--set", "rater=a", "--map", "rater=rater"), "--set rater: --map says a column"),
         ("case,model,usable\none,m,yes\n", (), "no column is called 'rater'"),
         ("case,rater,score\none,m,3\n", (), "no column is called 'question'"),
-        ("rater,usable\nann,yes\n", (), "no column is called 'test_id'"),
+        ("rater,usable\nann,yes\n", (), "no column is called 'case'"),
         (b"\xff\xfe", (), "not UTF-8"),
     ],
 )  # fmt: skip
@@ -263,7 +265,10 @@ def test_what_is_exported_is_imported_without_a_word(run: Folder, tmp_path: Path
 def test_export_leaves_out_what_does_not_count_unless_asked(run: Folder) -> None:
     run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,usable,no\none,n,bo,note,\x1b[31mred\n")
     rows = run.call("export", "r").stdout.splitlines()
-    assert rows[0] == "rater,test_id,model_label,sample_index,other,question,answer,seconds,at,source"
+    assert (
+        rows[0]
+        == "rater,test_id,model_label,sample_index,other,question,answer,seconds,at,source,artifact_sha256,other_sha256"
+    )
     assert [row.split(",")[6] for row in rows[1:]] == ["false", "\ufffd[31mred"]
     assert len(run.call("export", "r", "--all").stdout.splitlines()) == 4
     assert len(run.call("export", "r", "--all", "--form", "jsonl").stdout.splitlines()) == 3
@@ -291,3 +296,64 @@ def test_what_is_no_command_of_the_group_goes_to_the_page(monkeypatch: pytest.Mo
         assert CliRunner().invoke(group, words).exit_code == 0
     assert said == [("latest", 0), ("latest", 80), ("latest", 81), ("x", -1), ("y", 0)]
     assert "import" in CliRunner().invoke(group, ["--help"]).output
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1 for this", "@SUM(A1)", "'=x", "''@", "'quoted'", "plain"])
+def test_no_text_of_a_table_opens_as_a_formula(run: Folder, tmp_path: Path, text: str, form: str) -> None:
+    row = {"case": "one", "model": "m", "rater": text, "question": "note", "answer": text}
+    run.add(json.dumps(row) + "\n", name="in.jsonl")
+    file = tmp_path / f"out.{form}"
+    run.call("export", "r", "-o", str(file))
+    if form != "jsonl":
+        (said,) = csv.DictReader(io.StringIO(file.read_text("utf-8")), delimiter="," if form == "csv" else "\t")
+        assert {said["answer"][0], said["rater"][0]}.isdisjoint("=+-@")
+    before = run.labels
+    run.path.unlink()
+    assert run.call("import", str(file), "r").exit_code == 0
+    assert run.labels == before
+    assert run.answers == {"note": text}
+
+
+def test_an_answer_of_the_same_moment_is_there_already(run: Folder) -> None:
+    row = "one,m,ann,usable,yes,2025-06-14T09:00:00Z\n"
+    done = run.add("case,model,rater,question,answer,at\n" + row + row)
+    assert done.stdout.startswith("r: labels added: 1 ")
+    assert "there already: 1; skipped: 0" in done.stdout
+    page = [label.model_copy(update={"source": "page"}) for label in run.labels]
+    run.path.unlink()
+    append_labels(run.path, page)
+    assert "labels added: 0 " in run.call("import", str(run.folder / "in.csv"), "r").stdout
+
+
+def test_rows_that_repeat_each_other_without_a_time_are_told(run: Folder) -> None:
+    done = run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,usable,yes\none,m,ann,usable,no\n")
+    assert done.stderr == "answers that another row gave already, kept as given again: 1\n"
+    assert [label.answer for label in run.labels] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"rater": {"a": 1}}, "{'a': 1} is not a text"),
+        ({"case": ["one"]}, "['one'] is not a text"),
+        ({"answer": ["x"]}, "['x'] is not a text"),
+        ({"at": "yesterday"}, "at: 'yesterday' is not a time, such as 2025-06-14T09:00:00+00:00"),
+    ],
+)
+def test_what_is_no_text_is_not_made_one(run: Folder, row: dict[str, Any], told: str) -> None:
+    good = {"case": "one", "model": "m", "rater": "ann", "question": "note", "answer": "x"}
+    done = run.add(json.dumps({**good, **row}) + "\n", name="in.jsonl")
+    assert done.stderr.splitlines()[0].endswith(f"in.jsonl:1:1: {told}")
+    assert not run.path.exists() or run.labels == []
+
+
+def test_a_file_of_other_columns_is_told_with_what_it_has(run: Folder) -> None:
+    done = run.add("case;model;rater;usable\none;m;ann;yes\n")
+    assert done.stderr.endswith(
+        "no column is called 'case': --map case=COLUMN or --set case=VALUE says where it stands."
+        " The file's columns: 'case;model;rater;usable'\n"
+    )
+    assert run.add(HEAD + "one,m,ann,usable,yes\n", "--map", "case=case", "--map", "case=rater").stderr == (
+        "--map case: given twice\n"
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser import PHONE
 from labelled import ASKED, READY, SECRET_A, SECRET_B, Server, secrets_in, waited, write_run
+from PIL import Image
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -114,3 +115,42 @@ def test_names_roles_and_contrast(rate: Callable[..., Page], serve: Serve, tmp_p
             " return getComputedStyle(box).outlineStyle; })()"
         )
         assert outline != "none"
+
+
+def test_a_phone_begins_each_item_at_its_picture(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    labels = {"ready": "ui"}
+    page = rate(serve(write_run(tmp_path, [{"id": "one"}, {"id": "two"}], labels=labels)), "ann", viewport=PHONE)
+    for done in (0, 1):
+        assert page.evaluate("scrollY") == 0
+        assert page.locator(".choice", has_text="missing section").count() == 1
+        page.locator(".choice", has_text="Yes").click()
+        page.locator(".choice", has_text="5").click()
+        assert page.evaluate("scrollY") > 0
+        page.locator("#next").click()
+        waited(page, done + 1, 2)
+
+
+def test_wide_pictures_stand_one_above_the_other(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    for name, size in (("wide", (400, 100)), ("tall", (100, 400))):
+        (tmp_path / name).mkdir()
+        old, new = (write_run(tmp_path / name, [{"id": "one"}], [each], run_id=each) for each in (SECRET_A, SECRET_B))
+        for run in (old, new):
+            Image.new("RGB", size, "red").save(next(run.rglob("*.png")))
+        page = rate(serve(old, "--pairs", new), "ann")
+        boxes = [page.locator(".frame").nth(at).bounding_box() for at in (0, 1)]
+        assert boxes[0] is not None
+        assert boxes[1] is not None
+        assert (boxes[0]["x"] == boxes[1]["x"]) is (name == "wide")
+        assert (boxes[0]["y"] == boxes[1]["y"]) is (name == "tall")
+
+
+def test_the_end_says_what_was_skipped_and_shows_the_keys(
+    rate: Callable[..., Page], serve: Serve, tmp_path: Path
+) -> None:
+    page = rate(serve(write_run(tmp_path)), "ann")
+    page.keyboard.press("s")
+    page.wait_for_selector("#end:not([hidden])")
+    assert page.inner_text("#end-title") == "Through, but for the skipped ones"
+    assert page.inner_text("#end-text").startswith("0 of 1 are answered; 1 was skipped.")
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()

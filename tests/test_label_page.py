@@ -253,7 +253,7 @@ def test_inputs_and_mask_are_shown_with_their_roles(
     case = {"id": "one", "images": images, "mask": "mask.png", "region": "the coat", "reference": "gone.png"}
     page = rate(serve(write_run(tmp_path, [case])), "ann")
     shown = page.locator("#stages button")
-    titles = ["Result", "Input", "Side by side", "Input: garment", "Mask: may change", "Expected"]
+    titles = ["Result", "Input", "Both", "Input: garment", "Mask: may change", "Expected"]
     assert [text.split(" I")[0] if at == 0 else text for at, text in enumerate(shown.all_inner_texts())] == titles
     for at in range(1, 5):
         page.keyboard.press("i")

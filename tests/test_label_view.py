@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
-from labelled import picture, write_run
+from clips import clip, colour_of
+from labelled import SECRET_A, picture, write_run
+from PIL import Image
 
-from visioneval import images
+from visioneval import video
 from visioneval.errors import ImageError
+from visioneval.label import pictures, work
 from visioneval.label.desk import Desk
 from visioneval.label.work import Wish, prepare
+from visioneval.video import sample_frames
 
 
 def shown(folder: Path) -> tuple[Desk, dict[str, dict[str, Any]]]:
@@ -70,10 +76,88 @@ def test_a_runs_picture_outside_the_run_is_missing(home: Path, mime: str) -> Non
         desk.shelf.get(found["Result"]["id"])
 
 
-def test_a_film_has_a_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, found = shown(write_run(home, change=lambda _: {"mime": "video/mp4"}))
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
+def test_a_picture_is_shown_without_what_its_file_says(home: Path, form: str) -> None:
+    run = write_run(home)
+    own = next(run.rglob("*.png"))
+    exif = Image.Exif()
+    exif[0x0131] = exif[0x010E] = SECRET_A
+    words = SECRET_A.encode()
+    picture(3).save(own, form, exif=exif, xmp=words, icc_profile=words, comment=words)
+    assert own.read_bytes().count(words) >= 2
+    before = own.read_bytes()
+    desk, found = shown(run)
+    exposure = desk.shelf.get(found["Result"]["id"])
+    assert exposure is not None
+    assert exposure.mime == "image/png"
+    assert words not in exposure.data
+    assert own.read_bytes() == before
+    again = Image.open(BytesIO(exposure.data))
+    again.load()
+    assert again.info == {}
+    assert again.getexif() == {}
+
+
+@pytest.fixture
+def film(home: Path) -> Path:
+    """A run whose only picture is a film that names its model."""
+    run = write_run(home, change=lambda _: {"mime": "video/mp4"})
+    own = next(run.rglob("*.png"))
+    clip(home / "made.mp4", ["red", "blue"])
+    with av.open(str(home / "made.mp4")) as source, av.open(str(own), "w", format="mp4") as copy:
+        copy.metadata["comment"] = SECRET_A
+        stream = copy.add_stream_from_template(source.streams.video[0])
+        stream.metadata["handler_name"] = SECRET_A
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                copy.mux(packet)
+    assert own.read_bytes().count(SECRET_A.encode()) == 2
+    return run
+
+
+def test_a_film_is_shown_without_what_its_file_says(film: Path, tmp_path: Path) -> None:
+    desk, found = shown(film)
+    stored = next(film.rglob("*.png"))
+    before = stored.read_bytes()
+    exposure = desk.shelf.get(found["Result"]["id"])
+    assert exposure is not None
+    assert exposure.mime == "video/mp4"
+    assert SECRET_A.encode() not in exposure.data
+    assert stored.read_bytes() == before
+    (tmp_path / "copy.mp4").write_bytes(exposure.data)
+    frames = sample_frames(tmp_path / "copy.mp4", 2)
+    assert [colour_of(frame.jpeg) for frame in frames] == [(True, False, False), (False, False, True)]
+
+
+def test_a_film_has_a_limit(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, found = shown(film)
     assert found["Result"]["kind"] == "film"
-    assert desk.shelf.get(found["Result"]["id"])
-    monkeypatch.setattr(images, "MAX_BYTES", 10)
+    monkeypatch.setattr(video, "MAX_BYTES", 10)
     with pytest.raises(ImageError, match="over the limit of 10"):
         desk.shelf.get(found["Result"]["id"])
+
+
+def test_a_film_that_went_away_is_missing(film: Path) -> None:
+    desk, found = shown(film)
+    next(film.rglob("*.png")).unlink()
+    with pytest.raises(ImageError):
+        desk.shelf.get(found["Result"]["id"])
+
+
+def test_what_is_no_film_is_not_shown_as_one(film: Path) -> None:
+    desk, found = shown(film)
+    next(film.rglob("*.png")).write_bytes(b"#EXTM3U\n/etc/passwd\n")
+    with pytest.raises(ImageError):
+        desk.shelf.get(found["Result"]["id"])
+
+
+def test_without_the_library_a_film_is_as_it_is_and_that_is_told(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "can_strip_films", lambda: False)
+    monkeypatch.setattr(work, "can_strip_films", lambda: False)
+    desk, found = shown(film)
+    exposure = desk.shelf.get(found["Result"]["id"])
+    assert exposure is not None
+    assert exposure.data == next(film.rglob("*.png")).read_bytes()
+    (note,) = prepare(Wish(str(film), film.parent)).notes
+    assert "pip install 'visioneval[video]'" in note

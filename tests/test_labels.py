@@ -19,7 +19,7 @@ from visioneval.labels import Label, append_labels, newest, read_anchors, read_l
 
 FIELDS = [
     "schema_version", "rater", "test_id", "model_label", "sample_index", "other", "question", "answer", "seconds",
-    "at", "source",
+    "at", "source", "artifact_sha256", "other_sha256",
 ]  # fmt: skip
 
 

@@ -6,15 +6,17 @@ older ones are kept, and say how far a rater agrees with himself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
-from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
 
+from visioneval.errors import UsageError
 from visioneval.journal import append_lines
-from visioneval.records import SCHEMA_VERSION, RunInfo, each_line
+from visioneval.records import SCHEMA_VERSION, Growing, RunInfo, each_line
 from visioneval.suite.pictures import ONE_LINE
 from visioneval.types import Frozen
 
@@ -24,11 +26,17 @@ Answer = bool | int | float | str | tuple[str, ...] | None
 """Yes or no; a step of a scale; a choice, a free text, or ``a``, ``b``, ``tie`` of a pair; the tags that were given, in
 the suite's order; ``None`` where the question was skipped or an answer was taken back."""
 LabelKey = tuple[str, str, str, int, str | None, str]
+AS_FORMULA = re.compile(r"'*[=+\-@]")
+"""How a text begins that a spreadsheet would take for a formula; in a table it gets one more apostrophe in front."""
+Pictures = tuple[str | None, str | None]
 PAIR_ANSWERS = ("a", "b", "tie")
 
 
 def _in_utc(text: str) -> str:
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r:.60} is not a time, such as 2025-06-14T09:00:00+00:00") from None
     if moment.tzinfo is None:
         raise ValueError("a time needs its zone, such as 2025-06-14T09:00:00+00:00")
     return moment.astimezone(UTC).isoformat()
@@ -36,14 +44,27 @@ def _in_utc(text: str) -> str:
 
 Moment = Annotated[str, AfterValidator(_in_utc)]
 Rater = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=ONE_LINE)]
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Line = Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=ONE_LINE)]
+
+
+class Seen(Protocol):
+    """Something that says which pictures it is about."""
+
+    @property
+    def artifact_sha256(self) -> str | None: ...
+
+    @property
+    def other_sha256(self) -> str | None: ...
 
 
 class Label(Frozen):
     """One answer. In a pair the cell itself is ``a``, and ``other``, a ``RUN_ID@label``, is ``b``.
 
-    ``seconds`` is how long the rater looked, ``None`` where nobody measured; ``at`` is when, in UTC. ``source`` is
-    ``anchor`` for an agreed answer, and for an answer to an item that was shown because it has an agreed one.
+    ``artifact_sha256`` is that of the picture that was looked at, and ``other_sha256`` that of the other one of a pair;
+    ``None`` where nobody wrote it down. ``seconds`` is how long the rater looked, ``None`` where nobody measured;
+    ``at`` is when, in UTC. ``source`` is ``anchor`` for an agreed answer, and for an answer to an item that was shown
+    because it has an agreed one.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -57,6 +78,8 @@ class Label(Frozen):
     seconds: Annotated[float, Field(ge=0)] | None = None
     at: Moment
     source: Literal["page", "import", "anchor"]
+    artifact_sha256: Digest | None = None
+    other_sha256: Digest | None = None
 
     @property
     def key(self) -> LabelKey:
@@ -69,7 +92,16 @@ class Label(Frozen):
         return self.test_id, self.model_label, self.sample_index
 
 
+_RATER: TypeAdapter[str] = TypeAdapter(Rater)
 _LABEL: TypeAdapter[Label] = TypeAdapter(Label)
+
+
+def rater_name(text: str) -> str:
+    """A name as it is kept. Raises ``UsageError``."""
+    try:
+        return _RATER.validate_python(text)
+    except ValidationError:
+        raise UsageError("a rater's name needs 1 to 80 characters, on one line") from None
 
 
 def append_labels(path: Path, labels: Sequence[Label]) -> None:
@@ -83,6 +115,26 @@ def read_labels(path: Path) -> list[Label]:
     Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
     """
     return list(each_line(path, _LABEL, "label")) if path.exists() else []
+
+
+def growing_labels(path: Path) -> Growing[Label]:
+    """The answers of a file to which others add."""
+    return Growing(path, _LABEL, "label")
+
+
+def is_of(pictures: Pictures, label: Seen) -> bool:
+    """Whether what a person did is about the pictures of today: ``pictures`` are those of the cell and of the other.
+
+    It is not where a picture was drawn anew since. What is not known on either side cannot tell them apart.
+    """
+    pairs = zip((label.artifact_sha256, label.other_sha256), pictures, strict=True)
+    return all(then is None or now is None or then == now for then, now in pairs)
+
+
+def of_today(labels: Sequence[Label], pictures: Callable[[Label], Pictures]) -> tuple[list[Label], int]:
+    """The labels that ``is_of`` lets through, and how many answers that counted are left without one."""
+    kept = [label for label in labels if is_of(pictures(label), label)]
+    return kept, len({label.key for label in newest(labels)} - {label.key for label in kept})
 
 
 def newest(labels: Iterable[Label]) -> list[Label]:

@@ -9,10 +9,11 @@ runs/<run id>/run.json        what was run
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, BinaryIO, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -228,6 +229,44 @@ def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> I
                     yield from _parsed(kind, line, f"{path}:{number}", wanted)
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
+
+
+class Growing(Generic[PartT]):
+    """A file of lines that others append to while it is read."""
+
+    def __init__(self, path: Path, wanted: TypeAdapter[PartT], kind: str) -> None:
+        self._path, self._wanted, self._kind = path, wanted, kind
+        self._file: tuple[int, int] | None = None
+        self._end = self._count = 0
+
+    def new(self) -> tuple[list[PartT], bool]:
+        """What came since the last call, and whether that is all there is: the file is new, or another one.
+
+        A line without its end is not there yet. Raises ``RunFormatError`` with file and line.
+        """
+        if not self._path.is_file():
+            was, self._file, self._end, self._count = self._file, None, 0, 0
+            return [], was is not None
+        try:
+            with self._path.open("rb") as lines:
+                return self._read(lines)
+        except OSError as error:
+            raise RunFormatError(f"{self._path}: {error.strerror or error}") from None
+
+    def _read(self, lines: BinaryIO) -> tuple[list[PartT], bool]:
+        known = os.fstat(lines.fileno())
+        same = (known.st_dev, known.st_ino) == self._file and known.st_size >= self._end
+        end, count = (self._end, self._count) if same else (0, 0)
+        lines.seek(end)
+        found: list[PartT] = []
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            end, count = end + len(line), count + 1
+            if not line.isspace():
+                found += _parsed(self._kind, line, f"{self._path}:{count}", self._wanted)
+        self._file, self._end, self._count = (known.st_dev, known.st_ino), end, count
+        return found, not same
 
 
 def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:

@@ -23,6 +23,9 @@ EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska":
 MAX_FRAMES = 36_000
 """Ten minutes at 60 frames a second."""
 LARGEST_SIDE = 1536
+_MUXERS = {"video/mp4": "mp4", "video/quicktime": "mov", "video/webm": "webm"}
+_SAID_WITHIN = {"h264": "filter_units=remove_types=6"}
+"""Codecs whose stream often holds words of its encoder, and the filter that takes them out."""
 _DEMUXERS = {"mp4": "mp4", "quicktime": "mp4", "webm": "matroska", "x-matroska": "matroska", "x-msvideo": "avi"}
 
 
@@ -77,6 +80,51 @@ def sample_frames(path: Path, count: int) -> list[Frame]:
         if not kept:
             raise ImageError("the video does not decode: none of its frames could be read")
         return [Frame(float((pts - shown[0]) * stream.time_base), data) for pts, data in sorted(kept.items())]
+
+
+def without_metadata(path: Path) -> bytes:
+    """A video as it is, in the container that it has, but with pictures and sound alone; nothing is encoded anew.
+
+    Titles, comments, dates, chapters, attachments, provenance boxes, and what an H.264 encoder wrote into its stream
+    are left out. Raises ``ImageError``.
+    """
+    import av
+
+    if path.stat().st_size > MAX_BYTES:
+        raise ImageError(f"the file has {path.stat().st_size:,} bytes, over the limit of {MAX_BYTES:,}")
+    with path.open("rb") as file:
+        mime = video_mime(file.read(64)) or ""
+    if mime not in _MUXERS:
+        raise ImageError("not a video that can be shown")
+    target = io.BytesIO()
+    with (
+        _opened(str(path), mime) as (container, stream),
+        av.open(target, "w", format=_MUXERS[mime], container_options={"fflags": "+bitexact"}) as copy,
+    ):
+        streams = {each.index: _Copied(each, copy) for each in (stream, *container.streams.audio[:1])}
+        for packet in container.demux(*(each.source for each in streams.values())):
+            streams[packet.stream.index].take(packet, copy)
+    return target.getvalue()
+
+
+class _Copied:
+    """One stream on its way from a container into another."""
+
+    def __init__(self, source: Any, copy: Any) -> None:
+        import av
+
+        self.source = source
+        self.target = copy.add_stream_from_template(source)
+        self.target.metadata.clear()
+        words = _SAID_WITHIN.get(source.codec_context.name)
+        self.filter = av.BitStreamFilterContext(words, source) if words else None
+
+    def take(self, packet: Any, copy: Any) -> None:
+        """Copies a packet; the last one is empty and ends the stream."""
+        for each in self.filter.filter(packet) if self.filter else [packet]:
+            if each.dts is not None:
+                each.stream = self.target
+                copy.mux(each)
 
 
 def _times(container: Any, stream: Any) -> list[int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from visioneval.analysis.against_graders import GraderAgreement, against_graders, metrics_of
 from visioneval.analysis.among_people import PeopleAgreement, among_people
-from visioneval.analysis.answers import Answers, Labelled, pool
+from visioneval.analysis.answers import Answers, Labelled, held_to_today, pool
 from visioneval.analysis.raters import RaterFinding, rater_findings
 from visioneval.errors import UsageError
 from visioneval.suite.messages import did_you_mean
@@ -55,7 +55,8 @@ def agree(runs: Sequence[Labelled], least: Sequence[Least] = ()) -> Agreement:
 
     Raises ``UsageError`` where two runs ask differently, and for a demand on a metric that no run has.
     """
-    answers = pool(runs)
+    runs, outdated = held_to_today(runs)
+    answers = replace(pool(runs), outdated=outdated)
     metrics = metrics_of([run.info for run in runs])
     for one in least:
         if one.metric not in metrics:
@@ -108,6 +109,8 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str
         yield "one rater only: how far people agree among themselves is not known"
     if answers.strangers:
         yield f"left out: {_labels(answers.strangers)} about cells that are not in the run"
+    if answers.outdated:
+        yield f"left out: {_labels(answers.outdated)} about pictures that were drawn anew since"
     if answers.misfits:
         yield f"left out: {_labels(answers.misfits)} that fit no question of the suite"
 

@@ -14,7 +14,10 @@ from visioneval.analysis.measured import Floats, Measure, with_interval
 from visioneval.types import Frozen
 
 SHOWN = 10
+MOST_MEETINGS = 500_000
+"""Of two raters on an item: more of them are a crowd, of which nobody wants to know each pair."""
 _SAME = "every answer is the same: nothing can be told"
+_CROWD = "too many raters to hold each against each: alpha speaks of them all"
 _ALONE = "no item has answers of two raters"
 
 
@@ -42,7 +45,7 @@ class PeopleAgreement(Frozen):
 
     ``alpha`` is Krippendorff's, by level of measurement: nominal, or ordinal and interval for a scale. ``fleiss`` is
     over the items that have ``fleiss_raters`` answers, the number that most items have. ``cohen_mean`` is the mean of
-    ``cohen`` over its pairs of raters, each counting by the items it shares.
+    ``cohen`` over its pairs of raters, each counting by the items it shares; of a crowd there are none.
     """
 
     question: str
@@ -70,7 +73,8 @@ def _among(facet: Facet) -> PeopleAgreement:
     cases = [unit[1] for unit in shared]
     levels: tuple[Level, ...] = ("ordinal", "interval") if facet.ordered else ("nominal",)
     fleiss, size = _fleiss(counts, cases)
-    pairs = _cohen(facet, shared)
+    crowd = sum(len(own) * (len(own) - 1) // 2 for own in shared.values()) > MOST_MEETINGS
+    pairs = () if crowd else _cohen(facet, shared)
     return PeopleAgreement(
         question=facet.key,
         tag=facet.tag,
@@ -82,7 +86,7 @@ def _among(facet: Facet) -> PeopleAgreement:
         fleiss=fleiss,
         fleiss_raters=size,
         cohen=pairs,
-        cohen_mean=_mean_of(pairs),
+        cohen_mean=Measure(note=_CROWD) if crowd else _mean_of(pairs),
         torn=_torn(facet, shared),
     )
 

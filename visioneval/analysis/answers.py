@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from visioneval.errors import UsageError
-from visioneval.labels import PAIR_ANSWERS, Answer, Label, newest
+from visioneval.labels import PAIR_ANSWERS, Answer, Label, Pictures, newest, of_today
 from visioneval.records import CellKey, Record, RunInfo
 from visioneval.suite.labels import WHY, LabelQuestion
 
@@ -82,6 +82,8 @@ class Answers:
     """How many answers of each rater count."""
     strangers: int = 0
     """Answers about cells that a run does not have."""
+    outdated: int = 0
+    """Answers about pictures that were drawn anew since."""
     misfits: int = 0
     """Answers that are none to their question, or to no question of the suite."""
 
@@ -91,11 +93,32 @@ class Answers:
         return [facet for facets in self.facets.values() for facet in facets]
 
 
+def held_to_today(runs: Sequence[Labelled]) -> tuple[list[Labelled], int]:
+    """The runs without what was said of pictures that were drawn anew since, and how many answers that count it was."""
+    drawn = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
+    found, outdated = [], 0
+    for run in runs:
+
+        def pictures(label: Label, run_id: str = run.info.run_id) -> Pictures:
+            other, _, model = (label.other or "").partition("@")
+            return drawn.get((run_id, label.cell)), drawn.get((other, (label.test_id, model, label.sample_index)))
+
+        labels, gone = of_today(run.labels, pictures)
+        found.append(replace(run, labels=labels, anchors=of_today(run.anchors, pictures)[0]))
+        outdated += gone
+    return found, outdated
+
+
 def pool(runs: Sequence[Labelled]) -> Answers:
-    """The answers to every question of some runs. Raises ``UsageError`` where two runs ask differently by one key."""
+    """The answers to every question of some runs.
+
+    Raises ``UsageError`` where two runs ask differently by one key, or share cells.
+    """
     found = Answers(_facets(runs))
     for run in runs:
         cells = {record.cell: record for record in run.records}
+        if twice := next((cell for cell in cells if (run.info.run_id, cell) in found.records), None):
+            raise UsageError(f"{run.info.run_id} is given twice: {twice[0]} on {twice[1]} would count double")
         found.records.update({(run.info.run_id, cell): record for cell, record in cells.items()})
         for label in newest(run.labels):
             if label.cell not in cells:

@@ -61,7 +61,8 @@ def import_file(
     from visioneval.labels import LABELS, append_labels, read_labels
 
     folder, info, records = read_run(run, out)
-    target = Target(info.suite.asked, {record.cell for record in records}, read_labels(folder / LABELS))
+    pictures = {record.cell: record.artifact_sha256 for record in records}
+    target = Target(info.suite.asked, pictures, read_labels(folder / LABELS))
     columns = options.pairs("--map", "FIELD=COLUMN", mapped)
     values = options.pairs("--set", "FIELD=VALUE", fixed)
     found = import_labels(file, target, columns, values, now=datetime.now(UTC).isoformat(timespec="seconds"))
@@ -79,6 +80,8 @@ def _tell(found: Imported, folder: Path) -> None:
         options.say(clean(str(problem)))
     if (more := len(found.problems) - SHOWN_PROBLEMS) > 0:
         options.say(f"... and {more:,} more")
+    if found.again:
+        options.say(f"answers that another row gave already, kept as given again: {found.again:,}")
     cells = {label.cell for label in found.labels}
     raters = {label.rater for label in found.labels}
     print(
@@ -100,12 +103,17 @@ def export_labels(
     out: options.RunsFolder = options.RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' reads."""
-    from visioneval.labels import LABELS, newest, read_labels
+    from visioneval.labels import LABELS, newest, of_today, read_labels
     from visioneval.report.labels import form_of, write_labels
 
     folder, _, records = read_run(run, out)
     labels = labels_of(run, records, read_labels(folder / LABELS))
-    labels = labels if every else newest(labels)
+    if not every:
+        pictures = {record.cell: record.artifact_sha256 for record in records}
+        current, gone = of_today(labels, lambda label: (pictures.get(label.cell), None))
+        labels = newest(current)
+        if gone:
+            options.say(f"labels about pictures that were drawn anew since, left out: {gone:,} (--all keeps them)")
     chosen = form_of(form, output)
     if output is None:
         write_labels(labels, chosen, sys.stdout)

@@ -129,12 +129,14 @@ class SuiteFlags:
 
 
 def pairs(flag: str, form: str, given: list[str] | None) -> dict[str, str]:
-    """Repeated ``NAME=VALUE`` words. Raises ``UsageError`` for one without a name or a sign."""
+    """Repeated ``NAME=VALUE`` words. Raises ``UsageError`` for one without a name or a sign, or given twice."""
     found: dict[str, str] = {}
     for word in given or []:
         name, sign, value = word.partition("=")
         if not sign or not name:
             raise UsageError(f"{flag} {word!r}: write {form}")
+        if name in found:
+            raise UsageError(f"{flag} {name}: given twice")
         found[name] = value
     return found
 

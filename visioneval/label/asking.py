@@ -9,8 +9,9 @@ from typing import Any
 from visioneval.errors import UsageError
 from visioneval.label.deck import Item
 from visioneval.labels import PAIR_ANSWERS, Answer
-from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion, default_labels
+from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion
 from visioneval.suite.model import Suite
+from visioneval.suite.ready_labels import asked_of
 
 _SIDES = {"a": "b", "b": "a"}
 
@@ -72,21 +73,27 @@ def _in_order(value: Any, choices: Sequence[str]) -> Any:
 def questions(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...] | tuple[LabelPair, ...]:
     """What a suite asks of cells, or of pairs, for which there is a default. Raises ``UsageError``."""
     if of_pairs:
-        return suite.asked.pairs or default_labels(suite.graders).pairs
+        return suite.asked.pairs or asked_of(None, suite.graders, ()).pairs
     if not suite.asked.questions:
         raise UsageError("the suite's labels ask about pairs only: give --pairs OTHER_RUN")
     return suite.asked.questions
 
 
 def asks(asked: Iterable[LabelQuestion | LabelPair], item: Item) -> list[Ask]:
-    """The questions about one item. One over a metric that no grader wrote for its cell does not apply."""
+    """The questions about one item.
+
+    One for other tasks, or over a metric that no grader wrote for its cell, does not apply.
+    """
+    record = item.subject.record
     found: list[Ask] = []
     for each in asked:
         if isinstance(each, LabelPair):
             pair = LabelQuestion(key=each.key, ask=each.ask, type="one_of", choices=PAIR_ANSWERS)
             why = LabelQuestion(key=f"{each.key}{WHY}", ask="Why?", type="text")
             found += [Ask(pair, "pair"), Ask(why, "text")]
-        elif each.metric in (None, VERDICT) or each.metric in item.subject.record.scores:
+        elif each.tasks and record.task_type not in each.tasks:
+            continue
+        elif each.metric in (None, VERDICT) or each.metric in record.scores:
             found.append(Ask(each, each.type))
     return found
 

@@ -14,9 +14,11 @@ from itertools import zip_longest
 from typing import Literal
 
 from visioneval.errors import UsageError
+from visioneval.labels import Pictures
 from visioneval.records import CellKey, Record
 
 Turn = Literal["anchor", "first", "repeat"]
+SubjectKey = tuple[str, str, int, str | None]
 ItemKey = tuple[str, str, int, str | None, Turn]
 Weight = Callable[[Record], float]
 _WHICH = re.compile(r"all|(random|stratified|disputed):([1-9][0-9]{0,8})")
@@ -47,6 +49,16 @@ class Subject:
     record: Record
     other: Record | None = None
     other_name: str | None = None
+
+    @property
+    def key(self) -> SubjectKey:
+        """The cell, and the other one's name."""
+        return (*self.record.cell, self.other_name)
+
+    @property
+    def pictures(self) -> Pictures:
+        """The hashes of its pictures."""
+        return self.record.artifact_sha256, self.other.artifact_sha256 if self.other else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,16 @@ from typing import Any, Literal
 
 from visioneval.errors import UsageError
 from visioneval.label.asking import Ask, as_sides, asks
-from visioneval.label.deck import Deck, Item, deal
+from visioneval.label.deck import Deck, Item, SubjectKey, deal
 from visioneval.label.pictures import Shelf
-from visioneval.label.progress import Entry, Step, append_entries, read_entries
-from visioneval.label.raters import Place, places
+from visioneval.label.progress import Entry, Step, append_entries, growing_entries
+from visioneval.label.raters import Place
 from visioneval.label.view import Viewer
 from visioneval.label.work import Work
-from visioneval.labels import LABELS, Answer, Label, append_labels, read_labels
+from visioneval.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_of
 
 Clock = Callable[[], datetime]
 Did = Literal["answered", "skipped", "undone", "reopened"]
-_Subject = tuple[str, str, int, str | None]
 LONGEST_LOOK = 24 * 3600.0
 
 
@@ -42,15 +41,17 @@ class Desk:
         self._viewer = Viewer(work.info, work.folder, work.other, self.shelf)
         self._pairs = [each.key for each in work.asked] if work.session.pairs is not None else []
         self._decks: dict[str, Deck] = {}
-        self._places = places(read_entries(work.folder))
-        self._answers: dict[tuple[str, _Subject], dict[str, Answer]] = {}
-        self._taken_back: dict[tuple[str, _Subject], dict[str, Answer]] = {}
-        for label in read_labels(work.folder / LABELS):
-            self._count(label)
+        self._subjects = {each.key: each for each in (*work.subjects, *work.anchors)}
+        self._places: dict[str, Place] = {}
+        self._answers: dict[tuple[str, SubjectKey], dict[str, Answer]] = {}
+        self._taken_back: dict[tuple[str, SubjectKey], dict[str, Answer]] = {}
+        self._steps, self._labels = growing_entries(work.folder), growing_labels(work.folder / LABELS)
+        self._catch_up()
 
     def next(self, rater: str) -> dict[str, Any]:
         """What the page shows now: the rater's item, or none at the end, and how far he is."""
         with self._lock:
+            self._catch_up()
             deck, place, now = self._deck(rater), self._place(rater), self._now()
             ahead = place.ahead(deck, now, 2)
             return {
@@ -79,6 +80,7 @@ class Desk:
     def skip(self, rater: str, key: str, seconds: float) -> dict[str, Any]:
         """Passes an item over: a question that has no answer yet is kept as skipped. An answer that counts stays."""
         with self._lock:
+            self._catch_up()
             item = self._item(rater, key)
             known = self._answers.get((rater, item.key[:4]), {})
             unanswered = [ask.key for ask in asks(self._work.asked, item) if ask.key not in known]
@@ -89,6 +91,7 @@ class Desk:
     def undo(self, rater: str) -> dict[str, Any]:
         """Takes the last item back: its answers count no more, and it is asked again with them filled in."""
         with self._lock:
+            self._catch_up()
             place = self._place(rater)
             item = place.last(self._deck(rater))
             if item is None:
@@ -102,10 +105,32 @@ class Desk:
     def reopen(self, rater: str) -> dict[str, Any]:
         """Asks again what this rater skipped."""
         with self._lock:
+            self._catch_up()
             place = self._place(rater)
             for item in place.passed_over(self._deck(rater)):
                 self._step(rater, item, "reopened")
             return self.next(rater)
+
+    def _catch_up(self) -> None:
+        """Takes in what is new on disk: this desk's own lines, and those of other servers over the same run."""
+        entries, anew = self._steps.new()
+        if anew:
+            self._places.clear()
+        for entry in entries:
+            if entry.step is not None and self._is_current(entry.step.key[:4], entry.step):
+                self._place(entry.step.rater).take(entry.step, entry.at)
+        labels, anew = self._labels.new()
+        if anew:
+            self._answers.clear()
+            self._taken_back.clear()
+        for label in labels:
+            if self._is_current((*label.cell, label.other), label):
+                self._count(label)
+
+    def _is_current(self, about: SubjectKey, seen: Seen) -> bool:
+        """Whether the pictures that it is about are still those of the run."""
+        subject = self._subjects.get(about)
+        return subject is None or is_of(subject.pictures, seen)
 
     def _place(self, rater: str) -> Place:
         return self._places.setdefault(rater, Place())
@@ -133,6 +158,7 @@ class Desk:
 
     def _keep(self, rater: str, item: Item, answers: Mapping[str, Answer], seconds: float | None) -> None:
         record = item.subject.record
+        mine, other = item.subject.pictures
         at = self._now().isoformat(timespec="milliseconds")
         labels = [
             Label(
@@ -140,7 +166,9 @@ class Desk:
                 test_id=record.test_id,
                 model_label=record.model_label,
                 sample_index=record.sample_index,
+                artifact_sha256=mine,
                 other=item.subject.other_name,
+                other_sha256=other,
                 question=question,
                 answer=answer,
                 seconds=None if seconds is None else round(min(max(seconds, 0.0), LONGEST_LOOK), 1),
@@ -150,8 +178,7 @@ class Desk:
             for question, answer in answers.items()
         ]
         append_labels(self._work.folder / LABELS, labels)
-        for label in labels:
-            self._count(label)
+        self._catch_up()
 
     def _count(self, label: Label) -> None:
         about = (label.rater, (*label.cell, label.other))
@@ -163,15 +190,18 @@ class Desk:
 
     def _step(self, rater: str, item: Item, did: Did) -> None:
         test_id, model_label, sample_index, other, turn = item.key
+        mine, others = item.subject.pictures
         step = Step(
             rater=rater,
             test_id=test_id,
             model_label=model_label,
             sample_index=sample_index,
+            artifact_sha256=mine,
             other=other,
+            other_sha256=others,
             turn=turn,
             did=did,
         )
         at = self._now().isoformat(timespec="milliseconds")
         append_entries(self._work.folder, [Entry(at=at, step=step)])
-        self._place(rater).take(step, at)
+        self._catch_up()

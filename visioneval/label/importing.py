@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from visioneval.errors import SHOWN_PROBLEMS, Problem, UsageError
 from visioneval.label.layout import Layout, find_layout
-from visioneval.labels import PAIR_ANSWERS, Label
+from visioneval.labels import AS_FORMULA, PAIR_ANSWERS, Label
 from visioneval.records import CellKey
 from visioneval.suite.datasets import Row, scan_rows
 from visioneval.suite.labels import WHY, LabelQuestion, Labels
@@ -30,19 +30,23 @@ class _BadRowError(Exception):
 
 @dataclass(slots=True)
 class Imported:
-    """What came of a file: new labels, those that were imported before, and what is wrong with the rest."""
+    """What came of a file: new labels, those that were there before, and what is wrong with the rest.
+
+    ``again`` counts the new ones that say what another row has said already, without a time that tells them apart.
+    """
 
     labels: list[Label] = field(default_factory=list)
     known: int = 0
+    again: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The run that labels are for: its id, its cells, what its suite asks, and the labels that it has."""
+    """The run that labels are for: what its suite asks, its cells with their pictures' hashes, the labels it has."""
 
     asked: Labels
-    cells: Collection[CellKey]
+    cells: Mapping[CellKey, str | None]
     labels: Sequence[Label]
 
 
@@ -64,16 +68,17 @@ def import_labels(
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     reader = _Reader(layout, target, now)
-    before = Counter(_same(label, layout) for label in target.labels if label.source == "import")
+    timed = "at" in layout.columns or "at" in layout.fixed
+    sieve = _Sieve(target.labels, timed)
     for row in rows:
         for one in reader.labels(row, str(path)):
             if isinstance(one, Problem):
                 found.problems.append(one)
-            elif before[_same(one, layout)] > 0:
-                before[_same(one, layout)] -= 1
+            elif sieve.knows(one):
                 found.known += 1
             else:
                 found.labels.append(one)
+    found.again = sieve.again
     return found
 
 
@@ -81,13 +86,45 @@ def _rows(path: Path) -> tuple[list[Row], list[Problem]]:
     read = list(scan_rows(path, str(path)))
     if not read:
         raise UsageError("the file has no rows")
-    return [row for row in read if isinstance(row, Row)], [bad for bad in read if isinstance(bad, Problem)]
+    table = path.suffix.lower() in (".csv", ".tsv")
+    rows = [
+        Row(row.line, {name: _plain(cell) if table else cell for name, cell in row.cells.items()})
+        for row in read
+        if isinstance(row, Row)
+    ]
+    return rows, [bad for bad in read if isinstance(bad, Problem)]
 
 
-def _same(label: Label, layout: Layout) -> tuple[Any, ...]:
-    """What an answer shares with itself when its file is imported a second time."""
-    timed = "at" in layout.columns or "at" in layout.fixed
-    return (*label.key, type(label.answer), label.answer, label.at if timed else None)
+def _plain(cell: object) -> object:
+    """A cell of a table without the sign that keeps a spreadsheet from taking it for a formula."""
+    return cell[1:] if isinstance(cell, str) and AS_FORMULA.match(cell) and cell.startswith("'") else cell
+
+
+class _Sieve:
+    """Keeps back what a run has already. With times an answer of the same moment is the same answer, from wherever.
+
+    Without them it is the same as one that was imported before, each of those being good for one row.
+    """
+
+    def __init__(self, labels: Sequence[Label], timed: bool) -> None:
+        self._timed = timed
+        self._before = Counter(self._same(label) for label in labels if timed or label.source == "import")
+        self._taken: set[tuple[Any, ...]] = set()
+        self.again = 0
+
+    def knows(self, label: Label) -> bool:
+        """Whether a label of the file is there already; one that is not is taken in."""
+        same = self._same(label)
+        if self._before[same] > 0 or (self._timed and same in self._taken):
+            self._before[same] -= not self._timed
+            return True
+        self.again += same in self._taken
+        self._taken.add(same)
+        return False
+
+    def _same(self, label: Label) -> tuple[Any, ...]:
+        at = label.at if self._timed else None
+        return (*label.key, type(label.answer), label.answer, label.artifact_sha256, at)
 
 
 class _Reader:
@@ -139,13 +176,23 @@ class _Reader:
             raise _BadRowError("names no case")
         if test_id not in self.cases:
             raise _BadRowError(f"this run has no case {test_id!r}{self._hint(test_id, self.cases)}")
+        rater = _text(say("rater", row.cells))
+        if not rater:
+            raise _BadRowError("names no rater")
         model = self._model(_text(say("model_label", row.cells)), test_id)
         seconds = say("seconds", row.cells)
+        sample = self._sample(say("sample_index", row.cells), test_id, model)
+        picture = self.target.cells[test_id, model, sample]
+        seen = _text(say("artifact_sha256", row.cells)) or picture
+        if seen != picture and picture is not None:
+            raise _BadRowError("is about another picture of this cell, which was drawn anew since")
         return {
-            "rater": _text(say("rater", row.cells)),
+            "rater": rater,
             "test_id": test_id,
             "model_label": model,
-            "sample_index": self._sample(say("sample_index", row.cells), test_id, model),
+            "sample_index": sample,
+            "artifact_sha256": seen,
+            "other_sha256": _text(say("other_sha256", row.cells)) or None,
             "other": _text(say("other", row.cells)) or None,
             "seconds": None if seconds is None else _number(seconds, "seconds"),
             "at": _text(say("at", row.cells)) or self.now,
@@ -198,9 +245,7 @@ def _answer(question: LabelQuestion, value: object) -> Any:
     """An answer of the question's type, from a cell in which everything may be text."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise _BadRowError(f"{question.key}: no answer")
-    said = _AS[question.type](value) if question.type in _AS else _text(value)
-    if question.type == "tags":
-        said = _tags(value, question.choices)
+    said = _tags(value, question.choices) if question.type == "tags" else _AS.get(question.type, _text)(value)
     if message := question.misfit(said):
         raise _BadRowError(f"{question.key}: {message}")
     return said
@@ -218,6 +263,8 @@ def _pair_answer(key: str, value: object, other: str | None) -> str:
 
 
 def _yes_or_no(value: object) -> object:
+    if isinstance(value, (list, dict)):
+        return value
     text = _text(value).lower()
     return text in _YES if text in (*_YES, *_NO) else value
 
@@ -248,11 +295,13 @@ def _tags(value: object, choices: Sequence[str]) -> Any:
 
 
 def _text(value: object) -> str:
-    """A cell as text; JSON writes a yes as ``true``, and a whole number may have been read as 3.0."""
+    """A cell as text, or ``_BadRowError``; JSON writes a yes as ``true``."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, (list, dict)):
+        raise _BadRowError(f"{value!r:.60} is not a text")
     return str(value).strip()
 
 

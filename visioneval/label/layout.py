@@ -9,8 +9,22 @@ from visioneval.errors import UsageError
 from visioneval.suite.labels import Labels
 from visioneval.suite.messages import did_you_mean
 
-FIELDS = ("test_id", "model_label", "sample_index", "rater", "question", "answer", "other", "seconds", "at")
+FIELDS = (
+    "test_id",
+    "model_label",
+    "sample_index",
+    "rater",
+    "question",
+    "answer",
+    "other",
+    "seconds",
+    "at",
+    "artifact_sha256",
+    "other_sha256",
+)
 _SHORT = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
+_LONG = {field: name for name, field in _SHORT.items()}
+_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +69,7 @@ def find_layout(have: Collection[str], mapped: Mapping[str, str], fixed: Mapping
             columns.setdefault(_SHORT.get(name, name), name)
     if not wide and "answer" not in columns and "answer" not in values:
         wide = {key: key for key in keys if key in have}
-    _check(columns.keys() | values.keys(), wide, keys)
+    _check(columns.keys() | values.keys(), wide, keys, have)
     return Layout(columns, values, wide)
 
 
@@ -75,14 +89,19 @@ def _known(name: str, keys: Collection[str]) -> str:
     return did_you_mean(name, {*FIELDS, *_SHORT, *keys})
 
 
-def _check(known: Collection[str], wide: Mapping[str, str], keys: Collection[str]) -> None:
+def _check(known: Collection[str], wide: Mapping[str, str], keys: Collection[str], have: Collection[str]) -> None:
     missing = [field for field in ("test_id", "rater") if field not in known]
     if not wide:
         missing += [field for field in ("question", "answer") if field not in known]
     if not missing:
         return
-    field = missing[0]
+    field = _LONG.get(missing[0], missing[0])
     hint = f"--map {field}=COLUMN or --set {field}=VALUE says where it stands"
     if field in ("question", "answer") and keys:
         hint += f"; a column of answers to one question is --map KEY=COLUMN (questions: {', '.join(sorted(keys))})"
-    raise UsageError(f"no column is called {field!r}: {hint}")
+    raise UsageError(f"no column is called {field!r}: {hint}. The file's columns: {_columns(have)}")
+
+
+def _columns(have: Collection[str]) -> str:
+    shown = ", ".join(repr(name)[:60] for name in sorted(have)[:_SHOWN])
+    return shown if len(have) <= _SHOWN else f"{shown} and {len(have) - _SHOWN} more"

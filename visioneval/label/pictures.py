@@ -1,6 +1,7 @@
 """The pictures of the label page: by ids that tell nothing, and drawn anew, so that no file tells its maker.
 
-A file's name, format, size on disk and metadata can name the model; what the page gets is always a fresh PNG.
+A file's name, format, size on disk and metadata can name the model; what the page gets is always a fresh PNG, or a film
+whose pictures and sound were copied into a new file.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import io
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,14 +71,31 @@ def picture(path: Path) -> Source:
 
 
 def film(path: Path, mime: str) -> Source:
-    """A film as it is, up to the size of a picture's file."""
+    """A film without its metadata, up to the size of a picture's file; as it is where ``can_strip_films`` says no."""
 
     def source() -> Exposure:
         from visioneval.images import read
 
-        return Exposure(read(path), mime)
+        if not can_strip_films():
+            return Exposure(read(path), mime)
+        try:
+            return Exposure(_stripped(path, path.stat().st_mtime_ns), mime)
+        except OSError as error:
+            raise ImageError(f"cannot read: {error.strerror or error}") from None
 
     return source
+
+
+def can_strip_films() -> bool:
+    """Whether PyAV is installed, without which a film is shown with all that its file says."""
+    return find_spec("av") is not None
+
+
+@lru_cache(maxsize=8)
+def _stripped(path: Path, _changed: int) -> bytes:
+    from visioneval.video import without_metadata
+
+    return without_metadata(path)
 
 
 def missing() -> Exposure:

@@ -14,8 +14,8 @@ from pydantic import Field, TypeAdapter
 
 from visioneval.journal import append_lines
 from visioneval.label.deck import ItemKey, Turn
-from visioneval.labels import Moment, Rater
-from visioneval.records import SCHEMA_VERSION, each_line
+from visioneval.labels import Digest, Moment, Rater
+from visioneval.records import SCHEMA_VERSION, Growing, each_line
 from visioneval.types import Frozen
 
 PROGRESS = "labelling.jsonl"
@@ -45,6 +45,8 @@ class Step(Frozen):
     other: str | None = None
     turn: Turn
     did: Literal["answered", "skipped", "undone", "reopened"]
+    artifact_sha256: Digest | None = None
+    other_sha256: Digest | None = None
 
     @property
     def key(self) -> ItemKey:
@@ -73,3 +75,8 @@ def read_entries(folder: Path) -> list[Entry]:
     """Every line, oldest first; none where nobody has labelled yet. Raises ``RunFormatError`` with file and line."""
     path = folder / PROGRESS
     return list(each_line(path, _ENTRY, "labelling")) if path.exists() else []
+
+
+def growing_entries(folder: Path) -> Growing[Entry]:
+    """The lines of a file to which other servers add."""
+    return Growing(folder / PROGRESS, _ENTRY, "labelling")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from visioneval.label.deck import Deck, Item, ItemKey
-from visioneval.label.progress import Entry, Step
+from visioneval.label.progress import Step
 
 SITTING = timedelta(hours=12)
 """Anchors that a rater answered longer ago than this open the next sitting again."""
@@ -65,12 +64,3 @@ class Place:
     def last(self, deck: Deck) -> Item | None:
         """What *undo* takes back: the last item of this deck that was dealt with."""
         return next((deck.by_key[key] for key in reversed(self.trail) if key in deck.by_key), None)
-
-
-def places(entries: Sequence[Entry]) -> dict[str, Place]:
-    """Every rater's progress, by name."""
-    found: dict[str, Place] = {}
-    for entry in entries:
-        if entry.step is not None:
-            found.setdefault(entry.step.rater, Place()).take(entry.step, entry.at)
-    return found

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from visioneval.errors import UsageError
 from visioneval.label.work import Wish, prepare
-from visioneval.labels import LABELS
+from visioneval.labels import LABELS, rater_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -38,9 +38,11 @@ def check_extra() -> None:
 def serve(wish: Wish, *, host: str, port: int | None, rater: str | None, open_page: bool, tell: Tell) -> None:
     """Serves until it is interrupted. Without ``port``: 8377, or a free one where that is taken.
 
-    Raises ``UsageError`` for a host that is not this machine's own, a port that is taken, or nothing to ask about.
+    Raises ``UsageError`` for a host that is not this machine's own, a port that is taken, a name that is none, or
+    nothing to ask about.
     """
     check_extra()
+    rater = None if rater is None else rater_name(rater)
     from visioneval.label.desk import Desk
     from visioneval.label.server import application
 

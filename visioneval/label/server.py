@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -18,11 +18,10 @@ from starlette.types import ASGIApp
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
 from visioneval.label.desk import LONGEST_LOOK, Desk, UnknownItemError
 from visioneval.label.guard import Guard, knows
-from visioneval.labels import Rater
+from visioneval.labels import Rater, rater_name
 from visioneval.types import Frozen
 
 _STATIC = Path(__file__).parent / "static"
-_RATER: TypeAdapter[str] = TypeAdapter(Rater)
 SentT = TypeVar("SentT", "Looked", "Asked")
 _Key = Annotated[str, StringConstraints(max_length=64)]
 
@@ -54,7 +53,7 @@ def application(desk: Desk, *, hosts: frozenset[str], token: str, rater: str | N
         return JSONResponse({"rater": rater})
 
     def item(request: Request) -> Response:
-        return JSONResponse(desk.next(_name(request.query_params.get("rater", ""))))
+        return JSONResponse(desk.next(rater_name(request.query_params.get("rater", ""))))
 
     def picture(request: Request) -> Response:
         return _picture(desk, request.path_params["key"])
@@ -100,13 +99,6 @@ def _picture(desk: Desk, key: str) -> Response:
     if found is None:
         raise HTTPException(404, "there is no such picture")
     return Response(found.data, media_type=found.mime)
-
-
-def _name(text: str) -> str:
-    try:
-        return _RATER.validate_python(text)
-    except ValidationError:
-        raise UsageError("a name needs 1 to 80 characters, on one line") from None
 
 
 async def _sent(request: Request, form: type[SentT]) -> SentT:

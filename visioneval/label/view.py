@@ -71,7 +71,7 @@ class Viewer:
             shown = self._shown(item, f"input {index}", title, self._input(path))
             stages.append({"title": title, "pictures": [shown]})
             if index == 0 and len(drawn) == 1:
-                stages.append({"title": "Side by side", "pictures": [shown, *drawn]})
+                stages.append({"title": "Both", "pictures": [shown, *drawn]})
         for name, path in files.masks.items():
             title, mask = _MASKS.get(name, name), self._input(path)
             base = self._input(files.base) if files.base else None

@@ -12,8 +12,9 @@ from visioneval.analysis.disputed import Disputes
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions
 from visioneval.label.deck import Subject, Which, choose, pairs
+from visioneval.label.pictures import FILMS, can_strip_films
 from visioneval.label.progress import Entry, Session, append_entries, read_entries
-from visioneval.labels import read_anchors
+from visioneval.labels import LABELS, Label, is_of, of_today, read_anchors, read_labels
 from visioneval.records import Record, RunInfo, find_run, read_info, read_records
 from visioneval.suite.labels import LabelPair, LabelQuestion
 from visioneval.suite.messages import did_you_mean
@@ -99,7 +100,7 @@ def prepare(wish: Wish) -> Work:
         subjects=tuple(chosen),
         anchors=tuple(anchors),
         session=session,
-        notes=tuple(_notes(run, lost)),
+        notes=tuple(_notes(run, everything, lost)),
     )
 
 
@@ -130,24 +131,35 @@ def _session(wish: Wish, run: _Run, other: _Run | None) -> Session:
 
 def _anchored(run: _Run, everything: Iterable[Subject]) -> tuple[list[Subject], int]:
     """The subjects with an agreed answer, and how many agreed answers are about something that cannot be shown."""
-    known = {(*each.record.cell, each.other_name): each for each in everything}
+    known = {each.key: each for each in everything}
     pairing = any(key[3] is not None for key in known)
     wanted = {
         (*label.cell, label.other)
         for label in read_anchors(run.folder, run.info)
-        if (label.other is not None) is pairing
+        if (label.other is not None) is pairing and _is_of_today(known.get((*label.cell, label.other)), label)
     }
     found = [known[key] for key in sorted(wanted & known.keys(), key=repr)]
     return found, len(wanted) - len(found)
 
 
-def _notes(run: _Run, lost: int) -> Iterable[str]:
+def _is_of_today(subject: Subject | None, anchor: Label) -> bool:
+    return subject is None or is_of(subject.pictures, anchor)
+
+
+def _notes(run: _Run, everything: Iterable[Subject], lost: int) -> Iterable[str]:
     drawn = [each for each in run.records if each.artifact_path]
     gone = len(drawn) - len(run.seen)
     if len(run.records) > len(drawn):
         yield f"{_cells(len(run.records) - len(drawn))} without a picture left out"
     if gone:
         yield f"{_cells(gone)} whose picture is missing left out"
+    if any(each.mime in FILMS for each in run.seen) and not can_strip_films():
+        yield "videos are shown with what their files say of their maker: pip install 'visioneval[video]' to hide it"
+    known = {each.key: each.pictures for each in everything}
+    labels = read_labels(run.folder / LABELS)
+    _, outdated = of_today(labels, lambda label: known.get((*label.cell, label.other), (None, None)))
+    if outdated:
+        yield f"answers about pictures that were drawn anew since, which count no more: {outdated:,}"
     if lost:
         yield f"{_cells(lost)} with an agreed answer not in what is asked here, left out"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from visioneval.errors import UsageError
-from visioneval.labels import Label
+from visioneval.labels import AS_FORMULA, Label
 from visioneval.report.text import clean
 
 FORMS = ("csv", "tsv", "jsonl")
@@ -25,7 +25,10 @@ def form_of(asked: str | None, output: Path | None) -> str:
 
 
 def write_labels(labels: Iterable[Label], form: str, out: TextIO) -> None:
-    """One row per answer. In a table tags are a JSON list, a yes is ``true``, and no answer is empty."""
+    """One row per answer. In a table tags are a JSON list, a yes is ``true``, and no answer is empty.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front, which an import takes away again.
+    """
     if form == "jsonl":
         out.writelines(label.model_dump_json() + "\n" for label in labels)
         return
@@ -42,5 +45,5 @@ def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return clean(json.dumps(value, ensure_ascii=False))
     if isinstance(value, str):
-        return clean(value)
+        return f"'{clean(value)}" if AS_FORMULA.match(value) else clean(value)
     return "" if value is None else value

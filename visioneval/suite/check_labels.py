@@ -9,6 +9,7 @@ from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, Labels, metric_
 from visioneval.suite.messages import Loc, did_you_mean
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
+from visioneval.suite.ready_labels import READY
 from visioneval.types import Metric
 
 Found = Iterator[tuple[Loc, str]]
@@ -41,11 +42,14 @@ def written_metrics(suite: Suite) -> dict[str, Metric]:
 
 
 def _keys(labels: Labels) -> Found:
-    seen: set[str] = set()
+    """Keys that stand twice. A key of the ready set's own kind is replaced, one of the other kind is taken."""
+    ready = READY[labels.ready] if labels.ready else None
+    seen = {key for pair in ready.pairs for key in (pair.key, f"{pair.key}{WHY}")} if ready else set()
     for index, question in enumerate(labels.questions):
         if question.key in seen:
             yield ("labels", "questions", index, "key"), f"two questions have the key {question.key!r}"
         seen.add(question.key)
+    seen = {each.key for each in (*labels.questions, *(ready.questions if ready else ()))}
     for index, pair in enumerate(labels.pairs):
         if taken := seen & {pair.key, f"{pair.key}{WHY}"}:
             yield ("labels", "pairs", index, "key"), f"two questions have the key {min(taken)!r}"

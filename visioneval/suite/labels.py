@@ -10,16 +10,17 @@ from pydantic import Field, model_validator
 from visioneval.suite.case import Name, Text
 from visioneval.suite.graders import BaseGrader, RubricGrader
 from visioneval.suite.pictures import FilePath
-from visioneval.suite.rubric import PassFail, ScaleScore
-from visioneval.types import Frozen, Metric
+from visioneval.suite.rubric import PassFail
+from visioneval.types import Frozen, Metric, TaskType
 
 QuestionType = Literal["yes_no", "one_of", "scale", "tags", "text"]
+ReadySet = Literal["ui", "marketing", "try_on", "logo"]
 VERDICT = "verdict"
 """As the ``metric`` of a question: the cell's verdict, PASS being yes."""
 WHY = ".why"
 """The free-text reason for the answer to a pair is kept as an answer to ``<key>.why``."""
 LONGEST_TEXT = 10_000
-_MOST_STEPS = 100
+MOST_STEPS = 100
 
 
 class LabelQuestion(Frozen):
@@ -36,6 +37,8 @@ class LabelQuestion(Frozen):
     metric: Text | None = Field(
         default=None, description="The metric that measures the same, or 'verdict': 'agree' holds the two together."
     )
+
+    tasks: tuple[TaskType, ...] = Field(default=(), description="Asked of cells of these tasks; of all where absent.")
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -60,8 +63,8 @@ class LabelQuestion(Frozen):
         low, high = self.scale
         if low >= high:
             raise ValueError(f"scale: {low:g} is not below {high:g}")
-        if (high - low) / self.step > _MOST_STEPS:
-            raise ValueError(f"a scale of over {_MOST_STEPS} steps: choose a larger step")
+        if (high - low) / self.step > MOST_STEPS:
+            raise ValueError(f"a scale of over {MOST_STEPS} steps: choose a larger step")
         return self
 
     @model_validator(mode="after")
@@ -117,6 +120,9 @@ class LabelPair(Frozen):
 class Labels(Frozen):
     """What people are asked."""
 
+    ready: ReadySet | None = Field(
+        default=None, description="A ready set of questions, to which own ones are added; one of the same key replaces."
+    )
     questions: tuple[LabelQuestion, ...] = ()
     pairs: tuple[LabelPair, ...] = ()
     anchors: FilePath | None = Field(
@@ -125,33 +131,13 @@ class Labels(Frozen):
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
-        if not self.questions and not self.pairs:
-            raise ValueError("labels: nothing is asked: give questions, pairs or both")
+        if not self.questions and not self.pairs and self.ready is None:
+            raise ValueError("labels: nothing is asked: give questions, pairs or a ready set")
         return self
 
     def question(self, key: str) -> LabelQuestion | None:
         """A question by its key."""
         return next((each for each in self.questions if each.key == key), None)
-
-
-def default_labels(graders: Sequence[BaseGrader]) -> Labels:
-    """What is asked where a suite says nothing: is it usable, what its rubrics ask a judge, and a note."""
-    asked = {"usable": LabelQuestion(key="usable", ask="Would you use it as it is?", type="yes_no", metric=VERDICT)}
-    for grader in graders:
-        if isinstance(grader, RubricGrader):
-            for name, metric in grader.asked.items():
-                asked.setdefault(name, _as_judged(name, metric))
-    asked.setdefault("note", LabelQuestion(key="note", ask="What else should be known?", type="text"))
-    return Labels(questions=tuple(asked.values()), pairs=(LabelPair(key="preferred", ask="Which picture is better?"),))
-
-
-def _as_judged(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
-    """A rubric's metric as a question to people; a scale of very many steps in a hundred."""
-    if isinstance(metric, PassFail):
-        return LabelQuestion(key=name, ask=metric.about, type="yes_no", metric=name)
-    low, high = metric.scale
-    step = max(metric.step, (high - low) / _MOST_STEPS)
-    return LabelQuestion(key=name, ask=metric.about, type="scale", scale=metric.scale, step=step, metric=name)
 
 
 def scored_by(metric: str, graders: Sequence[BaseGrader]) -> tuple[float, float] | None:

@@ -21,7 +21,7 @@ from visioneval.suite.graders import (
     TextGrader,
 )
 from visioneval.suite.judges import JUDGES, CustomJudge, GeminiJudge, OpenAIJudge, RecordedJudge
-from visioneval.suite.labels import Labels, default_labels
+from visioneval.suite.labels import Labels
 from visioneval.suite.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
 from visioneval.suite.pictures import FilePath
 from visioneval.suite.providers import (
@@ -33,6 +33,7 @@ from visioneval.suite.providers import (
     OpenAIProvider,
     SketchProvider,
 )
+from visioneval.suite.ready_labels import asked_of
 from visioneval.suite.scope import GateEntry, GateRule, RuleEntry
 from visioneval.types import CaseFiles, Frozen, TaskType
 
@@ -141,8 +142,8 @@ class Suite(Frozen):
 
     @property
     def asked(self) -> Labels:
-        """What people are asked: what the suite says, or else a default set."""
-        return self.labels or default_labels(self.graders)
+        """What people are asked: what the suite says, or else a default set by task."""
+        return asked_of(self.labels, self.graders, (case.task_type for case in self.cases))
 
     def files_of(self, case: TestCase, folder: Path, source: TestCase | None = None) -> CaseFiles:
         """The files of one of this suite's cases, given its folder; the inputs are those of ``source``, which draws."""

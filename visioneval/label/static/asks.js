@@ -25,7 +25,7 @@ export function makeAsk(ask, index, given, letters) {
 export function wording(ask, choice) {
   if (ask.type === "yes_no") return choice ? "Yes" : "No";
   if (ask.type === "pair") return choice === "tie" ? "Tie" : choice.toUpperCase();
-  return String(choice);
+  return ["tags", "one_of"].includes(ask.type) ? choice.replaceAll("_", " ") : String(choice);
 }
 
 function keyOf(ask, choice, at, letters) {

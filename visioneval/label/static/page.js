@@ -155,7 +155,8 @@ function showItem(item) {
   $("asks").replaceChildren(...state.asks.map((ask) => ask.box));
   $("stages").replaceChildren(...(item.stages.length > 1 ? item.stages.map(stageButton) : []));
   $("scroll").scrollTop = 0;
-  setActive(Math.max(0, firstOpen(0)));
+  setActive(Math.max(0, firstOpen(0)), false);
+  scrollTo(0, 0);
   setView(1, 0, 0);
   setStage(0);
   if (document.activeElement === document.body) $("prompt").focus({ preventScroll: true });
@@ -164,8 +165,9 @@ function showItem(item) {
 
 function showEnd(deck) {
   screen("end");
+  $("end-title").textContent = deck.skipped ? "Through, but for the skipped ones" : "All done";
   const skipped = deck.skipped === 1 ? "1 was skipped." : `${deck.skipped} were skipped.`;
-  $("end-text").textContent = `${deck.total} of ${deck.total} are through${deck.skipped ? `; ${skipped}` : "."} Every answer is kept.`;
+  $("end-text").textContent = `${deck.total - deck.skipped} of ${deck.total} are answered${deck.skipped ? `; ${skipped}` : "."} Every answer is kept.`;
   $("reopen").hidden = !deck.skipped;
   $("end-title").focus();
 }
@@ -192,10 +194,19 @@ async function setStage(index) {
   setView();
   await ready;
   if (item !== state.item) return;
+  layOut();
   watch.run();
   setView();
   for (const id of state.deck.soon) picture(id).catch(() => {});
   for (const stage of stages) for (const one of stage.pictures) if (one.kind === "image") picture(one.id).catch(() => {});
+}
+
+// Two wide pictures stand one above the other where that shows them larger.
+function layOut() {
+  const first = $("panes").querySelector("img");
+  const { clientWidth: wide, clientHeight: high } = $("panes");
+  const larger = (across, down) => Math.min(wide / across / first.naturalWidth, high / down / first.naturalHeight);
+  $("work").classList.toggle("stacked", Boolean(first) && $("panes").children.length > 1 && larger(1, 2) > 1.15 * larger(2, 1));
 }
 
 function pane(shown, captioned) {
@@ -239,10 +250,10 @@ function nextOpen(index) {
   return open >= 0 ? open : Math.min(index + 1, state.asks.length - 1);
 }
 
-function setActive(index) {
+function setActive(index, seen = true) {
   state.active = index;
   state.asks.forEach((ask, at) => ask.box.classList.toggle("active", at === index));
-  state.asks[index]?.box.scrollIntoView({ block: "nearest" });
+  if (seen) state.asks[index]?.box.scrollIntoView({ block: "nearest" });
 }
 
 function press(key) {
@@ -277,7 +288,7 @@ const undo = () => { if (state.deck?.can_undo) send("/api/undo", {}); };
 const KEYS = [
   ["Y N", "yes, no"], ["1 \u2013 9", "a step or a choice of the marked question"], ["A T B", "of a pair: A, tie, B"],
   ["letters", "tags, as shown on them"], ["/", "write; Esc leaves the text"], ["\u2191 \u2193", "the question before, after"],
-  ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next picture: input, side by side, mask"], ["Z", "fit, or actual size"], ["+ \u2212", "zoom; drag to move"],
+  ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next picture: input, both, mask"], ["Z", "fit, or actual size"], ["+ \u2212", "zoom; drag to move"],
 ];
 
 const COMMANDS_BY_KEY = {
@@ -290,7 +301,7 @@ const COMMANDS_BY_KEY = {
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || $("keys").open) return;
-  if (!$("end").hidden && event.key.toLowerCase() === "u") undo();
+  if (!$("end").hidden && "uU?".includes(event.key)) COMMANDS_BY_KEY[event.key.toLowerCase()]();
   if ($("work").hidden) return;
   if (state.busy) {
     if (!event.repeat) state.typed.push(event.key);
@@ -342,7 +353,7 @@ function listen() {
     return keepDraft();
   });
   addEventListener("pagehide", keepDraft);
-  addEventListener("resize", () => setView());
+  addEventListener("resize", () => { layOut(); setView(); });
   $("panel").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
   $("name-form").addEventListener("submit", (event) => { event.preventDefault(); begin($("name").value.trim()); });
   const clicks = { skip, undo, "end-undo": undo, reopen: () => send("/api/reopen", {}), help: COMMANDS_BY_KEY["?"], in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { keepDraft(); askName(state.rater); } };

@@ -1,0 +1,142 @@
+"""The ready sets of questions, and what is asked where a suite says nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labelled import picture, write_run
+
+from visioneval.builtin import builtin
+from visioneval.label.desk import Desk
+from visioneval.label.work import Wish, prepare
+from visioneval.suite.load import load_suite
+from visioneval.suite.model import Suite
+from visioneval.suite.ready_labels import READY
+
+ROOT = Path(__file__).parent.parent
+WHY_NOT = ("missing_section", "action_unclear", "text_unreadable", "layout_confusing")
+SUITES = [("ui_mockups", "ui"), ("marketing", "marketing"), ("try_on", "try_on"), ("logo_edits", "logo")]
+
+
+def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
+    """A suite with one case for each task."""
+    cases = [{"id": f"c{at}", "prompt": "x", "task": task, "images": ["a.png"] if "edit" in task else []} for at, task in enumerate(tasks)]  # fmt: skip
+    return Suite.model_validate(
+        {
+            "name": "demo",
+            "cases": cases,
+            "models": [{"provider": "own:Draw", "label": "m"}],
+            "graders": [{"key": "image", "type": "image"}],
+            "verdict": ["not image.blank"],
+            **({"labels": labels} if labels else {}),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("ui", [("would_iterate", "yes_no", ()), ("why_not", "tags", WHY_NOT), ("clarity", "scale", (1, 2, 3, 4, 5))]),
+        ("marketing", [("would_iterate", "yes_no", ()), ("why_not", "tags", WHY_NOT), ("clarity", "scale", (1, 2, 3, 4, 5))]),
+        ("try_on", [
+            ("identity_preserved", "yes_no", ()),
+            ("garment_matches", "yes_no", ()),
+            ("garment_wrong", "tags", ("colour", "pattern", "cut_or_length", "details", "logo_or_text")),
+            ("artifacts", "one_of", ("none", "minor", "major")),
+            ("usable_in_shop", "yes_no", ()),
+        ]),
+        ("logo", [("edit_right", "yes_no", ()), ("else_changed", "yes_no", ()), ("on_brand", "yes_no", ())]),
+    ],
+)  # fmt: skip
+def test_a_ready_set_asks_this(name: str, wanted: list[tuple[str, str, tuple[Any, ...]]]) -> None:
+    found = asked({"ready": name}, "image_generation").asked
+    assert [(each.key, each.type, each.choices or each.steps) for each in found.questions] == wanted
+    assert [pair.key for pair in found.pairs] == ["preferred"]
+    assert [each.key for each in found.questions if each.metric == "verdict"] == [
+        {"try_on": "usable_in_shop", "logo": "edit_right"}.get(name, "would_iterate")
+    ]
+
+
+def test_the_docs_list_the_ready_sets() -> None:
+    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(ui|marketing|try_on|logo)` \| (.*?) \|", text, re.MULTILINE))
+    rows["marketing"] = rows["marketing"].replace("the same, of a flyer", rows["ui"])
+    for name, ready in READY.items():
+        assert re.findall("`([a-z_]+)`", rows[name]) == [each.key for each in ready.questions]
+        for question in ready.questions:
+            assert all(choice in rows[name] for choice in question.choices)
+
+
+def test_own_questions_join_the_ready_ones_and_replace_by_key() -> None:
+    own = {"key": "on_brand", "ask": "Is it ours?", "type": "scale", "scale": [1, 3]}
+    more = {"key": "note", "ask": "Else?", "type": "text"}
+    labels = {"ready": "logo", "questions": [own, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
+    found = asked(labels, "image_editing").asked
+    assert [(each.key, each.type) for each in found.questions] == [
+        ("edit_right", "yes_no"), ("else_changed", "yes_no"), ("on_brand", "scale"), ("note", "text")
+    ]  # fmt: skip
+    assert [pair.key for pair in found.pairs] == ["preferred", "bolder"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ("{ready: advert}", "'advert' is not one of ui, marketing, try_on, logo"),
+        (
+            "{ready: logo, questions: [{key: preferred, ask: b, type: yes_no}]}",
+            "two questions have the key 'preferred'",
+        ),
+        ("{ready: logo, pairs: [{key: on_brand, ask: b}]}", "two questions have the key 'on_brand'"),
+        ("{questions: [{key: a, ask: b, type: yes_no, tasks: [editing]}]}", "'editing' is not one of image_generation"),
+    ],
+)
+def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str, told: str) -> None:
+    text = "name: a\ncases: [{id: one, prompt: a tree}]\nmodels: [{provider: sketch}]\ngraders: [{key: image, type: image}]\n"
+    (line,) = problems(f"{text}verdict: [not image.blank]\nlabels: {labels}\n")
+    assert line.startswith("suite.yaml:6:")
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("tasks", "keys"),
+    [
+        (["image_generation"], ["usable", "as_asked", "note"]),
+        (["image_editing"], ["usable", "edit_right", "else_changed", "note"]),
+        (["video_generation"], ["usable", "as_asked", "motion", "note"]),
+        (["image_generation", "image_editing"], ["usable", "as_asked", "edit_right", "else_changed", "note"]),
+    ],
+)
+def test_a_suite_that_says_nothing_asks_by_its_tasks(tasks: list[str], keys: list[str]) -> None:
+    assert [each.key for each in asked(None, *tasks).asked.questions] == keys
+
+
+def test_each_cell_is_asked_what_its_own_task_asks(tmp_path: Path) -> None:
+    picture(3).save(tmp_path / "base.png")
+    cases = [{"id": "drawn"}, {"id": "edited", "images": ["base.png"]}]
+    tasks = ["image_generation", "image_editing"]
+    run = write_run(tmp_path, cases, labels=None, change=lambda at: {"task_type": tasks[at]})
+    desk = Desk(prepare(Wish(str(run), tmp_path)))
+    found = {}
+    for _ in cases:
+        item = desk.next("ann")["item"]
+        found[item["case"]] = keys = [ask["key"] for ask in item["asks"]]
+        desk.answer("ann", item["id"], {key: True for key in keys if key != "note"}, 1.0)
+    assert found == {
+        "drawn": ["usable", "as_asked", "note"], "edited": ["usable", "edit_right", "else_changed", "note"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "ready"), SUITES)
+def test_the_shipped_workflows_ask_their_ready_set(name: str, ready: str) -> None:
+    suite = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: []).suite
+    assert suite.labels is not None
+    assert suite.labels.ready == ready
+    assert [(each.key, each.ask, each.choices) for each in suite.asked.questions] == [
+        (each.key, each.ask, each.choices) for each in READY[ready].questions
+    ]
+    again = Suite.model_validate_json(suite.model_dump_json(by_alias=True))
+    assert again.asked == suite.asked
