@@ -22,7 +22,7 @@ from visioneval.suite.model import Suite
 SHAPES = ((200, 25), (1_000, 5), (5_000, 1))
 """Cases and model runs: always 5,000 cells."""
 OPENED = """() => new Promise((done) => {
-  const shown = (cell) => cell && (cell.querySelector('.none') || cell.querySelector('img')?.complete);
+  const shown = (cell) => cell && (cell.querySelector('.none') || cell.querySelector('img')?.naturalWidth);
   const look = () => shown(document.querySelector('#canvas a.cell')) ? done(performance.now()) : requestAnimationFrame(look);
   look();
 })"""
