@@ -2,7 +2,7 @@
 
 const MOST_HEIGHT = 16000000; // browsers lay nothing out below some 17 million pixels
 const LIST_HEIGHT = 92;
-const THUMBS_A_FRAME = 8;
+const THUMBS_A_FRAME = 4;
 const gallery = { built: false, list: false, rows: [], rowOf: [], columns: [], height: 0, width: 0, head: 0, drawn: new Map(), thumbs: new Map() };
 
 /** Rows and columns of what is shown: in the grid a row is a case and sample, in the list a cell. */
@@ -22,7 +22,9 @@ function layOut() {
   scroller.setAttribute("aria-colcount", gallery.list ? 1 : gallery.columns.length + 1);
   const canvas = document.getElementById("canvas");
   canvas.style.height = `${gallery.rows.length * gallery.height}px`;
-  canvas.style.width = gallery.list ? "" : `${gallery.columns.length * gallery.width + gallery.head}px`;
+  const width = gallery.columns.length * gallery.width + gallery.head;
+  scroller.classList.toggle("wide", !gallery.list && width > scroller.clientWidth);
+  canvas.style.width = gallery.list ? "" : `${width}px`;
   gallery.drawn.clear();
   gallery.thumbs.clear();
   canvas.replaceChildren();
@@ -189,11 +191,11 @@ function thumbOf(at) {
   return image;
 }
 
-/** Asks for a few pictures, the latest first; those that are out of sight again are forgotten. */
+/** Asks for a few pictures; those that are out of sight again are forgotten. */
 function askForThumbs() {
   let left = THUMBS_A_FRAME;
-  for (const [image, source] of [...gallery.thumbs].reverse()) {
-    if (image.isConnected && left <= 0) continue;
+  for (const [image, source] of gallery.thumbs) {
+    if (image.isConnected && left <= 0) break;
     gallery.thumbs.delete(image);
     if (!image.isConnected) continue;
     image.src = source;
