@@ -2,6 +2,7 @@
 
 const MOST_HEIGHT = 16000000; // browsers lay nothing out below some 17 million pixels
 const LIST_HEIGHT = 92;
+const MARGIN = 16; // with a box's own 8 pixels the page's margin
 const THUMBS_A_FRAME = 4;
 const gallery = { built: false, list: false, rows: [], rowOf: [], columns: [], height: 0, width: 0, head: 0, drawn: new Map(), thumbs: new Map() };
 
@@ -61,7 +62,7 @@ function gridRows(scroller) {
   }
   gallery.columns = [...columns].sort((a, b) => a - b);
   gallery.head = innerWidth < 900 ? 132 : 188;
-  const room = (scroller.clientWidth - gallery.head - 2) / gallery.columns.length;
+  const room = (scroller.clientWidth - gallery.head - MARGIN) / gallery.columns.length;
   gallery.width = Math.floor(Math.min(236, Math.max(136, room)));
   gallery.height = Math.round((gallery.width - 16) * 0.8) + 46;
   const head = document.getElementById("grid-head");
@@ -99,18 +100,18 @@ function draw() {
       gallery.drawn.delete(number);
     }
   }
-  const fresh = document.createDocumentFragment();
-  for (let number = seen.first; number < seen.last; number += 1) {
+  let next = after(gallery.drawn, seen.last)?.node;
+  for (let number = seen.last - 1; number >= seen.first; number -= 1) {
     if (!gallery.drawn.has(number)) {
       const row = gallery.list ? listRow(number) : gridRow(number);
       row.node.style.transform = `translateY(${number * gallery.height}px)`;
       row.node.style.height = `${gallery.height}px`;
       gallery.drawn.set(number, row);
-      fresh.append(row.node);
+      canvas.insertBefore(row.node, next || null);
     }
+    next = gallery.drawn.get(number).node;
     if (!gallery.list) drawBoxes(gallery.drawn.get(number), seen);
   }
-  canvas.append(fresh);
   if (!canvas.querySelector("a[tabindex='0']")) canvas.querySelector("a.cell")?.setAttribute("tabindex", "0");
 }
 
@@ -121,15 +122,24 @@ function drawBoxes(row, { left, right }) {
       row.boxes.delete(column);
     }
   }
-  for (let column = left; column < right; column += 1) {
-    if (row.boxes.has(column)) continue;
-    const at = row.members.get(gallery.columns[column]);
-    const box = headed(el("div", { class: "box", role: "gridcell", "aria-colindex": column + 2, "aria-label": at === undefined ? "not shown" : null },
-      at === undefined ? null : tile(at)), gallery.width);
-    box.style.left = `${gallery.head + column * gallery.width}px`;
-    row.boxes.set(column, box);
-    row.node.append(box);
+  let next = after(row.boxes, right);
+  for (let column = right - 1; column >= left; column -= 1) {
+    if (!row.boxes.has(column)) {
+      const at = row.members.get(gallery.columns[column]);
+      const box = headed(el("div", { class: "box", role: "gridcell", "aria-colindex": column + 2, "aria-label": at === undefined ? "not shown" : null },
+        at === undefined ? null : tile(at)), gallery.width);
+      box.style.left = `${gallery.head + column * gallery.width}px`;
+      row.boxes.set(column, box);
+      row.node.insertBefore(box, next || null);
+    }
+    next = row.boxes.get(column);
   }
+}
+
+/** What is drawn first at a place or behind it: a screen reader goes by the order in the document. */
+function after(drawn, place) {
+  const behind = [...drawn.keys()].filter((one) => one >= place);
+  return behind.length ? drawn.get(Math.min(...behind)) : undefined;
 }
 
 function gridRow(number) {
