@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from browser import browser, open_page
+from hypothesis import HealthCheck, settings
 from labelled import rate, serve
 from PIL import Image
 from toys import Toy
@@ -20,6 +21,8 @@ from visioneval.suite.load import LoadedSuite, load_suite
 __all__ = ["browser", "open_page", "rate", "serve"]
 
 ROOT = Path(__file__).parent.parent
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 _LEAKS = re.compile(
     r".*(_API_KEY|_TOKEN|_SECRET)|(GOOGLE|OPENAI|GEMINI|ANTHROPIC|AZURE|AWS|VISIONEVAL|XDG|HF)_.*"
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLUMNS|LINES|GITHUB_ACTIONS|CI"

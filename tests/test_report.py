@@ -133,7 +133,11 @@ def test_the_command_runs_one_cell_and_trusts_nobody(tmp_path: Path) -> None:
 
 def test_data_cannot_end_its_script() -> None:
     odd = {"a": "</script><script>\u2028\u2029<!--\ud800"}
-    for text in (as_json(odd), as_script("index", odd), as_block("index", odd).split(">", 1)[1].rsplit("<", 1)[0]):
+    for text in (
+        as_json(odd),
+        as_script("index", as_json(odd)),
+        as_block("index", as_json(odd)).split(">", 1)[1].rsplit("<", 1)[0],
+    ):
         assert "<" not in text
         assert "\u2028" not in text
         text.encode()

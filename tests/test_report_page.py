@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import PHONE, until
-from made import record
-from reported import LABELS, demo, grader, png, report, run_info, save_run
+from made import record, run_of
+from reported import LABELS, METRICS, demo, grader, png, report, run_info, save_run
 
 from visioneval.records import CellError
 from visioneval.types import Metric
@@ -319,5 +319,40 @@ def test_many_cells_are_drawn_as_they_come_into_sight(tmp_path: Path, open_page:
     page.keyboard.press("End")
     until(page, "document.activeElement.getAttribute('aria-label') === 'flyer, steady, sample 149: PASS'")
     assert len(tiles(page)) < 100
+    page.keyboard.press("PageUp")
+    rows = page.evaluate("[...document.querySelectorAll('#canvas .row')].map((row) => Number(row.ariaRowIndex))")
+    assert rows == sorted(rows)
+    page.keyboard.press("End")
     page.keyboard.press("Enter")
     page.wait_for_selector(".cell-head >> text=sample 149")
+
+
+def wide(root: Path, columns: int = 30) -> Path:
+    """Three cases, without pictures, by more model runs than a window holds."""
+    labels = [f"m{number}" for number in range(columns)]
+    info = run_of({name: {} for name in "abc"}, labels, [], METRICS, run_id="wide", state="running")
+    records = [record(test_id=name, model_label=label, run_id="wide") for name in "abc" for label in labels]
+    return save_run(root / "runs", info, records)
+
+
+def test_many_model_runs_are_drawn_as_they_come_into_sight(tmp_path: Path, open_page: OpenPage) -> None:
+    page = open_page(f"{report(wide(tmp_path)).as_uri()}#gallery")
+    assert len(tiles(page)) < 45
+    grid = page.get_by_role("grid", name="Cells")
+    assert (grid.get_attribute("aria-rowcount"), grid.get_attribute("aria-colcount")) == ("4", "31")
+    page.locator("#canvas a[tabindex='0']").focus()
+    for _ in range(29):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "b, m29: PASS"
+    assert page.evaluate("document.activeElement.parentElement.getAttribute('aria-colindex')") == "31"
+    assert page.evaluate("document.activeElement.closest('[role=row]').getAttribute('aria-rowindex')") == "3"
+    inside = "document.activeElement.getBoundingClientRect().right <= innerWidth && document.activeElement.getBoundingClientRect().left > 188"
+    assert page.evaluate(inside)
+    until(page, "document.querySelectorAll('#canvas a.cell').length < 45")
+    order = "[...document.querySelectorAll('#canvas .row')].map((row) => [...row.querySelectorAll('.box')].map((box) => Number(box.ariaColIndex)))"
+    assert all(one == sorted(one) for one in page.evaluate(order))
+    for _ in range(29):
+        page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 188
+    assert all(one == sorted(one) for one in page.evaluate(order))

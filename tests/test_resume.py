@@ -107,6 +107,21 @@ def test_where_nothing_changed_nothing_is_done(run: Resumed, more: dict[str, Any
     assert len(run.toy.info.resumed_at) == 1
 
 
+def test_the_flags_that_made_the_suite_stay_known_unless_a_suite_is_named(run: Resumed) -> None:
+    suite = str(run.toy.write(*ONES, **COUNTING, vars={"mood": "calm"}))
+
+    def started(*words: str) -> tuple[str, ...]:
+        program = run.toy.program("run", *words, "--trust-suite")
+        program.communicate(timeout=60)
+        assert program.returncode == 0
+        return run.toy.info.command_line
+
+    first = started(suite, "--run-id", "r", "--var", "mood=loud")
+    assert first == ("run", suite, "--run-id", "r", "--var", "mood=loud", "--trust-suite")
+    assert started("--resume", "r") == first
+    assert started(suite, "--resume", "r") == ("run", suite, "--resume", "r", "--trust-suite")
+
+
 def test_a_changed_prompt_draws_that_case_alone(run: Resumed) -> None:
     run.begin()
     result = run.go_on(cases=(case("a"), case("b", prompt="two trees"), case("c")))

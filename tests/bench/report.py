@@ -19,10 +19,10 @@ from visioneval.records import Record, RunInfo
 from visioneval.run_writer import RunWriter
 from visioneval.suite.model import Suite
 
-MODELS = 25
-CELLS = 5_000
+SHAPES = ((200, 25), (1_000, 5), (5_000, 1))
+"""Cases and model runs: always 5,000 cells."""
 OPENED = """() => new Promise((done) => {
-  const shown = (cell) => cell && (cell.querySelector('.none') || cell.querySelector('img')?.complete);
+  const shown = (cell) => cell && (cell.querySelector('.none') || cell.querySelector('img')?.naturalWidth);
   const look = () => shown(document.querySelector('#canvas a.cell')) ? done(performance.now()) : requestAnimationFrame(look);
   look();
 })"""
@@ -30,10 +30,13 @@ SCROLLED = """() => new Promise((done) => {
   const scroller = document.getElementById('scroller');
   const gaps = [];
   let last = performance.now();
+  let step = 240;
   const turn = (now) => {
     gaps.push(now - last);
     last = now;
-    scroller.scrollTop += 240;
+    const before = scroller.scrollTop;
+    scroller.scrollTop += step;
+    if (scroller.scrollTop === before) step = -step;
     if (gaps.length < 180) requestAnimationFrame(turn);
     else done(gaps.slice(1).sort((a, b) => a - b));
   };
@@ -41,12 +44,12 @@ SCROLLED = """() => new Promise((done) => {
 })"""
 
 
-def _info(cases: int) -> RunInfo:
+def _info(cases: int, models: int) -> RunInfo:
     suite = Suite.model_validate(
         {
             "name": "many",
             "cases": [{"id": f"case{n}", "prompt": f"picture number {n}", "tags": [f"t{n % 7}"]} for n in range(cases)],
-            "models": [{"provider": "own:Draw", "label": f"model,quality={n}"} for n in range(MODELS)],
+            "models": [{"provider": "own:Draw", "label": f"model,quality={n}"} for n in range(models)],
             "graders": [{"key": "look", "type": "own:Look", "writes": _metrics()}],
             "verdict": ["look"],
         }
@@ -55,7 +58,7 @@ def _info(cases: int) -> RunInfo:
         run_id="many",
         state="running",
         started_at="2025-01-01T00:00:00+00:00",
-        planned_cells=cases * MODELS,
+        planned_cells=cases * models,
         visioneval_version="0",
         python_version="3",
         suite_path="suite.yaml",
@@ -101,12 +104,11 @@ def _record(case: int, model: int, path: str | None) -> Record:
     )
 
 
-def make_run(root: Path, cells: int, *, pictures: bool) -> Path:
-    """A run of that many cells, each with a picture of its own where ``pictures``."""
-    cases = max(1, cells // MODELS)
-    writer = RunWriter.create(root, _info(cases))
+def make_run(root: Path, cases: int, models: int, *, pictures: bool) -> Path:
+    """A run of cases by model runs, each with a picture of its own where ``pictures``."""
+    writer = RunWriter.create(root, _info(cases, models))
     for case in range(cases):
-        for model in range(MODELS):
+        for model in range(models):
             path = None
             if pictures:
                 path = writer.save(f"case{case}", f"m{model}", "0.png", _picture(case, model))
@@ -158,17 +160,15 @@ def look(page: Path) -> None:
 
 def main() -> None:
     """Prints all figures."""
-    if len(sys.argv) > 1:
-        run = make_run(Path(tempfile.mkdtemp()), int(sys.argv[1]), pictures=False)
-        print(f"kept: {write(run)}")
-        look(run / "report" / "index.html")
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        page = write(make_run(Path(scratch), CELLS, pictures=True))
-        if CHROMIUM is None:
-            print("no chromium here: the report was not opened")
-        else:
-            look(page)
+    shapes = [tuple(map(int, shape.split("x"))) for shape in sys.argv[1:]]
+    for cases, models in shapes or SHAPES:
+        print(f"{cases} cases by {models} model runs")
+        with tempfile.TemporaryDirectory() as scratch:
+            page = write(make_run(Path(scratch), cases, models, pictures=not shapes))
+            if CHROMIUM is None:
+                print("no chromium here: the report was not opened")
+            else:
+                look(page)
 
 
 if __name__ == "__main__":

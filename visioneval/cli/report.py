@@ -34,6 +34,16 @@ def report(
     page = write_report(read_lean(folder, info, label), target, single_file=single_file, trust=trust_suite)
     print(f"wrote {page}")
     if opened:
-        import webbrowser
+        _open(page.resolve().as_uri())
 
-        webbrowser.open(page.resolve().as_uri())
+
+def _open(address: str) -> None:
+    """Opens the page, or says where it is: a machine without a browser has the report all the same."""
+    import webbrowser
+
+    try:
+        found = webbrowser.open(address)
+    except (webbrowser.Error, ValueError):  # BROWSER is no command
+        found = False
+    if not found:
+        options.say(f"no browser could be opened here: open {address}")

@@ -37,6 +37,8 @@ class Flags:
     shown: Shown
     resume: Path | None = None
     keep_errors: bool = False
+    own_suite: bool = False
+    """Whether a run is gone on with by the suite that it holds, none being named."""
 
 
 def run(
@@ -114,7 +116,7 @@ def run(
         log_file,
         debug=debug,
     )
-    flags = Flags(chosen, out, run_id, note, session, Shown(as_json, quiet), resumed, keep_errors)
+    flags = Flags(chosen, out, run_id, note, session, Shown(as_json, quiet), resumed, keep_errors, not given)
     check_reports(junit, markdown)
     folders: list[Path] = []
     try:
@@ -192,7 +194,7 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
     if held.graded_from is not None:
         raise UsageError(f"{flags.resume} grades the pictures of {held.graded_from}: run that 'visioneval grade' again")
     rest = rest_of(plan, read_records(flags.resume), flags.resume, keep_errors=flags.keep_errors)
-    writer = RunWriter.resume(flags.resume, go_on(held, info), rest.stale)
+    writer = RunWriter.resume(flags.resume, go_on(held, info, own_suite=flags.own_suite), rest.stale)
     forget_pairs(rest, held, plan, flags.resume)
     if not flags.shown.quiet:
         options.say(f"going on with {flags.resume}: {rest}")

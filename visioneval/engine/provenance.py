@@ -57,9 +57,13 @@ def describe_run(
     )
 
 
-def go_on(held: RunInfo, now_described: RunInfo) -> RunInfo:
-    """The ``run.json`` of a run that is gone on with: its own, with the suite and the versions of today."""
+def go_on(held: RunInfo, now_described: RunInfo, *, own_suite: bool) -> RunInfo:
+    """The ``run.json`` of a run that is gone on with: its own, with the suite and the versions of today.
+
+    With ``own_suite`` no suite was named beside the run: the command that resolved it is still that of the start.
+    """
     changed = now_described.model_dump(include=_OF_TODAY) | {
+        "command_line": held.command_line if own_suite else now_described.command_line,
         "suite": now_described.suite,
         "metrics": now_described.metrics,
         "selection": now_described.selection if now_described.selection.narrows else held.selection,
@@ -73,7 +77,6 @@ _OF_TODAY = {
     "visioneval_version",
     "python_version",
     "experiment",
-    "command_line",
     "git_commit",
     "suite_path",
     "source_sha256",

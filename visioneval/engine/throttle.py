@@ -236,6 +236,8 @@ class Throttle:
             except ProviderError as error:
                 if error.kind == "rate_limit":
                     own.limited(started, error.retry_after)
+                elif error.kind == "auth":
+                    self._shut()  # before this place in the gate is free: the run ends here
                 raise
             own.succeeded()
             return answer
@@ -273,6 +275,10 @@ class Throttle:
         for (_, _, kind), gate in self.gates.items():
             if kind == "draw":
                 gate.close()
+
+    def _shut(self) -> None:
+        for gate in self.gates.values():
+            gate.close()
 
     async def _sleep(self, kind: Kind, seconds: float) -> None:
         """Waits; a drawing no longer once the run is being stopped, as it will not begin."""

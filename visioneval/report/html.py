@@ -16,7 +16,7 @@ from visioneval.errors import UsageError
 from visioneval.records import Record, RunInfo
 from visioneval.report.lean import LeanRun
 from visioneval.report.overview import overview
-from visioneval.report.page_data import as_block, as_script, details_of, index_of, words_of
+from visioneval.report.page_data import as_block, as_json, as_script, details_of, index_of, words_of
 from visioneval.report.pages import policy, render, script, style
 from visioneval.report.pictures import EmbeddedShelf, FolderShelf, Shelf
 
@@ -55,8 +55,8 @@ def _files(run: LeanRun, target: Path, trust: bool) -> Path:
     data.mkdir(exist_ok=True)
     for old in data.glob("details-*.js"):
         old.unlink()
-    _save(data / "index.js", as_script("index", index_of(run, _thumbs(run.cells, shelf))))
-    _save(data / "words.js", as_script("words", words_of(run.cells)))
+    _save(data / "index.js", as_script("index", as_json(index_of(run, _thumbs(run.cells, shelf)))))
+    _save(data / "words.js", as_script("words", as_json(words_of(run.cells))))
     for number, part in enumerate(details_of(run, shelf)):
         _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
     page = render(
@@ -72,9 +72,9 @@ def _files(run: LeanRun, target: Path, trust: bool) -> Path:
 
 def _one_file(run: LeanRun, target: Path, trust: bool) -> Path:
     shelf = EmbeddedShelf(run.folder, _suite_folder(run.info), trust=trust)
-    blocks = [as_block("words", words_of(run.cells))]
+    blocks = [as_block("words", as_json(words_of(run.cells)))]
     blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, shelf))]
-    blocks.append(as_block("index", index_of(run, _thumbs(run.cells, shelf))))
+    blocks.append(as_block("index", as_json(index_of(run, _thumbs(run.cells, shelf)))))
     page = render(
         "report.html.j2",
         **overview(run.info, run.cells, summarise(run.info, run.cells)),
@@ -104,11 +104,12 @@ def _suite_folder(info: RunInfo) -> Path:
 def _thumbs(cells: Sequence[Record], shelf: Shelf) -> list[str]:
     """One address a cell; empty where there is no picture. Decoding does not hold the interpreter: threads help."""
 
-    def thumb(cell: Record) -> str:
-        return shelf.thumb(cell.artifact_path) if cell.artifact_path else ""
-
+    drawn = [(at, cell.artifact_path) for at, cell in enumerate(cells) if cell.artifact_path]
+    addresses = [""] * len(cells)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(thumb, cells))
+        for (at, _), address in zip(drawn, pool.map(shelf.thumb, [path for _, path in drawn]), strict=True):
+            addresses[at] = address
+    return addresses
 
 
 def _save(path: Path, text: str) -> Path:

@@ -103,24 +103,27 @@ def _why(cell: Record) -> str:
     return " \u00b7 ".join(filter(None, said))
 
 
-def details_of(run: LeanRun, shelf: Shelf) -> Iterator[list[dict[str, Any]]]:
-    """Every cell in full, ``PART`` at a time, in the order of their places."""
+def details_of(run: LeanRun, shelf: Shelf) -> Iterator[str]:
+    """Every cell in full, ``PART`` at a time as JSON like that of ``as_json``, in the order of their places."""
     info = run.info
     cases = {case.id: case for case in info.suite.cases}
-    asked: dict[str, dict[str, Any]] = {}
+    asked: dict[str, str] = {}
     disagree = parting(info.suite)
     pairs = ((cell, disagree(cell)) for cell in run.in_full())
     while part := list(islice(pairs, PART)):
         found = []
         for cell, parted in part:
             if cell.test_id not in asked:
-                asked[cell.test_id] = _asked(cases.get(cell.test_id), info, shelf)
+                asked[cell.test_id] = _json(_asked(cases.get(cell.test_id), info, shelf))
             case = cases.get(cell.test_id)
             metrics = {rule: parse_rule(rule).metric for rule in (*cell.failed_rules, *cell.warned_rules)}
             why = {rule: reason_of(metric, cell, case, info.suite) for rule, metric in metrics.items()}
             broken = [metrics[rule] for rule in cell.failed_rules]
-            found.append({**asked[cell.test_id], **_detail(cell, parted, info, shelf), "why": why, "broken": broken})
-        yield found
+            record = cell.model_dump_json(exclude=_LEFT_OUT)
+            own = _json({**_detail(cell, record, parted, info, shelf), "why": why, "broken": broken})
+            # a run may hold a hundred thousand cells: the record's JSON is put in as it is, not parsed and made again
+            found.append(f'{own[:-1]},"record":{record},{asked[cell.test_id][1:]}')
+        yield _inert(f"[{','.join(found)}]")
 
 
 def _asked(case: TestCase | None, info: RunInfo, shelf: Shelf) -> dict[str, Any]:
@@ -141,13 +144,15 @@ def _asked(case: TestCase | None, info: RunInfo, shelf: Shelf) -> dict[str, Any]
     }
 
 
-def _detail(cell: Record, parted: Mapping[str, bool], info: RunInfo, shelf: Shelf) -> dict[str, Any]:
-    record = cell.model_dump(mode="json", exclude=_LEFT_OUT)
+def _detail(cell: Record, record: str, parted: Mapping[str, bool], info: RunInfo, shelf: Shelf) -> dict[str, Any]:
+    picture = (cell.artifact_path or "").startswith("artifacts/")
+    has_files = record.count('"artifacts/') > picture
     return {
         "prompt": cell.prompt,
-        "record": record,
         "output": shelf.own(cell.artifact_path) if cell.artifact_path else None,
-        "files": {path: shelf.own(path) for path in _paths([grader.details for grader in cell.graders])},
+        "files": {path: shelf.own(path) for path in _paths([grader.details for grader in cell.graders])}
+        if has_files
+        else {},
         "parted": [key for key, disagreed in parted.items() if disagreed],
         "command": command_of(info, cell),
     }
@@ -179,19 +184,26 @@ def command_of(info: RunInfo, cell: Record) -> str:
     return shlex.join(words)
 
 
-def as_script(name: str, data: Any) -> str:
-    """Data as a line of script that hands it to the page under a name."""
-    return f"visioneval.take({json.dumps(name)},{as_json(data)});\n"
+def as_script(name: str, text: str) -> str:
+    """What ``as_json`` gave, as a line of script that hands it to the page under a name."""
+    return f"visioneval.take({json.dumps(name)},{text});\n"
 
 
-def as_block(name: str, data: Any) -> str:
-    """Data as an inert block within a page."""
-    return f'<script type="application/json" id="{name}">{as_json(data)}</script>\n'
+def as_block(name: str, text: str) -> str:
+    """What ``as_json`` gave, as an inert block within a page."""
+    return f'<script type="application/json" id="{name}">{text}</script>\n'
 
 
 def as_json(data: Any) -> str:
     """JSON in which nothing can end a script element or a line of script."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _inert(_json(data))
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _inert(text: str) -> str:
     escaped = (("<", "\\u003c"), (">", "\\u003e"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
     for sign, code in escaped:
         text = text.replace(sign, code)

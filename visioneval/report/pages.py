@@ -18,7 +18,17 @@ from markupsafe import Markup
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = {
-    "report": ("dom.js", "data.js", "filters.js", "gallery.js", "stage.js", "details.js", "cell.js", "report.js"),
+    "report": (
+        "dom.js",
+        "data.js",
+        "filters.js",
+        "gallery.js",
+        "grid.js",
+        "stage.js",
+        "details.js",
+        "cell.js",
+        "report.js",
+    ),
     "compare": ("dom.js", "stage.js", "compare.js"),
 }
 

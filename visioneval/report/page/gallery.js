@@ -1,8 +1,4 @@
-// The gallery: cases by model runs, or a list. Only the rows in sight are in the document.
-
-const MOST_ROWS = 100000;
-const LIST_HEIGHT = 92;
-const gallery = { built: false, rows: [], columns: [], height: 0, width: 0, focus: -1, drawn: new Map() };
+// The gallery: its filters, and what they let through.
 
 async function showGallery() {
   if (!gallery.built) buildGallery();
@@ -22,9 +18,9 @@ function buildGallery() {
     el("div", { class: "canvas", id: "canvas", role: "rowgroup" }));
   scroller.setAttribute("role", "grid");
   scroller.setAttribute("aria-label", "Cells");
-  scroller.addEventListener("scroll", () => requestAnimationFrame(drawRows), { passive: true });
+  scroller.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
   scroller.addEventListener("keydown", moveFocus);
-  view.replaceChildren(filterBar(), scroller, el("p", { class: "notice", id: "nothing", hidden: true }));
+  view.replaceChildren(filterBar(), el("p", { class: "rest", id: "rest", role: "status", hidden: true }), scroller, el("p", { class: "notice", id: "nothing", hidden: true }));
   addEventListener("resize", settled(() => report.state.view === "gallery" && layOut()));
   gallery.built = true;
 }
@@ -132,182 +128,6 @@ async function refilter() {
   nothing.textContent = index.count ? "No cell fits these filters." : "This run has no finished cell.";
   document.getElementById("scroller").hidden = !report.shown.length;
   layOut();
-}
-
-/** Rows and columns of what is shown: in the grid a row is a case and sample, in the list a cell. */
-function layOut() {
-  const scroller = document.getElementById("scroller");
-  const narrow = scroller.clientWidth < 640;
-  gallery.list = narrow || report.state.filters.layout === "list";
-  document.querySelector(".layouts").hidden = narrow;
-  for (const button of document.querySelectorAll("[data-layout]")) button.setAttribute("aria-pressed", (button.dataset.layout === "list") === gallery.list);
-  scroller.classList.toggle("list", gallery.list);
-  if (gallery.list) layOutList();
-  else layOutGrid(scroller);
-  scroller.setAttribute("aria-rowcount", gallery.rows.length + (gallery.list ? 0 : 1));
-  scroller.setAttribute("aria-colcount", gallery.list ? 1 : gallery.columns.length + 1);
-  const canvas = document.getElementById("canvas");
-  canvas.style.height = `${gallery.rows.length * gallery.height}px`;
-  canvas.style.minWidth = gallery.list ? "" : `${gallery.columns.length * gallery.width + headWidth()}px`;
-  gallery.drawn.clear();
-  canvas.replaceChildren();
-  drawRows();
-}
-
-const headWidth = () => (innerWidth < 900 ? 132 : 188);
-
-function layOutList() {
-  gallery.rows = report.shown.slice(0, MOST_ROWS).map((at) => [at]);
-  gallery.height = LIST_HEIGHT;
-  document.getElementById("grid-head").replaceChildren();
-  load("words").then(() => {
-    if (gallery.list) for (const row of gallery.drawn.values()) row.querySelector(".why").textContent = whyOf(Number(row.dataset.at));
-  });
-}
-
-function layOutGrid(scroller) {
-  const { index, shown } = report;
-  const { cells } = index;
-  const rows = new Map();
-  const columns = new Set();
-  for (const at of shown) {
-    const key = cells.case[at] * 1000001 + cells.sample[at];
-    if (!rows.has(key)) rows.set(key, []);
-    rows.get(key).push(at);
-    columns.add(cells.model[at]);
-  }
-  gallery.columns = [...columns].sort((a, b) => a - b);
-  gallery.rows = [...rows.values()].slice(0, MOST_ROWS);
-  const room = (scroller.clientWidth - headWidth() - 2) / gallery.columns.length;
-  gallery.width = Math.floor(Math.min(236, Math.max(136, room)));
-  gallery.height = Math.round((gallery.width - 16) * 0.8) + 46;
-  const head = document.getElementById("grid-head");
-  head.replaceChildren(
-    headed(el("div", { class: "corner", role: "columnheader", text: "case" }), headWidth()),
-    ...gallery.columns.map((model) => headed(el("div", { class: "column", role: "columnheader", title: index.models[model] }, soft(index.models[model])), gallery.width)));
-}
-
-function headed(node, width) {
-  node.style.width = `${width}px`;
-  return node;
-}
-
-/** Puts the rows in sight, and a few around them, into the document; takes the others out. */
-function drawRows() {
-  const scroller = document.getElementById("scroller");
-  const canvas = document.getElementById("canvas");
-  const first = Math.max(0, Math.floor(scroller.scrollTop / gallery.height) - 3);
-  const last = Math.min(gallery.rows.length, Math.ceil((scroller.scrollTop + scroller.clientHeight) / gallery.height) + 3);
-  for (const [number, row] of gallery.drawn) {
-    if ((number < first || number >= last) && !row.contains(document.activeElement)) {
-      row.remove();
-      gallery.drawn.delete(number);
-    }
-  }
-  const fresh = document.createDocumentFragment();
-  for (let number = first; number < last; number += 1) {
-    if (gallery.drawn.has(number)) continue;
-    const row = gallery.list ? listRow(number) : gridRow(number);
-    row.style.transform = `translateY(${number * gallery.height}px)`;
-    row.style.height = `${gallery.height}px`;
-    gallery.drawn.set(number, row);
-    fresh.append(row);
-  }
-  canvas.append(fresh);
-  if (!canvas.querySelector("a[tabindex='0']")) canvas.querySelector("a.cell")?.setAttribute("tabindex", "0");
-}
-
-function gridRow(number) {
-  const { cells, cases } = report.index;
-  const members = gallery.rows[number];
-  const id = cases[cells.case[members[0]]];
-  const sample = cells.sample[members[0]];
-  const sampled = sample > 0 || gallery.rows[number + 1]?.some((at) => cells.case[at] === cells.case[members[0]]);
-  const head = headed(el("div", { class: "row-head", role: "rowheader" }, el("strong", { title: id }, soft(id)),
-    sampled ? el("span", { class: "note", text: `sample ${sample}` }) : null), headWidth());
-  const byModel = new Map(members.map((at) => [cells.model[at], at]));
-  const boxes = gallery.columns.map((model) => headed(el("div", { class: "box", role: "gridcell" },
-    byModel.has(model) ? tile(byModel.get(model)) : el("span", { class: "none", "aria-label": "not shown", text: "" })), gallery.width));
-  return el("div", { class: "row", role: "row", "aria-rowindex": number + 2 }, head, boxes);
-}
-
-function tile(at) {
-  return el("a", { class: "cell tile", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
-    el("span", { class: "thumb" }, thumbOf(at)),
-    el("span", { class: "caption" }, badge(VERDICTS[report.index.cells.verdict[at]]), el("span", { class: "short", text: shortOf(at) })));
-}
-
-function listRow(number) {
-  const [at] = gallery.rows[number];
-  const { cells, cases, models } = report.index;
-  const link = el("a", { class: "cell line", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
-    el("span", { class: "thumb" }, thumbOf(at)),
-    el("span", { class: "words" },
-      el("span", { class: "first" }, badge(VERDICTS[cells.verdict[at]]), el("strong", { text: cases[cells.case[at]] }),
-        cells.sample[at] ? el("span", { class: "note", text: `sample ${cells.sample[at]}` }) : null),
-      el("span", { class: "model", text: models[cells.model[at]] }),
-      el("span", { class: "short", text: shortOf(at) }),
-      el("span", { class: "why", text: whyOf(at) })));
-  return el("div", { class: "row", role: "row", "aria-rowindex": number + 1, "data-at": at }, el("div", { class: "box", role: "gridcell" }, link));
-}
-
-const whyOf = (at) => part("words")?.why[at] || "";
-
-function shortOf(at) {
-  const { cells, rules, failureTags } = report.index;
-  const said = [...cells.rules[at].map((rule) => rules[rule]), ...cells.failureTags[at].map((tag) => failureTags[tag])];
-  return said.join(", ");
-}
-
-function nameOf(at) {
-  const { cells, cases, models } = report.index;
-  const sample = cells.sample[at] ? `, sample ${cells.sample[at]}` : "";
-  const short = shortOf(at);
-  return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${VERDICTS[cells.verdict[at]]}${short ? `, ${short}` : ""}`;
-}
-
-function thumbOf(at) {
-  const source = report.index.cells.thumb[at];
-  if (!source) return el("span", { class: "none", text: "no picture" });
-  const image = el("img", { alt: "", decoding: "async", src: PICTURE_SOURCE.test(source) ? source : "" });
-  image.addEventListener("error", () => image.replaceWith(el("span", { class: "none", text: "no picture" })));
-  return image;
-}
-
-/** Arrow keys over the grid; the focused cell is brought into sight first. */
-function moveFocus(event) {
-  const from = event.target.closest("a.cell");
-  const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageDown: [4, 0], PageUp: [-4, 0],
-    Home: [-Infinity, 0], End: [Infinity, 0] }[event.key];
-  if (!from || !steps) return;
-  event.preventDefault();
-  const at = Number(from.dataset.at);
-  const row = gallery.rows.findIndex((members) => members.includes(at));
-  const [down, right] = steps;
-  const target = gallery.rows[Math.min(gallery.rows.length - 1, Math.max(0, row + down))];
-  if (down) return focusCell(nearest(target, report.index.cells.model[at]));
-  const members = gallery.rows[row];
-  focusCell(members[Math.min(members.length - 1, Math.max(0, members.indexOf(at) + right))]);
-}
-
-function nearest(members, model) {
-  const { cells } = report.index;
-  return members.reduce((best, at) => (Math.abs(cells.model[at] - model) < Math.abs(cells.model[best] - model) ? at : best));
-}
-
-function focusCell(at) {
-  const row = gallery.rows.findIndex((members) => members.includes(at));
-  if (row < 0) return;
-  const scroller = document.getElementById("scroller");
-  const head = document.getElementById("grid-head").offsetHeight;
-  const top = row * gallery.height;
-  if (top < scroller.scrollTop) scroller.scrollTop = top;
-  if (top + gallery.height + head > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + gallery.height + head - scroller.clientHeight;
-  drawRows();
-  const link = document.querySelector(`#canvas a[data-at="${at}"]`);
-  for (const other of document.querySelectorAll("#canvas a[tabindex='0']")) other.tabIndex = -1;
-  link.tabIndex = 0;
-  link.focus({ preventScroll: !gallery.columns.length });
 }
 
 function openSearch() {

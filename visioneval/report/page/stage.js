@@ -14,7 +14,7 @@ function modesOf(detail) {
   for (const grader of record.graders) {
     const map = grader.details.difference_map;
     if (typeof map === "string" && detail.files[map]) {
-      modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", draw: () => plain(detail.files[map], `difference map of ${grader.key}`) });
+      modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", draw: () => difference(detail.files[map], grader) });
     }
     const boxed = boxesOf(grader);
     if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", draw: () => boxes(output, boxed, record) });
@@ -48,6 +48,18 @@ function stageOf(modes, first = 0) {
 
 function plain(shown, alt) {
   return el("div", { class: "sheet" }, pictureOf(shown, alt));
+}
+
+const MARKS = {
+  locality: [["red", "changed outside the mask"], ["blue", "changed inside it"], ["white", "edge of the mask"], ["yellow", "the worst place outside"]],
+  reference: [["red", "differs from the reference"]],
+};
+
+/** A difference map, and what its colours say. */
+function difference(map, grader) {
+  const legend = (MARKS[grader.type] || []).map(([colour, said]) => el("span", {}, el("i", { class: `swatch ${colour}`, "aria-hidden": "true" }), el("b", { text: colour }), said));
+  const picture = plain(map, `difference map of ${grader.key}`);
+  return legend.length && map.src ? el("div", { class: "with-bar" }, picture, el("p", { class: "strength legend" }, legend)) : picture;
 }
 
 function beside(pictures) {

@@ -1,0 +1,57 @@
+"""The command ``report``: what it writes, and what opens it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from reported import demo
+from toys import Toy
+
+BROWSER = """\
+import sys
+from pathlib import Path
+Path({seen!r}).write_text(sys.argv[1])
+sys.exit({code})
+"""
+
+
+def browser(folder: Path, code: int = 0) -> str:
+    """A browser that writes down what it was to open."""
+    (folder / "look.py").write_text(BROWSER.format(seen=str(folder / "seen"), code=code), encoding="utf-8")
+    return f"{sys.executable} {folder / 'look.py'} %s"
+
+
+def opened(toy: Toy, *words: str, **environment: str) -> tuple[int | None, str, str]:
+    """The exit code, the output and the errors of ``report demo-run --open``, as a program of its own."""
+    keep = {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}}
+    program = toy.program("report", "demo-run", "--open", *words, **keep)
+    output, errors = program.communicate(timeout=60)
+    return program.returncode, output, errors
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [((), "runs/demo-run/report/index.html"), (("--single-file", "--out", "a b#c.html"), "a b#c.html")],
+)
+def test_open_hands_the_page_to_the_browser(toy: Toy, words: tuple[str, ...], name: str) -> None:
+    demo(toy.folder)
+    code, output, errors = opened(toy, *words, BROWSER=browser(toy.folder))
+    assert (code, output.strip(), errors) == (0, f"wrote {name}", "")
+    assert (toy.folder / "seen").read_text() == (toy.folder / name).resolve().as_uri()
+
+
+def test_without_a_browser_the_report_is_there_and_it_is_said_what_to_open(toy: Toy) -> None:
+    demo(toy.folder)
+    for environment in (
+        {"BROWSER": browser(toy.folder, code=1), "PATH": str(toy.folder)},
+        {"BROWSER": str(toy.folder / "none"), "PATH": str(toy.folder)},
+        {"BROWSER": "'%s", "PATH": str(toy.folder)},
+        {"BROWSER": "", "PATH": str(toy.folder), "DISPLAY": "", "WAYLAND_DISPLAY": ""},
+    ):
+        code, output, errors = opened(toy, **environment)
+        page = toy.folder / "runs/demo-run/report/index.html"
+        assert (code, output.strip()) == (0, "wrote runs/demo-run/report/index.html")
+        assert errors.strip() == f"no browser could be opened here: open {page.resolve().as_uri()}"

@@ -1,0 +1,260 @@
+// The cells of the gallery: cases by model runs, or a list. Only what is in sight, and a little around it, is in the document.
+
+const MOST_HEIGHT = 16000000; // browsers lay nothing out below some 17 million pixels
+const LIST_HEIGHT = 92;
+const MARGIN = 16; // with a box's own 8 pixels the page's margin
+const THUMBS_A_FRAME = 4;
+const gallery = { built: false, list: false, rows: [], rowOf: [], columns: [], height: 0, width: 0, head: 0, drawn: new Map(), thumbs: new Map() };
+
+/** Rows and columns of what is shown: in the grid a row is a case and sample, in the list a cell. */
+function layOut() {
+  const scroller = document.getElementById("scroller");
+  const narrow = scroller.clientWidth < 640;
+  gallery.list = narrow || report.state.filters.layout === "list";
+  document.querySelector(".layouts").hidden = narrow;
+  for (const button of document.querySelectorAll("[data-layout]")) button.setAttribute("aria-pressed", (button.dataset.layout === "list") === gallery.list);
+  scroller.classList.toggle("list", gallery.list);
+  const all = gallery.list ? listRows() : gridRows(scroller);
+  gallery.rows = all.slice(0, Math.floor(MOST_HEIGHT / gallery.height));
+  tellRest(all.length - gallery.rows.length);
+  gallery.rowOf = new Int32Array(report.index.count).fill(-1);
+  gallery.rows.forEach((members, row) => members.forEach((at) => { gallery.rowOf[at] = row; }));
+  scroller.setAttribute("aria-rowcount", gallery.rows.length + (gallery.list ? 0 : 1));
+  scroller.setAttribute("aria-colcount", gallery.list ? 1 : gallery.columns.length + 1);
+  const canvas = document.getElementById("canvas");
+  canvas.style.height = `${gallery.rows.length * gallery.height}px`;
+  const width = gallery.columns.length * gallery.width + gallery.head;
+  scroller.classList.toggle("wide", !gallery.list && width > scroller.clientWidth);
+  canvas.style.width = gallery.list ? "" : `${width}px`;
+  gallery.drawn.clear();
+  gallery.thumbs.clear();
+  canvas.replaceChildren();
+  draw();
+}
+
+function tellRest(rows) {
+  const rest = document.getElementById("rest");
+  rest.hidden = !rows;
+  rest.textContent = rows ? `The first ${plural(gallery.rows.length, "row")} of ${(gallery.rows.length + rows).toLocaleString("en")}: filter to reach the others.` : "";
+}
+
+function listRows() {
+  gallery.height = LIST_HEIGHT;
+  gallery.columns = [];
+  gallery.head = 0;
+  document.getElementById("grid-head").replaceChildren();
+  load("words").then(() => {
+    if (gallery.list) for (const { node } of gallery.drawn.values()) node.querySelector(".why").textContent = whyOf(Number(node.dataset.at));
+  });
+  return report.shown.map((at) => [at]);
+}
+
+function gridRows(scroller) {
+  const { index, shown } = report;
+  const { cells } = index;
+  const rows = new Map();
+  const columns = new Set();
+  for (const at of shown) {
+    const key = cells.case[at] * 1000001 + cells.sample[at];
+    if (!rows.has(key)) rows.set(key, []);
+    rows.get(key).push(at);
+    columns.add(cells.model[at]);
+  }
+  gallery.columns = [...columns].sort((a, b) => a - b);
+  gallery.head = innerWidth < 900 ? 132 : 188;
+  const room = (scroller.clientWidth - gallery.head - MARGIN) / gallery.columns.length;
+  gallery.width = Math.floor(Math.min(236, Math.max(136, room)));
+  gallery.height = Math.round((gallery.width - 16) * 0.8) + 46;
+  const head = document.getElementById("grid-head");
+  head.replaceChildren(
+    headed(el("div", { class: "corner", role: "columnheader", "aria-colindex": 1, text: "case" }), gallery.head),
+    ...gallery.columns.map((model, column) => headed(el("div", { class: "column", role: "columnheader", "aria-colindex": column + 2, title: index.models[model] },
+      soft(index.models[model])), gallery.width)));
+  return [...rows.values()];
+}
+
+function headed(node, width) {
+  node.style.width = `${width}px`;
+  return node;
+}
+
+/** First and last but one of the rows and columns in sight, with a margin. */
+function sight() {
+  const scroller = document.getElementById("scroller");
+  const { scrollTop, scrollLeft, clientHeight, clientWidth } = scroller;
+  return {
+    first: Math.max(0, Math.floor(scrollTop / gallery.height) - 2),
+    last: Math.min(gallery.rows.length, Math.ceil((scrollTop + clientHeight) / gallery.height) + 2),
+    left: gallery.list ? 0 : Math.max(0, Math.floor(scrollLeft / gallery.width) - 1),
+    right: gallery.list ? 1 : Math.min(gallery.columns.length, Math.ceil((scrollLeft + clientWidth - gallery.head) / gallery.width) + 1),
+  };
+}
+
+/** Puts what is in sight into the document, and takes the rest out, but for what has the focus. */
+function draw() {
+  const canvas = document.getElementById("canvas");
+  const seen = sight();
+  for (const [number, row] of gallery.drawn) {
+    if ((number < seen.first || number >= seen.last) && !row.node.contains(document.activeElement)) {
+      row.node.remove();
+      gallery.drawn.delete(number);
+    }
+  }
+  let next = after(gallery.drawn, seen.last)?.node;
+  for (let number = seen.last - 1; number >= seen.first; number -= 1) {
+    if (!gallery.drawn.has(number)) {
+      const row = gallery.list ? listRow(number) : gridRow(number);
+      row.node.style.transform = `translateY(${number * gallery.height}px)`;
+      row.node.style.height = `${gallery.height}px`;
+      gallery.drawn.set(number, row);
+      canvas.insertBefore(row.node, next || null);
+    }
+    next = gallery.drawn.get(number).node;
+    if (!gallery.list) drawBoxes(gallery.drawn.get(number), seen);
+  }
+  if (!canvas.querySelector("a[tabindex='0']")) canvas.querySelector("a.cell")?.setAttribute("tabindex", "0");
+}
+
+function drawBoxes(row, { left, right }) {
+  for (const [column, box] of row.boxes) {
+    if ((column < left || column >= right) && !box.contains(document.activeElement)) {
+      box.remove();
+      row.boxes.delete(column);
+    }
+  }
+  let next = after(row.boxes, right);
+  for (let column = right - 1; column >= left; column -= 1) {
+    if (!row.boxes.has(column)) {
+      const at = row.members.get(gallery.columns[column]);
+      const box = headed(el("div", { class: "box", role: "gridcell", "aria-colindex": column + 2, "aria-label": at === undefined ? "not shown" : null },
+        at === undefined ? null : tile(at)), gallery.width);
+      box.style.left = `${gallery.head + column * gallery.width}px`;
+      row.boxes.set(column, box);
+      row.node.insertBefore(box, next || null);
+    }
+    next = row.boxes.get(column);
+  }
+}
+
+/** What is drawn first at a place or behind it: a screen reader goes by the order in the document. */
+function after(drawn, place) {
+  const behind = [...drawn.keys()].filter((one) => one >= place);
+  return behind.length ? drawn.get(Math.min(...behind)) : undefined;
+}
+
+function gridRow(number) {
+  const { cells, cases } = report.index;
+  const members = gallery.rows[number];
+  const id = cases[cells.case[members[0]]];
+  const sample = cells.sample[members[0]];
+  const sampled = sample > 0 || gallery.rows[number + 1]?.some((at) => cells.case[at] === cells.case[members[0]]);
+  const head = headed(el("div", { class: "row-head", role: "rowheader", "aria-colindex": 1 }, el("strong", { title: id }, soft(id)),
+    sampled ? el("span", { class: "note", text: `sample ${sample}` }) : null), gallery.head);
+  const node = el("div", { class: "row", role: "row", "aria-rowindex": number + 2 }, head);
+  return { node, boxes: new Map(), members: new Map(members.map((at) => [cells.model[at], at])) };
+}
+
+function tile(at) {
+  return el("a", { class: "cell tile", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
+    el("span", { class: "thumb" }, thumbOf(at)),
+    el("span", { class: "caption" }, badge(VERDICTS[report.index.cells.verdict[at]]), el("span", { class: "short", text: shortOf(at) })));
+}
+
+function listRow(number) {
+  const [at] = gallery.rows[number];
+  const { cells, cases, models } = report.index;
+  const link = el("a", { class: "cell line", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
+    el("span", { class: "thumb" }, thumbOf(at)),
+    el("span", { class: "words" },
+      el("span", { class: "first" }, badge(VERDICTS[cells.verdict[at]]), el("strong", { text: cases[cells.case[at]] }),
+        cells.sample[at] ? el("span", { class: "note", text: `sample ${cells.sample[at]}` }) : null),
+      el("span", { class: "model", text: models[cells.model[at]] }),
+      el("span", { class: "short", text: shortOf(at) }),
+      el("span", { class: "why", text: whyOf(at) })));
+  const box = el("div", { class: "box", role: "gridcell", "aria-colindex": 1 }, link);
+  return { node: el("div", { class: "row", role: "row", "aria-rowindex": number + 1, "data-at": at }, box) };
+}
+
+const whyOf = (at) => part("words")?.why[at] || "";
+
+function shortOf(at) {
+  const { cells, rules, failureTags } = report.index;
+  const said = [...cells.rules[at].map((rule) => rules[rule]), ...cells.failureTags[at].map((tag) => failureTags[tag])];
+  return said.join(", ");
+}
+
+function nameOf(at) {
+  const { cells, cases, models } = report.index;
+  const sample = cells.sample[at] ? `, sample ${cells.sample[at]}` : "";
+  const short = shortOf(at);
+  return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${VERDICTS[cells.verdict[at]]}${short ? `, ${short}` : ""}`;
+}
+
+/** The small picture of a cell. It is asked for a little later, so that a fast scroll does not wait for pictures that it passes. */
+function thumbOf(at) {
+  const source = report.index.cells.thumb[at];
+  if (!source || !PICTURE_SOURCE.test(source)) return el("span", { class: "none", text: "no picture" });
+  const image = el("img", { alt: "", decoding: "async" });
+  image.addEventListener("error", () => image.replaceWith(el("span", { class: "none", text: "no picture" })));
+  if (!gallery.thumbs.size) requestAnimationFrame(askForThumbs);
+  gallery.thumbs.set(image, source);
+  return image;
+}
+
+/** Asks for a few pictures; those that are out of sight again are forgotten. */
+function askForThumbs() {
+  let left = THUMBS_A_FRAME;
+  for (const [image, source] of gallery.thumbs) {
+    if (image.isConnected && left <= 0) break;
+    gallery.thumbs.delete(image);
+    if (!image.isConnected) continue;
+    image.src = source;
+    left -= 1;
+  }
+  if (gallery.thumbs.size) requestAnimationFrame(askForThumbs);
+}
+
+/** Arrow keys over the grid; the focused cell is brought into sight first. */
+function moveFocus(event) {
+  const from = event.target.closest("a.cell");
+  const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageDown: [4, 0], PageUp: [-4, 0],
+    Home: [-Infinity, 0], End: [Infinity, 0] }[event.key];
+  if (!from || !steps) return;
+  event.preventDefault();
+  const at = Number(from.dataset.at);
+  const row = gallery.rowOf[at];
+  const [down, right] = steps;
+  const target = gallery.rows[Math.min(gallery.rows.length - 1, Math.max(0, row + down))];
+  if (down) return focusCell(nearest(target, report.index.cells.model[at]));
+  const members = gallery.rows[row];
+  focusCell(members[Math.min(members.length - 1, Math.max(0, members.indexOf(at) + right))]);
+}
+
+function nearest(members, model) {
+  const { cells } = report.index;
+  return members.reduce((best, at) => (Math.abs(cells.model[at] - model) < Math.abs(cells.model[best] - model) ? at : best));
+}
+
+function focusCell(at) {
+  const row = gallery.rowOf[at];
+  if (row === undefined || row < 0) return;
+  const scroller = document.getElementById("scroller");
+  const { clientHeight, clientWidth } = scroller;
+  const head = document.getElementById("grid-head").offsetHeight;
+  scroller.scrollTop = brought(scroller.scrollTop, row * gallery.height, gallery.height, clientHeight - head);
+  if (!gallery.list) {
+    const column = gallery.columns.indexOf(report.index.cells.model[at]);
+    scroller.scrollLeft = brought(scroller.scrollLeft, column * gallery.width, gallery.width, clientWidth - gallery.head);
+  }
+  draw();
+  const link = document.querySelector(`#canvas a[data-at="${at}"]`);
+  for (const other of document.querySelectorAll("#canvas a[tabindex='0']")) other.tabIndex = -1;
+  link.tabIndex = 0;
+  link.focus({ preventScroll: true });
+}
+
+/** Where to scroll to, from where it stands, so that a stretch lies within what is in sight. */
+function brought(stands, start, length, seen) {
+  if (start < stands) return start;
+  return Math.max(stands, start + length - seen);
+}
