@@ -114,7 +114,28 @@ def test_a_kill_loses_no_finished_cell(toy: Toy) -> None:
     shown = toy("show", "latest")
     assert shown.exit_code == 0
     assert "4 of 12 cells" in shown.stdout
+    assert "stopped" in shown.stdout
+    assert "running" not in shown.stdout
+    assert f"was killed; to go on: visioneval run --resume {toy.latest.relative_to(toy.folder)}" in shown.stderr
+    listed = toy("runs")
+    assert "stopped" in listed.stdout
+    assert "to go on: visioneval run --resume runs/r" in listed.stderr
+    refused = toy("baseline", "set", "latest")
+    assert refused.exit_code == 2
+    assert "the run is stopped: a baseline needs a complete one" in refused.stderr
+    assert toy("report", "latest").exit_code == 0
+    assert "Killed before it was done" in (toy.latest / "report" / "index.html").read_text()
+
+
+def test_a_run_that_is_being_written_is_told_from_one_that_was_killed(toy: Toy) -> None:
+    program = started(toy, 600)
+    shown, listed = toy("show", "latest"), toy("runs")
+    program.kill()
+    program.communicate(timeout=60)
     assert "running" in shown.stdout
+    assert "running" in listed.stdout
+    assert "to go on" not in shown.stderr + listed.stderr
+    assert read_info(toy.latest).state == "running"
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1])

@@ -25,7 +25,8 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labelling": {}, "preference": {}}
 """For each kind and old version the step to the version after it."""
 
-RunState = Literal["running", "complete", "interrupted"]
+RunState = Literal["running", "complete", "interrupted", "stopped"]
+"""``stopped`` is on no disk: what readers call a ``running`` whose writer was killed (``standing``)."""
 CellKey = tuple[str, str, int]
 PartT = TypeVar("PartT")
 

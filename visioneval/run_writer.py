@@ -8,6 +8,7 @@ import fcntl
 import os
 import re
 import threading
+import time
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +23,9 @@ from visioneval.records import CellKey, Record, RunInfo, RunState, read_records
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+_LOOKED_AT = (0.01, 0.05, 0.2)
+"""Seconds to try again: who asks whether a run is being written holds it for a moment."""
 
 
 class RunWriter:
@@ -145,13 +149,17 @@ class RunWriter:
 
 def _lock(results: BinaryIO, folder: Path) -> None:
     """Holds a run for this process until it ends, however it ends. Raises ``UsageError`` where another one does."""
-    try:
-        fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        results.close()
-        raise UsageError(f"{folder}: another visioneval is writing this run now") from None
-    except OSError:  # a file system without locks
-        return
+    for wait in _LOOKED_AT:
+        try:
+            fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(wait)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
+    results.close()
+    raise UsageError(f"{folder}: another visioneval is writing this run now")
 
 
 def _set_aside(folder: Path, stale: Collection[CellKey]) -> None:

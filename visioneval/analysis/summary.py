@@ -188,8 +188,8 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
 
 
 def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
-    """130 for an interrupted run; 3 where the error gate does not hold or a gate had nothing to measure; 1; 0."""
-    if state == "interrupted":
+    """130 for a run that was stopped; 3 where the error gate does not hold or a gate had nothing to measure; 1; 0."""
+    if state in ("interrupted", "stopped"):
         return EXIT_INTERRUPTED
     incomplete = [
         gate

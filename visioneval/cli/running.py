@@ -46,6 +46,14 @@ def resuming(folder: Path) -> str:
     return f"visioneval run --resume {shlex.quote(str(folder))}"
 
 
+def to_go_on(folder: Path, info: RunInfo) -> str | None:
+    """The line that says how to go on with a run that did not end; ``None`` where it did, or is under way."""
+    if info.state not in ("stopped", "interrupted"):
+        return None
+    command = resuming(folder) if info.graded_from is None else shlex.join(("visioneval", *info.command_line))
+    return f"{folder} was {'killed' if info.state == 'stopped' else 'interrupted'}; to go on: {command}"
+
+
 def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
     """Executes, summarises and shows a run, and returns its exit code."""
     from visioneval.analysis.summary import summarise
