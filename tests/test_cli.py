@@ -207,6 +207,42 @@ def test_a_damaged_run_is_told_in_a_line(swept: Toy) -> None:
         assert len(result.stderr.splitlines()) == 1
 
 
+def test_a_line_that_a_power_cut_left_is_named_with_what_to_do(swept: Toy) -> None:
+    results = swept.latest / "results.jsonl"
+    first, second, *rest = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(first + second[:40] + b"\n" + b"".join(rest))
+    for words in (["show", "latest"], ["run", "--resume", "latest", "--trust-suite"]):
+        result = swept(*words)
+        assert result.exit_code == 2
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"{results.relative_to(swept.folder)}:2: not a record: ")
+        name = f"runs/{swept.latest.name}"
+        assert line.endswith(f": delete this line; 'visioneval run --resume {name}' then runs its cell again")
+    results.write_bytes(first + b"".join(rest))
+    shown = swept("show", "latest")
+    assert "said to be complete, but results.jsonl holds 7 of 8 cells; for the rest: visioneval run" in shown.stderr
+    assert "the run holds 7 of 8 cells" in swept("baseline", "set", "latest").stderr
+    swept("run", "--resume", "latest", "--trust-suite")
+    assert swept("baseline", "set", "latest").exit_code == 0
+
+
+def test_a_run_without_its_results_is_not_shown_as_an_empty_one(swept: Toy) -> None:
+    results = swept.latest / "results.jsonl"
+    swept("baseline", "set", "latest")
+    results.write_bytes(b"")
+    assert "said to be complete, but results.jsonl holds 0 of 8 cells" in swept("show", "latest").stderr
+    assert "empty" in swept("runs").stdout
+    assert swept("baseline", "set", "latest").exit_code == 2
+    for sides in (["latest", "baseline"], ["baseline", "latest"]):
+        compared = swept("compare", *sides)
+        assert compared.exit_code == 2
+        assert compared.stderr == "latest: there is nothing to compare: the run is empty\n"
+    results.unlink()
+    gone = swept("show", "latest")
+    assert gone.exit_code == 2
+    assert "results.jsonl: No such file or directory" in gone.stderr
+
+
 def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:
     toy.run({"tags": ["x"]}, {}, arguments=("--case", "case*", "--tag", "x", "--limit", "1", "--note", "n"), **GRID)
     info = toy.info

@@ -201,6 +201,8 @@ BAD_LINES = [
     (record().model_dump_json().replace('"prompt":', '"promt":'), "prom"),
     (record().model_dump_json().replace('"sample_index":0', '"sample_index":-1'), "sample_index"),
     ("[" * 100_000, "not a record"),
+    ("\0" * 100, "not a record: damaged or cut off: delete this line; 'visioneval run --resume "),
+    (record().model_dump_json().replace('"task_type":"', '"ta'), "not a record: damaged or cut off: delete"),
 ]
 
 

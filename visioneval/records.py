@@ -126,6 +126,10 @@ class Record(Frozen):
         return sum(known) if known else None
 
 
+class DamagedLineError(RunFormatError):
+    """A line of a file that is none of its lines: what a power cut may leave behind."""
+
+
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
 """How a line begins that ``RunWriter`` wrote: it is parsed once, without a look at its version."""
@@ -199,6 +203,9 @@ def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> I
             for number, line in enumerate(lines, 1):
                 if not line.isspace():
                     yield from _parsed(kind, line, f"{path}:{number}", wanted)
+    except DamagedLineError as error:
+        again = f"; 'visioneval run --resume {path.parent}' then runs its cell again" if kind == "record" else ""
+        raise RunFormatError(f"{error}: delete this line{again}") from None
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
 
@@ -210,12 +217,12 @@ def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> I
         return
     try:
         data = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError):
         if not line.endswith(b"\n"):
             return
-        raise RunFormatError(f"{where}: not a {kind}: {error}") from None
+        raise DamagedLineError(f"{where}: not a {kind}: damaged or cut off") from None
     if not isinstance(data, dict):
-        raise RunFormatError(f"{where}: not a {kind}: not an object")
+        raise DamagedLineError(f"{where}: not a {kind}: not an object")
     current = _upgraded(kind, data, where)
     yield _validated(wanted, line if current is data else json.dumps(current), where)
 
@@ -241,12 +248,10 @@ def _validated(wanted: TypeAdapter[PartT], data: str | bytes, where: str) -> Par
     try:
         return wanted.validate_json(data)
     except ValidationError as error:
-        raise RunFormatError(f"{where}: {_first(error)}") from None
-
-
-def _first(error: ValidationError) -> str:
-    part = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, part['loc']))}: {part['msg']}"
+        part = error.errors(include_url=False)[0]
+        if part["type"] == "json_invalid":
+            raise DamagedLineError(f"{where}: not a record: damaged or cut off") from None
+        raise RunFormatError(f"{where}: {'.'.join(map(str, part['loc']))}: {part['msg']}") from None
 
 
 def _header(path: Path) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visioneval.cli import options
+from visioneval.cli.running import resuming
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
 
     folder, info, label = named_run(name, out)
     records = list(read_records(folder))
+    if info.state == "complete" and len(records) < info.planned_cells:
+        options.say(
+            f"{folder}: said to be complete, but results.jsonl holds {len(records):,} of {info.planned_cells:,} cells;"
+            f" for the rest: {resuming(folder)}"
+        )
     if label is None:
         return folder, info, records
     records = [record for record in records if record.model_label == label]
