@@ -71,6 +71,20 @@ def test_plan_shows_cases_by_model_runs_and_the_work(toy: Toy) -> None:
     assert "cost  unknown for 3 of 3" in [line.strip() for line in lines]
 
 
+def test_a_plan_of_many_model_runs_is_cut_and_told_whole_as_json(toy: Toy) -> None:
+    many = [{"provider": "mine:Draw", "label": "m", "grid": {"q": list(range(45))}}]
+    path = toy.write({"id": "a"}, {"id": "b"}, models=many, samples=2)
+    lines = toy("plan", path, "--trust-suite").stdout.splitlines()
+    assert "... and 5 more: 'visioneval plan --json' tells all" in lines
+    assert any("m,q=39" in line for line in lines)
+    assert not any("m,q=40" in line or "#41" in line for line in lines)
+    told = json.loads(toy("plan", path, "--trust-suite", "--json").stdout)
+    assert [run["label"] for run in told["model_runs"]] == [f"m,q={at}" for at in range(45)]
+    assert told["model_runs"][44]["pictures"] == {"a": 2, "b": 2}
+    assert (told["drawing_calls"], told["cells"], told["cases"]) == (180, 180, ["a", "b"])
+    assert told["costs"][0] == {"name": "m,q=0", "usd": None, "basis": "none", "seen": 0}
+
+
 def test_a_plan_of_finished_pictures_costs_nothing_and_names_the_missing_ones(toy: Toy) -> None:
     model = {"provider": "files", "label": "old", "path": "{case}.png"}
     image = {"graders": [{"key": "file", "type": "image"}], "verdict": ["file"]}
