@@ -16,7 +16,7 @@ from rich.console import Console
 from visioneval.analysis.summary import Summary, summarise
 from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo
 from visioneval.report.cell import print_cells
-from visioneval.report.console import last_line, print_summary, why
+from visioneval.report.console import last_line, print_summary, show_usd, why
 from visioneval.report.table import Column, table
 from visioneval.report.text import clean, one_line
 
@@ -98,16 +98,25 @@ def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label
         assert fact in folded
 
 
+@pytest.mark.parametrize(
+    ("known", "unknown", "told"),
+    [(0.012, 0, "0.0120"), (0.012, 3, ">= 0.0120"), (0.0, 3, "unknown"), (None, 3, "unknown"), (0.0, 0, "0.0000"),
+     (None, 0, "-")],
+)  # fmt: skip
+def test_a_sum_says_where_it_is_not_all(known: float | None, unknown: int, told: str) -> None:
+    assert show_usd(known, unknown) == told
+
+
 def test_eighty_columns_read_like_this() -> None:
     lines = [line.rstrip() for line in printed(summary_of(2, "m{}"), 80).splitlines()]
     assert lines == [
         "demo  6 of 6 cells  2 PASS  2 FAIL  2 ERROR",
         "",
         "Model runs",
-        "#  model run  pass rate [95%]        fail  error  s/draw     USD",
-        "────────────────────────────────────────────────────────────────",
-        "1  m0         50.0% [9.5, 90.5] n=2     1      1    4.12  0.1234",
-        "2  m1         50.0% [9.5, 90.5] n=2     1      1    4.12  0.1234",
+        "#  model run  pass rate [95%]        fail  error  s/draw        USD",
+        "───────────────────────────────────────────────────────────────────",
+        "1  m0         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
+        "2  m1         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
         "",
         "Metrics by model run: how many cells say yes, or the mean (of how many cells)",
         "metric                                     #1            #2",
@@ -143,11 +152,11 @@ def test_eighty_columns_read_like_this() -> None:
         "text.cer <= 0.05      2",
         "",
         "Cost",
-        "what     of     USD  cells paid  from cache  unknown",
-        "────────────────────────────────────────────────────",
-        "drawing  m0  0.1234           1           0        2",
-        "drawing  m1  0.1234           1           0        2",
-        "all          0.2468",
+        "what     of        USD  cells paid  from cache  unknown",
+        "───────────────────────────────────────────────────────",
+        "drawing  m0  >= 0.1234           1           0        2",
+        "drawing  m1  >= 0.1234           1           0        2",
+        "all          >= 0.2468",
         "",
         "Gates",
         "         gate                   for         found",

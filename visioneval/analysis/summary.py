@@ -52,13 +52,17 @@ class MetricFinding(Frozen):
 
 
 class ModelFindings(Frozen):
-    """What one model run did. ``seconds`` is the mean time of a drawing."""
+    """What one model run did. ``seconds`` is the mean time of a drawing.
+
+    ``cost_usd`` is the sum of what is known; ``unpriced`` drawings and judgements are not.
+    """
 
     label: str
     stand_in: bool
     counts: Counts
     metrics: dict[str, MetricFinding]
     cost_usd: float | None
+    unpriced: int = 0
     seconds: float
 
 
@@ -122,6 +126,7 @@ class Summary(Frozen):
     reused_since: str | None = None
     costs: tuple[CostFinding, ...] = ()
     cost_usd: float | None
+    unpriced: int = 0
     exit_code: int
 
 
@@ -144,7 +149,7 @@ def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
         stopped_by=info.stopped_by,
         planned_cells=info.planned_cells,
         counts=count(cells),
-        models=tuple(_model(label, label in stand_ins, own, info.metrics) for label, own in by_label.items()),
+        models=tuple(_model(label, label in stand_ins, own, info) for label, own in by_label.items()),
         metrics=info.metrics,
         tags={tag: count(own) for tag, own in by_tag.items()},
         failure_tags=dict(Counter(tag for cell in cells for tag in cell.failure_tags).most_common()),
@@ -156,8 +161,9 @@ def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
         gates=gates,
         reused_pictures=sum(cell.cached and cell.artifact_path is not None for cell in cells),
         reused_since=info.reused_since,
-        costs=costs_of(info, cells),
+        costs=(costs := costs_of(info, cells)),
         cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),
+        unpriced=sum(cost.unknown for cost in costs),
         exit_code=EXIT_INCOMPLETE if info.stopped_by else exit_code(info.state, gates),
     )
 
@@ -223,14 +229,15 @@ def rate(successes: int, n: int) -> Rate:
     return Rate(value=successes / n, low=low, high=high, n=n)
 
 
-def _model(label: str, stand_in: bool, cells: Sequence[Record], metrics: dict[str, Metric]) -> ModelFindings:
-    found = {name: finding for name in metrics if (finding := _metric(name, cells)) is not None}
+def _model(label: str, stand_in: bool, cells: Sequence[Record], info: RunInfo) -> ModelFindings:
+    found = {name: finding for name in info.metrics if (finding := _metric(name, cells)) is not None}
     return ModelFindings(
         label=label,
         stand_in=stand_in,
         counts=count(cells),
         metrics=found,
         cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),
+        unpriced=sum(cost.unknown for cost in costs_of(info, cells)),
         seconds=sum(cell.seconds for cell in cells) / len(cells) if cells else 0.0,
     )
 

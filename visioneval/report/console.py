@@ -104,12 +104,28 @@ def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:
         *(Column(name, right=True) for name in ("USD", "cells paid", "from cache", "unknown")),
     )
     rows: list[list[Cell]] = [
-        [cost.what, cost.name, f"{cost.usd:.4f}", f"{cost.paid:,}", f"{cost.cached:,}", _count(cost.unknown, "yellow")]
+        [
+            cost.what,
+            cost.name,
+            show_usd(cost.usd, cost.unknown),
+            f"{cost.paid:,}",
+            f"{cost.cached:,}",
+            _count(cost.unknown, "yellow"),
+        ]
         for cost in costs
     ]
-    total = sum(cost.usd for cost in costs)
-    rows.append(["all", "", f"{total:.4f}", "", "", ""])
+    total = show_usd(sum(cost.usd for cost in costs), sum(cost.unknown for cost in costs))
+    rows.append(["all", "", total, "", "", ""])
     return table(columns, rows, width)
+
+
+def show_usd(known: float | None, unknown: int) -> str:
+    """``0.0120``; ``>= 0.0120`` where so many more costs are unknown; ``unknown`` without it; ``-`` where none is."""
+    if not known and unknown:
+        return "unknown"
+    if known is None:
+        return "-"
+    return f"{'>= ' if unknown else ''}{known:.4f}"
 
 
 def show_rate(rate: Rate) -> str:
@@ -151,7 +167,7 @@ def _model_row(number: int, model: ModelFindings, columns: Sequence[Column]) -> 
         "error": _count(counts.errors, "yellow"),
         "refused": _count(counts.refused, "yellow"),
         "s/draw": f"{model.seconds:.2f}",
-        "USD": "unknown" if model.cost_usd is None else f"{model.cost_usd:.4f}",
+        "USD": show_usd(model.cost_usd, model.unpriced),
     }
     return [str(number), model.label, *(cells[column.name] for column in columns)]
 
