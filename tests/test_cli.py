@@ -211,6 +211,15 @@ def test_export_makes_a_flat_table(swept: Toy) -> None:
     assert swept("export", "latest", "--csv", "--output", "no/flat.csv").exit_code == 2
 
 
+def test_a_table_holds_no_formula(toy: Toy) -> None:
+    prompts = ["=HYPERLINK(1)", "+1 tree", "-1 tree", "@sum", " =1", "a=1"]
+    toy.run(*({"prompt": prompt, "tags": [f"={at}"]} for at, prompt in enumerate(prompts)))
+    rows = list(csv.DictReader(io.StringIO(toy("export", "latest", "--csv").stdout)))
+    assert [row["prompt"] for row in rows] == [*(f"'{prompt}" for prompt in prompts[:5]), "a=1"]
+    assert [row["tags"] for row in rows] == [f"'={at}" for at in range(6)]
+    assert "apostrophe" in toy("export", "--help").stdout
+
+
 def test_a_damaged_run_is_told_in_a_line(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     results.write_bytes(results.read_bytes().replace(b'"PASS"', b'"MAYBE"', 1))

@@ -126,7 +126,10 @@ def export(
     output: Annotated[Path | None, options.value("--output/-o", "FILE", "Instead of standard output.")] = None,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
-    """Make a flat table of a run."""
+    """Make a flat table of a run.
+
+    Text that begins with =, +, - or @ gets an apostrophe before it: a spreadsheet would take it for a formula.
+    """
     from visioneval.analysis.summary import in_order
     from visioneval.report.flat import write_csv
 
