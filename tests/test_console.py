@@ -13,7 +13,8 @@ from made import UNMEASURED, record, run_of
 from rich.cells import cell_len
 from rich.console import Console
 
-from visioneval.analysis.summary import Summary, summarise
+from visioneval.analysis.findings import Summary
+from visioneval.analysis.summary import summarise
 from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo
 from visioneval.report.cell import print_cells
 from visioneval.report.console import last_line, print_summary, show_usd, why

@@ -8,7 +8,7 @@ import pytest
 from made import info, record
 from rich.console import Console
 
-from visioneval.analysis.disagreements import Disagreement, disagreements
+from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.summary import summarise
 from visioneval.records import Fingerprint, GraderRecord, Record
 from visioneval.report.console import print_summary
@@ -68,7 +68,9 @@ def cell(verdict: str | None, failed: list[str], intent: Any = 4, sample: int = 
     ],
 )
 def test_a_judge_s_verdict_beside_the_rules_over_its_own_metrics(one: Record, judged: int, disagreed: int) -> None:
-    assert disagreements(SUITE, [one]) == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
+    counted = Disagreements(SUITE)
+    counted.add(one)
+    assert counted.found() == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
 
 
 def printed(cells: list[Record]) -> tuple[str, dict[str, Any]]:

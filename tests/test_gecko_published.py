@@ -12,7 +12,8 @@ from published import dsg_suite, likert_rows, tifa_suite
 from scipy.stats import kendalltau, spearmanr
 from typer.testing import CliRunner
 
-from visioneval.analysis.summary import Summary, summarise
+from visioneval.analysis.findings import Summary
+from visioneval.analysis.summary import summarise
 from visioneval.cli import app
 from visioneval.question_file import read_questions
 from visioneval.records import Record, read_info, read_records

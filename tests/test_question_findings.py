@@ -8,8 +8,9 @@ from typing import Any
 from made import info, record
 from rich.console import Console
 
+from visioneval.analysis.findings import Summary
 from visioneval.analysis.questions import TypeFinding
-from visioneval.analysis.summary import Summary, summarise
+from visioneval.analysis.summary import summarise
 from visioneval.records import Fingerprint, GraderRecord
 from visioneval.report.console import print_summary
 from visioneval.suite.model import Suite

@@ -171,10 +171,10 @@ def test_run_json_read_and_written_again_is_the_same_bytes(toy: Toy) -> None:
     assert run_writer._json_bytes(read_info(toy.latest)) == data
 
 
-def test_the_last_line_of_a_cell_wins_in_the_place_of_its_first(folder: Path) -> None:
+def test_the_last_line_of_a_cell_wins(folder: Path) -> None:
     lines = [record(test_id=name, prompt=prompt).model_dump_json() for name, prompt in ("ax", "by", "az")]
     found = list(read_records(write_lines(folder, *lines)))
-    assert [(each.test_id, each.prompt) for each in found] == [("a", "z"), ("b", "y")]
+    assert [(each.test_id, each.prompt) for each in found] == [("b", "y"), ("a", "z")]
 
 
 @pytest.mark.parametrize("cut", [1, 40, -1])

@@ -12,7 +12,9 @@ from PIL import Image
 from reported import LABELS, demo, grader, png, report, run_info, save_run
 from typer.testing import CliRunner
 
-from visioneval.analysis.summary import count, rate, summarise
+from visioneval.analysis.findings import rate
+from visioneval.analysis.summary import summarise
+from visioneval.analysis.tally import count
 from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.records import read_info

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from visioneval.rules import Gate, Rule, gate_holds, judge_cell, parse_gate, parse_rule, pooled
+from visioneval.rules import Gate, Pool, Rule, gate_holds, judge_cell, parse_gate, parse_rule
 from visioneval.types import Score, Status, Verdict
 
 
@@ -150,6 +151,13 @@ def cells(text: str) -> list[Cell]:
         "R": Cell(Verdict.FAIL, Status.REFUSED),
     }
     return [made[sign] for sign in text]
+
+
+def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:
+    pool = Pool(gate)
+    for cell in counted:
+        pool.add(cell)
+    return pool.value()
 
 
 @pytest.mark.parametrize(

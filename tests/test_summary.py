@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 from made import UNMEASURED, record, run_of
 
-from visioneval.analysis.summary import (
-    GateFinding,
-    Summary,
-    exit_code,
-    gates_of,
-    in_order,
-    one_model_run,
-    summarise,
-)
+from visioneval.analysis.findings import GateFinding, Summary
+from visioneval.analysis.summary import exit_code, gates_of, in_order, one_model_run, summarise
 from visioneval.records import Record, RunInfo, RunState, Selection
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -130,7 +131,17 @@ class DamagedLineError(RunFormatError):
     """A line of a file that is none of its lines: what a power cut may leave behind."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What makes a cell the same cell in two records."""
+
+    test_id: str
+    model_label: str
+    sample_index: int
+
+
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_NAME: TypeAdapter[_Name] = TypeAdapter(_Name)
 _CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
 """How a line begins that ``RunWriter`` wrote: it is parsed once, without a look at its version."""
 
@@ -185,12 +196,29 @@ def read_info(folder: Path) -> RunInfo:
 
 
 def read_records(folder: Path) -> Iterator[Record]:
-    """The records of a run, one per cell, in the order in which the cells were first written.
+    """The records of a run, one per cell, in the order in which they were written.
 
-    Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
+    The file is read twice, so that of no record more than its name is held. Raises ``RunFormatError`` with file and
+    line. A last line that was cut off is passed over.
     """
-    lines = each_line(folder / "results.jsonl", _RECORD)
-    yield from {record.cell: record for record in lines}.values()
+    path = folder / "results.jsonl"
+    wanted = _last_of_each(path)
+    for is_wanted, record in zip(wanted, each_line(path, _RECORD), strict=False):
+        if is_wanted:
+            yield record
+
+
+def _last_of_each(path: Path) -> bytearray:
+    """For each record of a file 1 where it is the last of its cell."""
+    shared: dict[str, str] = {}
+    last: dict[CellKey, int] = {}
+    for number, cell in enumerate(each_line(path, _NAME)):
+        label = shared.setdefault(cell.model_label, cell.model_label)
+        last[cell.test_id, label, cell.sample_index] = number
+    flags = bytearray(max(last.values(), default=-1) + 1)
+    for number in last.values():
+        flags[number] = 1
+    return flags
 
 
 def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:

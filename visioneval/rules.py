@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -148,25 +149,38 @@ class CellFacts(Protocol):
     def scores(self) -> Mapping[str, Score]: ...
 
 
-def pooled(gate: Gate, cells: Iterable[CellFacts]) -> tuple[float | None, int]:
-    """The gate's value over the cells that it matches, and how many cells were counted in it.
+class Pool:
+    """The value of a gate over the cells that it matches, which are added one by one."""
 
-    A value of ``None`` means that nothing was measured: the gate is unmet, whatever it asks.
-    """
-    counted = [value for cell in cells if (value := _counts_as(gate, cell)) is not None]
-    if not counted:
-        return None, 0
-    mean = math.fsum(counted) / len(counted)
-    return min(max(mean, min(counted)), max(counted)), len(counted)  # rounding must not lead out of the scores
+    def __init__(self, gate: Gate) -> None:
+        """Begins with no cell."""
+        self._gate = gate
+        self._sides: tuple[array[float], array[float]] = (array("d"), array("d"))
+
+    def add(self, cell: CellFacts, *, is_counter: bool = False) -> None:
+        """Counts a cell. Only ``separation`` parts counter-examples from the others."""
+        value = _counts_as(self._gate, cell)
+        if value is not None:
+            self._sides[is_counter and self._gate.fn == "separation"].append(value)
+
+    def value(self) -> tuple[float | None, int]:
+        """The gate's value, and how many cells were counted in it.
+
+        A mean; for ``separation`` that over aligned cells less that over counter-examples. ``None`` means that nothing
+        was measured, on one side at least: the gate is unmet, whatever it asks.
+        """
+        above, below = self._sides
+        n = len(above) + len(below)
+        if self._gate.fn != "separation":
+            return _mean(above), n
+        high, low = _mean(above), _mean(below)
+        return (None if high is None or low is None else high - low), n
 
 
-def separated(gate: Gate, aligned: Iterable[CellFacts], counter: Iterable[CellFacts]) -> tuple[float | None, int]:
-    """The mean over aligned cells less that over counter-examples, and how many cells were counted in both.
-
-    ``None`` where nothing was measured in one of them.
-    """
-    (above, many), (below, more) = pooled(gate, aligned), pooled(gate, counter)
-    return (None if above is None or below is None else above - below), many + more
+def _mean(values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    return min(max(math.fsum(values) / len(values), min(values)), max(values))  # rounding must not lead out of them
 
 
 def gate_holds(gate: Gate, value: float | None) -> bool:

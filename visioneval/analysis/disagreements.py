@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 
 from visioneval.records import Record
 from visioneval.rules import parse_rule
@@ -19,35 +20,39 @@ class Disagreement(Frozen):
     disagreed: int
 
 
-def disagreements(suite: Suite, cells: Sequence[Record]) -> dict[str, Disagreement]:
-    """For each rubric by its key, only the rules over its own metrics being looked at."""
-    found: dict[str, list[bool]] = {key: [] for key in _rubrics(suite)}
-    for parted in partings(suite, cells):
-        for key, disagreed in parted.items():
-            found[key].append(disagreed)
-    return {key: Disagreement(judged=len(parted), disagreed=sum(parted)) for key, parted in found.items()}
+class Disagreements:
+    """How often that is so, for each rubric by its key, only the rules over its own metrics being looked at."""
+
+    def __init__(self, suite: Suite) -> None:
+        """Begins with no cell."""
+        self._parting = parting(suite)
+        self._found: dict[str, Counter[bool]] = {key: Counter() for key in _rubrics(suite)}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        for key, disagreed in self._parting(cell).items():
+            self._found[key][disagreed] += 1
+
+    def found(self) -> dict[str, Disagreement]:
+        """What was counted."""
+        return {key: Disagreement(judged=parted.total(), disagreed=parted[True]) for key, parted in self._found.items()}
 
 
-def partings(suite: Suite, cells: Iterable[Record]) -> Iterator[dict[str, bool]]:
-    """For each cell, by the key of a rubric, whether judge and rules disagree; no key where either is silent."""
+def parting(suite: Suite) -> Callable[[Record], dict[str, bool]]:
+    """Says of a cell, by the key of a rubric, whether judge and rules disagree; no key where either is silent."""
     rubrics = _rubrics(suite)
-    rules = {case.id: suite.verdict if case.verdict is None else case.verdict for case in suite.cases}
-    for cell in cells:
+    rules = {case.id: case.verdict for case in suite.cases if case.verdict is not None}
+
+    def parted(cell: Record) -> dict[str, bool]:
         own = rules.get(cell.test_id, suite.verdict)
         answers = ((key, _parted(own, cell, key, metrics)) for key, metrics in rubrics.items())
-        yield {key: parted for key, parted in answers if parted is not None}
+        return {key: answer for key, answer in answers if answer is not None}
+
+    return parted
 
 
 def _rubrics(suite: Suite) -> dict[str, Collection[str]]:
     return {grader.key: grader.asked.keys() for grader in suite.graders if isinstance(grader, RubricGrader)}
-
-
-def disagrees(suite: Suite, cell: Record) -> bool:
-    """Whether the verdict of any rubric's judge and the rules over its metrics part in this cell."""
-    case = next((case for case in suite.cases if case.id == cell.test_id), None)
-    rules = suite.verdict if case is None or case.verdict is None else case.verdict
-    rubrics = (grader for grader in suite.graders if isinstance(grader, RubricGrader))
-    return any(_parted(rules, cell, grader.key, grader.asked.keys()) for grader in rubrics)
 
 
 def _parted(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Collection[str]) -> bool | None:

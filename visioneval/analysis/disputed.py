@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from visioneval.analysis.disagreements import disagrees
+from visioneval.analysis.disagreements import parting
 from visioneval.records import Record
 from visioneval.suite.case import TestCase
 from visioneval.suite.model import Suite
@@ -19,6 +19,7 @@ class Disputes:
         self._suite = suite
         self._metrics = metrics
         self._cases = {case.id: case for case in suite.cases}
+        self._parting = parting(suite)
 
     def weight(self, cell: Record) -> float:
         """From 0, where all agree, to 3: up to 1 each for graders, for votes, and for a judge against the rules.
@@ -28,7 +29,7 @@ class Disputes:
         """
         views = list(self._views(cell, self._cases.get(cell.test_id)))
         parted = max(views) - min(views) if views else 0.0
-        return parted + self._spread(cell) + disagrees(self._suite, cell)
+        return parted + self._spread(cell) + any(self._parting(cell).values())
 
     def _views(self, cell: Record, case: TestCase | None) -> Iterator[float]:
         if case is None:

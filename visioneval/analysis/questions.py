@@ -5,7 +5,10 @@ A picture with twenty questions counts twenty times here, and once in the mean o
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import fsum
 from typing import Any
 
@@ -43,16 +46,79 @@ class QuestionFindings(Frozen):
     dropped: int
 
 
-def question_findings(info: RunInfo, cells: Iterable[Record]) -> dict[str, QuestionFindings]:
+class Questions:
     """The findings of every gecko grader that asked anything, by its key."""
-    by_key: dict[str, list[tuple[str, GraderRecord]]] = {
-        grader.key: [] for grader in info.suite.graders if isinstance(grader, GeckoGrader)
-    }
-    for cell in cells:
+
+    def __init__(self, info: RunInfo) -> None:
+        """Begins with no cell."""
+        keys = (grader.key for grader in info.suite.graders if isinstance(grader, GeckoGrader))
+        self._told = {key: _Told() for key in keys}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
         for grader in cell.graders:
-            if grader.key in by_key and _asked(grader):
-                by_key[grader.key].append((cell.model_label, grader))
-    return {key: _findings(own) for key, own in by_key.items() if own}
+            if grader.key in self._told and (asked := _asked(grader)):
+                self._told[grader.key].add(cell.model_label, grader, asked)
+
+    def found(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
+        """What was counted, for model runs in this order."""
+        order = tuple(labels)
+        return {key: told.found(order) for key, told in self._told.items() if told.by_label}
+
+
+@dataclass(slots=True)
+class _Scores:
+    """The scores of some questions."""
+
+    measured: array[float] = field(default_factory=lambda: array("d"))
+    unmeasured: int = 0
+
+    def add(self, score: Any) -> None:
+        if isinstance(score, (int, float)):
+            self.measured.append(score)
+        else:
+            self.unmeasured += 1
+
+    def found(self) -> TypeFinding:
+        n = len(self.measured)
+        return TypeFinding(value=fsum(self.measured) / n if n else None, n=n, unmeasured=self.unmeasured)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What one grader asked: scores by model run and type, and of each set how many of its prompt's items it covers."""
+
+    by_label: dict[str, tuple[_Scores, dict[str, _Scores]]] = field(default_factory=dict)
+    sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
+
+    def add(self, label: str, grader: GraderRecord, asked: Sequence[Mapping[str, Any]]) -> None:
+        everything, by_type = self.by_label.setdefault(label, (_Scores(), {}))
+        for question in asked:
+            everything.add(question.get("score"))
+            by_type.setdefault(str(question.get("type")), _Scores()).add(question.get("score"))
+        share, dropped = grader.details.get("coverage"), grader.details.get("dropped")
+        self.sets[_set(grader, asked)] = (
+            grader.details.get("source") == "generated",
+            float(share) if isinstance(share, (int, float)) else None,
+            dropped if isinstance(dropped, int) else 0,
+        )
+
+    def found(self, labels: Sequence[str]) -> QuestionFindings:
+        made = [(share, dropped) for is_made, share, dropped in self.sets.values() if is_made]
+        covered = [share for share, _ in made if share is not None]
+        return QuestionFindings(
+            models={label: _of_model(*self.by_label[label]) for label in labels if label in self.by_label},
+            prompts=len(self.sets),
+            generated=len(made),
+            coverage=fsum(covered) / len(covered) if covered else None,
+            dropped=sum(dropped for _, dropped in made),
+        )
+
+
+def _of_model(everything: _Scores, by_type: Mapping[str, _Scores]) -> ModelQuestions:
+    return ModelQuestions(
+        all=everything.found(), types={kind: scores.found() for kind, scores in sorted(by_type.items())}
+    )
 
 
 def _asked(grader: GraderRecord) -> list[Mapping[str, Any]]:
@@ -60,38 +126,7 @@ def _asked(grader: GraderRecord) -> list[Mapping[str, Any]]:
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
-def _findings(told: Sequence[tuple[str, GraderRecord]]) -> QuestionFindings:
-    by_label: dict[str, list[Mapping[str, Any]]] = {}
-    for label, grader in told:
-        by_label.setdefault(label, []).extend(_asked(grader))
-    sets = {_set(grader): grader.details for _, grader in told}
-    made = [details for details in sets.values() if details.get("source") == "generated"]
-    covered = [float(share) for details in made if isinstance(share := details.get("coverage"), (int, float))]
-    return QuestionFindings(
-        models={label: _of_model(asked) for label, asked in by_label.items()},
-        prompts=len(sets),
-        generated=len(made),
-        coverage=fsum(covered) / len(covered) if covered else None,
-        dropped=sum(dropped for details in made if isinstance(dropped := details.get("dropped"), int)),
-    )
-
-
-def _set(grader: GraderRecord) -> tuple[str, ...]:
+def _set(grader: GraderRecord, asked: Iterable[Mapping[str, Any]]) -> bytes:
     """What tells sets of questions apart: the prompt, and, for pinned ones of cases without a prompt, the questions."""
-    return str(grader.details.get("prompt_sha256")), *(str(question.get("question")) for question in _asked(grader))
-
-
-def _of_model(asked: Sequence[Mapping[str, Any]]) -> ModelQuestions:
-    by_type: dict[str, list[Any]] = {}
-    for question in asked:
-        by_type.setdefault(str(question.get("type")), []).append(question.get("score"))
-    return ModelQuestions(
-        all=_finding([score for own in by_type.values() for score in own]),
-        types={kind: _finding(own) for kind, own in by_type.items()},
-    )
-
-
-def _finding(scores: Sequence[Any]) -> TypeFinding:
-    counted = [score for score in scores if isinstance(score, (int, float))]
-    value = sum(counted) / len(counted) if counted else None
-    return TypeFinding(value=value, n=len(counted), unmeasured=len(scores) - len(counted))
+    words = [str(grader.details.get("prompt_sha256")), *(str(question.get("question")) for question in asked)]
+    return blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable
 from math import fsum
 
 from visioneval.analysis.stats import auroc
 from visioneval.records import Record, RunInfo
 from visioneval.rules import parse_gate
 from visioneval.types import Frozen
+
+Sides = tuple["array[float]", "array[float]"]
+"""The scores of aligned cells, and of counter-examples."""
 
 
 class Separation(Frozen):
@@ -30,31 +34,40 @@ def counter_examples(info: RunInfo) -> frozenset[str]:
     return frozenset(case.id for case in info.suite.cases if not case.expect.aligned)
 
 
-def separations(info: RunInfo, by_label: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, Separation]]:
+class Separations:
     """By metric and model run, for the main metrics of graders and for those that a gate is about.
 
     Empty where the suite has no counter-examples; a pair without a measured cell on both sides is left out.
     """
-    counter = counter_examples(info)
-    if not counter:
-        return {}
-    gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
-    parts = tuple(f"{grader.key}." for grader in info.suite.graders)
-    found: dict[str, dict[str, Separation]] = {}
-    for metric in info.metrics:
-        if metric in gated or not metric.startswith(parts):
-            each = {label: _separation(metric, cells, counter) for label, cells in by_label.items()}
-            if known := {label: one for label, one in each.items() if one is not None}:
-                found[metric] = known
-    return found
+
+    def __init__(self, info: RunInfo) -> None:
+        """Begins with no cell."""
+        self._counter = counter_examples(info)
+        gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
+        parts = tuple(f"{grader.key}." for grader in info.suite.graders)
+        asked = (name for name in info.metrics if name in gated or not name.startswith(parts))
+        self._sides: dict[str, dict[str, Sides]] = {name: {} for name in asked} if self._counter else {}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        for metric, by_label in self._sides.items():
+            score = cell.scores.get(metric)
+            if score is not None:
+                sides = by_label.setdefault(cell.model_label, (array("d"), array("d")))
+                sides[cell.test_id in self._counter].append(float(score))
+
+    def found(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
+        """What was counted, for model runs in this order."""
+        known = {
+            metric: {
+                label: one for label in labels if label in sides and (one := _separation(sides[label])) is not None
+            }
+            for metric, sides in self._sides.items()
+        }
+        return {metric: each for metric, each in known.items() if each}
 
 
-def _separation(metric: str, cells: Sequence[Record], counter: frozenset[str]) -> Separation | None:
-    sides: tuple[list[float], list[float]] = ([], [])
-    for cell in cells:
-        score = cell.scores.get(metric)
-        if score is not None:
-            sides[cell.test_id in counter].append(float(score))
+def _separation(sides: Sides) -> Separation | None:
     above, below = sides
     if not above or not below:
         return None

@@ -3,180 +3,111 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from math import fsum
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
 
-from visioneval.analysis.disagreements import Disagreement, disagreements
-from visioneval.analysis.questions import QuestionFindings, question_findings
-from visioneval.analysis.separation import Separation, counter_examples, separations
-from visioneval.analysis.stats import wilson_interval
-from visioneval.records import CellError, Record, RunInfo, RunState
-from visioneval.rules import Gate, gate_holds, parse_gate, parse_rule, pooled, separated
+from visioneval.analysis.disagreements import Disagreements
+from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
+from visioneval.analysis.questions import Questions
+from visioneval.analysis.separation import Separations, counter_examples
+from visioneval.analysis.tally import Costs, Model, Money, Tally, Verdicts, add_costs, most_common
+from visioneval.records import Record, RunInfo, RunState
+from visioneval.rules import Gate, Pool, gate_holds, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.suite.scope import GateRule, Scope, any_glob
-from visioneval.types import Frozen, Metric, Status, Verdict
+from visioneval.types import Status, Verdict
 
-GateState = Literal["holds", "unmet", "unmeasured", "skipped"]
 ERROR_GATE = GateRule(rule="error_rate == 0")
 EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
-
-
-class Rate(Frozen):
-    """A share of ``n`` with its 95 % Wilson interval; ``null`` where ``n`` is 0."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-
-
-class Counts(Frozen):
-    """Cells by verdict; ``refused`` ones are counted in their verdict too. ``pass_rate`` leaves errors out."""
-
-    cells: int
-    passed: int
-    failed: int
-    errors: int
-    refused: int
-    pass_rate: Rate
-
-
-class MetricFinding(Frozen):
-    """The mean of a number or the rate of a yes over the ``n`` cells that were measured."""
-
-    value: float | None
-    n: int
-    unmeasured: int
-
-
-class ModelFindings(Frozen):
-    """What one model run did. ``seconds`` is the mean time of a drawing.
-
-    ``cost_usd`` is the sum of what is known; ``unpriced`` drawings and judgements are not.
-    """
-
-    label: str
-    stand_in: bool
-    counts: Counts
-    metrics: dict[str, MetricFinding]
-    cost_usd: float | None
-    unpriced: int = 0
-    seconds: float
-
-
-class CostFinding(Frozen):
-    """What the drawings of a model run, or the judges of a grader, cost. ``unknown`` cells have no known cost."""
-
-    what: Literal["drawing", "judging"]
-    name: str
-    usd: float
-    paid: int
-    cached: int
-    unknown: int
-
-
-class FailingCell(Frozen):
-    """A cell that did not pass. ``reasons`` are those of its failed rules, by rule, or of its refusal."""
-
-    test_id: str
-    model_label: str
-    sample_index: int
-    verdict: Verdict
-    failed_rules: tuple[str, ...]
-    failure_tags: tuple[str, ...]
-    reasons: dict[str, str]
-    error: CellError | None
-
-
-class GateFinding(Frozen):
-    """What a gate found: its value over ``n`` counted cells, beside ``errors`` cells of its scope."""
-
-    rule: str
-    scope: str
-    value: float | None
-    n: int
-    errors: int
-    state: GateState
-
-
-class Summary(Frozen):
-    """The findings of a run: ``summary.json`` and ``--json``."""
-
-    schema_version: int = 1
-    run_id: str
-    suite: str
-    experiment: str | None
-    state: RunState
-    stopped_by: Literal["budget"] | None = None
-    planned_cells: int
-    counts: Counts
-    models: tuple[ModelFindings, ...]
-    metrics: dict[str, Metric]
-    tags: dict[str, Counts]
-    failure_tags: dict[str, int]
-    warned_rules: dict[str, int]
-    judge_disagreements: dict[str, Disagreement]
-    separations: dict[str, dict[str, Separation]]
-    questions: dict[str, QuestionFindings]
-    failing: tuple[FailingCell, ...]
-    gates: tuple[GateFinding, ...]
-    reused_pictures: int = 0
-    reused_since: str | None = None
-    costs: tuple[CostFinding, ...] = ()
-    cost_usd: float | None
-    unpriced: int = 0
-    exit_code: int
+Place = tuple[int, int, int]
 
 
 def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
-    """Everything that the summary says, from a run and its records."""
-    cells = in_order(info, records)
-    gates = tuple(_gate(entry, info, cells) for entry in gates_of(info.suite))
-    by_label: dict[str, list[Record]] = {str(entry.label): [] for entry in info.suite.models}
-    by_tag: dict[str, list[Record]] = {tag: [] for case in info.suite.cases for tag in case.tags}
-    for cell in cells:
-        by_label.setdefault(cell.model_label, []).append(cell)
+    """Everything that the summary says, from a run and its records in any order, of which none is kept."""
+    tallies = _Tallies(info)
+    for record in records:
+        tallies.add(record)
+    return tallies.found()
+
+
+class _Tallies:
+    """All that is counted in one pass over a run."""
+
+    def __init__(self, info: RunInfo) -> None:
+        self._info = info
+        self._whole = Verdicts()
+        self._models = {str(entry.label): Model() for entry in info.suite.models}
+        self._tags = {tag: Verdicts() for case in info.suite.cases for tag in case.tags}
+        self._failure_tags: Counter[str] = Counter()
+        self._warned: Counter[str] = Counter()
+        self._disagreements = Disagreements(info.suite)
+        self._separations = Separations(info)
+        self._questions = Questions(info)
+        self._failing = _Failing(info)
+        self._gates = [_GateTally(entry, info) for entry in gates_of(info.suite)]
+        self._costs = Costs(info)
+        self._money = Money()
+        self._reused = 0
+        self._parts: tuple[Tally, ...] = (
+            self._whole,
+            self._disagreements,
+            self._separations,
+            self._questions,
+            self._failing,
+            self._costs,
+            *self._gates,
+        )
+
+    def add(self, cell: Record) -> None:
+        self._models.setdefault(cell.model_label, Model()).add(cell)
         for tag in cell.tags:
-            by_tag.setdefault(tag, []).append(cell)
-    stand_ins = {str(entry.label) for entry in info.suite.models if entry.stand_in}
-    return Summary(
-        run_id=info.run_id,
-        suite=info.suite.name,
-        experiment=info.experiment,
-        state=info.state,
-        stopped_by=info.stopped_by,
-        planned_cells=info.planned_cells,
-        counts=count(cells),
-        models=tuple(_model(label, label in stand_ins, own, info) for label, own in by_label.items()),
-        metrics=info.metrics,
-        tags={tag: count(own) for tag, own in by_tag.items()},
-        failure_tags=dict(Counter(tag for cell in cells for tag in cell.failure_tags).most_common()),
-        warned_rules=dict(Counter(rule for cell in cells for rule in cell.warned_rules).most_common()),
-        judge_disagreements=disagreements(info.suite, cells),
-        separations=separations(info, by_label),
-        questions=question_findings(info, cells),
-        failing=_failing(info, cells),
-        gates=gates,
-        reused_pictures=sum(cell.cached and cell.artifact_path is not None for cell in cells),
-        reused_since=info.reused_since,
-        costs=(costs := costs_of(info, cells)),
-        cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),
-        unpriced=sum(cost.unknown for cost in costs),
-        exit_code=EXIT_INCOMPLETE if info.stopped_by else exit_code(info.state, gates),
-    )
+            self._tags.setdefault(tag, Verdicts()).add(cell)
+        self._failure_tags.update(cell.failure_tags)
+        self._warned.update(cell.warned_rules)
+        self._reused += cell.cached and cell.artifact_path is not None
+        add_costs(self._money, cell)
+        for part in self._parts:
+            part.add(cell)
+
+    def found(self) -> Summary:
+        info, gates = self._info, tuple(gate.found() for gate in self._gates)
+        return Summary(
+            run_id=info.run_id,
+            suite=info.suite.name,
+            experiment=info.experiment,
+            state=info.state,
+            stopped_by=info.stopped_by,
+            planned_cells=info.planned_cells,
+            counts=self._whole.found(),
+            models=tuple(model.found(label, info, self._costs.unknown[label]) for label, model in self._models.items()),
+            metrics=info.metrics,
+            tags={tag: verdicts.found() for tag, verdicts in self._tags.items()},
+            failure_tags=most_common(self._failure_tags),
+            warned_rules=most_common(self._warned),
+            judge_disagreements=self._disagreements.found(),
+            separations=self._separations.found(self._models),
+            questions=self._questions.found(self._models),
+            failing=self._failing.found(),
+            gates=gates,
+            reused_pictures=self._reused,
+            reused_since=info.reused_since,
+            costs=self._costs.found(),
+            cost_usd=self._money.usd,
+            unpriced=self._costs.unknown.total(),
+            exit_code=EXIT_INCOMPLETE if info.stopped_by else exit_code(info.state, gates),
+        )
 
 
 def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
     """Records in the suite's order, by case, model run and sample, however the cells happened to finish."""
+    place = _places(info)
+    return sorted(records, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index))
+
+
+def _places(info: RunInfo) -> Callable[[str, str, int], Place]:
     cases = {case.id: at for at, case in enumerate(info.suite.cases)}
     labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
-
-    def place(cell: Record) -> tuple[int, int, int]:
-        return cases.get(cell.test_id, len(cases)), labels.get(cell.model_label, len(labels)), cell.sample_index
-
-    return sorted(records, key=place)
+    return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
 
 
 def one_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
@@ -207,66 +138,33 @@ def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
     return EXIT_GATE if any(gate.state == "unmet" for gate in gates) else EXIT_OK
 
 
-def count(cells: Sequence[Record]) -> Counts:
-    """Cells by verdict, with their pass rate."""
-    verdicts = Counter(cell.verdict for cell in cells)
-    passed, failed = verdicts[Verdict.PASS], verdicts[Verdict.FAIL]
-    return Counts(
-        cells=len(cells),
-        passed=passed,
-        failed=failed,
-        errors=verdicts[Verdict.ERROR],
-        refused=sum(cell.status is Status.REFUSED for cell in cells),
-        pass_rate=rate(passed, passed + failed),
-    )
+class _Failing:
+    """The cells that did not pass."""
 
+    def __init__(self, info: RunInfo) -> None:
+        self._info = info
+        self._cases = {case.id: case for case in info.suite.cases}
+        self._cells: list[FailingCell] = []
 
-def rate(successes: int, n: int) -> Rate:
-    """A rate with its interval; all ``null`` where there is nothing to count."""
-    if n == 0:
-        return Rate(value=None, low=None, high=None, n=0)
-    low, high = wilson_interval(successes, n)
-    return Rate(value=successes / n, low=low, high=high, n=n)
-
-
-def _model(label: str, stand_in: bool, cells: Sequence[Record], info: RunInfo) -> ModelFindings:
-    found = {name: finding for name in info.metrics if (finding := _metric(name, cells)) is not None}
-    return ModelFindings(
-        label=label,
-        stand_in=stand_in,
-        counts=count(cells),
-        metrics=found,
-        cost_usd=_sum(cost for cell in cells for cost in _costs(cell)),
-        unpriced=sum(cost.unknown for cost in costs_of(info, cells)),
-        seconds=sum(cell.seconds for cell in cells) / len(cells) if cells else 0.0,
-    )
-
-
-def _metric(name: str, cells: Sequence[Record]) -> MetricFinding | None:
-    scores = [cell.scores[name] for cell in cells if name in cell.scores]
-    measured = [float(score) for score in scores if score is not None]
-    if not scores:
-        return None
-    mean = fsum(measured) / len(measured) if measured else None
-    return MetricFinding(value=mean, n=len(measured), unmeasured=len(scores) - len(measured))
-
-
-def _failing(info: RunInfo, cells: Iterable[Record]) -> tuple[FailingCell, ...]:
-    cases = {case.id: case for case in info.suite.cases}
-    return tuple(
-        FailingCell(
-            test_id=cell.test_id,
-            model_label=cell.model_label,
-            sample_index=cell.sample_index,
-            verdict=cell.verdict,
-            failed_rules=cell.failed_rules,
-            failure_tags=cell.failure_tags,
-            reasons=_reasons(cell, cases.get(cell.test_id), info.suite),
-            error=cell.error,
+    def add(self, cell: Record) -> None:
+        if cell.verdict is Verdict.PASS:
+            return
+        self._cells.append(
+            FailingCell(
+                test_id=cell.test_id,
+                model_label=cell.model_label,
+                sample_index=cell.sample_index,
+                verdict=cell.verdict,
+                failed_rules=cell.failed_rules,
+                failure_tags=cell.failure_tags,
+                reasons=_reasons(cell, self._cases.get(cell.test_id), self._info.suite),
+                error=cell.error,
+            )
         )
-        for cell in cells
-        if cell.verdict is not Verdict.PASS
-    )
+
+    def found(self) -> tuple[FailingCell, ...]:
+        place = _places(self._info)
+        return tuple(sorted(self._cells, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index)))
 
 
 def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
@@ -289,23 +187,33 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
     return ""
 
 
-def _gate(entry: GateRule, info: RunInfo, cells: Sequence[Record]) -> GateFinding:
-    gate = parse_gate(entry.rule)
-    matching = [cell for cell in cells if entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)]
-    if gate.fn == "separation":
-        counter = counter_examples(info)
-        sides = ([c for c in matching if c.test_id not in counter], [c for c in matching if c.test_id in counter])
-        value, n = separated(gate, *sides)
-    else:
-        value, n = pooled(gate, matching)
-    return GateFinding(
-        rule=entry.rule,
-        scope=describe_scope(entry),
-        value=value,
-        n=n,
-        errors=sum(cell.verdict is Verdict.ERROR for cell in matching),
-        state=_state(gate, value, emptied=info.selection.narrows and not _can_match(entry, gate, info)),
-    )
+class _GateTally:
+    """One gate, over the cells of its scope."""
+
+    def __init__(self, entry: GateRule, info: RunInfo) -> None:
+        self._entry = entry
+        self._info = info
+        self._gate = parse_gate(entry.rule)
+        self._counter = counter_examples(info)
+        self._pool = Pool(self._gate)
+        self._errors = 0
+
+    def add(self, cell: Record) -> None:
+        if self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label):
+            self._pool.add(cell, is_counter=cell.test_id in self._counter)
+            self._errors += cell.verdict is Verdict.ERROR
+
+    def found(self) -> GateFinding:
+        value, n = self._pool.value()
+        emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
+        return GateFinding(
+            rule=self._entry.rule,
+            scope=describe_scope(self._entry),
+            value=value,
+            n=n,
+            errors=self._errors,
+            state=_state(self._gate, value, emptied=emptied),
+        )
 
 
 def _state(gate: Gate, value: float | None, *, emptied: bool) -> GateState:
@@ -333,37 +241,3 @@ def describe_scope(scope: Scope) -> str:
     """A scope in words, empty where it is everything."""
     parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
     return "; ".join(f"{name}: {', '.join(values)}" for name, values in parts if values)
-
-
-def costs_of(info: RunInfo, cells: Iterable[Record]) -> tuple[CostFinding, ...]:
-    """The cost of every model run and of every grader that asks a judge; those that are free are left out."""
-    free = {str(entry.label) for entry in info.suite.models if entry.is_free}
-    asking = {grader.key for grader in info.suite.graders if grader.judge_name}
-    told: dict[tuple[Literal["drawing", "judging"], str], list[tuple[float | None, bool]]] = {}
-    for cell in cells:
-        if cell.model_label not in free:
-            told.setdefault(("drawing", cell.model_label), []).append((cell.cost_usd, cell.cached))
-        for grader in cell.graders:
-            if grader.key in asking:
-                told.setdefault(("judging", grader.key), []).append((grader.cost_usd, grader.cached))
-    return tuple(
-        CostFinding(
-            what=what,
-            name=name,
-            usd=fsum(cost or 0.0 for cost, _ in each),
-            paid=sum(cost is not None and not cached for cost, cached in each),
-            cached=sum(cached for _, cached in each),
-            unknown=sum(cost is None for cost, _ in each),
-        )
-        for (what, name), each in told.items()
-    )
-
-
-def _costs(cell: Record) -> Iterable[float | None]:
-    yield cell.cost_usd
-    yield from (grader.cost_usd for grader in cell.graders)
-
-
-def _sum(costs: Iterable[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return fsum(known) if known else None

@@ -39,7 +39,7 @@ def set_baseline(
 @app.command("list")
 def list_baselines() -> None:
     """List the baselines of this folder."""
-    from visioneval.analysis.summary import rate
+    from visioneval.analysis.findings import rate
     from visioneval.baselines import FOLDER, read_baseline
     from visioneval.report.console import show_rate
     from visioneval.report.table import Column, table

@@ -12,7 +12,7 @@ from visioneval.cli import options
 from visioneval.errors import AuthError
 
 if TYPE_CHECKING:
-    from visioneval.analysis.summary import Summary
+    from visioneval.analysis.findings import Summary
     from visioneval.engine.run import Jobs
     from visioneval.engine.session import Session
     from visioneval.engine.tools import Tools

@@ -14,7 +14,7 @@ from visioneval.cli.running import resuming, show_preferences, to_go_on
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
-    from visioneval.analysis.summary import Counts
+    from visioneval.analysis.findings import Counts
     from visioneval.records import Record, RunInfo
     from visioneval.suite.case import TestCase
 
@@ -54,7 +54,7 @@ def list_all(
 
 
 def _counts(folder: Path) -> Counts | None:
-    from visioneval.analysis.summary import count
+    from visioneval.analysis.tally import count
     from visioneval.records import read_records
 
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.summary import (
+from visioneval.analysis.findings import (
     CostFinding,
     Counts,
     FailingCell,

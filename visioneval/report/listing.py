@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from visioneval.analysis.summary import Counts
+from visioneval.analysis.findings import Counts
 from visioneval.report.console import RATE, show_rate
 from visioneval.report.table import Cell, Column, table, titled
 from visioneval.report.text import one_line

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from visioneval.analysis.compare import Comparison
 from visioneval.analysis.compare_gates import Held, outcome
 from visioneval.analysis.differences import Difference
+from visioneval.analysis.findings import GateFinding, Summary
 from visioneval.analysis.pairing import Change, Pair
-from visioneval.analysis.summary import GateFinding, Summary
 from visioneval.report.compare_words import (
     TITLES,
     change_in_words,

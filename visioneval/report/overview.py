@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from visioneval.analysis.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.analysis.questions import QuestionFindings, TypeFinding
-from visioneval.analysis.summary import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.records import Record, RunInfo
 from visioneval.report import plots
 from visioneval.report.console import reused, show_rate

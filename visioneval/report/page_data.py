@@ -10,10 +10,10 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice, tee
+from itertools import islice
 from typing import Any
 
-from visioneval.analysis.disagreements import partings
+from visioneval.analysis.disagreements import parting
 from visioneval.analysis.summary import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records import Record, RunInfo
@@ -63,7 +63,7 @@ def index_of(run: LeanRun, thumbs: Sequence[str]) -> dict[str, Any]:
         "tags": [tags.all(cell.tags) for cell in cells],
         "failureTags": [failure_tags.all(cell.failure_tags) for cell in cells],
         "rules": [rules.all(cell.failed_rules) for cell in cells],
-        "parted": [at for at, parted in enumerate(partings(info.suite, cells)) if any(parted.values())],
+        "parted": [at for at, parted in enumerate(map(parting(info.suite), cells)) if any(parted.values())],
         "thumb": list(thumbs),
         "place": run.places,
         "scores": {name: [_number(cell.scores.get(name, "")) for cell in cells] for name in info.metrics},
@@ -108,8 +108,8 @@ def details_of(run: LeanRun, shelf: Shelf) -> Iterator[list[dict[str, Any]]]:
     info = run.info
     cases = {case.id: case for case in info.suite.cases}
     asked: dict[str, dict[str, Any]] = {}
-    cells, again = tee(run.in_full())
-    pairs = zip(cells, partings(info.suite, again), strict=True)
+    disagree = parting(info.suite)
+    pairs = ((cell, disagree(cell)) for cell in run.in_full())
     while part := list(islice(pairs, PART)):
         found = []
         for cell, parted in part:

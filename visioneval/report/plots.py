@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visioneval.analysis.summary import Counts, Rate
+from visioneval.analysis.findings import Counts, Rate
 
 BINS = 16
 WIDTH, HEIGHT = 200.0, 18.0

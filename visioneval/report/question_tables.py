@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from visioneval.analysis.findings import Summary
 from visioneval.analysis.questions import ModelQuestions, QuestionFindings, TypeFinding
-from visioneval.analysis.summary import Summary
 from visioneval.report.table import Cell, Column, fitted, table, titled
 from visioneval.report.text import clean, plain
 

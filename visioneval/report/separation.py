@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from visioneval.analysis.summary import Summary
+from visioneval.analysis.findings import Summary
 from visioneval.report.table import Cell, Column, table, titled
 from visioneval.report.text import plain
 

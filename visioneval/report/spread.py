@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, fsum
 from statistics import median
 
-from visioneval.analysis.summary import MetricFinding, Summary
+from visioneval.analysis.findings import MetricFinding, Summary
 from visioneval.records import Record
 from visioneval.report.console import show_finding
 from visioneval.report.plots import BINS, SMALL_WIDTH, Bar, histogram
