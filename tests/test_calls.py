@@ -302,7 +302,7 @@ def test_debug_tells_each_call(paying: Paying) -> None:
     ("words", "said"),
     [
         (("--log-file", "."), "--log-file .: cannot be written: Is a directory"),
-        (("--cache", "a_file"), "a_file/index.sqlite: the cache cannot be used"),
+        (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): name another folder"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_known_before_the_run_begins(

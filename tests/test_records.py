@@ -294,6 +294,11 @@ def test_a_run_id_that_could_lead_elsewhere_is_refused(tmp_path: Path, run_id: s
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_newest_runs_name_is_no_id(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--run-id: 'latest' is what commands call the newest run: give another id"):
+        RunWriter.create(tmp_path / "runs", info(run_id="latest"))
+
+
 def test_a_run_id_that_is_taken_is_refused_and_the_run_is_kept(folder: Path) -> None:
     before = (folder / "run.json").read_bytes()
     with pytest.raises(UsageError, match="exists already"):

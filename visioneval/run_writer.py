@@ -44,7 +44,9 @@ class RunWriter:
 
         Raises ``UsageError`` for an id or a place that cannot be used, ``StorageError`` where the disk is full.
         """
-        if not _RUN_ID.fullmatch(info.run_id) or info.run_id == "latest":
+        if info.run_id == "latest":
+            raise UsageError("--run-id: 'latest' is what commands call the newest run: give another id")
+        if not _RUN_ID.fullmatch(info.run_id):
             raise UsageError(f"--run-id: {info.run_id!r} does not fit: letters, digits, _ - and . (not first)")
         folder = root / info.run_id
         try:

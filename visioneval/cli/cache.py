@@ -21,7 +21,8 @@ def _opened(folder: Path | None) -> Cache:
     from visioneval.engine.cache import Cache, default_folder
 
     if folder is not None and not (folder / "index.sqlite").is_file():
-        raise UsageError(f"{folder}: there is no cache here")
+        what = "is a file, no cache" if folder.is_file() else "there is no cache here"
+        raise UsageError(f"{folder}: {what}: --cache takes the folder that 'run --cache' wrote")
     return Cache(folder or default_folder(), warn=options.say)
 
 
