@@ -100,6 +100,27 @@ def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label
 
 
 @pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("s" * 37, ["s" * 37 + "  6 of 6 cells  2 PASS  2 FAIL  2 ERROR"]),
+        ("s" * 200, ["s" * 40 + "\u2026  6 of 6 cells  2 PASS  2 FAIL  2 ERROR"]),
+    ],
+)
+def test_a_headline_is_a_line_whatever_the_suite_is_called(name: str, lines: list[str]) -> None:
+    said = printed(summary_of(2, "m{}").model_copy(update={"suite": name}), 80)
+    assert [line.rstrip() for line in said.splitlines()[:1]] == lines
+
+
+def test_a_headline_is_folded_between_its_parts_where_it_must_be() -> None:
+    changes = {"suite": "s" * 200, "state": "interrupted", "reused_pictures": 3, "reused_since": "2025-01-01T10:00:00"}
+    said = printed(summary_of(2, "m{}").model_copy(update=changes), 80)
+    assert [line.rstrip() for line in said.splitlines()[:2]] == [
+        "s" * 23 + "\u2026  6 of 6 cells  2 PASS  2 FAIL  2 ERROR  interrupted",
+        "3 pictures from the cache, the oldest of 2025-01-01 10:00 UTC",
+    ]
+
+
+@pytest.mark.parametrize(
     ("known", "unknown", "told"),
     [(0.012, 0, "0.0120"), (0.012, 3, ">= 0.0120"), (0.0, 3, "unknown"), (None, 3, "unknown"), (0.0, 0, "0.0000"),
      (None, 0, "-")],

@@ -69,7 +69,7 @@ def read_side(name: str, out: Path) -> Side:
         return side
     check_label(label, side.labels, run)
     cells = [cell for cell in side.cells if cell.model_label == label]
-    return replace(side, cells=cells, planned_cells=None)
+    return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
 
 
 def _whole_side(name: str, run: str, out: Path) -> Side:

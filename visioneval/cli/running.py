@@ -69,7 +69,7 @@ def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
             print(summary.model_dump_json())
         options.say(str(error))
         return error.exit_code
-    summary = summarise(info, read_records(writer.folder))
+    summary = _with_pairs(summarise(info, read_records(writer.folder)), begun)
     writer.write_summary(summary)
     with options.closed_output_is_no_fault():
         _show(summary, begun, shown)
@@ -101,6 +101,20 @@ def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
     state: RunState = "complete" if outcome.complete else "interrupted"
     stopped_by: Literal["budget"] | None = "budget" if outcome.out_of_budget else None
     return writer.finish(state, now(), stopped_by=stopped_by, reused_since=calls.reused_since)
+
+
+def _with_pairs(summary: Summary, begun: Begun) -> Summary:
+    """Incomplete, whatever its gates say, where pairs of pictures could not be judged: as ``prefer`` has it."""
+    from visioneval.analysis.preferences import preferred
+    from visioneval.analysis.summary import EXIT_GATE, EXIT_INCOMPLETE, EXIT_OK
+    from visioneval.preferences import read_preferences
+
+    own = (line for line in read_preferences(begun.writer.folder) if line.is_within(summary.run_id))
+    unjudged = sum(found.errors for found in preferred(own))
+    if not unjudged or summary.exit_code not in (EXIT_OK, EXIT_GATE):
+        return summary
+    options.say(f"{unjudged} pair{'s' * (unjudged != 1)} could not be judged; to ask again: {begun.to_go_on}")
+    return summary.model_copy(update={"exit_code": EXIT_INCOMPLETE})
 
 
 def show_preferences(folder: Path, run_id: str) -> None:
