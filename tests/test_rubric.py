@@ -232,8 +232,11 @@ def test_the_hash_is_of_the_template_with_what_it_extends(tmp_path: Path) -> Non
     first, judge = graded(tmp_path, GOOD, template="mine.j2")
     assert judge.words()[0] == "one a tree"
     assert first.template_sha256 == template_digest(["mine.j2"], (tmp_path,))
-    (tmp_path / "base.j2").write_text("two {% block a %}{% endblock %}")
-    second, judge = graded(tmp_path, GOOD, template="mine.j2")
+    later = tmp_path / "later"
+    later.mkdir()
+    (later / "mine.j2").write_text((tmp_path / "mine.j2").read_text())
+    (later / "base.j2").write_text("two {% block a %}{% endblock %}")
+    second, judge = graded(later, GOOD, template="mine.j2")
     assert judge.words()[0] == "two a tree"
     assert second.template_sha256 != first.template_sha256
     assert graded(tmp_path, GOOD)[0].template_sha256 not in (first.template_sha256, second.template_sha256)

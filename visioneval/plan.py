@@ -51,8 +51,8 @@ class Call:
     graders: tuple[BaseGrader, ...]
     rules: tuple[tuple[Rule, bool], ...]
     """Rules in the suite's order; the flag says that a rule only warns."""
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    """For graders that ask a judge, by key: the judge, the templates' hash and the suite's variables."""
+    grading: Mapping[str, str] = field(default_factory=dict)
+    """For graders, by key, a hash of their options and, where one asks a judge, of judge, templates and ``vars``."""
     lookers: tuple[Call, ...] = ()
     """Cases that look at this call's pictures and draw none (``picture_of``): the same cells of another prompt."""
 
@@ -77,14 +77,14 @@ class Plan:
     def calls(self) -> Iterator[Call]:
         """Every drawing call, case by case, with the cases that look at its pictures."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
-        asked = self._asked()
+        grading = self._grading()
         looked_at = lookers_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
             if not runs or case.picture_of is not None:
                 continue
-            make = self._caller(case, rules, asked)
-            looking = [self._caller(each, rules, asked) for each in looked_at.get(case.id, ())]
+            make = self._caller(case, rules, grading)
+            looking = [self._caller(each, rules, grading) for each in looked_at.get(case.id, ())]
             for run in runs:
                 for samples, params in self._samples(case, run):
                     call = make(run, params, samples)
@@ -93,7 +93,7 @@ class Plan:
                     yield replace(call, lookers=lookers, params=addressed(params, graders, self.suite.judges))
 
     def _caller(
-        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], asked: Mapping[str, Any]
+        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], grading: Mapping[str, str]
     ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
         """Makes the calls of a case; what is the same for all of them is worked out once."""
         own = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
@@ -108,7 +108,7 @@ class Plan:
                 for entry, rule in own
                 if entry.covers(case.id, case.task_type, case.tags, run.label)
             )
-            return Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, asked)
+            return Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, grading)
 
         return call
 
@@ -166,15 +166,21 @@ class Plan:
         """How many cells the plan has."""
         return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)
 
-    def _asked(self) -> dict[str, Any]:
+    def _grading(self) -> dict[str, str]:
         folders = template_folders(self.suite, self.folder, builtin("prompts"))
-        found: dict[str, Any] = {}
+        found: dict[str, str] = {}
         for grader in self.suite.graders:
-            judge = self.suite.judges.get(grader.judge_name or "")
+            judge, asked = self.suite.judges.get(grader.judge_name or ""), None
             if judge is not None:
                 templates = template_digest(grader.templates, folders)
-                found[grader.key] = [judge.model_dump(exclude=_HOST), templates, self.suite.vars]
+                asked = [judge.model_dump(exclude=_HOST), templates, self.suite.vars]
+            found[grader.key] = _short([grader.model_dump(), asked])
         return found
+
+    @cached_property
+    def config_sha256(self) -> Mapping[str, str]:
+        """For each grader, by key, the hash of its options that its records name."""
+        return {grader.key: digest(grader.model_dump(exclude={"when"})) for grader in self.suite.graders}
 
     @property
     def judges(self) -> dict[str, BaseJudge]:
@@ -357,8 +363,8 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
         "reference": hash_of(call.files.reference) if call.files.reference else None,
         "rules": [[rule.text, warn] for rule, warn in call.rules],
     }
-    parts |= {f"grader.{grader.key}": [grader.model_dump(), call.asked.get(grader.key)] for grader in call.graders}
-    return _words(parts)
+    graders = (f"grader.{grader.key}:{call.grading[grader.key]}" for grader in call.graders)
+    return " ".join((_words(parts), *graders))
 
 
 def _asked_of(call: Call) -> set[str]:
@@ -372,7 +378,11 @@ def _own_options(run: ModelRun) -> dict[str, Any]:
 
 
 def _words(parts: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}:{digest(value)[:12]}" for name, value in parts.items() if value not in (None, [], {}))
+    return " ".join(f"{name}:{_short(value)}" for name, value in parts.items() if value not in (None, [], {}))
+
+
+def _short(value: Any) -> str:
+    return digest(value)[:12]
 
 
 def digest(value: Any) -> str:

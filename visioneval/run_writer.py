@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, Self
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from visioneval.errors import StorageError, UsageError
 from visioneval.journal import mend
@@ -184,7 +185,7 @@ def model_slug(label: str) -> str:
 
 
 def _json_bytes(model: BaseModel) -> bytes:
-    return (model.model_dump_json(indent=2, exclude_defaults=False) + "\n").encode()
+    return to_json(model, indent=2)  # straight to bytes: a suite of many cases is not held as a text beside them
 
 
 def _linked(source: Path, path: Path) -> bool:

@@ -196,6 +196,7 @@ def _environment(folders: Folders = ()) -> _Environment:
         trim_blocks=bool(folders),
         lstrip_blocks=bool(folders),
         autoescape=False,
+        auto_reload=False,  # a run renders by the words that its records name, and does not look for new ones each time
     )
     made.globals = {"range": _range}
     kept = {name: filter_ for name, filter_ in made.filters.items() if name not in _GROWING_FILTERS}

@@ -26,7 +26,7 @@ judges:
 cases:
   - {{dataset: {{path: cases.csv, fields: {{id: id, prompt: prompt}}}}}}
 models:
-  - {{provider: openai, base_url: "{url}", api_key_env: BENCH_KEY, params: {{model: gpt-image-1.5}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: BENCH_KEY, params: {{model: gpt-image-1.5}}, grid: {{user: {users}}}}}
 graders:
   - key: eye
     type: rubric
@@ -38,13 +38,19 @@ verdict: [quality >= 0]
 
 @dataclass(frozen=True)
 class Load:
-    """So many cells, so many at once, with pictures of so many kilobytes; seconds that an answer takes."""
+    """So many cases and model runs, so many at once, pictures of so many kilobytes; seconds that an answer takes."""
 
-    cells: int
+    cases: int
     at_once: int
     draw_s: float
     judge_s: float
     kilobytes: int
+    runs: int = 1
+
+    @property
+    def cells(self) -> int:
+        """How many cells they make."""
+        return self.cases * self.runs
 
 
 LOADS = {
@@ -101,8 +107,9 @@ def floor(load: Load, url: str, key: str) -> Used:
 
 def engine(load: Load, url: str, key: str, folder: Path, *flags: str) -> Used:
     """A run with everything on. Judge answers are not reused: the fake API draws few different pictures."""
-    (folder / "suite.yaml").write_text(SUITE.format(url=url), encoding="utf-8")
-    rows = "".join(f"case{n},picture number {n}\n" for n in range(load.cells))
+    users = [f"user{n}" for n in range(load.runs)]
+    (folder / "suite.yaml").write_text(SUITE.format(url=url, users=json.dumps(users)), encoding="utf-8")
+    rows = "".join(f"case{n},picture number {n}\n" for n in range(load.cases))
     (folder / "cases.csv").write_text(f"id,prompt\n{rows}", encoding="utf-8")
     command = [sys.executable, "-m", "visioneval", "run", "suite.yaml", "--trust-suite", "--quiet", "--cache", "cache"]
     command += ["--max-concurrency", str(load.at_once), *(flags or ("--reuse", "none"))]
@@ -126,17 +133,22 @@ def beside_the_floor(name: str, repeats: int) -> None:
 
 
 def growth() -> None:
-    """CPU per cell and memory of ten times the cells."""
-    told = []
-    for cells in (2000, 20_000):
-        load = Load(cells, 64, 0.0, 0.0, 60)
+    """CPU per cell and memory of ten times the cells: as ten times the model runs, and as ten times the cases."""
+    loads = {
+        "2,000 cells": Load(2000, 64, 0.0, 0.0, 60),
+        "20,000 cells, ten model runs": Load(2000, 64, 0.0, 0.0, 60, runs=10),
+        "20,000 cells, ten times the cases": Load(20_000, 64, 0.0, 0.0, 60),
+    }
+    told: list[tuple[float, float]] = []
+    for name, load in loads.items():
         with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
-            told.append(used := engine(load, url, key, Path(folder)))
+            used = engine(load, url, key, Path(folder))
+        told.append((used.cpu / load.cells, used.memory))
+        cpu, memory = told[-1][0] / told[0][0], told[-1][1] / told[0][1]
         print(
-            f"growth: {cells} cells: {1000 * used.cpu / cells:.2f} ms of CPU a cell, {used.memory:.0f} MB", flush=True
+            f"growth: {name}: {1000 * told[-1][0]:.2f} ms of CPU a cell ({cpu:.2f}), {used.memory:.0f} MB ({memory:.2f})",
+            flush=True,
         )
-    few, many = told
-    print(f"growth: {many.cpu / few.cpu / 10:.2f} of the CPU a cell, {many.memory / few.memory:.2f} of the memory")
 
 
 def replay() -> None:

@@ -45,3 +45,4 @@ def test_ten_times_the_cells_need_a_tenth_more_memory_at_most(toy: Toy, told: Ca
         f" with the summary {few_in_all:.0f} MB and {many_in_all:.0f} MB, {many_in_all / few_in_all:.2f} times"
     )
     assert many / few <= 1.1
+    assert many_in_all / few_in_all <= 1.1

@@ -26,7 +26,7 @@ def test_two_thousand_cells_with_a_fifth_of_the_calls_failing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(throttle, "BACKOFF_S", 0.02)
     api.faults.random(FIFTH, seed=2)
-    limits = {provider: {"max_attempts": 12, "timeout_s": 10}}
+    limits = {provider: {"max_attempts": 12, "timeout_s": 3}}
     paid = Paid(tmp_path, api, CELLS, provider, limits=limits)  # type: ignore[arg-type]
     start = time.monotonic()
     result = paid.run("--max-concurrency", "32")

@@ -17,7 +17,7 @@ from visioneval.engine.made import Made, made
 from visioneval.engine.plain import Plain, amount
 from visioneval.engine.throttle import Lane, Throttle, Tries
 from visioneval.errors import ProviderError
-from visioneval.plan import Call, digest
+from visioneval.plan import Call, HashOf, digest, draw_key
 from visioneval.providers.base import CellRef, Drawing, DrawRequest, Judge, Part, Question, Reply, ToolCall
 from visioneval.suite.judges import BaseJudge
 from visioneval.types import TaskType
@@ -88,16 +88,17 @@ class Calls:
     plain: Plain = field(default_factory=Plain)
     _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
-    async def draw(self, call: Call, key: str, provider: Any, request: DrawRequest) -> Drawn:
+    async def draw(self, call: Call, hash_of: HashOf, provider: Any, request: DrawRequest) -> Drawn:
         """Draws, or takes kept pictures. Raises ``ProviderError`` and ``BudgetError``."""
         lane = draw_lane(call.run.provider, call.run.params)
         if call.run.config.is_free:
             drawing = await self.throttle.call(lane, lambda: _drawing(provider, call, request), limits_itself=True)
             pictures = await asyncio.to_thread(_checked, drawing, call.task_type)
             return _drawn(drawing, pictures, drawing.cost_usd, 1)
-        kept = await self._kept_drawing(key)
+        key, kept = await asyncio.to_thread(self._kept_drawing, call, hash_of)
         if kept is not None:
             self.log.hit(lane, key)
+            self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)), default=None)
             return kept
         if self.reuse.offline:
             raise ProviderError(
@@ -126,9 +127,13 @@ class Calls:
             reply = await guarded(judge.ask(question, about), Reply)
             meter.add(replace(reply, cost_usd=0.0), cached=False)
             return reply
-        key = await asyncio.to_thread(question_key, config, question)
         lane = judge_lane(config)
-        if not self.reuse.judgements or (anew and not self.reuse.offline):
+        may_reuse = self.reuse.judgements and (self.reuse.offline or not anew)
+        key, kept = await asyncio.to_thread(self._kept_reply, config, question, look=may_reuse)
+        if kept is not None:
+            self.log.hit(lane, key)
+            return self._metered(meter, kept, cached=True)
+        if not may_reuse:
             return self._metered(meter, await self._put_to(lane, key, judge, question, about), cached=False)
         while (same := self._asked.get(key)) is not None:
             with contextlib.suppress(AbandonedError):
@@ -154,9 +159,16 @@ class Calls:
         meter.add(reply, cached=cached)
         return reply
 
+    def _kept_reply(self, config: BaseJudge, question: Question, *, look: bool) -> tuple[str, Reply | None]:
+        """The key of a question, and the answer that is kept to it."""
+        key = question_key(config, question)
+        kept = self.cache.get(key) if look and self.cache else None
+        return key, None if kept is None else _reply(kept)
+
     async def _answer(
         self, lane: Lane, key: str, judge: Judge, question: Question, about: CellRef
     ) -> tuple[Reply, bool]:
+        """Asks, unless somebody did so between the look into the cache and now."""
         kept = self.cache.get(key) if self.cache else None
         if kept is not None:
             self.log.hit(lane, key)
@@ -213,22 +225,24 @@ class Calls:
         answer = await self.throttle.call(lane, once, images=images, tries=tries, limits_itself=limits_itself)
         return answer, costs[-1]
 
-    async def _kept_drawing(self, key: str) -> Drawn | None:
+    def _kept_drawing(self, call: Call, hash_of: HashOf) -> tuple[str, Drawn | None]:
+        """The key of a drawing, and the kept one that may stand for it."""
+        key = draw_key(call, hash_of)
+        return key, None if self.cache is None or self.reuse.drawings == "none" else self._kept_under(key, self.cache)
+
+    def _kept_under(self, key: str, cache: Cache) -> Drawn | None:
         """A kept drawing that is whole, or in an offline replay any; ``None`` where it must be drawn."""
-        if self.cache is None or self.reuse.drawings == "none":
-            return None
-        kept = self.cache.get(key)
+        kept = cache.get(key)
         if kept is None or (self.reuse.drawings == "own" and kept.run_id != self.run_id):
             return None
         if not self.reuse.offline and not kept.answer["whole"]:
             return None
-        pictures = await asyncio.to_thread(self._read, kept)
+        pictures = self._read(kept, cache)
         if pictures is None:
             return None
         answer = kept.answer
         if self.reuse.drawings == "own":  # which this run paid for, and has no record of yet
             return Drawn(pictures, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"])
-        self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)))
         return Drawn(
             pictures,
             refused=answer["refused"],
@@ -238,11 +252,10 @@ class Calls:
             stored_at=kept.stored_at,
         )
 
-    def _read(self, kept: Entry) -> tuple[Made, ...] | None:
+    def _read(self, kept: Entry, cache: Cache) -> tuple[Made, ...] | None:
         """The pictures of a kept drawing; ``None`` where one of them is damaged."""
-        assert self.cache is not None
         pictures = tuple(Made(**picture) for picture in kept.answer["pictures"])
-        found = [replace(p, data=self.cache.read(p.sha256)) if p.fault is None else p for p in pictures]
+        found = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in pictures]
         if any(p.fault is None and p.data is None for p in found):
             return None
         return tuple(map(self._let_go, found))

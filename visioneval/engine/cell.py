@@ -22,7 +22,7 @@ from visioneval.engine.guard import described
 from visioneval.engine.plain import amount
 from visioneval.errors import ProviderError, StoppedError
 from visioneval.graders.judging import OFF_SHAPE
-from visioneval.plan import Call, draw_key, generation_key, grade_key
+from visioneval.plan import Call, generation_key, grade_key
 from visioneval.providers.base import DrawRequest
 from visioneval.records import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
@@ -87,6 +87,8 @@ async def work(job: Job, bench: Bench) -> AsyncIterator[Record]:
 async def _with_lookers(call: Call, sample: int, ended: Ended, bench: Bench, deadline: float) -> Sequence[Record]:
     """A cell, and those of the cases that look at its picture."""
     record = await finish(call, sample, ended, bench, deadline)
+    if not call.lookers:
+        return [record]
     path = bench.writer.folder / (record.artifact_path or "")
     looking = (again(Existing(looker, record, path, is_fresh=True), bench, deadline) for looker in call.lookers)
     return [record, *(each for told in await asyncio.gather(*looking) for each in told)]
@@ -107,9 +109,9 @@ async def draw(call: Call, bench: Bench, deadline: float) -> Ended:
     start = perf_counter()
     try:
         provider = bench.tools.providers[call.run.label]
-        key = await asyncio.to_thread(draw_key, call, bench.hash_of)
         async with asyncio.timeout_at(deadline):
-            return Ended(drawn=await bench.calls.draw(call, key, provider, request), seconds=perf_counter() - start)
+            drawn = await bench.calls.draw(call, bench.hash_of, provider, request)
+            return Ended(drawn=drawn, seconds=perf_counter() - start)
     except ProviderError as error:
         stop_for_key(error, call.run.label, bench.plain)
         if error.kind == "refused":

@@ -16,7 +16,7 @@ from visioneval.engine.plain import Plain, amount, scalar
 from visioneval.engine.shelf import Easel
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, Subject
-from visioneval.plan import Call, digest
+from visioneval.plan import Call
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
 from visioneval.records import CellError, Fingerprint, GraderRecord
@@ -169,7 +169,7 @@ def _told(
             judge_model=said.judge_model,
             template_sha256=said.template_sha256,
             schema_sha256=said.schema_sha256,
-            config_sha256=digest(config.model_dump(exclude={"when"})),
+            config_sha256=bench.plan.config_sha256[config.key],
             tool_versions=plain.texts(said.tool_versions),
         ),
     )

@@ -64,6 +64,7 @@ class Rubric:
 
     def __init__(self, config: RubricGrader) -> None:
         self._config = config
+        self._schema_sha256 = digest(rubric_schema(config.asked, config.failure_tags))
         self._template_sha256: str | None = None
 
     async def grade(self, subject: Subject) -> Grade:
@@ -83,7 +84,7 @@ class Rubric:
         )
         if self._template_sha256 is None:
             self._template_sha256 = template_digest([config.template], subject.template_folders)
-        return _counted(config, ballots, self._template_sha256)
+        return _counted(config, ballots, template=self._template_sha256, schema=self._schema_sha256)
 
     async def _vote(self, subject: Subject, shown: Sequence[Exhibit], metrics: Metrics, vote: int) -> Ballot:
         config = self._config
@@ -163,7 +164,7 @@ def faults(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> list[str
     return wrong
 
 
-def _counted(config: RubricGrader, ballots: Sequence[Ballot], template: str) -> Grade:
+def _counted(config: RubricGrader, ballots: Sequence[Ballot], *, template: str, schema: str) -> Grade:
     votes = {name: [ballot.said(name) for ballot in ballots if name in ballot.metrics] for name in config.asked}
     scores = {name: _score(values) for name, values in votes.items()}
     replies = tuple(reply for ballot in ballots for reply in ballot.replies)
@@ -178,7 +179,7 @@ def _counted(config: RubricGrader, ballots: Sequence[Ballot], template: str) -> 
         cost_usd=total_cost(replies),
         judge_model=next((reply.model for reply in replies), None),
         template_sha256=template,
-        schema_sha256=digest(rubric_schema(config.asked, config.failure_tags)),
+        schema_sha256=schema,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,8 @@ def _recorded(judge: RecordedJudge, folder: Path, trust: Trust) -> Found:
 
 def _templates(suite: Suite, folder: Path, trust: Trust) -> Found:
     """Renders every template of a judge for every case that it is for, so that nothing is undefined in the run."""
-    shipped = builtin("prompts")
-    folders = template_folders(suite, folder, shipped)
+    folders = template_folders(suite, folder, builtin("prompts"))
+    unreadable = lru_cache(maxsize=None)(partial(_unreadable, folders=folders, trust=trust))
     for index, grader in enumerate(suite.graders):
         loc = ("graders", index, "template")
         said: set[str] = set()
@@ -108,7 +109,7 @@ def _templates(suite: Suite, folder: Path, trust: Trust) -> Found:
                 continue  # told of the case itself
             shown = case.model_copy(update={"criteria": criteria})
             for template, seen in _asked(grader, shown, prompt, suite):
-                for message in _template_problems(template, seen, folders, shipped, trust):
+                for message in unreadable(template) or _misrendered(template, seen, folders):
                     if message not in said:
                         said.add(message)
                         yield loc, f"{message} (case {case.id!r})"
@@ -150,15 +151,25 @@ def _gecko(grader: GeckoGrader, case: TestCase, prompt: str) -> Iterator[tuple[s
             yield CHECK, checking_context(prompt, asked)
 
 
-def _template_problems(
-    template: str, seen: Mapping[str, Any], folders: tuple[Path, ...], shipped: Path, trust: Trust
-) -> Iterator[str]:
+def _unreadable(template: str, *, folders: tuple[Path, ...], trust: Trust) -> list[str]:
+    """Why a template, or one that it names, cannot or must not be read."""
+    shipped = builtin("prompts")
     try:
         files = template_files(template, folders)
-        own = [path for path in files.values() if not path.is_relative_to(shipped)]
-        refusals = [refusal for path in own if (refusal := trust.refusal(str(path), path.parent))]
-        yield from refusals
-        if not refusals:
-            render_file(template, folders, seen)
     except TemplateError as error:
-        yield str(error) if template in str(error) else f"{template}: {error}"
+        return [_about(template, error)]
+    own = [path for path in files.values() if not path.is_relative_to(shipped)]
+    return [refusal for path in own if (refusal := trust.refusal(str(path), path.parent))]
+
+
+def _misrendered(template: str, seen: Mapping[str, Any], folders: tuple[Path, ...]) -> list[str]:
+    """Why a template does not render for a case."""
+    try:
+        render_file(template, folders, seen)
+    except TemplateError as error:
+        return [_about(template, error)]
+    return []
+
+
+def _about(template: str, error: TemplateError) -> str:
+    return str(error) if template in str(error) else f"{template}: {error}"

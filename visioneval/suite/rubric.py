@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -11,6 +12,7 @@ from visioneval.suite.case import Name, Text
 from visioneval.suite.pictures import FrameCount
 from visioneval.types import Frozen, Metric
 
+_YES = Metric(type="bool", better="higher")
 _SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
 
 
@@ -25,7 +27,7 @@ class PassFail(Frozen):
     @property
     def metric(self) -> Metric:
         """What the score means."""
-        return Metric(type="bool", better="higher")
+        return _YES
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -70,7 +72,7 @@ class ScaleScore(Frozen):
     @property
     def metric(self) -> Metric:
         """What the score means."""
-        return Metric(type="number", range=self.scale, better="higher")
+        return _number_on(self.scale)
 
     @property
     def whole(self) -> bool:
@@ -96,6 +98,11 @@ class ScaleScore(Frozen):
             return False
         steps = (value - low) / self.step
         return abs(steps - round(steps)) < 1e-6
+
+
+@lru_cache(maxsize=256)
+def _number_on(scale: tuple[float, float]) -> Metric:
+    return Metric(type="number", range=scale, better="higher")
 
 
 RubricMetric = Annotated[PassFail | ScaleScore, Field(discriminator="type")]
