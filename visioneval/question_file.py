@@ -18,6 +18,7 @@ from visioneval.errors import RunFormatError, StorageError
 from visioneval.records import SCHEMA_VERSION
 from visioneval.suite.questions import GeckoQuestion
 from visioneval.types import Frozen
+from visioneval.whole_file import write_whole
 
 NAME = "questions.json"
 
@@ -96,12 +97,9 @@ class QuestionsWriter:
     def _write(self) -> None:
         entries = ",\n".join(self._entries)
         text = f'{{"schema_version":{SCHEMA_VERSION},"prompts":[\n{entries}\n]}}\n'
-        part = self._path.with_name(f".{NAME}.part")
         try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(self._path)
+            write_whole(self._path, text)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise StorageError(f"{self._path}: cannot write: {error.strerror or error}") from error
         self._stale = False
 

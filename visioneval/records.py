@@ -123,8 +123,13 @@ class Record(Frozen):
     @property
     def total_cost_usd(self) -> float | None:
         """What drawing and grading are known to have cost; ``None`` where nothing is known."""
-        known = [cost for cost in (self.cost_usd, *(one.cost_usd for one in self.graders)) if cost is not None]
-        return sum(known) if known else None
+        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
+
+
+def known_sum(*costs: float | None) -> float | None:
+    """The sum of the costs that are known; ``None`` where none is."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None
 
 
 class DamagedLineError(RunFormatError):

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from visioneval.errors import StorageError, UsageError
 from visioneval.journal import mend
 from visioneval.records import CellKey, Record, RunInfo, RunState, read_records
+from visioneval.whole_file import write_whole
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
@@ -59,7 +60,7 @@ class RunWriter:
             (folder / "artifacts").mkdir()
             results = (folder / "results.jsonl").open("xb", buffering=0)
             _lock(results, folder)
-            _write_whole(folder / "run.json", data)  # last: what has it can be gone on with, whenever this is killed
+            write_whole(folder / "run.json", data)  # last: what has it can be gone on with, whenever this is killed
             return cls(folder, info, results)
         except OSError as error:
             if isinstance(error, FileExistsError) and folder.is_dir():
@@ -85,7 +86,7 @@ class RunWriter:
                 _set_aside(folder, stale)
                 results = path.open("r+b", buffering=0)
                 _lock(results, folder)
-            _write_whole(folder / "run.json", data)
+            write_whole(folder / "run.json", data)
             return cls(folder, info, results)
         except OSError as error:
             kind = StorageError if error.errno in _FULL_DISK else UsageError
@@ -118,7 +119,7 @@ class RunWriter:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None or not _linked(source, path):
-                _write_whole(path, source.read_bytes() if source is not None else data or b"")
+                write_whole(path, source.read_bytes() if source is not None else data or b"")
         except OSError as error:
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
         return relative
@@ -137,7 +138,7 @@ class RunWriter:
         self.info = self.info.model_copy(update=ended)
         try:
             self._results.close()
-            _write_whole(self.folder / "run.json", _json_bytes(self.info))
+            write_whole(self.folder / "run.json", _json_bytes(self.info))
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
         return self.info
@@ -145,7 +146,7 @@ class RunWriter:
     def write_summary(self, summary: BaseModel) -> None:
         """Writes ``summary.json``, which nothing here ever reads."""
         try:
-            _write_whole(self.folder / "summary.json", _json_bytes(summary))
+            write_whole(self.folder / "summary.json", _json_bytes(summary))
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot write the summary: {error.strerror or error}") from error
 
@@ -173,7 +174,7 @@ def _set_aside(folder: Path, stale: Collection[CellKey]) -> None:
         (gone if record.cell in stale else kept).append(record.model_dump_json().encode() + b"\n")
     with (folder / "stale.jsonl").open("ab") as aside:
         aside.writelines(gone)
-    _write_whole(folder / "results.jsonl", b"".join(kept))
+    write_whole(folder / "results.jsonl", b"".join(kept))
 
 
 def model_slug(label: str) -> str:
@@ -203,14 +204,3 @@ def _linked(source: Path, path: Path) -> bool:
     except (OSError, NotImplementedError):
         return False
     return True
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """A reader sees the old file or the new one, never a half."""
-    part = path.with_name(f".{path.name}.{threading.get_ident()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from visioneval.baselines import Baseline, Grading, Line
-from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, RunInfo, RunState, each_line
+from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, RunInfo, RunState, each_line, known_sum
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
@@ -52,8 +52,7 @@ class Cell:
     @property
     def total_cost_usd(self) -> float | None:
         """What drawing and grading are known to have cost; ``None`` where nothing is known."""
-        known = [cost for cost in (self.cost_usd, *(one.cost_usd for one in self.graders)) if cost is not None]
-        return sum(known) if known else None
+        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
 
 
 _CELL: TypeAdapter[Cell] = TypeAdapter(Cell)

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import orjson
 
 from visioneval.errors import StorageError, UsageError
+from visioneval.whole_file import write_whole
 
 Kind = Literal["draw", "judge"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
@@ -256,13 +257,7 @@ class Cache:
             if path.read_bytes() == data:
                 return
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{digest}.{os.getpid()}.{threading.get_ident()}.part")
-        try:
-            part.write_bytes(data)
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
+        write_whole(path, data)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
