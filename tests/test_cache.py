@@ -164,6 +164,16 @@ def test_the_commands_say_what_to_do_about_a_damaged_index(opened: Opened, words
     assert line.endswith("name another folder, or one that is not there yet, with --cache")
 
 
+@pytest.mark.parametrize("days", ["inf", "1e9", "-1", "nan", "x"])
+def test_days_that_are_none_are_wrong_usage(opened: Opened, days: str) -> None:
+    with opened():
+        pass
+    done = CliRunner().invoke(app, ["cache", "clear", "--cache", str(opened.folder), "--older-than", days])
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("visioneval cache clear: --older-than: ")
+
+
 def test_an_empty_index_is_a_new_one(opened: Opened) -> None:
     opened.folder.mkdir()
     (opened.folder / "index.sqlite").write_bytes(b"")

@@ -141,6 +141,11 @@ class Model:
         )
 
 
+def _is_uncalled(cell: Record) -> bool:
+    """Whether nobody was asked to draw it, so that there is no cost to know: offline, what is not in the cache."""
+    return cell.error is not None and (cell.error.stage, cell.error.kind) == ("generate", "offline")
+
+
 class Costs:
     """The cost of every model run and of every grader that asks a judge; those that are free are left out."""
 
@@ -156,7 +161,7 @@ class Costs:
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        if cell.model_label not in self._free:
+        if cell.model_label not in self._free and not _is_uncalled(cell):
             self._of("drawing", cell.model_label).add(cell.cost_usd, cached=cell.cached)
             self.unknown[cell.model_label] += cell.cost_usd is None
         for grader in cell.graders:

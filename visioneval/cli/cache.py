@@ -42,7 +42,8 @@ def info(cache: Folder = None) -> None:
 def clear(
     cache: Folder = None,
     older_than: Annotated[
-        float | None, options.value("--older-than", "DAYS", "Only answers that are older than so many days.", min=0)
+        float | None,
+        options.value("--older-than", "DAYS", "Only answers that are older than so many days.", min=0, max=100_000),
     ] = None,
 ) -> None:
     """Drop kept answers: what they are needed for again will be called and paid again."""

@@ -12,6 +12,8 @@ from visioneval.cli import options
 from visioneval.errors import AuthError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from visioneval.analysis.findings import Summary
     from visioneval.engine.run import Jobs
     from visioneval.engine.session import Session
@@ -41,17 +43,31 @@ class Shown:
     quiet: bool = False
 
 
-def resuming(folder: Path) -> str:
-    """The command that goes on with a run."""
-    return f"visioneval run --resume {shlex.quote(str(folder))}"
+def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
+    """The command that goes on with a run.
+
+    Of the words that were ``typed`` now it keeps those by which the run would stop or pay again without them. Those
+    that a run on disk holds are not for that: it may come from a stranger, who must not say whom to trust.
+    """
+    before: list[str] = []
+    after: list[str] = []
+    words = iter(typed)
+    for word in words:
+        name, sign, value = word.partition("=")
+        if word in ("--trust-suite", "--offline"):
+            after.append(word)
+        elif name in ("--cache", "--env-file"):
+            (after if name == "--cache" else before).extend((name, value if sign else next(words, "")))
+    return shlex.join(("visioneval", *before, "run", "--resume", str(folder), *after))
 
 
 def to_go_on(folder: Path, info: RunInfo) -> str | None:
     """The line that says how to go on with a run that did not end; ``None`` where it did, or is under way."""
     if info.state not in ("stopped", "interrupted"):
         return None
-    command = resuming(folder) if info.graded_from is None else shlex.join(("visioneval", *info.command_line))
-    return f"{folder} was {'killed' if info.state == 'stopped' else 'interrupted'}; to go on: {command}"
+    how = "killed" if info.state == "stopped" else "interrupted"
+    again = f"to go on: {resuming(folder)}" if info.graded_from is None else "grade its source again, into a new run"
+    return f"{folder} was {how}; {again}"
 
 
 def carry_out(begun: Begun, session: Session, shown: Shown) -> int:

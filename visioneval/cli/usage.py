@@ -12,8 +12,8 @@ _FORMS = {
     "int_parsing": "{input!r} is not a whole number",
     "int_from_float": "{input!r} is not a whole number",
     "float_parsing": "{input!r} is not a number",
-    "greater_than_equal": "{input} is less than {ge}",
-    "less_than_equal": "{input} is more than {le}",
+    "greater_than_equal": "{input} is less than {ge:g}",
+    "less_than_equal": "{input} is more than {le:g}",
 }
 
 
