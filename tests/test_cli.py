@@ -142,6 +142,9 @@ def test_runs_lists_by_experiment_and_keeps_notes(toy: Toy) -> None:
         said.index("no experiment") < said.index("loose") < said.index("experiment brand") < said.index("first [try]")
     )
     assert "cannot be read" in said
+    (toy.folder / "runs" / "hollow").mkdir()
+    (toy.folder / "runs" / "hollow" / "run.json").write_bytes(b"")
+    assert toy("runs").stderr == "runs/hollow: left out: its run.json cannot be read\n"
     assert "100.0% [20.7, 100.0] n=1" in said
     only = toy("runs", "--experiment", "brand").stdout
     assert "loose" not in only

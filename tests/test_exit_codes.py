@@ -92,6 +92,7 @@ WORDS = [
     (["run", "--max-concurrency", "x"], "run: --max-concurrency: 'x' is not a whole number; see visioneval run --help"),
     (["run", "a", "--limit", "0"], "run: --limit: 0 is less than 1; see visioneval run --help"),
     (["run", "a", "--samples", "1001"], "run: --samples: 1001 is more than 1000; see visioneval run --help"),
+    (["run", "a", "--budget", "0"], "run: --budget: 0 is less than 0.000001; see visioneval run --help"),
     (["run", "a", "--budget", "much"], "run: --budget: 'much' is not a number; see visioneval run --help"),
     (["run", "a", "--reuse", "x"], "run: --reuse: 'x' is not one of 'all', 'judges', 'none'; see visioneval run --help"),
     (["run", "a", "--limit"], "run: Option '--limit' requires an argument; see visioneval run --help"),

@@ -65,7 +65,7 @@ def to_go_on(folder: Path, info: RunInfo) -> str | None:
     """The line that says how to go on with a run that did not end; ``None`` where it did, or is under way."""
     if info.state not in ("stopped", "interrupted"):
         return None
-    how = "killed" if info.state == "stopped" else "interrupted"
+    how = "killed" if info.state == "stopped" else "ended by its budget" if info.stopped_by else "interrupted"
     again = f"to go on: {resuming(folder)}" if info.graded_from is None else "grade its source again, into a new run"
     return f"{folder} was {how}; {again}"
 

@@ -39,9 +39,12 @@ def list_all(
     from visioneval.report.listing import Listed, print_runs
     from visioneval.standing import standing
 
+    listed = list_runs(out)
+    for path in sorted({each.parent for each in out.glob("*/run.json")} - {path for path, _ in listed}):
+        options.say(f"{path}: left out: its run.json cannot be read")
     found = [
         (path, {**info, "state": standing(path, info.get("state"))})
-        for path, info in list_runs(out)
+        for path, info in listed
         if experiment in (None, info.get("experiment"))
     ]
     if not found:

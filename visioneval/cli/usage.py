@@ -12,8 +12,8 @@ _FORMS = {
     "int_parsing": "{input!r} is not a whole number",
     "int_from_float": "{input!r} is not a whole number",
     "float_parsing": "{input!r} is not a number",
-    "greater_than_equal": "{input} is less than {ge:g}",
-    "less_than_equal": "{input} is more than {le:g}",
+    "greater_than_equal": "{input} is less than {ge}",
+    "less_than_equal": "{input} is more than {le}",
 }
 
 
@@ -43,6 +43,7 @@ def _wrong_value(error: Any) -> str:
         return ""
     part = parts[0]
     form = _FORMS.get(part["type"])
-    what = form.format(input=part["input"], **part.get("ctx", {})) if form else error.message
+    bounds = {name: f"{bound:f}".rstrip("0").rstrip(".") for name, bound in part.get("ctx", {}).items() if form}
+    what = form.format(input=part["input"], **bounds) if form else error.message
     name = error.param.opts[0] if error.param.opts[0].startswith("-") else error.param.make_metavar(error.ctx)
     return f"{name}: {what.removeprefix('Value error, ').rstrip('.')}"
