@@ -13,6 +13,7 @@ import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Protocol
 
 from visioneval.types import Score, Status, Verdict
@@ -74,6 +75,7 @@ class Gate:
         return self.fn == "error_rate"
 
 
+@lru_cache(maxsize=4096)
 def parse_rule(text: str) -> Rule:
     """Parses a verdict rule. Raises ``ValueError`` with what a rule looks like."""
     match = _RULE.fullmatch(text)
@@ -88,6 +90,7 @@ def parse_rule(text: str) -> Rule:
     return Rule(text.strip(), metric, match["op"], float(match["number"]))
 
 
+@lru_cache(maxsize=4096)
 def parse_gate(text: str) -> Gate:
     """Parses a gate. Raises ``ValueError`` with what a gate looks like."""
     match = _GATE.fullmatch(text)
