@@ -11,7 +11,9 @@ import pytest
 from fake_api import FakeAPI, Fault
 from genai_prices import Usage, calc_price
 from paying import PRICES, Paying
+from typer.testing import CliRunner
 
+from visioneval.cli import app
 from visioneval.engine.budget import Budget, Prices
 from visioneval.engine.throttle import Lane
 from visioneval.errors import BudgetError
@@ -211,6 +213,8 @@ def test_a_budgeted_run_stops_says_so_and_can_be_gone_on_with(paying: Paying) ->
     assert 0.2 < summary["cost_usd"] <= 0.25
     assert "the budget is used up: " in result.stderr
     assert f"to go on: visioneval run --resume {paying.out}/r" in result.stderr
+    shown = CliRunner().invoke(app, ["show", f"{paying.out}/r"])
+    assert shown.stderr == f"{paying.out}/r was ended by its budget; to go on: visioneval run --resume {paying.out}/r\n"
     drawn = paying.called[0]
     assert 4 <= drawn <= 6
     result = paying("run", "--resume", paying.out / "r", "--budget", "5")

@@ -161,7 +161,17 @@ def test_the_commands_say_what_to_do_about_a_damaged_index(opened: Opened, words
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{opened.folder}: the cache cannot be used (")
-    assert line.endswith("delete the folder")
+    assert line.endswith("name another folder, or one that is not there yet, with --cache")
+
+
+@pytest.mark.parametrize("days", ["inf", "1e9", "-1", "nan", "x"])
+def test_days_that_are_none_are_wrong_usage(opened: Opened, days: str) -> None:
+    with opened():
+        pass
+    done = CliRunner().invoke(app, ["cache", "clear", "--cache", str(opened.folder), "--older-than", days])
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("visioneval cache clear: --older-than: ")
 
 
 def test_an_empty_index_is_a_new_one(opened: Opened) -> None:
@@ -179,9 +189,27 @@ def test_a_newer_cache_is_left_as_it_is(opened: Opened) -> None:
         index.execute("PRAGMA user_version = 2")
         index.execute("CREATE TABLE something (else_ TEXT)")
     before = (opened.folder / "index.sqlite").read_bytes()
-    with pytest.raises(UsageError, match=r"a cache of another visioneval \(format 2\): name another --cache"), opened():
+    with pytest.raises(UsageError, match=r"a cache of another visioneval \(format 2\): name another folder"), opened():
         pass
     assert (opened.folder / "index.sqlite").read_bytes() == before
+
+
+def test_nothing_is_written_among_what_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds other files and no cache: name another folder"):
+        Cache(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    other = sqlite3.connect(tmp_path / "index.sqlite")
+    other.execute("CREATE TABLE songs (name TEXT)")
+    other.close()
+    with pytest.raises(UsageError, match=r"index\.sqlite: is an index of something else: name another folder"):
+        Cache(tmp_path)
+    (tmp_path / "index.sqlite").unlink()
+    (tmp_path / "notes.txt").rename(tmp_path / ".gitignore")
+    (tmp_path / "files").mkdir()
+    Cache(tmp_path).close()
+    (tmp_path / "notes.txt").write_text("beside a cache")
+    Cache(tmp_path).close()
 
 
 @pytest.mark.parametrize("place", ["a_file", "a_file/below", "\0"])

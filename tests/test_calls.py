@@ -221,6 +221,8 @@ def test_what_is_missing_offline_is_named(paying: Paying) -> None:
     assert (tree.verdict, tree.scores) == ("PASS", {"nice": True, "odd": None})
     assert tree.graders[1].error == "not in the cache: an answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
     assert "not in the cache: the drawing of 'boat' by 'm'" in " ".join(result.stdout.split())
+    drawing = next(cost for cost in paying.summary("s")["costs"] if cost["what"] == "drawing")
+    assert (drawing["cached"], drawing["unknown"]) == (1, 0), "nobody was asked for the boat"
 
 
 def test_a_refusal_is_kept_for_a_replay(paying: Paying) -> None:
@@ -302,7 +304,7 @@ def test_debug_tells_each_call(paying: Paying) -> None:
     ("words", "said"),
     [
         (("--log-file", "."), "--log-file .: cannot be written: Is a directory"),
-        (("--cache", "a_file"), "a_file/index.sqlite: the cache cannot be used"),
+        (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): name another folder"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_known_before_the_run_begins(

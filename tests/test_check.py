@@ -210,7 +210,21 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
         ("[imge.blank]", ["11: 'imge.blank': no grader writes 'imge.blank' (did you mean 'image.blank'?)"]),
         ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes or no; write it alone or with 'not'"]),
         ("[image, text.recall]", ["18: 'text.recall': 'text.recall' is a number; compare it: 'METRIC >= NUMBER'"]),
-        ("[image, {rule: text, tags: [plain]}]", ["18: 'text': no grader writes 'text' for any case that this is for"]),
+        (
+            "[image, {rule: text, tags: [plain]}]",
+            [
+                "18: 'text': no grader writes 'text' for any case that this is for: "
+                "the grader 'text' writes it for cases with expect.text, and there is none"
+            ],
+        ),
+        ("[image, text.cre]", ["18: 'text.cre': no grader writes 'text.cre' (did you mean 'text.cer'?)"]),
+        (
+            "[image, image.alpha]",
+            [
+                "18: 'image.alpha': no grader writes 'image.alpha': "
+                "the grader 'image' writes it for cases with expect.alpha, and there is none"
+            ],
+        ),
         ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),
         ("[image, {rule: image, cases: [a*, z]}]", ["18: no case is called 'z' (known: one, two)"]),
         ("[image, {rule: image, tasks: [image_editing]}]", ["18: no case is of the task image_editing"]),

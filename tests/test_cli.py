@@ -71,6 +71,20 @@ def test_plan_shows_cases_by_model_runs_and_the_work(toy: Toy) -> None:
     assert "cost  unknown for 3 of 3" in [line.strip() for line in lines]
 
 
+def test_a_plan_of_many_model_runs_is_cut_and_told_whole_as_json(toy: Toy) -> None:
+    many = [{"provider": "mine:Draw", "label": "m", "grid": {"q": list(range(45))}}]
+    path = toy.write({"id": "a"}, {"id": "b"}, models=many, samples=2)
+    lines = toy("plan", path, "--trust-suite").stdout.splitlines()
+    assert "... and 5 more: 'visioneval plan --json' tells all" in lines
+    assert any("m,q=39" in line for line in lines)
+    assert not any("m,q=40" in line or "#41" in line for line in lines)
+    told = json.loads(toy("plan", path, "--trust-suite", "--json").stdout)
+    assert [run["label"] for run in told["model_runs"]] == [f"m,q={at}" for at in range(45)]
+    assert told["model_runs"][44]["pictures"] == {"a": 2, "b": 2}
+    assert (told["drawing_calls"], told["cells"], told["cases"]) == (180, 180, ["a", "b"])
+    assert told["costs"][0] == {"name": "m,q=0", "usd": None, "basis": "none", "seen": 0}
+
+
 def test_a_plan_of_finished_pictures_costs_nothing_and_names_the_missing_ones(toy: Toy) -> None:
     model = {"provider": "files", "label": "old", "path": "{case}.png"}
     image = {"graders": [{"key": "file", "type": "image"}], "verdict": ["file"]}
@@ -128,6 +142,9 @@ def test_runs_lists_by_experiment_and_keeps_notes(toy: Toy) -> None:
         said.index("no experiment") < said.index("loose") < said.index("experiment brand") < said.index("first [try]")
     )
     assert "cannot be read" in said
+    (toy.folder / "runs" / "hollow").mkdir()
+    (toy.folder / "runs" / "hollow" / "run.json").write_bytes(b"")
+    assert toy("runs").stderr == "runs/hollow: left out: its run.json cannot be read\n"
     assert "100.0% [20.7, 100.0] n=1" in said
     only = toy("runs", "--experiment", "brand").stdout
     assert "loose" not in only
@@ -197,6 +214,15 @@ def test_export_makes_a_flat_table(swept: Toy) -> None:
     assert swept("export", "latest", "--csv", "--output", "no/flat.csv").exit_code == 2
 
 
+def test_a_table_holds_no_formula(toy: Toy) -> None:
+    prompts = ["=HYPERLINK(1)", "+1 tree", "-1 tree", "@sum", " =1", "a=1"]
+    done = toy.run(*({"prompt": prompt} for prompt in prompts))
+    assert done.exit_code == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO(toy("export", "latest", "--csv").stdout)))
+    assert [row["prompt"] for row in rows] == [*(f"'{prompt}" for prompt in prompts[:5]), "a=1"]
+    assert "apostrophe" in toy("export", "--help").stdout
+
+
 def test_a_damaged_run_is_told_in_a_line(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     results.write_bytes(results.read_bytes().replace(b'"PASS"', b'"MAYBE"', 1))
@@ -205,6 +231,42 @@ def test_a_damaged_run_is_told_in_a_line(swept: Toy) -> None:
         assert result.exit_code == 2
         assert f"{results.relative_to(swept.folder)}:" in result.stderr
         assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_line_that_a_power_cut_left_is_named_with_what_to_do(swept: Toy) -> None:
+    results = swept.latest / "results.jsonl"
+    first, second, *rest = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(first + second[:40] + b"\n" + b"".join(rest))
+    for words in (["show", "latest"], ["run", "--resume", "latest", "--trust-suite"]):
+        result = swept(*words)
+        assert result.exit_code == 2
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"{results.relative_to(swept.folder)}:2: not a record: ")
+        name = f"runs/{swept.latest.name}"
+        assert line.endswith(f": delete this line; 'visioneval run --resume {name}' then runs its cell again")
+    results.write_bytes(first + b"".join(rest))
+    shown = swept("show", "latest")
+    assert "said to be complete, but results.jsonl holds 7 of 8 cells; for the rest: visioneval run" in shown.stderr
+    assert "the run holds 7 of 8 cells" in swept("baseline", "set", "latest").stderr
+    swept("run", "--resume", "latest", "--trust-suite")
+    assert swept("baseline", "set", "latest").exit_code == 0
+
+
+def test_a_run_without_its_results_is_not_shown_as_an_empty_one(swept: Toy) -> None:
+    results = swept.latest / "results.jsonl"
+    swept("baseline", "set", "latest")
+    results.write_bytes(b"")
+    assert "said to be complete, but results.jsonl holds 0 of 8 cells" in swept("show", "latest").stderr
+    assert "empty" in swept("runs").stdout
+    assert swept("baseline", "set", "latest").exit_code == 2
+    for sides in (["latest", "baseline"], ["baseline", "latest"]):
+        compared = swept("compare", *sides)
+        assert compared.exit_code == 2
+        assert compared.stderr == "latest: there is nothing to compare: the run is empty\n"
+    results.unlink()
+    gone = swept("show", "latest")
+    assert gone.exit_code == 2
+    assert "results.jsonl: No such file or directory" in gone.stderr
 
 
 def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:

@@ -51,6 +51,28 @@ def test_the_exit_code_follows_the_gates(toy: Toy) -> None:
     assert toy("compare", "b", "a", "--fail-on", "broken").exit_code == 0
 
 
+def test_model_runs_come_in_the_suites_order_however_they_finished(toy: Toy) -> None:
+    models = [{"provider": "mine:Draw", "label": label} for label in ("zebra", "ant", "cat")]
+    two_runs(toy, [{}, {}], [{}, {}], models=models)
+    for name in ("a", "b"):
+        results = toy.folder / "runs" / name / "results.jsonl"
+        results.write_bytes(b"".join(reversed(results.read_bytes().splitlines(keepends=True))))
+    toy("baseline", "set", "a")
+    for sides in (["a", "b"], ["baseline", "b"]):
+        told = json.loads(toy("compare", *sides, "--json").stdout)
+        assert told["labels"] == [["zebra", "zebra"], ["ant", "ant"], ["cat", "cat"]]
+        assert [one["name"] for one in told["by_run"]] == ["zebra", "ant", "cat"]
+
+
+def test_the_must_pass_gate_is_for_the_model_runs_that_were_run_again(toy: Toy) -> None:
+    models = [{"provider": "mine:Draw", "label": label} for label in ("x", "y")]
+    path = toy.write({"tags": ["must_pass"]}, models=models)
+    assert toy("run", path, "--trust-suite", "--run-id", "a").exit_code == 0
+    assert toy("run", path, "--trust-suite", "--run-id", "b", "--model", "x").exit_code == 0
+    assert toy("compare", "a", "b").exit_code == 0
+    assert toy("compare", "a", "a@x").exit_code == 0
+
+
 def test_a_grader_that_changes_its_mind_about_one_picture_fails(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}, {"metadata": BAD}])
     result = toy("compare", "a", "b")

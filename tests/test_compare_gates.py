@@ -109,6 +109,15 @@ def test_what_is_gone_and_is_flaky_or_not_gated_on_fails_nothing() -> None:
     assert held([cell("kept", **MUST), cell("gone", **MUST)], [cell("kept", "FAIL")], "must_pass")[1] == 1
 
 
+def test_a_model_run_that_a_flag_left_out_of_b_is_not_gone() -> None:
+    before = side([cell("one", **MUST), cell("one", model_label="n", **MUST)])
+    for narrowed, state in ((True, "holds"), (False, "unmeasured")):
+        found = compare(before, side([cell("one", **MUST)], "b", is_narrowed=narrowed))
+        assert [one.state for one in hold(found, parse_fail_on(["must_pass"]))] == [state]
+    case_gone = compare(side([cell("one"), cell("two", **MUST)]), side([cell("one")], "b", is_narrowed=True))
+    assert [one.state for one in hold(case_gone, parse_fail_on(["must_pass"]))] == ["unmeasured"]
+
+
 def test_the_default_is_the_middle_three() -> None:
     assert tuple(one.text for one in parse_fail_on([])) == ("broken_same_picture", "significant", "must_pass")
     assert [one.text for one in parse_fail_on(["broken", "broken"])] == ["broken"]

@@ -17,7 +17,7 @@ from visioneval.analysis.findings import Summary
 from visioneval.analysis.summary import summarise
 from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo
 from visioneval.report.cell import print_cells
-from visioneval.report.console import last_line, print_summary, why
+from visioneval.report.console import last_line, print_summary, show_usd, why
 from visioneval.report.table import Column, table
 from visioneval.report.text import clean, one_line
 
@@ -99,16 +99,46 @@ def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label
         assert fact in folded
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("s" * 37, ["s" * 37 + "  6 of 6 cells  2 PASS  2 FAIL  2 ERROR"]),
+        ("s" * 200, ["s" * 40 + "\u2026  6 of 6 cells  2 PASS  2 FAIL  2 ERROR"]),
+    ],
+)
+def test_a_headline_is_a_line_whatever_the_suite_is_called(name: str, lines: list[str]) -> None:
+    said = printed(summary_of(2, "m{}").model_copy(update={"suite": name}), 80)
+    assert [line.rstrip() for line in said.splitlines()[:1]] == lines
+
+
+def test_a_headline_is_folded_between_its_parts_where_it_must_be() -> None:
+    changes = {"suite": "s" * 200, "state": "interrupted", "reused_pictures": 3, "reused_since": "2025-01-01T10:00:00"}
+    said = printed(summary_of(2, "m{}").model_copy(update=changes), 80)
+    assert [line.rstrip() for line in said.splitlines()[:2]] == [
+        "s" * 23 + "\u2026  6 of 6 cells  2 PASS  2 FAIL  2 ERROR  interrupted",
+        "3 pictures from the cache, the oldest of 2025-01-01 10:00 UTC",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown", "told"),
+    [(0.012, 0, "0.0120"), (0.012, 3, ">= 0.0120"), (0.0, 3, "unknown"), (None, 3, "unknown"), (0.0, 0, "0.0000"),
+     (None, 0, "-")],
+)  # fmt: skip
+def test_a_sum_says_where_it_is_not_all(known: float | None, unknown: int, told: str) -> None:
+    assert show_usd(known, unknown) == told
+
+
 def test_eighty_columns_read_like_this() -> None:
     lines = [line.rstrip() for line in printed(summary_of(2, "m{}"), 80).splitlines()]
     assert lines == [
         "demo  6 of 6 cells  2 PASS  2 FAIL  2 ERROR",
         "",
         "Model runs",
-        "#  model run  pass rate [95%]        fail  error  s/draw     USD",
-        "────────────────────────────────────────────────────────────────",
-        "1  m0         50.0% [9.5, 90.5] n=2     1      1    4.12  0.1234",
-        "2  m1         50.0% [9.5, 90.5] n=2     1      1    4.12  0.1234",
+        "#  model run  pass rate [95%]        fail  error  s/draw        USD",
+        "───────────────────────────────────────────────────────────────────",
+        "1  m0         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
+        "2  m1         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
         "",
         "Metrics by model run: how many cells say yes, or the mean (of how many cells)",
         "metric                                     #1            #2",
@@ -144,11 +174,11 @@ def test_eighty_columns_read_like_this() -> None:
         "text.cer <= 0.05      2",
         "",
         "Cost",
-        "what     of     USD  cells paid  from cache  unknown",
-        "────────────────────────────────────────────────────",
-        "drawing  m0  0.1234           1           0        2",
-        "drawing  m1  0.1234           1           0        2",
-        "all          0.2468",
+        "what     of        USD  cells paid  from cache  unknown",
+        "───────────────────────────────────────────────────────",
+        "drawing  m0  >= 0.1234           1           0        2",
+        "drawing  m1  >= 0.1234           1           0        2",
+        "all          >= 0.2468",
         "",
         "Gates",
         "         gate                   for         found",

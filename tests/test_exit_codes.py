@@ -88,6 +88,48 @@ USAGE = [
 ]
 
 
+WORDS = [
+    (["run", "--max-concurrency", "x"], "run: --max-concurrency: 'x' is not a whole number; see visioneval run --help"),
+    (["run", "a", "--limit", "0"], "run: --limit: 0 is less than 1; see visioneval run --help"),
+    (["run", "a", "--samples", "1001"], "run: --samples: 1001 is more than 1000; see visioneval run --help"),
+    (["run", "a", "--budget", "0"], "run: --budget: 0 is less than 0.000001; see visioneval run --help"),
+    (["run", "a", "--budget", "much"], "run: --budget: 'much' is not a number; see visioneval run --help"),
+    (["run", "a", "--reuse", "x"], "run: --reuse: 'x' is not one of 'all', 'judges', 'none'; see visioneval run --help"),
+    (["run", "a", "--limit"], "run: Option '--limit' requires an argument; see visioneval run --help"),
+    (["compare", "a"], "compare: Missing argument 'B'; see visioneval compare --help"),
+    (["show", "a", "b", "c"], "show: Got unexpected extra argument(s) (c); see visioneval show --help"),
+    (["cache", "nope"], "cache: No such command 'nope'; see visioneval cache --help"),
+    (["cache", "clear", "--older-than", "x"],
+     "cache clear: --older-than: 'x' is not a number; see visioneval cache clear --help"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "line"), WORDS)
+def test_a_wrong_command_line_is_told_in_one_line(toy: Toy, words: list[str], line: str) -> None:
+    result = toy(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"visioneval {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--nope"], "visioneval: No such option: --nope; see visioneval --help"),
+        (["--env-file"], "visioneval: Option '--env-file' requires an argument; see visioneval --help"),
+        (["nope\x1b[2J"], "visioneval: No such command 'nope\\x1b[2J'; see visioneval --help"),
+    ],
+)
+def test_a_wrong_word_before_the_command(toy: Toy, words: list[str], line: str) -> None:
+    result = toy(*words)
+    assert (result.exit_code, result.stderr) == (2, f"{line}\n")
+
+
+@pytest.mark.parametrize("words", [[], ["cache"], ["baseline"], ["label"]])
+def test_a_group_without_a_command_shows_its_help(toy: Toy, words: list[str]) -> None:
+    assert "Usage" in toy(*words).output
+    assert "see visioneval" not in toy(*words).output
+
+
 @pytest.mark.parametrize(("words", "message"), USAGE)
 def test_wrong_usage_is_2_with_a_line_and_no_traceback(toy: Toy, words: list[str], message: str) -> None:
     toy.write(PASSES)

@@ -177,6 +177,14 @@ def test_graders_of_two_judges_do_not_exchange_questions(tmp_path: Path) -> None
         found = asyncio.run(Gecko(config).grade(cell))
         asked.append([each["question"] for each in found.details["questions"]])
     assert asked == [["Are there dogs?", "Are there two dogs?"], ["Is any dog there?"]]
+    kept = QuestionsWriter(tmp_path)
+    for name, words in (("one", asked[0]), ("two", asked[1])):
+        judge = Asked(answers(q1="yes", q2="yes"))
+        config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
+        found = asyncio.run(
+            Gecko(config).grade(subject(tmp_path, judge, {"prompt": "Two dogs"}, known_questions=kept.find))
+        )
+        assert [each["question"] for each in found.details["questions"]] == words, "a run that goes on"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from toys import Toy
 
+from visioneval.cli.running import resuming
 from visioneval.records import list_runs, read_info, read_records
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
@@ -114,7 +115,53 @@ def test_a_kill_loses_no_finished_cell(toy: Toy) -> None:
     shown = toy("show", "latest")
     assert shown.exit_code == 0
     assert "4 of 12 cells" in shown.stdout
+    assert "stopped" in shown.stdout
+    assert "running" not in shown.stdout
+    assert f"was killed; to go on: visioneval run --resume {toy.latest.relative_to(toy.folder)}" in shown.stderr
+    listed = toy("runs")
+    assert "stopped" in listed.stdout
+    assert "to go on: visioneval run --resume runs/r" in listed.stderr
+    refused = toy("baseline", "set", "latest")
+    assert refused.exit_code == 2
+    assert "the run is stopped: a baseline needs a complete one" in refused.stderr
+    assert toy("report", "latest").exit_code == 0
+    assert "Killed before it was done" in (toy.latest / "report" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("run s.yaml --limit 3 --quiet", "visioneval run --resume 'my runs/r'"),
+        ("run s.yaml --trust-suite --offline --cache kept", "run --resume 'my runs/r' --trust-suite --offline --cache kept"),
+        ("--env-file .env run s.yaml --cache=kept", "visioneval --env-file .env run --resume 'my runs/r' --cache kept"),
+        ("run s.yaml --cache", "run --resume 'my runs/r' --cache ''"),
+    ],
+)  # fmt: skip
+def test_the_line_to_go_on_keeps_what_it_would_stop_or_pay_without(typed: str, line: str) -> None:
+    assert resuming(Path("my runs/r"), typed.split()).endswith(line)
+
+
+def test_the_printed_line_goes_on_by_itself(toy: Toy) -> None:
+    program = started(toy, 1)
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    (line,) = [line for line in errors.splitlines() if line.startswith("to go on: ")]
+    assert line == "to go on: visioneval run --resume runs/r --trust-suite"
+    shown = toy("show", "r").stderr
+    assert shown == "runs/r was interrupted; to go on: visioneval run --resume runs/r\n", (
+        "a stranger's run trusts nobody"
+    )
+
+
+def test_a_run_that_is_being_written_is_told_from_one_that_was_killed(toy: Toy) -> None:
+    program = started(toy, 600)
+    shown, listed = toy("show", "latest"), toy("runs")
+    program.kill()
+    program.communicate(timeout=60)
     assert "running" in shown.stdout
+    assert "running" in listed.stdout
+    assert "to go on" not in shown.stderr + listed.stderr
+    assert read_info(toy.latest).state == "running"
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1])

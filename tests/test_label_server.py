@@ -255,9 +255,9 @@ def test_without_a_port_two_servers_find_room(serve: Serve, tmp_path: Path) -> N
         (["--pairs", "r"], "--pairs r: no cell has a picture here and there"),
         (["--pairs", "r@nobody"], "no model run 'nobody' in r"),
         (["--pairs", "gone"], "'gone': no such run in"),
-        (["--repeat", "2"], "should be less than or equal to 1"),
+        (["--repeat", "2"], "--repeat: 2 is more than 1"),
         (["--rater", "a\nb"], "a rater's name needs 1 to 80 characters, on one line"),
-        (["--seed", "-1"], "should be greater than or equal to 0"),
+        (["--seed", "-1"], "is less than 0"),
     ],
 )
 def test_wrong_usage_is_told(toy: Toy, words: list[str], why: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from writing import suite
 
-from visioneval.errors import SuiteError, UsageError
+from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.model import Suite
 
@@ -253,6 +253,14 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
     ]
     places = [tuple(map(int, line.split(":")[1:3])) for line in told]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize(("wrong", "more"), [(100, None), (101, "1 more problem"), (1_102, "1,002 more problems")])
+def test_a_hundred_problems_of_each_file_are_told(wrong: int, more: str | None) -> None:
+    found = [Problem("a.yaml", at, 1, "wrong") for at in range(1, wrong + 1)]
+    lines = str(SuiteError([*found, Problem("b.yaml", 1, 1, "wrong")])).splitlines()
+    assert lines[99] == "a.yaml:100:1: wrong"
+    assert lines[100:] == [*([f"a.yaml: ... and {more} in this file"] if more else []), "b.yaml:1:1: wrong"]
 
 
 def test_one_cause_is_told_once(problems: Problems) -> None:

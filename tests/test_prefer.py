@@ -303,6 +303,19 @@ def test_a_pairwise_grader_compares_the_model_runs_after_the_cells(toy: Toy, api
     assert len(api.requests) == 6, "prefer finds what the run has asked"
 
 
+def test_a_pair_that_was_not_judged_leaves_the_run_incomplete(toy: Toy, api: FakeAPI, script: Script) -> None:
+    fine = prefers("blue")
+    script.judge(lambda asked: Fault("refusal") if colour_of(asked.images[0].data) == "red" else fine(asked))
+    result = toy("run", suite(toy, api, graders=GRADERS), "--run-id", "r")
+    assert result.exit_code == 3
+    assert "3 pairs could not be judged; to ask again: visioneval run --resume runs/r" in result.stderr
+    assert json.loads((toy.folder / "runs/r/summary.json").read_text())["exit_code"] == 3
+    script.judge(fine)
+    again = toy("run", "--resume", "runs/r")
+    assert again.exit_code == 0, again.stderr
+    assert "could not be judged" not in again.stderr
+
+
 def test_a_resumed_run_asks_again_about_what_changed_alone(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     path = suite(toy, api, graders=GRADERS)

@@ -18,6 +18,7 @@ MADE = PromptQuestions(
     keywords="a {1}[red] {2}[dog]",
     source="generated",
     template_sha256="0" * 64,
+    making_sha256="a" * 64,
     coverage=0.5,
     questions=(DOG,),
     dropped=(DroppedQuestion(question="Is it?", reason="not an object"),),
@@ -32,7 +33,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_questions(tmp_path) == (PINNED, MADE)
     entry = json.loads((tmp_path / "questions.json").read_text())["prompts"][1]
     assert set(entry) == {
-        *("prompt_sha256", "keywords", "source", "template_sha256", "coverage", "questions", "dropped")
+        *("prompt_sha256", "keywords", "source", "template_sha256", "making_sha256", "coverage", "questions", "dropped")
     }  # fmt: skip
     assert entry["questions"] == [
         {"id": "q1", "question": "Is there a dog?", "choices": ["yes", "no"], "answer": "yes", "type": "animal",
@@ -54,15 +55,22 @@ def test_a_run_that_goes_on_keeps_what_it_has_and_finds_it(tmp_path: Path) -> No
     writer.add(PINNED)
     writer.close()
     assert read_questions(tmp_path) == (MADE, PINNED)
-    assert writer.find(MADE.prompt_sha256, "0" * 64) == MADE
-    assert writer.find(MADE.prompt_sha256, "1" * 64) is None
-    assert writer.find(PINNED.prompt_sha256, "0" * 64) is None
+    assert writer.find(MADE.prompt_sha256, "0" * 64, "a" * 64) == MADE
+    assert writer.find(MADE.prompt_sha256, "1" * 64, "a" * 64) is None
+    assert writer.find(MADE.prompt_sha256, "0" * 64, "b" * 64) is None
+    assert writer.find(PINNED.prompt_sha256, "0" * 64, "a" * 64) is None
+
+
+def test_an_older_entry_does_not_tell_how_it_was_made(tmp_path: Path) -> None:
+    older = MADE.model_copy(update={"making_sha256": None})
+    QuestionsWriter(tmp_path).add(older)
+    assert QuestionsWriter(tmp_path).find(MADE.prompt_sha256, "0" * 64, "b" * 64) == older
 
 
 def test_what_was_added_since_the_start_is_not_found(tmp_path: Path) -> None:
     writer = QuestionsWriter(tmp_path)
     writer.add(MADE)
-    assert writer.find(MADE.prompt_sha256, "0" * 64) is None
+    assert writer.find(MADE.prompt_sha256, "0" * 64, "a" * 64) is None
 
 
 def test_a_run_that_asked_nothing_has_no_file(tmp_path: Path) -> None:

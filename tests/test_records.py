@@ -201,6 +201,8 @@ BAD_LINES = [
     (record().model_dump_json().replace('"prompt":', '"promt":'), "prom"),
     (record().model_dump_json().replace('"sample_index":0', '"sample_index":-1'), "sample_index"),
     ("[" * 100_000, "not a record"),
+    ("\0" * 100, "not a record: damaged or cut off: delete this line; 'visioneval run --resume "),
+    (record().model_dump_json().replace('"task_type":"', '"ta'), "not a record: damaged or cut off: delete"),
 ]
 
 
@@ -290,6 +292,11 @@ def test_a_run_id_that_could_lead_elsewhere_is_refused(tmp_path: Path, run_id: s
     with pytest.raises(UsageError, match="--run-id"):
         RunWriter.create(tmp_path / "runs", info(run_id=run_id))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_newest_runs_name_is_no_id(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--run-id: 'latest' is what commands call the newest run: give another id"):
+        RunWriter.create(tmp_path / "runs", info(run_id="latest"))
 
 
 def test_a_run_id_that_is_taken_is_refused_and_the_run_is_kept(folder: Path) -> None:

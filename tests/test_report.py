@@ -201,6 +201,7 @@ def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> 
     cells = [
         record(model_label=LABELS[0], artifact_path="artifacts/a.png", cached=True, cost_usd=0.0),
         record(model_label=LABELS[1], cost_usd=12.5),
+        record(model_label=LABELS[1], sample_index=1),
     ]
     run = save_run(tmp_path, info, cells)
     ended = {"stopped_by": "budget", "reused_since": "2025-01-01T10:00:00+00:00"}
@@ -209,7 +210,7 @@ def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> 
     for fact in (
         "Stopped by its budget",
         "1 picture from the cache, the oldest of 2025-01-01 10:00 UTC",
-        "<b>12.50</b> USD",
+        "<b>\u2265 12.50</b> USD",
     ):
         assert fact in told
 

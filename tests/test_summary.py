@@ -76,6 +76,7 @@ def test_costs_are_of_drawing_and_grading_and_unknown_is_not_nothing() -> None:
     grader = {"key": "look", "type": "t", "cost_usd": 0.25, "fingerprint": {"config_sha256": "0"}}
     summary = findings(cell("a", cost_usd=1.0, graders=[grader]), cell("b"), labels=["m", "n"])
     assert (summary.cost_usd, summary.models[0].cost_usd, summary.models[1].cost_usd) == (1.25, 1.25, None)
+    assert (summary.unpriced, summary.models[0].unpriced, summary.models[1].unpriced) == (1, 1, 0)
 
 
 def test_tags_count_the_cells_that_carry_them() -> None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records import CellError, Fingerprint, Record, RunInfo
 from visioneval.types import Frozen, Metric, Score, Verdict
+from visioneval.whole_file import write_whole
 
 FOLDER = Path("baselines")
 DEFAULT = "main"
@@ -113,7 +114,7 @@ def write_baseline(baseline: Baseline, path: Path) -> None:
     rows = "".join(f"{_sorted(row)}\n" for row in (baseline.header, *baseline.lines))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(rows, encoding="utf-8", newline="\n")
+        write_whole(path, rows)
     except OSError as error:
         raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
 

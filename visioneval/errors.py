@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 
@@ -52,13 +53,17 @@ SHOWN_PROBLEMS = 100
 
 
 class SuiteError(VisionEvalError):
-    """A suite that cannot be run, with all of its problems."""
+    """A suite that cannot be run, with all of its problems; the first ``SHOWN_PROBLEMS`` of each file are told."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
-        lines = [str(problem) for problem in self.problems[:SHOWN_PROBLEMS]]
-        more = len(self.problems) - len(lines)
-        super().__init__("\n".join([*lines, *([f"... and {more:,} more problems"] if more else [])]))
+        lines: list[str] = []
+        for file, own in groupby(self.problems, lambda problem: problem.file):
+            told = list(map(str, own))
+            lines += told[:SHOWN_PROBLEMS]
+            if (more := len(told) - SHOWN_PROBLEMS) > 0:
+                lines.append(f"{file}: ... and {more:,} more problem{'s' * (more != 1)} in this file")
+        super().__init__("\n".join(lines))
 
 
 class RunFormatError(VisionEvalError):

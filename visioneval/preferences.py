@@ -6,7 +6,6 @@ appended, and the last line counts.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +17,7 @@ from visioneval.journal import append_lines, locked
 from visioneval.records import SCHEMA_VERSION, CellKey, each_line
 from visioneval.suite.runs import split_run
 from visioneval.types import Frozen
+from visioneval.whole_file import write_whole
 
 NAME = "preferences.jsonl"
 ORDERS: tuple[Literal["a", "b"], ...] = ("a", "b")
@@ -80,13 +80,9 @@ def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) ->
     path = folder / NAME
     if not cells or not path.exists():
         return
-    part = path.with_name(f".{NAME}.part")
     try:
         with locked(path):
             kept = [each for each in read_preferences(folder) if not each.is_about(run_id, cells)]
-            part.write_text("".join(f"{each.model_dump_json()}\n" for each in kept), encoding="utf-8")
-            part.replace(path)
+            write_whole(path, "".join(f"{each.model_dump_json()}\n" for each in kept))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error

@@ -18,6 +18,7 @@ from visioneval.errors import RunFormatError, StorageError
 from visioneval.records import SCHEMA_VERSION
 from visioneval.suite.questions import GeckoQuestion
 from visioneval.types import Frozen
+from visioneval.whole_file import write_whole
 
 NAME = "questions.json"
 
@@ -33,13 +34,15 @@ class PromptQuestions(Frozen):
     """The questions about one prompt. ``coverage`` is the share of the prompt's items that have a question.
 
     ``keywords`` is the prompt with its items numbered, as the judge wrote it; both are ``null`` for pinned questions,
-    and ``template_sha256``, which covers all templates that made them, is too.
+    and so are ``template_sha256``, which covers all templates that made them, and ``making_sha256``, which covers those
+    of a grader's options that two graders must agree in to share questions.
     """
 
     prompt_sha256: str
     keywords: str | None = None
     source: Literal["generated", "pinned"]
     template_sha256: str | None = None
+    making_sha256: str | None = None
     coverage: float | None = None
     questions: tuple[GeckoQuestion, ...]
     dropped: tuple[DroppedQuestion, ...] = ()
@@ -76,13 +79,14 @@ class QuestionsWriter:
             if entry.source == "generated":
                 self._write()
 
-    def find(self, prompt: str, template: str) -> PromptQuestions | None:
-        """The questions that were there at the start about a prompt by some templates, each given by its hash.
+    def find(self, prompt: str, template: str, making: str) -> PromptQuestions | None:
+        """The questions that were there at the start about a prompt, made by some templates in some way, as hashes.
 
-        Those added since may be another grader's, with a judge or options of its own: an entry does not tell.
+        An older entry does not tell the way: it fits any.
         """
-        found = (e for e in self._earlier if (e.prompt_sha256, e.template_sha256) == (prompt, template))
-        return next(found, None)
+        wanted = (prompt, template)
+        found = (e for e in self._earlier if (e.prompt_sha256, e.template_sha256) == wanted)
+        return next((e for e in found if e.making_sha256 in (making, None)), None)
 
     def close(self) -> None:
         """Writes what is not on disk yet; nothing where nothing was asked. Raises ``StorageError``."""
@@ -93,12 +97,9 @@ class QuestionsWriter:
     def _write(self) -> None:
         entries = ",\n".join(self._entries)
         text = f'{{"schema_version":{SCHEMA_VERSION},"prompts":[\n{entries}\n]}}\n'
-        part = self._path.with_name(f".{NAME}.part")
         try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(self._path)
+            write_whole(self._path, text)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise StorageError(f"{self._path}: cannot write: {error.strerror or error}") from error
         self._stale = False
 

@@ -27,7 +27,8 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labelling": {}, "preference": {}}
 """For each kind and old version the step to the version after it."""
 
-RunState = Literal["running", "complete", "interrupted"]
+RunState = Literal["running", "complete", "interrupted", "stopped"]
+"""``stopped`` is on no disk: what readers call a ``running`` whose writer was killed (``standing``)."""
 CellKey = tuple[str, str, int]
 PartT = TypeVar("PartT")
 
@@ -123,8 +124,17 @@ class Record(Frozen):
     @property
     def total_cost_usd(self) -> float | None:
         """What drawing and grading are known to have cost; ``None`` where nothing is known."""
-        known = [cost for cost in (self.cost_usd, *(one.cost_usd for one in self.graders)) if cost is not None]
-        return sum(known) if known else None
+        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
+
+
+def known_sum(*costs: float | None) -> float | None:
+    """The sum of the costs that are known; ``None`` where none is."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None
+
+
+class DamagedLineError(RunFormatError):
+    """A line of a file that is none of its lines: what a power cut may leave behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +237,9 @@ def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> I
             for number, line in enumerate(lines, 1):
                 if not line.isspace():
                     yield from _parsed(kind, line, f"{path}:{number}", wanted)
+    except DamagedLineError as error:
+        again = f"; 'visioneval run --resume {path.parent}' then runs its cell again" if kind == "record" else ""
+        raise RunFormatError(f"{error}: delete this line{again}") from None
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
 
@@ -276,12 +289,12 @@ def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> I
         return
     try:
         data = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError):
         if not line.endswith(b"\n"):
             return
-        raise RunFormatError(f"{where}: not a {kind}: {error}") from None
+        raise DamagedLineError(f"{where}: not a {kind}: damaged or cut off") from None
     if not isinstance(data, dict):
-        raise RunFormatError(f"{where}: not a {kind}: not an object")
+        raise DamagedLineError(f"{where}: not a {kind}: not an object")
     current = _upgraded(kind, data, where)
     yield _validated(wanted, line if current is data else json.dumps(current), where)
 
@@ -307,12 +320,10 @@ def _validated(wanted: TypeAdapter[PartT], data: str | bytes, where: str) -> Par
     try:
         return wanted.validate_json(data)
     except ValidationError as error:
-        raise RunFormatError(f"{where}: {_first(error)}") from None
-
-
-def _first(error: ValidationError) -> str:
-    part = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, part['loc']))}: {part['msg']}"
+        part = error.errors(include_url=False)[0]
+        if part["type"] == "json_invalid":
+            raise DamagedLineError(f"{where}: not a record: damaged or cut off") from None
+        raise RunFormatError(f"{where}: {'.'.join(map(str, part['loc']))}: {part['msg']}") from None
 
 
 def _header(path: Path) -> dict[str, Any]:

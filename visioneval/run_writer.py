@@ -8,6 +8,7 @@ import fcntl
 import os
 import re
 import threading
+import time
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
@@ -19,10 +20,14 @@ from pydantic_core import to_json
 from visioneval.errors import StorageError, UsageError
 from visioneval.journal import mend
 from visioneval.records import CellKey, Record, RunInfo, RunState, read_records
+from visioneval.whole_file import write_whole
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+_LOOKED_AT = (0.01, 0.05, 0.2)
+"""Seconds to try again: who asks whether a run is being written holds it for a moment."""
 
 
 class RunWriter:
@@ -41,7 +46,9 @@ class RunWriter:
 
         Raises ``UsageError`` for an id or a place that cannot be used, ``StorageError`` where the disk is full.
         """
-        if not _RUN_ID.fullmatch(info.run_id) or info.run_id == "latest":
+        if info.run_id == "latest":
+            raise UsageError("--run-id: 'latest' is what commands call the newest run: give another id")
+        if not _RUN_ID.fullmatch(info.run_id):
             raise UsageError(f"--run-id: {info.run_id!r} does not fit: letters, digits, _ - and . (not first)")
         folder = root / info.run_id
         try:
@@ -53,7 +60,7 @@ class RunWriter:
             (folder / "artifacts").mkdir()
             results = (folder / "results.jsonl").open("xb", buffering=0)
             _lock(results, folder)
-            _write_whole(folder / "run.json", data)  # last: what has it can be gone on with, whenever this is killed
+            write_whole(folder / "run.json", data)  # last: what has it can be gone on with, whenever this is killed
             return cls(folder, info, results)
         except OSError as error:
             if isinstance(error, FileExistsError) and folder.is_dir():
@@ -79,7 +86,7 @@ class RunWriter:
                 _set_aside(folder, stale)
                 results = path.open("r+b", buffering=0)
                 _lock(results, folder)
-            _write_whole(folder / "run.json", data)
+            write_whole(folder / "run.json", data)
             return cls(folder, info, results)
         except OSError as error:
             kind = StorageError if error.errno in _FULL_DISK else UsageError
@@ -112,7 +119,7 @@ class RunWriter:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None or not _linked(source, path):
-                _write_whole(path, source.read_bytes() if source is not None else data or b"")
+                write_whole(path, source.read_bytes() if source is not None else data or b"")
         except OSError as error:
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
         return relative
@@ -131,7 +138,7 @@ class RunWriter:
         self.info = self.info.model_copy(update=ended)
         try:
             self._results.close()
-            _write_whole(self.folder / "run.json", _json_bytes(self.info))
+            write_whole(self.folder / "run.json", _json_bytes(self.info))
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
         return self.info
@@ -139,20 +146,24 @@ class RunWriter:
     def write_summary(self, summary: BaseModel) -> None:
         """Writes ``summary.json``, which nothing here ever reads."""
         try:
-            _write_whole(self.folder / "summary.json", _json_bytes(summary))
+            write_whole(self.folder / "summary.json", _json_bytes(summary))
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot write the summary: {error.strerror or error}") from error
 
 
 def _lock(results: BinaryIO, folder: Path) -> None:
     """Holds a run for this process until it ends, however it ends. Raises ``UsageError`` where another one does."""
-    try:
-        fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        results.close()
-        raise UsageError(f"{folder}: another visioneval is writing this run now") from None
-    except OSError:  # a file system without locks
-        return
+    for wait in _LOOKED_AT:
+        try:
+            fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(wait)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
+    results.close()
+    raise UsageError(f"{folder}: another visioneval is writing this run now")
 
 
 def _set_aside(folder: Path, stale: Collection[CellKey]) -> None:
@@ -163,7 +174,7 @@ def _set_aside(folder: Path, stale: Collection[CellKey]) -> None:
         (gone if record.cell in stale else kept).append(record.model_dump_json().encode() + b"\n")
     with (folder / "stale.jsonl").open("ab") as aside:
         aside.writelines(gone)
-    _write_whole(folder / "results.jsonl", b"".join(kept))
+    write_whole(folder / "results.jsonl", b"".join(kept))
 
 
 def model_slug(label: str) -> str:
@@ -193,14 +204,3 @@ def _linked(source: Path, path: Path) -> bool:
     except (OSError, NotImplementedError):
         return False
     return True
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """A reader sees the old file or the new one, never a half."""
-    part = path.with_name(f".{path.name}.{threading.get_ident()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from visioneval.baselines import Baseline, Grading, Line
-from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, RunInfo, RunState, each_line
+from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, RunInfo, RunState, each_line, known_sum
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
@@ -52,8 +52,7 @@ class Cell:
     @property
     def total_cost_usd(self) -> float | None:
         """What drawing and grading are known to have cost; ``None`` where nothing is known."""
-        known = [cost for cost in (self.cost_usd, *(one.cost_usd for one in self.graders)) if cost is not None]
-        return sum(known) if known else None
+        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
 
 
 _CELL: TypeAdapter[Cell] = TypeAdapter(Cell)
@@ -89,7 +88,8 @@ class Side:
     """One of the two runs that are compared.
 
     ``writers`` names the grader of each metric, by key. A file of records has no ``suite`` and no ``source_sha256``;
-    it and a baseline have no ``state`` and no ``folder``, which holds the pictures.
+    it and a baseline have no ``state`` and no ``folder``, which holds the pictures. ``is_narrowed`` says that a flag or
+    the side's own name left model runs out.
     """
 
     name: str
@@ -101,6 +101,7 @@ class Side:
     state: RunState | None = None
     planned_cells: int | None = None
     folder: Path | None = None
+    is_narrowed: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -118,10 +119,16 @@ def writers_of(info: RunInfo) -> dict[str, str]:
 
 
 def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -> Side:
-    """A run, from its ``run.json`` and its cells."""
+    """A run, from its ``run.json`` and its cells, which come in the suite's order however they finished."""
+    cases = {case.id: at for at, case in enumerate(info.suite.cases)}
+    labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
+
+    def place(cell: Cell) -> tuple[int, int, int]:
+        return cases.get(cell.test_id, len(cases)), labels.get(cell.model_label, len(labels)), cell.sample_index
+
     return Side(
         name=name,
-        cells=cells,
+        cells=sorted(cells, key=place),
         metrics=info.metrics,
         writers=writers_of(info),
         suite=info.suite.name,
@@ -129,6 +136,7 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         state=info.state,
         planned_cells=info.planned_cells,
         folder=folder,
+        is_narrowed=bool(info.selection.models),
     )
 
 

@@ -86,6 +86,9 @@ def compare(a: Side, b: Side, chosen: Chosen | None = None, renamed: Sequence[st
 
     Raises ``UsageError`` where nothing is left to compare, or where a metric, case, tag or label is not there.
     """
+    for side in (a, b):
+        if not side.cells:
+            raise UsageError(f"{side.name}: there is nothing to compare: the run is empty")
     wanted = chosen or Chosen()
     known = _metrics(a, b)
     _check(wanted, known, a, b)

@@ -121,10 +121,15 @@ def _unbroken(gate: FailOn, comparison: Comparison) -> Held:
 
 
 def _gone(gate: FailOn, comparison: Comparison) -> list[Cell]:
-    """Cells tagged ``must_pass`` that A alone has: to delete a case does not make it pass."""
+    """Cells tagged ``must_pass`` that A alone has: to delete a case does not make it pass.
+
+    Model runs that were left out of B by a flag or by B's name were not deleted.
+    """
     if gate.text != MUST_PASS:
         return []
-    return [cell for cell in comparison.only_a if MUST_PASS in cell.tags and not cell.flaky]
+    compared = {old for old, _ in comparison.labels} if comparison.b.is_narrowed else None
+    gone = (cell for cell in comparison.only_a if MUST_PASS in cell.tags and not cell.flaky)
+    return [cell for cell in gone if compared is None or cell.model_label in compared]
 
 
 def _significant(gate: FailOn, comparison: Comparison) -> Held:

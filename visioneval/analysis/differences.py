@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from visioneval.analysis.pairing import Pair
 from visioneval.analysis.power import detectable_mean_difference, detectable_rate_difference
-from visioneval.analysis.resampling import cluster_bootstrap_mean
+from visioneval.analysis.resampling import LEAST, cluster_bootstrap_mean
 from visioneval.analysis.signed_rank import signed_rank
 from visioneval.analysis.stats import Interval, holm, mcnemar_exact
 from visioneval.types import Metric, Score, Verdict
@@ -22,8 +22,6 @@ from visioneval.types import Metric, Score, Verdict
 ALPHA = 0.05
 FEW = 48
 """Cases below which it is said how large a difference could have been seen."""
-LEAST = 6
-"""Cases from which exact tests can be significant at all, and resampled cases have a spread worth showing."""
 PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
 _MEASURED = (Verdict.PASS, Verdict.FAIL)
 

@@ -43,13 +43,17 @@ class MetricFinding(Frozen):
 
 
 class ModelFindings(Frozen):
-    """What one model run did. ``seconds`` is the mean time of a drawing."""
+    """What one model run did. ``seconds`` is the mean time of a drawing.
+
+    ``cost_usd`` is the sum of what is known; ``unpriced`` drawings and judgements are not.
+    """
 
     label: str
     stand_in: bool
     counts: Counts
     metrics: dict[str, MetricFinding]
     cost_usd: float | None
+    unpriced: int = 0
     seconds: float
 
 
@@ -113,6 +117,7 @@ class Summary(Frozen):
     reused_since: str | None = None
     costs: tuple[CostFinding, ...] = ()
     cost_usd: float | None
+    unpriced: int = 0
     exit_code: int
 
 

@@ -90,8 +90,9 @@ class Pairing:
 def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pairing:
     """Pairs cells by case, sample and model run, in the order of B.
 
-    Where both runs have one model run, these are compared whatever their labels. ``renamed`` gives labels of B by
-    labels of A. Raises ``UsageError`` where two of A are to be one of B and where no cell has a counterpart.
+    ``labels`` are in the order of B. Where both runs have one model run, these are compared whatever their labels.
+    ``renamed`` gives labels of B by labels of A. Raises ``UsageError`` where two of A are to be one of B and where no
+    cell has a counterpart.
     """
     labels = _labels(a, b, renamed or {})
     known = {
@@ -147,7 +148,9 @@ def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
         return {a.labels[0]: b.labels[0]}
     taken = set(renamed.values())
     same = {label: label for label in a.labels if label in b.labels and label not in renamed and label not in taken}
-    return {label: {**same, **renamed}[label] for label in a.labels if label in same or label in renamed}
+    found = {**same, **renamed}
+    order = {label: at for at, label in enumerate(b.labels)}
+    return dict(sorted(found.items(), key=lambda pair: order.get(pair[1], len(order))))
 
 
 def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Literal
 
-from visioneval.analysis.resampling import cluster_bootstrap_mean
+from visioneval.analysis.resampling import LEAST, cluster_bootstrap_mean
 from visioneval.analysis.stats import Interval, wilson_interval
 from visioneval.preferences import Preference
 
-LEAST = 6
-"""Cases from which resampled cases have a spread worth showing."""
 Result = Literal["a", "b", "tie", "flip", "error"]
 _WORTH: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
 

@@ -13,6 +13,8 @@ from visioneval.analysis.stats import Interval
 
 Rows = NDArray[np.intp]
 Floats = NDArray[np.float64]
+LEAST = 6
+"""Clusters from which resampled ones have a spread worth showing, and exact tests can be significant at all."""
 MANY = 10_000
 """Clusters from which the bootstrap distribution of a mean is its normal limit, for all that can be printed."""
 

@@ -79,7 +79,7 @@ class _Tallies:
             stopped_by=info.stopped_by,
             planned_cells=info.planned_cells,
             counts=self._whole.found(),
-            models=tuple(model.found(label, info) for label, model in self._models.items()),
+            models=tuple(model.found(label, info, self._costs.unknown[label]) for label, model in self._models.items()),
             metrics=info.metrics,
             tags={tag: verdicts.found() for tag, verdicts in self._tags.items()},
             failure_tags=most_common(self._failure_tags),
@@ -93,6 +93,7 @@ class _Tallies:
             reused_since=info.reused_since,
             costs=self._costs.found(),
             cost_usd=self._money.usd,
+            unpriced=self._costs.unknown.total(),
             exit_code=EXIT_INCOMPLETE if info.stopped_by else exit_code(info.state, gates),
         )
 
@@ -124,8 +125,8 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
 
 
 def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
-    """130 for an interrupted run; 3 where the error gate does not hold or a gate had nothing to measure; 1; 0."""
-    if state == "interrupted":
+    """130 for a run that was stopped; 3 where the error gate does not hold or a gate had nothing to measure; 1; 0."""
+    if state in ("interrupted", "stopped"):
         return EXIT_INTERRUPTED
     incomplete = [
         gate

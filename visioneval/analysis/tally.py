@@ -128,7 +128,7 @@ class Model:
                 self.scores[name] = Scores()
             self.scores[name].add(score)
 
-    def found(self, label: str, info: RunInfo) -> ModelFindings:
+    def found(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
         """What the model run did, its metrics in the order of the run's."""
         return ModelFindings(
             label=label,
@@ -136,8 +136,14 @@ class Model:
             counts=self.verdicts.found(),
             metrics={name: self.scores[name].found() for name in info.metrics if name in self.scores},
             cost_usd=self.money.usd,
+            unpriced=unpriced,
             seconds=fsum(self.seconds) / len(self.seconds) if self.seconds else 0.0,
         )
+
+
+def _is_uncalled(cell: Record) -> bool:
+    """Whether nobody was asked to draw it, so that there is no cost to know: offline, what is not in the cache."""
+    return cell.error is not None and (cell.error.stage, cell.error.kind) == ("generate", "offline")
 
 
 class Costs:
@@ -150,14 +156,18 @@ class Costs:
         self._order = [str(entry.label) for entry in info.suite.models]
         self._order += [grader.key for grader in info.suite.graders]
         self._told: dict[tuple[Literal["drawing", "judging"], str], Money] = {}
+        self.unknown: Counter[str] = Counter()
+        """Drawings and judgements by model run whose cost nobody knows."""
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        if cell.model_label not in self._free:
+        if cell.model_label not in self._free and not _is_uncalled(cell):
             self._of("drawing", cell.model_label).add(cell.cost_usd, cached=cell.cached)
+            self.unknown[cell.model_label] += cell.cost_usd is None
         for grader in cell.graders:
             if grader.key in self._asking:
                 self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
+                self.unknown[cell.model_label] += grader.cost_usd is None
 
     def _of(self, what: Literal["drawing", "judging"], name: str) -> Money:
         return self._told.setdefault((what, name), Money())

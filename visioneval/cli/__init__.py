@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from visioneval import __version__
 from visioneval.cli import agree, baseline, cache, compare, grade, label, prefer, questions, report, run, runs, suite
+from visioneval.cli.usage import WRONG_USAGE, told
 from visioneval.errors import UsageError, VisionEvalError
 
 _MOST_ENVIRONMENT = 1_000_000
@@ -24,6 +25,13 @@ CLOSED_PIPE = 141
 
 class ToldErrors(TyperGroup):
     """The one place where an error of ours becomes its line and its exit code."""
+
+    def make_context(self, *words: Any, **more: Any) -> Any:
+        """Reads the words before the command."""
+        try:
+            return super().make_context(*words, **more)
+        except WRONG_USAGE as error:
+            raise _told(error, None) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Runs a command."""
@@ -35,6 +43,8 @@ class ToldErrors(TyperGroup):
 
             leave_output()
             raise typer.Exit(CLOSED_PIPE) from None
+        except WRONG_USAGE as error:
+            raise _told(error, ctx.invoked_subcommand) from None
         except VisionEvalError as error:
             from visioneval.engine.plain import Plain
             from visioneval.report.text import clean
@@ -46,6 +56,17 @@ class ToldErrors(TyperGroup):
             raise typer.Exit(130) from None
         else:
             return done
+
+
+def _told(error: Exception, command: str | None) -> Exception:
+    """The end of a program whose command line is wrong, once it is told why."""
+    line = told(error, command)
+    if line is None:  # no word at all: the help is shown
+        return error
+    from visioneval.report.text import clean
+
+    print(clean(line), file=sys.stderr)
+    return typer.Exit(UsageError.exit_code)
 
 
 app = typer.Typer(

@@ -27,6 +27,10 @@ def set_baseline(
     folder, info, records = read_run(run, out)
     if info.state != "complete":
         raise UsageError(f"{folder}: the run is {info.state}: a baseline needs a complete one")
+    if not records or len(records) < info.planned_cells:
+        raise UsageError(
+            f"{folder}: the run holds {len(records):,} of {info.planned_cells:,} cells: nothing was written"
+        )
     made = make_baseline(info, records, writers_of(info))
     write_baseline(made, path)
     print(f"wrote {path}: {len(made.lines):,} cells; commit it, then: visioneval compare baseline:{name} latest")

@@ -21,7 +21,8 @@ def _opened(folder: Path | None) -> Cache:
     from visioneval.engine.cache import Cache, default_folder
 
     if folder is not None and not (folder / "index.sqlite").is_file():
-        raise UsageError(f"{folder}: there is no cache here")
+        what = "is a file, no cache" if folder.is_file() else "there is no cache here"
+        raise UsageError(f"{folder}: {what}: --cache takes the folder that 'run --cache' wrote")
     return Cache(folder or default_folder(), warn=options.say)
 
 
@@ -41,7 +42,8 @@ def info(cache: Folder = None) -> None:
 def clear(
     cache: Folder = None,
     older_than: Annotated[
-        float | None, options.value("--older-than", "DAYS", "Only answers that are older than so many days.", min=0)
+        float | None,
+        options.value("--older-than", "DAYS", "Only answers that are older than so many days.", min=0, max=100_000),
     ] = None,
 ) -> None:
     """Drop kept answers: what they are needed for again will be called and paid again."""

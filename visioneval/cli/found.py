@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visioneval.cli import options
+from visioneval.cli.running import resuming
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,10 +24,11 @@ BASELINE = "baseline"
 def named_run(name: str, out: Path) -> tuple[Path, RunInfo, str | None]:
     """A run's folder and what was run, and the model run where ``name`` ends in ``@LABEL``. Raises ``UsageError``."""
     from visioneval.records import find_run, read_info
+    from visioneval.standing import as_it_stands
 
     run, label = _split(name)
     folder = find_run(run, out)
-    info = read_info(folder)
+    info = as_it_stands(folder, read_info(folder))
     if label is not None:
         check_label(label, [str(entry.label) for entry in info.suite.models], folder.name)
     return folder, info, label
@@ -38,6 +41,11 @@ def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
 
     folder, info, label = named_run(name, out)
     records = list(read_records(folder))
+    if info.state == "complete" and len(records) < info.planned_cells:
+        options.say(
+            f"{folder}: said to be complete, but results.jsonl holds {len(records):,} of {info.planned_cells:,} cells;"
+            f" for the rest: {resuming(folder)}"
+        )
     if label is None:
         return folder, info, records
     records = [record for record in records if record.model_label == label]
@@ -61,13 +69,14 @@ def read_side(name: str, out: Path) -> Side:
         return side
     check_label(label, side.labels, run)
     cells = [cell for cell in side.cells if cell.model_label == label]
-    return replace(side, cells=cells, planned_cells=None)
+    return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
 
 
 def _whole_side(name: str, run: str, out: Path) -> Side:
     from visioneval.analysis.cells import read_cells, side_of_baseline, side_of_records, side_of_run
     from visioneval.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
     from visioneval.records import find_run, read_info
+    from visioneval.standing import as_it_stands
 
     kind, _, own = run.partition(":")
     if kind == BASELINE and not Path(run).exists():
@@ -81,7 +90,8 @@ def _whole_side(name: str, run: str, out: Path) -> Side:
             return side_of_baseline(name, read_baseline(path))
         return side_of_records(name, read_cells(path))
     folder = Path(run).parent if Path(run).is_file() else find_run(run, out)
-    return side_of_run(name, read_info(folder), read_cells(folder / "results.jsonl"), folder)
+    info = as_it_stands(folder, read_info(folder))
+    return side_of_run(name, info, read_cells(folder / "results.jsonl"), folder)
 
 
 def check_label(label: str, labels: list[str] | tuple[str, ...], where: str) -> None:

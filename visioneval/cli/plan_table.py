@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -15,9 +17,9 @@ from visioneval.plan import Plan, needed_keys
 from visioneval.report.table import Cell, Column, fitted, pairs, table, titled
 from visioneval.report.text import clean, one_line
 from visioneval.suite.case import TestCase
-from visioneval.types import ModelRun
 
 SHOWN_CASES = 30
+SHOWN_RUNS = 40
 SHOWN_FILES = 5
 SHOWN_COSTS = 12
 
@@ -25,20 +27,24 @@ SHOWN_COSTS = 12
 def print_plan(plan: Plan, console: Console, runs: Path) -> None:
     """Prints what a run of the plan would do; ``runs`` is the folder of earlier ones, which tell what things cost."""
     columns = (Column("#", right=True), Column("model run", least=16), Column("provider"))
-    rows: list[list[Cell]] = [[str(number), run.label, run.provider] for number, run in enumerate(plan.runs, 1)]
+    rows: list[list[Cell]] = [
+        [str(number), run.label, run.provider] for number, run in enumerate(plan.runs[:SHOWN_RUNS], 1)
+    ]
     console.print(titled(f"{plan.suite.name}: model runs", table(columns, rows, console.width)))
+    if len(plan.runs) > SHOWN_RUNS:
+        console.print(f"... and {len(plan.runs) - SHOWN_RUNS:,} more: 'visioneval plan --json' tells all")
     console.print()
     _print_cases(plan, console)
     console.print(pairs(_work(plan, runs)))
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
-    shown = plan.suite.cases[:SHOWN_CASES]
-    counted = [_counted(plan, case) for case in shown]
+    shown, runs = plan.suite.cases[:SHOWN_CASES], plan.runs[:SHOWN_RUNS]
+    counted = [[str(plan.count(case, run)[1] or "-") for run in runs] for case in shown]
     start, title = 0, "Pictures by case and model run (#)"
-    while start < len(plan.runs):
+    while start < len(runs):
         end = start + 1
-        while end < len(plan.runs) and fitted(*_side_by_side(shown, counted, start, end + 1), console.width):
+        while end < len(runs) and fitted(*_side_by_side(shown, counted, start, end + 1), console.width):
             end += 1
         body = table(*_side_by_side(shown, counted, start, end), console.width)
         console.print(titled(title, body) if start == 0 else body)
@@ -46,14 +52,6 @@ def _print_cases(plan: Plan, console: Console) -> None:
         start = end
     if len(plan.suite.cases) > SHOWN_CASES:
         console.print(f"... and {len(plan.suite.cases) - SHOWN_CASES:,} more cases\n")
-
-
-def _counted(plan: Plan, case: TestCase) -> list[str]:
-    return [str(_pictures(plan, case, run) or "-") for run in plan.runs]
-
-
-def _pictures(plan: Plan, case: TestCase, run: ModelRun) -> int:
-    return plan.count(case, run)[1]
 
 
 def _side_by_side(
@@ -104,6 +102,30 @@ def _priced(cost: Cost) -> str:
     if cost.basis == "tokens":
         return "unknown: priced by tokens, and no earlier run here tells how many"
     return "unknown: no price; state it under 'prices:'"
+
+
+def plan_json(plan: Plan, runs: Path) -> str:
+    """The whole plan as a line of JSON: pictures by model run and case, the work, what it costs, what is missing."""
+    work = estimate(plan, lambda: read_past_costs(runs))
+    told = {
+        "suite": plan.suite.name,
+        "cases": [case.id for case in plan.suite.cases],
+        "model_runs": [
+            {
+                "label": run.label,
+                "provider": run.provider,
+                "pictures": {case.id: found for case in plan.suite.cases if (found := plan.count(case, run)[1])},
+            }
+            for run in plan.runs
+        ],
+        "drawing_calls": work.calls,
+        "cells": work.cells,
+        "grader_calls": work.grader_calls,
+        "costs": [asdict(cost) for cost in work.costs],
+        "missing_keys": sorted(name for name in needed_keys(plan) if not os.environ.get(name)),
+        "missing_pictures": work.missing_files,
+    }
+    return json.dumps(told)
 
 
 def missing_keys(plan: Plan) -> Iterator[str]:

@@ -12,6 +12,8 @@ from visioneval.cli import options
 from visioneval.errors import AuthError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from visioneval.analysis.findings import Summary
     from visioneval.engine.run import Jobs
     from visioneval.engine.session import Session
@@ -41,9 +43,31 @@ class Shown:
     quiet: bool = False
 
 
-def resuming(folder: Path) -> str:
-    """The command that goes on with a run."""
-    return f"visioneval run --resume {shlex.quote(str(folder))}"
+def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
+    """The command that goes on with a run.
+
+    Of the words that were ``typed`` now it keeps those by which the run would stop or pay again without them. Those
+    that a run on disk holds are not for that: it may come from a stranger, who must not say whom to trust.
+    """
+    before: list[str] = []
+    after: list[str] = []
+    words = iter(typed)
+    for word in words:
+        name, sign, value = word.partition("=")
+        if word in ("--trust-suite", "--offline"):
+            after.append(word)
+        elif name in ("--cache", "--env-file"):
+            (after if name == "--cache" else before).extend((name, value if sign else next(words, "")))
+    return shlex.join(("visioneval", *before, "run", "--resume", str(folder), *after))
+
+
+def to_go_on(folder: Path, info: RunInfo) -> str | None:
+    """The line that says how to go on with a run that did not end; ``None`` where it did, or is under way."""
+    if info.state not in ("stopped", "interrupted"):
+        return None
+    how = "killed" if info.state == "stopped" else "ended by its budget" if info.stopped_by else "interrupted"
+    again = f"to go on: {resuming(folder)}" if info.graded_from is None else "grade its source again, into a new run"
+    return f"{folder} was {how}; {again}"
 
 
 def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
@@ -61,7 +85,7 @@ def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
             print(summary.model_dump_json())
         options.say(str(error))
         return error.exit_code
-    summary = summarise(info, read_records(writer.folder))
+    summary = _with_pairs(summarise(info, read_records(writer.folder)), begun)
     writer.write_summary(summary)
     with options.closed_output_is_no_fault():
         _show(summary, begun, shown)
@@ -93,6 +117,20 @@ def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
     state: RunState = "complete" if outcome.complete else "interrupted"
     stopped_by: Literal["budget"] | None = "budget" if outcome.out_of_budget else None
     return writer.finish(state, now(), stopped_by=stopped_by, reused_since=calls.reused_since)
+
+
+def _with_pairs(summary: Summary, begun: Begun) -> Summary:
+    """Incomplete, whatever its gates say, where pairs of pictures could not be judged: as ``prefer`` has it."""
+    from visioneval.analysis.preferences import preferred
+    from visioneval.analysis.summary import EXIT_GATE, EXIT_INCOMPLETE, EXIT_OK
+    from visioneval.preferences import read_preferences
+
+    own = (line for line in read_preferences(begun.writer.folder) if line.is_within(summary.run_id))
+    unjudged = sum(found.errors for found in preferred(own))
+    if not unjudged or summary.exit_code not in (EXIT_OK, EXIT_GATE):
+        return summary
+    options.say(f"{unjudged} pair{'s' * (unjudged != 1)} could not be judged; to ask again: {begun.to_go_on}")
+    return summary.model_copy(update={"exit_code": EXIT_INCOMPLETE})
 
 
 def show_preferences(folder: Path, run_id: str) -> None:

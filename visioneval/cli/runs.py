@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from visioneval.cli import options
 from visioneval.cli.found import read_run
-from visioneval.cli.running import show_preferences
+from visioneval.cli.running import resuming, show_preferences, to_go_on
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
     from visioneval.analysis.findings import Counts
     from visioneval.records import Record, RunInfo
     from visioneval.suite.case import TestCase
+
+
+SHOWN_STOPPED = 5
 
 
 class Shown(StrEnum):
@@ -34,12 +37,23 @@ def list_all(
     """List the runs of a folder, by experiment, oldest first."""
     from visioneval.records import list_runs
     from visioneval.report.listing import Listed, print_runs
+    from visioneval.standing import standing
 
-    found = [(path, info) for path, info in list_runs(out) if experiment in (None, info.get("experiment"))]
+    listed = list_runs(out)
+    for path in sorted({each.parent for each in out.glob("*/run.json")} - {path for path, _ in listed}):
+        options.say(f"{path}: left out: its run.json cannot be read")
+    found = [
+        (path, {**info, "state": standing(path, info.get("state"))})
+        for path, info in listed
+        if experiment in (None, info.get("experiment"))
+    ]
     if not found:
         print(f"{out}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
         return
     print_runs([Listed(path.name, info, _counts(path)) for path, info in found], options.console())
+    stopped = [path for path, info in found if info["state"] == "stopped" and not info.get("graded_from")]
+    for path in stopped[-SHOWN_STOPPED:]:
+        options.say(f"stopped: the writer of {path} was killed; to go on: {resuming(path)}")
 
 
 def _counts(folder: Path) -> Counts | None:
@@ -72,6 +86,8 @@ def show(
             raise UsageError("--sample and --verdict choose among the cells of a case: name one")
         print_summary(summarise(info, records), options.console())
         show_preferences(folder, info.run_id)
+        if line := to_go_on(folder, info):
+            options.say(line)
         return
     cells = [
         record
@@ -113,7 +129,10 @@ def export(
     output: Annotated[Path | None, options.value("--output/-o", "FILE", "Instead of standard output.")] = None,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
-    """Make a flat table of a run."""
+    """Make a flat table of a run.
+
+    Text that begins with =, +, - or @ gets an apostrophe before it: a spreadsheet would take it for a formula.
+    """
     from visioneval.analysis.summary import in_order
     from visioneval.report.flat import write_csv
 

@@ -119,14 +119,18 @@ def plan(
     judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
     out: options.RunsFolder = options.RUNS,
+    as_json: Annotated[bool, options.flag("--json", "The whole plan as a line of JSON per suite.")] = False,
 ) -> None:
     """Show what a run would do and cost. Nothing is called or written."""
-    from visioneval.cli.plan_table import print_plan
+    from visioneval.cli.plan_table import plan_json, print_plan
 
     chosen = options.selection(case, tag, model, grader, limit)
     flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=samples)
     for _, planned in options.load_all(suites, chosen, flags):
-        print_plan(planned, options.console(), out)
+        if as_json:
+            print(plan_json(planned, out))
+        else:
+            print_plan(planned, options.console(), out)
 
 
 def schema() -> None:

@@ -24,12 +24,14 @@ from typing import Any, Literal
 import orjson
 
 from visioneval.errors import StorageError, UsageError
+from visioneval.whole_file import write_whole
 
 Kind = Literal["draw", "judge"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 FORMAT = 1
 _BUSY_S = 30.0
+_ELSEWHERE = "name another folder, or one that is not there yet, with --cache"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
@@ -82,6 +84,7 @@ class Cache:
 
     def _opened(self) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
+        self._check_ours(path)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             return self._connected(path)
@@ -91,6 +94,15 @@ class Cache:
             return self._begun_anew(error)
         except OSError as error:
             return self._opened_for_reading(path, error)
+
+    def _check_ours(self, index: Path) -> None:
+        """Raises ``UsageError`` for a place that holds something else: what is not ours is not written among."""
+        with contextlib.suppress(OSError):
+            if self.folder.is_file():
+                raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_ELSEWHERE}")
+            names = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
+            if names - {"files"} and not any(name.startswith(index.name) for name in names):
+                raise UsageError(f"{self.folder}: holds other files and no cache: {_ELSEWHERE}")
 
     def _begun_anew(self, why: Exception) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
@@ -102,7 +114,7 @@ class Cache:
                 path.with_name(path.name + tail).unlink(missing_ok=True)
             return self._connected(path)
         except (sqlite3.Error, OSError) as error:
-            raise UsageError(f"{path}: the cache cannot be used ({error}): name another --cache") from None
+            raise UsageError(f"{path}: the cache cannot be used ({error}): {_ELSEWHERE}") from None
 
     @staticmethod
     def _connected(path: Path) -> sqlite3.Connection:
@@ -132,8 +144,7 @@ class Cache:
                 index.close()
                 raise
             return index
-        hint = "delete the folder, or name another --cache"
-        raise UsageError(f"{path}: the cache cannot be used ({why}): {hint}")
+        raise UsageError(f"{path}: the cache cannot be used ({why}): {_ELSEWHERE}")
 
     def __enter__(self) -> Cache:
         return self
@@ -246,13 +257,7 @@ class Cache:
             if path.read_bytes() == data:
                 return
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{digest}.{os.getpid()}.{threading.get_ident()}.part")
-        try:
-            part.write_bytes(data)
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
+        write_whole(path, data)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -306,7 +311,7 @@ class Cache:
             yield
         except (OSError, sqlite3.Error) as error:
             why = getattr(error, "strerror", None) or error
-            raise UsageError(f"{self.folder}: the cache cannot be used ({why}): delete the folder") from None
+            raise UsageError(f"{self.folder}: the cache cannot be used ({why}): {_ELSEWHERE}") from None
 
     def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
         """Takes answers away, and the files that no other answer names."""
@@ -343,7 +348,10 @@ def _version(index: sqlite3.Connection, path: Path) -> int:
     """The format of an index; 0 is one that is new. Raises ``UsageError`` for one that this version does not know."""
     (version,) = index.execute("PRAGMA user_version").fetchone()
     if version not in (0, FORMAT):
-        raise UsageError(f"{path}: a cache of another visioneval (format {version}): name another --cache")
+        raise UsageError(f"{path}: a cache of another visioneval (format {version}): {_ELSEWHERE}")
+    others = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name <> 'answers' AND name NOT LIKE 'sqlite%'"
+    if version == 0 and index.execute(others).fetchone():
+        raise UsageError(f"{path}: is an index of something else: {_ELSEWHERE}")
     return int(version)
 
 

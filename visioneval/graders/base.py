@@ -59,7 +59,7 @@ class Subject:
     """The judges, by key, that take videos and addresses as they are; all others are shown frames."""
     once: Once = _alone
     """What is the same for many cells, done once a run."""
-    known_questions: Callable[[str, str], PromptQuestions | None] = lambda _prompt, _template: None
+    known_questions: Callable[[str, str, str], PromptQuestions | None] = lambda _prompt, _template, _making: None
     """The questions that this run had at its start, by the hashes of a prompt and of the templates that made them."""
     keep_questions: Callable[[PromptQuestions], None] = lambda _entry: None
     """Keeps the questions that were asked about a prompt with the run."""

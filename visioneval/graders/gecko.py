@@ -15,7 +15,7 @@ from visioneval.graders.base import Grade, Subject
 from visioneval.graders.exhibits import as_parts, output
 from visioneval.graders.gecko_answers import Said, answers_schema, chosen
 from visioneval.graders.gecko_asking import OFF_SHAPE, Answered, ask_all
-from visioneval.graders.gecko_making import make, making_key, pinned, with_added
+from visioneval.graders.gecko_making import make, making_key, pinned, way_of, with_added
 from visioneval.graders.gecko_score import Points, points, shares
 from visioneval.graders.judging import MAX_KEPT, total_cost, total_usage
 from visioneval.plan import digest
@@ -67,7 +67,7 @@ async def questions_about(subject: Subject, config: GeckoGrader, bill: list[Repl
         return entry
     folders = subject.template_folders
     templates = template_digest(config.making_templates, folders)
-    known = subject.known_questions(prompt_sha256(subject.prompt), templates)
+    known = subject.known_questions(prompt_sha256(subject.prompt), templates, way_of(config))
     if known is not None:
         return known
     ask = partial(subject.ask, config.judge)

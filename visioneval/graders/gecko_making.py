@@ -23,10 +23,14 @@ Folders = tuple[Path, ...]
 UNSAID = "the prompt does not say"
 
 
+def way_of(options: GeckoOptions) -> str:
+    """A hash of the options that made questions depend on, beside prompt and templates."""
+    return digest([options.judge, options.media, options.on_bad_dependency])
+
+
 def making_key(options: GeckoOptions, prompt: str, templates: str) -> str:
     """What a set of made questions depends on: two graders that agree in it share theirs."""
-    how = [options.judge, options.media, options.on_bad_dependency, templates]
-    return f"questions {digest([*how, prompt])}"
+    return f"questions {digest([way_of(options), templates, prompt])}"
 
 
 def pinned(case: TestCase, prompt: str) -> PromptQuestions | None:
@@ -56,6 +60,7 @@ async def make(ask: Ask, prompt: str, options: GeckoOptions, folders: Folders, b
         keywords=made.keywords,
         source="generated",
         template_sha256=template_digest(options.making_templates, folders),
+        making_sha256=way_of(options),
         coverage=coverage(made, kept),
         questions=kept,
         dropped=(*made.dropped, *unborne),

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare import Amount, Comparison
-from visioneval.analysis.differences import LEAST, Difference
+from visioneval.analysis.differences import Difference
 from visioneval.analysis.pairing import Change, Pair
+from visioneval.analysis.resampling import LEAST
 from visioneval.report.text import one_line
 from visioneval.rules import parse_rule
 

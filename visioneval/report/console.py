@@ -21,12 +21,13 @@ from visioneval.analysis.findings import (
 )
 from visioneval.report.question_tables import pooled_metrics, question_tables
 from visioneval.report.separation import separation_table
-from visioneval.report.table import Cell, Column, fitted, table, titled
+from visioneval.report.table import GAP, Cell, Column, fitted, table, titled
 from visioneval.report.text import clean, one_line, plain
 from visioneval.types import Metric, Verdict
 
 SHOWN_FAILING = 20
 RATE = "pass rate [95%]"
+_LEAST_NAME = 24
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
 _MARKS = {"holds": "holds", "unmet": "NOT MET", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
 _MARK_COLOURS = {"holds": "green", "unmet": "red", "unmeasured": "yellow", "skipped": "dim"}
@@ -86,8 +87,22 @@ def _headline(summary: Summary, width: int) -> Text:
         parts.append(Text(summary.state, style="bold yellow"))
     if summary.reused_pictures:
         parts.append(Text(reused(summary), style="yellow"))
-    line = Text("  ").join(parts)
-    return line if line.cell_len <= width else Text("\n").join(parts)
+    return _filled(parts, width)
+
+
+def _filled(parts: Sequence[Text], width: int) -> Text:
+    """Parts side by side, two spaces between them; a first one that is too long for that is cut, the rest folded."""
+    name, *rest = parts
+    room = width - sum(GAP + part.cell_len for part in rest)
+    name.truncate(max(room, min(width, _LEAST_NAME)), overflow="ellipsis")
+    lines = [name]
+    for part in rest:
+        part.truncate(width, overflow="ellipsis")
+        if lines[-1].cell_len + GAP + part.cell_len <= width:
+            lines[-1] = Text.assemble(lines[-1], " " * GAP, part)
+        else:
+            lines.append(part)
+    return Text("\n").join(lines)
 
 
 def reused(summary: Summary) -> str:
@@ -104,12 +119,28 @@ def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:
         *(Column(name, right=True) for name in ("USD", "cells paid", "from cache", "unknown")),
     )
     rows: list[list[Cell]] = [
-        [cost.what, cost.name, f"{cost.usd:.4f}", f"{cost.paid:,}", f"{cost.cached:,}", _count(cost.unknown, "yellow")]
+        [
+            cost.what,
+            cost.name,
+            show_usd(cost.usd, cost.unknown),
+            f"{cost.paid:,}",
+            f"{cost.cached:,}",
+            _count(cost.unknown, "yellow"),
+        ]
         for cost in costs
     ]
-    total = sum(cost.usd for cost in costs)
-    rows.append(["all", "", f"{total:.4f}", "", "", ""])
+    total = show_usd(sum(cost.usd for cost in costs), sum(cost.unknown for cost in costs))
+    rows.append(["all", "", total, "", "", ""])
     return table(columns, rows, width)
+
+
+def show_usd(known: float | None, unknown: int) -> str:
+    """``0.0120``; ``>= 0.0120`` where so many more costs are unknown; ``unknown`` without it; ``-`` where none is."""
+    if not known and unknown:
+        return "unknown"
+    if known is None:
+        return "-"
+    return f"{'>= ' if unknown else ''}{known:.4f}"
 
 
 def show_rate(rate: Rate) -> str:
@@ -151,7 +182,7 @@ def _model_row(number: int, model: ModelFindings, columns: Sequence[Column]) -> 
         "error": _count(counts.errors, "yellow"),
         "refused": _count(counts.refused, "yellow"),
         "s/draw": f"{model.seconds:.2f}",
-        "USD": "unknown" if model.cost_usd is None else f"{model.cost_usd:.4f}",
+        "USD": show_usd(model.cost_usd, model.unpriced),
     }
     return [str(number), model.label, *(cells[column.name] for column in columns)]
 

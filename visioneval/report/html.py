@@ -19,6 +19,7 @@ from visioneval.report.overview import overview
 from visioneval.report.page_data import as_block, as_json, as_script, details_of, index_of, words_of
 from visioneval.report.pages import policy, render, script, style
 from visioneval.report.pictures import EmbeddedShelf, FolderShelf, Shelf
+from visioneval.whole_file import write_whole
 
 MARK = "report.js"
 """The file by which a folder is known as a report that may be written again."""
@@ -48,8 +49,8 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
 
 def _files(run: LeanRun, target: Path, trust: bool) -> Path:
     _claim(target)
-    (target / MARK).write_text(script("report"), encoding="utf-8")
-    (target / "report.css").write_text(style(), encoding="utf-8")
+    _save(target / MARK, script("report"))
+    _save(target / "report.css", style())
     shelf = FolderShelf(run.folder, _suite_folder(run.info), target, trust=trust)
     data = target / "data"
     data.mkdir(exist_ok=True)
@@ -113,7 +114,5 @@ def _thumbs(cells: Sequence[Record], shelf: Shelf) -> list[str]:
 
 
 def _save(path: Path, text: str) -> Path:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    write_whole(path, text)
     return path

@@ -42,7 +42,7 @@ def print_runs(runs: Sequence[Listed], console: Console) -> None:
 
 
 def _row(run: Listed) -> list[Cell]:
-    found = "cannot be read" if run.counts is None else show_rate(run.counts.pass_rate)
+    found = "cannot be read" if run.counts is None else show_rate(run.counts.pass_rate) if run.counts.cells else "empty"
     errors = "" if run.counts is None else str(run.counts.errors)
     return [
         run.run_id,

@@ -24,6 +24,7 @@ OUTCOMES = {
     3: ("error", "Incomplete: something was not measured"),
     130: ("error", "Interrupted"),
 }
+UNENDED = {"running": "Not done yet", "stopped": "Killed before it was done"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ def link(**state: str) -> str:
 def _outcome(summary: Summary) -> tuple[str, str]:
     if summary.stopped_by == "budget":
         return "error", "Stopped by its budget"
+    if summary.state in UNENDED:
+        return "error", UNENDED[summary.state]
     return OUTCOMES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
 
 

@@ -89,9 +89,11 @@ def _environment() -> jinja2.Environment:
     return made
 
 
-def usd(amount: float | None) -> str:
-    """An amount with the digits that matter; ``unknown`` where it is not known."""
-    return "unknown" if amount is None else f"{amount:,.2f}" if amount >= 10 else f"{amount:.4f}"
+def usd(amount: float, unknown: int) -> str:
+    """An amount with the digits that matter; ``unknown`` so many costs that are not part of it."""
+    if unknown and not amount:
+        return "unknown"
+    return ("\u2265 " if unknown else "") + (f"{amount:,.2f}" if amount >= 10 else f"{amount:.4f}")
 
 
 def soft(text: object) -> Markup:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from visioneval import images
 from visioneval.errors import ImageError, UsageError
 from visioneval.suite.paths import Trust
+from visioneval.whole_file import write_whole
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -101,7 +102,7 @@ class FolderShelf(Shelf):
             path = self._own_path(relative)
             name = f"{_stamp(path)}.webp"
             if not (self._target / "thumbs" / name).exists():
-                _write(self._target / "thumbs" / name, _webp(_small(path, THUMB_SIDE), 78))
+                write_whole(self._target / "thumbs" / name, _webp(_small(path, THUMB_SIDE), 78))
         except (OSError, ImageError):
             return ""
         return f"thumbs/{name}"
@@ -114,7 +115,7 @@ class FolderShelf(Shelf):
             if path.suffix.lower() in SHOWN:
                 shutil.copyfile(path, kept)
             else:
-                _write(kept, images.encode_png(images.load_rgb(path)))
+                write_whole(kept, images.encode_png(images.load_rgb(path)))
         return f"pictures/{name}"
 
     def _put_own(self, path: Path) -> str:
@@ -135,7 +136,7 @@ class FolderShelf(Shelf):
     def _put_made(self, image: Image.Image, name: str, /) -> str:
         kept = self._target / "pictures" / f"{name}-tint.png"
         if not kept.exists():
-            _write(kept, images.encode_png(image))
+            write_whole(kept, images.encode_png(image))
         return f"pictures/{kept.name}"
 
 
@@ -219,10 +220,3 @@ def _webp(image: Image.Image, quality: int) -> bytes:
 
 def _data_url(data: bytes, kind: str) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, so that a report that was interrupted is never mistaken for a finished one."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    part.replace(path)

@@ -140,17 +140,27 @@ def _rule(view: View, rule: VerdictRule, judged: Sequence[int]) -> Iterator[str]
 
 def _metric(view: View, name: str, cases: Sequence[int], wanted: str | None, text: str) -> Iterator[str]:
     if name not in view.metric_names:
-        yield f"{text!r}: no grader writes {name!r}{did_you_mean(name, view.metric_names)}"
+        why = _lacking(view, name) or did_you_mean(name, view.metric_names)
+        yield f"{text!r}: no grader writes {name!r}{why}"
         return
     types = {metric.type for at in cases for _, metric in view.written[at].get(name, ())}
     if cases and not types:
-        yield f"{text!r}: no grader writes {name!r} for any case that this is for"
+        yield f"{text!r}: no grader writes {name!r} for any case that this is for{_lacking(view, name)}"
     if wanted is not None and types - {wanted}:
         article = "a yes or no" if wanted == "number" else "a number"
         alone = "use rate(METRIC)" if "mean(" in text else "write it alone or with 'not'"
         compared = "use mean(METRIC)" if "rate(" in text else "compare it: 'METRIC >= NUMBER'"
         advice = alone if wanted == "number" else compared
         yield f"{text!r}: {name!r} is {article}; {advice}"
+
+
+def _lacking(view: View, name: str) -> str:
+    """What cases would have to hold for a metric that a grader of this suite could write; empty where none could."""
+    for grader in view.suite.graders:
+        needed = grader.needs.get(name.removeprefix(grader.key)) if name.startswith(grader.key) else None
+        if needed is not None:
+            return f": the grader {grader.key!r} writes it for cases with {needed}, and there is none"
+    return ""
 
 
 def _unjudged(view: View, wrong: set[Loc]) -> Found:

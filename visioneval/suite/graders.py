@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -39,6 +40,9 @@ class BaseGrader(Frozen):
     after_run: ClassVar[bool] = False
     """Whether it grades no cell, and looks at pairs of pictures once all are there."""
 
+    needs: ClassVar[Mapping[str, str]] = {}
+    """What a case must hold for a metric, by the metric's name after the key."""
+
     key: Name
     when: When | None = None
 
@@ -73,6 +77,12 @@ class BaseGrader(Frozen):
 
 class TextGrader(BaseGrader):
     """Exact copy, case included: the lines that the picture must and must not show."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "": "expect.text",
+        ".recall": "expect.text.required",
+        ".cer": "expect.text.required",
+    }
 
     type: Literal["text"]
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
@@ -182,6 +192,10 @@ class GeckoGrader(BaseGrader, GeckoOptions):
 class LocalityGrader(BaseGrader):
     """An edit that stays inside its mask."""
 
+    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("", ".changed_outside", ".worst_window", ".ssim_outside", ".changed_inside"), "images and an editable mask"
+    )
+
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact"] = Field(
         default="reencode",
@@ -226,6 +240,8 @@ class LocalityGrader(BaseGrader):
 class ReferenceGrader(BaseGrader):
     """Likeness to a picture of the right answer."""
 
+    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(("", ".ssim", ".delta_e"), "a reference")
+
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
         default=0.9,
@@ -249,6 +265,12 @@ class ReferenceGrader(BaseGrader):
 
 class ImageGrader(BaseGrader):
     """The file itself: it decodes, is not blank, and is what ``expect`` says."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        ".size": "expect.size or expect.aspect_ratio",
+        ".format": "expect.format",
+        ".alpha": "expect.alpha",
+    }
 
     type: Literal["image"]
 

@@ -1,0 +1,30 @@
+"""Files that are replaced whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from visioneval.whole_file import write_whole
+
+
+def test_text_and_bytes_take_the_place_of_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_whole(path, "Käse\n")
+    assert path.read_bytes() == "Käse\n".encode()
+    write_whole(path, b"\x00")
+    assert path.read_bytes() == b"\x00"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_what_cannot_be_written_leaves_the_older_file_and_no_part(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(path, "\ud800")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_whole(tmp_path / "folder", "new")
+    assert path.read_text() == "old"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.txt", "folder"]

@@ -1,0 +1,30 @@
+"""How a run stands: what its ``run.json`` cannot say of a writer that was killed."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+from visioneval.records import RunInfo
+
+
+def as_it_stands(folder: Path, info: RunInfo) -> RunInfo:
+    """A run whose ``state`` is ``stopped`` where ``run.json`` says ``running`` and nobody writes it any more."""
+    return info.model_copy(update={"state": standing(folder, info.state)})
+
+
+def standing(folder: Path, kept: Any) -> Any:
+    """What has become of a state that was kept: whoever writes a run holds a lock, which ends with its process."""
+    return "stopped" if kept == "running" and not _is_written(folder / "results.jsonl") else kept
+
+
+def _is_written(results: Path) -> bool:
+    try:
+        with results.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:  # held by its writer; or a file system without locks, or no right to look: not known to be dead
+        return True
+    return False
