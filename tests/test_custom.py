@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from toys import LOOK, Toy
+
+from visioneval.records import list_runs, read_records
 
 
 def problems(toy: Toy, *, code: str | None = None, **changes: Any) -> str:
@@ -115,3 +118,21 @@ def test_a_missing_key_is_known_before_anything_is_drawn(toy: Toy) -> None:
     assert "set the environment variable TOY_KEY" in result.stderr
     assert not (toy.folder / "runs").exists()
     assert toy("run", path, "--trust-suite", TOY_KEY="sk-0123456789").exit_code == 0
+
+
+def test_each_suite_of_a_command_has_its_own_modules_and_what_they_import(toy: Toy, tmp_path: Path) -> None:
+    suites = []
+    for name, said in (("one", "refuses"), ("two", "generate")):
+        (tmp_path / name).mkdir()
+        other = Toy(tmp_path / name)
+        (other.folder / "shared.py").write_text(f"HOW = {said!r}\n")
+        (other.folder / "own.py").write_text(
+            "from mine import Draw, Look\nimport shared\n"
+            "class Own(Draw):\n"
+            "    async def generate(self, request):\n"
+            "        return self.refuses(request) if shared.HOW == 'refuses' else await super().generate(request)\n"
+        )
+        suites.append(other.write({}, models=provider("own:Own")))
+    toy("run", *suites, "--trust-suite")
+    found = [next(read_records(folder)).status for folder, _ in list_runs(toy.folder / "runs")]
+    assert sorted(found) == ["completed", "refused"]

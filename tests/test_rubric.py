@@ -231,7 +231,7 @@ def test_the_hash_is_of_the_template_with_what_it_extends(tmp_path: Path) -> Non
     (tmp_path / "base.j2").write_text("one {% block a %}{% endblock %}")
     first, judge = graded(tmp_path, GOOD, template="mine.j2")
     assert judge.words()[0] == "one a tree"
-    assert first.template_sha256 == template_digest(["mine.j2"], (tmp_path,))
+    assert first.template_sha256 == template_digest(("mine.j2",), (tmp_path,))
     later = tmp_path / "later"
     later.mkdir()
     (later / "mine.j2").write_text((tmp_path / "mine.j2").read_text())

@@ -57,6 +57,12 @@ class Call:
     """Cases that look at this call's pictures and draw none (``picture_of``): the same cells of another prompt."""
 
     @property
+    def has_files(self) -> bool:
+        """Whether files have to be hashed for its keys."""
+        files = self.files
+        return bool(files.images or files.masks or files.reference or "path" in self.params)
+
+    @property
     def cells(self) -> int:
         """How many cells the call's pictures become."""
         return len(self.samples) * (1 + len(self.lookers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -23,7 +24,7 @@ def load_class(name: str, table: Mapping[str, str], folder: Path) -> Any:
     own = name not in table
     try:
         if own:
-            _look_beside(folder, module_name.partition(".")[0])
+            _look_beside(folder)
         found = getattr(import_module(module_name), class_name)
     except (Exception, SystemExit) as error:
         if not own:
@@ -32,22 +33,23 @@ def load_class(name: str, table: Mapping[str, str], folder: Path) -> Any:
     return found
 
 
-def _look_beside(folder: Path, top: str) -> None:
+def _look_beside(folder: Path) -> None:
     """Lets modules be found in ``folder``, after installed ones.
 
-    A module of the same name that was loaded from another suite's folder is forgotten: each suite has its own.
+    Modules that were loaded from another suite's folder, and are here too, are forgotten: each suite has its own, and
+    its own of what that imports.
     """
     here = str(folder)
     others = [path for path in _BESIDE if path != here]
     sys.path[:] = [path for path in sys.path if path not in _BESIDE] + [here, *others]
     _BESIDE.update({here: None})
-    loaded = sys.modules.get(top)
-    origin = str(getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", [])), ""))
-    is_here = (folder / f"{top}.py").is_file() or (folder / top).is_dir()
-    if (
-        is_here
-        and any(Path(origin).is_relative_to(other) for other in others)
-        and not Path(origin).is_relative_to(here)
-    ):
-        for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
+    theirs = tuple(f"{other}{os.sep}" for other in others)
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        origin = str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), ""))
+        if (
+            origin.startswith(theirs)
+            and not origin.startswith(f"{here}{os.sep}")
+            and ((folder / f"{top}.py").is_file() or (folder / top).is_dir())
+        ):
             del sys.modules[name]

@@ -256,7 +256,8 @@ def _named_in(text: str) -> tuple[str, ...]:
     return tuple(filter(None, meta.find_referenced_templates(_environment().parse(text))))
 
 
-def template_digest(names: Iterable[str], folders: Folders) -> str:
+@lru_cache(maxsize=256)
+def template_digest(names: tuple[str, ...], folders: Folders) -> str:
     """SHA-256 over the text of some templates and of all that they name: what a judge's answers depend on."""
     files = {file: path for name in names for file, path in template_files(name, folders).items()}
     texts = {file: path.read_text(encoding="utf-8") for file, path in sorted(files.items())}

@@ -42,11 +42,15 @@ CREATE TABLE IF NOT EXISTS answers (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An answer that was kept. ``answer`` is plain data; its pictures are read with ``Cache.read``."""
+    """An answer that was kept. ``answer`` is plain data; its pictures are read with ``Cache.read``.
+
+    ``bytes`` is what answer and pictures take together.
+    """
 
     answer: Mapping[str, Any]
     stored_at: str
     run_id: str
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +171,9 @@ class Cache:
         try:
             with self._lock:
                 row = self._index.execute(
-                    "SELECT answer, stored_at, run_id FROM answers WHERE key = ?", (key,)
+                    "SELECT answer, stored_at, run_id, bytes FROM answers WHERE key = ?", (key,)
                 ).fetchone()
-            return None if row is None else Entry(orjson.loads(row[0]), row[1], row[2])
+            return None if row is None else Entry(orjson.loads(row[0]), *row[1:])
         except (sqlite3.Error, orjson.JSONDecodeError) as error:
             self._warn(f"{self.folder}: the cache is damaged, and is passed over there: {error}")
             return None

@@ -20,11 +20,16 @@ from visioneval.errors import ProviderError
 from visioneval.plan import Call, HashOf, digest, draw_key
 from visioneval.providers.base import CellRef, Drawing, DrawRequest, Judge, Part, Question, Reply, ToolCall
 from visioneval.suite.judges import BaseJudge
+from visioneval.together import in_thread
 from visioneval.types import TaskType
 
 T = TypeVar("T")
 Drawings = Literal["none", "own", "all"]
 """Which kept pictures may stand for a new drawing: none, those that this very run paid for, or all."""
+
+
+SMALL = 256_000
+"""Bytes that are read and hashed in less time than it takes to have a thread do it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,8 @@ class Calls:
             drawing = await self.throttle.call(lane, lambda: _drawing(provider, call, request), limits_itself=True)
             pictures = await asyncio.to_thread(_checked, drawing, call.task_type)
             return _drawn(drawing, pictures, drawing.cost_usd, 1)
-        key, kept = await asyncio.to_thread(self._kept_drawing, call, hash_of)
+        key = await in_thread(draw_key, call, hash_of, when=call.has_files)
+        kept = await self._kept_drawing(key)
         if kept is not None:
             self.log.hit(lane, key)
             self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)), default=None)
@@ -128,12 +134,8 @@ class Calls:
             meter.add(replace(reply, cost_usd=0.0), cached=False)
             return reply
         lane = judge_lane(config)
-        may_reuse = self.reuse.judgements and (self.reuse.offline or not anew)
-        key, kept = await asyncio.to_thread(self._kept_reply, config, question, look=may_reuse)
-        if kept is not None:
-            self.log.hit(lane, key)
-            return self._metered(meter, kept, cached=True)
-        if not may_reuse:
+        key = question_key(config, question)  # short work, as no picture is read for it: a thread would take longer
+        if not self.reuse.judgements or (anew and not self.reuse.offline):
             return self._metered(meter, await self._put_to(lane, key, judge, question, about), cached=False)
         while (same := self._asked.get(key)) is not None:
             with contextlib.suppress(AbandonedError):
@@ -159,16 +161,9 @@ class Calls:
         meter.add(reply, cached=cached)
         return reply
 
-    def _kept_reply(self, config: BaseJudge, question: Question, *, look: bool) -> tuple[str, Reply | None]:
-        """The key of a question, and the answer that is kept to it."""
-        key = question_key(config, question)
-        kept = self.cache.get(key) if look and self.cache else None
-        return key, None if kept is None else _reply(kept)
-
     async def _answer(
         self, lane: Lane, key: str, judge: Judge, question: Question, about: CellRef
     ) -> tuple[Reply, bool]:
-        """Asks, unless somebody did so between the look into the cache and now."""
         kept = self.cache.get(key) if self.cache else None
         if kept is not None:
             self.log.hit(lane, key)
@@ -225,19 +220,16 @@ class Calls:
         answer = await self.throttle.call(lane, once, images=images, tries=tries, limits_itself=limits_itself)
         return answer, costs[-1]
 
-    def _kept_drawing(self, call: Call, hash_of: HashOf) -> tuple[str, Drawn | None]:
-        """The key of a drawing, and the kept one that may stand for it."""
-        key = draw_key(call, hash_of)
-        return key, None if self.cache is None or self.reuse.drawings == "none" else self._kept_under(key, self.cache)
-
-    def _kept_under(self, key: str, cache: Cache) -> Drawn | None:
+    async def _kept_drawing(self, key: str) -> Drawn | None:
         """A kept drawing that is whole, or in an offline replay any; ``None`` where it must be drawn."""
-        kept = cache.get(key)
+        if self.cache is None or self.reuse.drawings == "none":
+            return None
+        kept = self.cache.get(key)
         if kept is None or (self.reuse.drawings == "own" and kept.run_id != self.run_id):
             return None
         if not self.reuse.offline and not kept.answer["whole"]:
             return None
-        pictures = self._read(kept, cache)
+        pictures = await in_thread(self._read, kept, self.cache, when=kept.bytes > SMALL)
         if pictures is None:
             return None
         answer = kept.answer

@@ -27,6 +27,7 @@ from visioneval.providers.base import DrawRequest
 from visioneval.records import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
 from visioneval.suite.addresses import address_of
+from visioneval.together import in_thread
 from visioneval.types import Picture, Status, Verdict
 
 
@@ -134,7 +135,8 @@ def _late(stage: Any, bench: Bench) -> CellError:
 
 async def finish(call: Call, sample: int, ended: Ended, bench: Bench, deadline: float) -> Record:
     """One cell of a call, from its picture to its record."""
-    make, placed = await asyncio.to_thread(_placed, call, sample, ended, bench)
+    has_bytes = any(one.data is not None for one in ended.drawn.pictures)
+    make, placed = await in_thread(_placed, call, sample, ended, bench, when=has_bytes or call.has_files)
     if isinstance(placed, Record):
         return placed
     params = ended.drawn.run_params or call.params
@@ -150,7 +152,7 @@ async def again(existing: Existing, bench: Bench, deadline: float) -> tuple[Reco
         **_of_the_case(call, bench),
         run_id=bench.writer.info.run_id,
         sample_index=record.sample_index,
-        grade_key=await asyncio.to_thread(grade_key, call, bench.hash_of),
+        grade_key=await in_thread(grade_key, call, bench.hash_of, when=call.has_files),
     )
     if record.test_id != call.case.id or existing.is_of_another_run:
         free = None if record.cost_usd is None else 0.0

@@ -21,6 +21,7 @@ from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
 from visioneval.records import CellError, Fingerprint, GraderRecord
 from visioneval.suite.graders import BaseGrader
+from visioneval.together import together
 from visioneval.types import Metric, Picture, Score
 
 
@@ -81,9 +82,7 @@ async def grade(
         keep_questions=bench.questions.add,
     )
     about = CellRef(call.case.id, call.run.label, sample)
-    told = await asyncio.gather(
-        *(_ask(each, subject, about, bench, deadline, anew=each.key in anew) for each in call.graders)
-    )
+    told = await together(_ask(each, subject, about, bench, deadline, anew=each.key in anew) for each in call.graders)
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}

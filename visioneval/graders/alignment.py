@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from visioneval.graders.base import Grade, Subject
-from visioneval.graders.exhibits import as_parts, exhibits
+from visioneval.graders.exhibits import Exhibit, as_parts, laid_out
 from visioneval.graders.judging import (
     OffSchemaError,
     ask_for_json,
@@ -40,7 +39,7 @@ class Alignment:
 
     async def grade(self, subject: Subject) -> Grade:
         """Raises ``GraderError`` for a picture that cannot be shown, ``ProviderError`` where no judge can be asked."""
-        question = await asyncio.to_thread(self._question, subject)
+        question = self._question(subject, await laid_out(subject, self._config.judge, self._config.frames))
 
         async def ask(question: Question) -> Reply:
             return await subject.ask(self._config.judge, question)
@@ -59,8 +58,7 @@ class Alignment:
         }
         return self._grade(subject, answer.replies, details, score=score_of(found), reason=" ".join(gaps))
 
-    def _question(self, subject: Subject) -> Question:
-        shown = exhibits(subject, self._config.judge, self._config.frames)
+    def _question(self, subject: Subject, shown: Sequence[Exhibit]) -> Question:
         pictures = [{"id": each.id, "about": each.about} for each in shown]
         seen = alignment_context(subject.case, subject.prompt, pictures=pictures, variables=subject.variables)
         asked = render_file(self._config.template, subject.template_folders, seen)
@@ -84,7 +82,7 @@ class Alignment:
             usage=total_usage(replies),
             cost_usd=total_cost(replies),
             judge_model=next((reply.model for reply in replies), None),
-            template_sha256=template_digest([self._config.template], subject.template_folders),
+            template_sha256=template_digest((self._config.template,), subject.template_folders),
             schema_sha256=digest(alignment_schema()),
         )
 

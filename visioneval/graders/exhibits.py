@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Subject
+from visioneval.graders.shown import SHOWN_AS_IT_IS
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
 from visioneval.types import Picture
 from visioneval.video import sample_frames
@@ -20,6 +22,15 @@ class Exhibit:
     about: str
     part: ImagePart
     aliases: tuple[str, ...] = ()
+
+
+async def laid_out(subject: Subject, judge: str = "default", frames: int = 8) -> list[Exhibit]:
+    """``exhibits``, in a thread where a file has to be read for them. Raises ``GraderError``."""
+    drawn = subject.picture
+    is_named = drawn is None or drawn.mime in SHOWN_AS_IT_IS
+    if is_named and not subject.files.images and not subject.files.masks:
+        return exhibits(subject, judge, frames)
+    return await asyncio.to_thread(exhibits, subject, judge, frames)
 
 
 def exhibits(subject: Subject, judge: str = "default", frames: int = 8) -> list[Exhibit]:

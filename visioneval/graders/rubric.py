@@ -12,7 +12,7 @@ from typing import Any
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, Subject
-from visioneval.graders.exhibits import Exhibit, as_parts, exhibits
+from visioneval.graders.exhibits import Exhibit, as_parts, laid_out
 from visioneval.graders.judging import (
     Answer,
     OffSchemaError,
@@ -38,6 +38,7 @@ from visioneval.suite.judge_prompt import (
 )
 from visioneval.suite.rubric import RubricMetric
 from visioneval.templates import render_file, template_digest
+from visioneval.together import together
 from visioneval.types import Score
 
 Metrics = Mapping[str, RubricMetric]
@@ -65,7 +66,6 @@ class Rubric:
     def __init__(self, config: RubricGrader) -> None:
         self._config = config
         self._schema_sha256 = digest(rubric_schema(config.asked, config.failure_tags))
-        self._template_sha256: str | None = None
 
     async def grade(self, subject: Subject) -> Grade:
         """One vote is the score itself; of several, the lower median or the majority.
@@ -74,17 +74,12 @@ class Rubric:
         """
         config = self._config
         watcher = "" if config.zoom else config.judge  # crops are cut here, from bytes
-        shown = await asyncio.to_thread(exhibits, subject, watcher, config.frames)
-        ballots = await asyncio.gather(
-            *(
-                self._vote(subject, shown, group, vote)
-                for group in rubric_groups(config)
-                for vote in range(config.votes)
-            )
+        shown = await laid_out(subject, watcher, config.frames)
+        ballots = await together(
+            self._vote(subject, shown, group, vote) for group in rubric_groups(config) for vote in range(config.votes)
         )
-        if self._template_sha256 is None:
-            self._template_sha256 = template_digest([config.template], subject.template_folders)
-        return _counted(config, ballots, template=self._template_sha256, schema=self._schema_sha256)
+        template = template_digest((config.template,), subject.template_folders)
+        return _counted(config, ballots, template=template, schema=self._schema_sha256)
 
     async def _vote(self, subject: Subject, shown: Sequence[Exhibit], metrics: Metrics, vote: int) -> Ballot:
         config = self._config

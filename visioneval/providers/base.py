@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -69,20 +68,23 @@ class Editor(Protocol):
 
 @dataclass(frozen=True)
 class ImagePart:
-    """A picture that a judge is shown, encoded as ``mime``."""
+    """A picture that a judge is shown, encoded as ``mime``. It is hashed when it is made, which belongs in a thread."""
 
     data: bytes
     mime: str
+    sha256: str = field(init=False, compare=False)
+    """The hex digest of the picture's bytes."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha256", sha256(self._hashed()).hexdigest())
+
+    def _hashed(self) -> bytes:
+        return self.data
 
     @property
     def url(self) -> str:
         """The picture as a ``data:`` URL. It is made again each time: keeping it costs more than making it."""
         return f"data:{self.mime};base64,{b64encode(self.data).decode()}"
-
-    @cached_property
-    def sha256(self) -> str:
-        """The hex digest of the picture's bytes."""
-        return sha256(self.data).hexdigest()
 
 
 class FilePart(ImagePart):
@@ -105,14 +107,12 @@ class VideoPart(ImagePart):
 
 @dataclass(frozen=True)
 class AddressPart(ImagePart):
-    """A picture or a video that such a judge reads from ``uri``; ``data`` is empty."""
+    """A picture or a video that such a judge reads from ``uri``, whose hash stands for its own; ``data`` is empty."""
 
     uri: str = ""
 
-    @cached_property
-    def sha256(self) -> str:
-        """Stands for its content, which we do not have."""
-        return sha256(self.uri.encode()).hexdigest()
+    def _hashed(self) -> bytes:
+        return self.uri.encode()
 
 
 Part = str | ImagePart
