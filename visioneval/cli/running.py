@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from visioneval.analysis.findings import Summary
+    from visioneval.analysis.preferences import Preferred
     from visioneval.engine.run import Jobs
     from visioneval.engine.session import Session
     from visioneval.engine.tools import Tools
@@ -119,14 +120,22 @@ def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
     return writer.finish(state, now(), stopped_by=stopped_by, reused_since=calls.reused_since)
 
 
+def _preferred(folder: Path, run_id: str) -> Sequence[Preferred]:
+    """What judges said of a run's own model runs; nothing where its suite had none compared."""
+    from visioneval.preferences import NAME, read_preferences
+
+    if not (folder / NAME).is_file():
+        return []
+    from visioneval.analysis.preferences import preferred
+
+    return preferred(line for line in read_preferences(folder) if line.is_within(run_id))
+
+
 def _with_pairs(summary: Summary, begun: Begun) -> Summary:
     """Incomplete, whatever its gates say, where pairs of pictures could not be judged: as ``prefer`` has it."""
-    from visioneval.analysis.preferences import preferred
     from visioneval.analysis.summary import EXIT_GATE, EXIT_INCOMPLETE, EXIT_OK
-    from visioneval.preferences import read_preferences
 
-    own = (line for line in read_preferences(begun.writer.folder) if line.is_within(summary.run_id))
-    unjudged = sum(found.errors for found in preferred(own))
+    unjudged = sum(found.errors for found in _preferred(begun.writer.folder, summary.run_id))
     if not unjudged or summary.exit_code not in (EXIT_OK, EXIT_GATE):
         return summary
     options.say(f"{unjudged} pair{'s' * (unjudged != 1)} could not be judged; to ask again: {begun.to_go_on}")
@@ -135,16 +144,9 @@ def _with_pairs(summary: Summary, begun: Begun) -> Summary:
 
 def show_preferences(folder: Path, run_id: str) -> None:
     """Prints what judges said of a run's own model runs, where its suite had them compared."""
-    from visioneval.preferences import NAME
+    if found := _preferred(folder, run_id):
+        from visioneval.report.preferences import print_preferences
 
-    if not (folder / NAME).is_file():
-        return
-    from visioneval.analysis.preferences import preferred
-    from visioneval.preferences import read_preferences
-    from visioneval.report.preferences import print_preferences
-
-    found = preferred(line for line in read_preferences(folder) if line.is_within(run_id))
-    if found:
         print_preferences(found, options.console())
         print()
 
