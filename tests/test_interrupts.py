@@ -16,6 +16,7 @@ from toys import Toy
 
 from visioneval.cli.running import resuming
 from visioneval.records import list_runs, read_info, read_records
+from visioneval.standing import as_it_stands, standing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 
@@ -134,6 +135,7 @@ def test_a_kill_loses_no_finished_cell(toy: Toy) -> None:
         ("run s.yaml --limit 3 --quiet", "visioneval run --resume 'my runs/r'"),
         ("run s.yaml --trust-suite --offline --cache kept", "run --resume 'my runs/r' --trust-suite --offline --cache kept"),
         ("--env-file .env run s.yaml --cache=kept", "visioneval --env-file .env run --resume 'my runs/r' --cache kept"),
+        ("run s.yaml --reuse all --budget=5 --seed 1", "run --resume 'my runs/r' --reuse all --budget 5"),
         ("run s.yaml --cache", "run --resume 'my runs/r' --cache ''"),
     ],
 )  # fmt: skip
@@ -162,6 +164,14 @@ def test_a_run_that_is_being_written_is_told_from_one_that_was_killed(toy: Toy) 
     assert "running" in listed.stdout
     assert "to go on" not in shown.stderr + listed.stderr
     assert read_info(toy.latest).state == "running"
+
+
+def test_a_run_that_ends_between_two_looks_was_not_killed(toy: Toy) -> None:
+    assert toy.run({}).exit_code == 0
+    ended = read_info(toy.latest)
+    seen = ended.model_copy(update={"state": "running", "ended_at": None})
+    assert as_it_stands(toy.latest, seen) == ended
+    assert standing(toy.latest, "running") == "complete"
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +20,7 @@ from visioneval.label.work import Wish, prepare
 from visioneval.labels import Label, append_labels, is_of
 
 THEN, NOW = "1" * 64, "2" * 64
+AT = "2025-06-01T12:00:00+00:00"
 GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 
 
@@ -158,3 +160,38 @@ def test_import_takes_what_is_about_the_picture_of_today(tmp_path: Path) -> None
     assert [(line["rater"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")] == [
         ("ann", "0" * 64), ("ann", NOW)
     ]  # fmt: skip
+
+
+def test_export_leaves_out_a_pair_of_which_one_picture_was_drawn_anew(tmp_path: Path) -> None:
+    run = drawn(tmp_path, THEN)
+    name = json.loads((run / "run.json").read_text())["run_id"]
+    pair = {"rater": "ann", "question": "better", "answer": "a", "sample_index": 0, "model_label": SECRET_A}
+    said = Label(
+        **pair, test_id="two", other=f"{name}@{SECRET_A}", artifact_sha256=None, other_sha256=THEN, at=AT, source="page"
+    )
+    append_labels(run / "labels.jsonl", [said])
+    assert "two" in call("label", "export", run, "--form", "jsonl").stdout
+    draw_anew(run, NOW)
+    result = call("label", "export", run, "--form", "jsonl")
+    assert "two" not in result.stdout
+    assert "drawn anew since, left out: 1" in result.stderr
+
+
+def test_the_same_file_is_no_news_after_a_picture_was_drawn_anew(tmp_path: Path) -> None:
+    run = drawn(tmp_path, THEN)
+    table = tmp_path / "a.csv"
+    table.write_text(f"test_id,model_label,rater,question,answer,at\ntwo,{SECRET_A},ann,usable,yes,{AT}\n")
+    assert call("label", "import", table, run).exit_code == 0
+    draw_anew(run, NOW)
+    call("label", "import", table, run)
+    assert [line["artifact_sha256"] for line in lines(run / "labels.jsonl")] == [THEN]
+
+
+def test_a_damaged_line_of_labels_is_told_as_one(tmp_path: Path) -> None:
+    run = drawn(tmp_path, THEN)
+    answered(run)
+    path = run / "labels.jsonl"
+    path.write_text(path.read_text().replace('"rater":"ann"', '"rater":"an', 1))
+    result = call("agree", run)
+    assert result.exit_code == 2
+    assert "labels.jsonl:1: not a label: damaged or cut off: delete this line" in result.stderr

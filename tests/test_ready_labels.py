@@ -13,9 +13,11 @@ from labelled import picture, write_run
 from visioneval.builtin import builtin
 from visioneval.label.desk import Desk
 from visioneval.label.work import Wish, prepare
+from visioneval.suite.graders import RubricGrader
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
-from visioneval.suite.ready_labels import READY
+from visioneval.suite.ready_labels import READY, asked_of
+from visioneval.types import TaskType
 
 ROOT = Path(__file__).parent.parent
 WHY_NOT = ("missing_section", "action_unclear", "text_unreadable", "layout_confusing")
@@ -112,6 +114,14 @@ def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str,
 )
 def test_a_suite_that_says_nothing_asks_by_its_tasks(tasks: list[str], keys: list[str]) -> None:
     assert [each.key for each in asked(None, *tasks).asked.questions] == keys
+
+
+def test_what_a_rubric_asks_too_can_be_held_against_it() -> None:
+    metrics = {"edit_right": {"type": "pass_fail", "about": "The edit is right."}}
+    grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": metrics})
+    found = {each.key: each for each in asked_of(None, [grader], [TaskType.IMAGE_EDITING]).questions}
+    assert list(found) == ["usable", "edit_right", "else_changed", "note"]
+    assert (found["edit_right"].metric, found["edit_right"].ask) == ("edit_right", "The edit is right.")
 
 
 def test_each_cell_is_asked_what_its_own_task_asks(tmp_path: Path) -> None:

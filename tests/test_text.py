@@ -71,6 +71,10 @@ def test_a_real_picture_without_text() -> None:
     assert grade.scores == {"copy": False, "copy.recall": 0.0, "copy.cer": 1.0}
 
 
+def test_one_line_is_told_as_one(sign: Any) -> None:
+    assert graded(sign("20% OFF"), {"required": ["20% OFF"]}).reasons == {"copy": "the required line found"}
+
+
 def test_exact_copy_passes_and_everything_is_kept(sign: Any) -> None:
     grade = graded(sign("BUTTER & FLOUR", "20% OFF"), {"required": ["BUTTER & FLOUR", "20% OFF"], "extra": "forbid"})
     assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0}

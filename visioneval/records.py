@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, BinaryIO, Generic, Literal, TypeVar
@@ -198,7 +199,8 @@ class RunInfo(Frozen):
 def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"
-    return _validated(TypeAdapter(RunInfo), json.dumps(_upgraded("run", _header(path), str(path))), str(path))
+    data = json.dumps(_upgraded("run", read_header(folder), str(path)))
+    return _validated(TypeAdapter(RunInfo), data, str(path), "run")
 
 
 def read_records(folder: Path) -> Iterator[Record]:
@@ -208,17 +210,19 @@ def read_records(folder: Path) -> Iterator[Record]:
     line. A last line that was cut off is passed over.
     """
     path = folder / "results.jsonl"
-    wanted = _last_of_each(path)
-    for is_wanted, record in zip(wanted, each_line(path, _RECORD), strict=False):
-        if is_wanted:
-            yield record
+    with _opened(path, "record") as lines:
+        wanted = _last_of_each(_each(lines, path, _NAME, "record"))
+        lines.seek(0)
+        for is_wanted, record in zip(wanted, _each(lines, path, _RECORD, "record"), strict=False):
+            if is_wanted:
+                yield record
 
 
-def _last_of_each(path: Path) -> bytearray:
+def _last_of_each(names: Iterable[_Name]) -> bytearray:
     """For each record of a file 1 where it is the last of its cell."""
     shared: dict[str, str] = {}
     last: dict[CellKey, int] = {}
-    for number, cell in enumerate(each_line(path, _NAME)):
+    for number, cell in enumerate(names):
         label = shared.setdefault(cell.model_label, cell.model_label)
         last[cell.test_id, label, cell.sample_index] = number
     flags = bytearray(max(last.values(), default=-1) + 1)
@@ -232,16 +236,33 @@ def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> I
 
     ``kind`` is the key of ``UPGRADES`` for a file of something else. Raises as ``read_records``.
     """
+    with _opened(path, kind) as lines:
+        yield from _each(lines, path, wanted, kind)
+
+
+@contextmanager
+def _opened(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """A file of lines, of which what is wrong is told with what to do about it."""
     try:
         with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.isspace():
-                    yield from _parsed(kind, line, f"{path}:{number}", wanted)
+            yield lines
     except DamagedLineError as error:
-        again = f"; 'visioneval run --resume {path.parent}' then runs its cell again" if kind == "record" else ""
-        raise RunFormatError(f"{error}: delete this line{again}") from None
+        raise RunFormatError(f"{error}: delete this line{_again(path.parent) if kind == 'record' else ''}") from None
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
+
+
+def _again(folder: Path) -> str:
+    with suppress(RunFormatError):
+        if read_header(folder).get("graded_from"):
+            return ", or grade its source again"
+    return f"; 'visioneval run --resume {folder}' then runs its cell again"
+
+
+def _each(lines: BinaryIO, path: Path, wanted: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
+    for number, line in enumerate(lines, 1):
+        if not line.isspace():
+            yield from _parsed(kind, line, f"{path}:{number}", wanted)
 
 
 class Growing(Generic[PartT]):
@@ -285,7 +306,7 @@ class Growing(Generic[PartT]):
 def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
     """One, or none where the line was cut off."""
     if line.startswith(_CURRENT) and line.endswith(b"\n"):
-        yield _validated(wanted, line, where)
+        yield _validated(wanted, line, where, kind)
         return
     try:
         data = json.loads(line)
@@ -296,7 +317,7 @@ def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> I
     if not isinstance(data, dict):
         raise DamagedLineError(f"{where}: not a {kind}: not an object")
     current = _upgraded(kind, data, where)
-    yield _validated(wanted, line if current is data else json.dumps(current), where)
+    yield _validated(wanted, line if current is data else json.dumps(current), where, kind)
 
 
 def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
@@ -316,17 +337,19 @@ def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
     return data
 
 
-def _validated(wanted: TypeAdapter[PartT], data: str | bytes, where: str) -> PartT:
+def _validated(wanted: TypeAdapter[PartT], data: str | bytes, where: str, kind: str) -> PartT:
     try:
         return wanted.validate_json(data)
     except ValidationError as error:
         part = error.errors(include_url=False)[0]
         if part["type"] == "json_invalid":
-            raise DamagedLineError(f"{where}: not a record: damaged or cut off") from None
+            raise DamagedLineError(f"{where}: not a {kind}: damaged or cut off") from None
         raise RunFormatError(f"{where}: {'.'.join(map(str, part['loc']))}: {part['msg']}") from None
 
 
-def _header(path: Path) -> dict[str, Any]:
+def read_header(folder: Path) -> dict[str, Any]:
+    """The raw contents of ``run.json``. Raises ``RunFormatError``."""
+    path = folder / "run.json"
     try:
         data = json.loads(path.read_bytes())
     except OSError as error:
@@ -343,7 +366,7 @@ def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
     found = []
     for path in sorted(root.glob("*/run.json")):
         try:
-            found.append((path.parent, _header(path)))
+            found.append((path.parent, read_header(path.parent)))
         except RunFormatError:
             continue
     return sorted(found, key=lambda run: (str(run[1].get("started_at")), run[0].name))

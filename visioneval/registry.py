@@ -50,6 +50,7 @@ def _look_beside(folder: Path) -> None:
         if (
             origin.startswith(theirs)
             and not origin.startswith(f"{here}{os.sep}")
+            and "site-packages" not in Path(origin).parts
             and ((folder / f"{top}.py").is_file() or (folder / top).is_dir())
         ):
             del sys.modules[name]

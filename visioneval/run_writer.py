@@ -36,6 +36,8 @@ class RunWriter:
     def __init__(self, folder: Path, info: RunInfo, results: BinaryIO) -> None:
         self.folder = folder
         self.info = info
+        self.links = True
+        """Whether a file can be given a second name here, so far as is known: that is no work."""
         self._results = results
         self._end = results.seek(0, os.SEEK_END)
         self._lock = threading.Lock()
@@ -118,8 +120,11 @@ class RunWriter:
         path = self.folder / relative
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if source is None or not _linked(source, path):
-                write_whole(path, source.read_bytes() if source is not None else data or b"")
+            if source is None:
+                write_whole(path, data or b"")
+            elif not _linked(source, path):
+                self.links = False
+                write_whole(path, source.read_bytes())
         except OSError as error:
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
         return relative
@@ -137,8 +142,8 @@ class RunWriter:
         ended = {"state": state, "ended_at": ended_at, "stopped_by": stopped_by, "reused_since": since}
         self.info = self.info.model_copy(update=ended)
         try:
-            self._results.close()
             write_whole(self.folder / "run.json", _json_bytes(self.info))
+            self._results.close()  # and with it the lock, by which a run is known to be under way
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
         return self.info
@@ -186,7 +191,9 @@ def model_slug(label: str) -> str:
 
 
 def _json_bytes(model: BaseModel) -> bytes:
-    return to_json(model, indent=2)  # straight to bytes: a suite of many cases is not held as a text beside them
+    return (
+        to_json(model, indent=2) + b"\n"
+    )  # straight to bytes: a suite of many cases is not held as a text beside them
 
 
 def _linked(source: Path, path: Path) -> bool:

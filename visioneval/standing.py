@@ -6,17 +6,23 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
-from visioneval.records import RunInfo
+from visioneval.records import RunInfo, read_header, read_info
 
 
 def as_it_stands(folder: Path, info: RunInfo) -> RunInfo:
     """A run whose ``state`` is ``stopped`` where ``run.json`` says ``running`` and nobody writes it any more."""
-    return info.model_copy(update={"state": standing(folder, info.state)})
+    if info.state != "running" or _is_written(folder / "results.jsonl"):
+        return info
+    again = read_info(folder)  # it may have ended between the two looks
+    return again.model_copy(update={"state": "stopped"}) if again.state == "running" else again
 
 
 def standing(folder: Path, kept: Any) -> Any:
     """What has become of a state that was kept: whoever writes a run holds a lock, which ends with its process."""
-    return "stopped" if kept == "running" and not _is_written(folder / "results.jsonl") else kept
+    if kept != "running" or _is_written(folder / "results.jsonl"):
+        return kept
+    again = read_header(folder).get("state")
+    return "stopped" if again == "running" else again
 
 
 def _is_written(results: Path) -> bool:

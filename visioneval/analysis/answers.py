@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from visioneval.errors import UsageError
@@ -98,15 +99,17 @@ def held_to_today(runs: Sequence[Labelled]) -> tuple[list[Labelled], int]:
     drawn = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
     found, outdated = [], 0
     for run in runs:
-
-        def pictures(label: Label, run_id: str = run.info.run_id) -> Pictures:
-            other, _, model = (label.other or "").partition("@")
-            return drawn.get((run_id, label.cell)), drawn.get((other, (label.test_id, model, label.sample_index)))
-
+        pictures = partial(_pictures, drawn, run.info.run_id)
         labels, gone = of_today(run.labels, pictures)
         found.append(replace(run, labels=labels, anchors=of_today(run.anchors, pictures)[0]))
         outdated += gone
     return found, outdated
+
+
+def _pictures(drawn: Mapping[tuple[str, CellKey], str | None], run_id: str, label: Label) -> Pictures:
+    """The pictures that a label would be about today, by their hashes, where these are known."""
+    other, _, model = (label.other or "").partition("@")
+    return drawn.get((run_id, label.cell)), drawn.get((other, (label.test_id, model, label.sample_index)))
 
 
 def pool(runs: Sequence[Labelled]) -> Answers:

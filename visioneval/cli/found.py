@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.cli import options
-from visioneval.cli.running import resuming
+from visioneval.cli.running import for_the_rest
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
     if info.state == "complete" and len(records) < info.planned_cells:
         options.say(
             f"{folder}: said to be complete, but results.jsonl holds {len(records):,} of {info.planned_cells:,} cells;"
-            f" for the rest: {resuming(folder)}"
+            f" {for_the_rest(folder, info)}"
         )
     if label is None:
         return folder, info, records

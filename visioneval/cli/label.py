@@ -103,15 +103,15 @@ def export_labels(
     out: options.RunsFolder = options.RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' reads."""
-    from visioneval.labels import LABELS, newest, of_today, read_labels
+    from visioneval.analysis.answers import Labelled, held_to_today
+    from visioneval.labels import LABELS, newest, read_labels
     from visioneval.report.labels import form_of, write_labels
 
-    folder, _, records = read_run(run, out)
+    folder, info, records = read_run(run, out)
     labels = labels_of(run, records, read_labels(folder / LABELS))
     if not every:
-        pictures = {record.cell: record.artifact_sha256 for record in records}
-        current, gone = of_today(labels, lambda label: (pictures.get(label.cell), None))
-        labels = newest(current)
+        (current,), gone = held_to_today([Labelled(info, records, labels)])
+        labels = newest(current.labels)
         if gone:
             options.say(f"labels about pictures that were drawn anew since, left out: {gone:,} (--all keeps them)")
     chosen = form_of(form, output)

@@ -57,8 +57,8 @@ def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
         name, sign, value = word.partition("=")
         if word in ("--trust-suite", "--offline"):
             after.append(word)
-        elif name in ("--cache", "--env-file"):
-            (after if name == "--cache" else before).extend((name, value if sign else next(words, "")))
+        elif name in ("--cache", "--reuse", "--budget", "--env-file"):
+            (before if name == "--env-file" else after).extend((name, value if sign else next(words, "")))
     return shlex.join(("visioneval", *before, "run", "--resume", str(folder), *after))
 
 
@@ -67,8 +67,12 @@ def to_go_on(folder: Path, info: RunInfo) -> str | None:
     if info.state not in ("stopped", "interrupted"):
         return None
     how = "killed" if info.state == "stopped" else "ended by its budget" if info.stopped_by else "interrupted"
-    again = f"to go on: {resuming(folder)}" if info.graded_from is None else "grade its source again, into a new run"
-    return f"{folder} was {how}; {again}"
+    return f"{folder} was {how}; {for_the_rest(folder, info)}"
+
+
+def for_the_rest(folder: Path, info: RunInfo) -> str:
+    """How the cells are got that a run lacks."""
+    return f"to go on: {resuming(folder)}" if info.graded_from is None else "grade its source again, into a new run"
 
 
 def carry_out(begun: Begun, session: Session, shown: Shown) -> int:

@@ -61,7 +61,7 @@ def _counts(folder: Path) -> Counts | None:
     from visioneval.records import read_records
 
     try:
-        return count(list(read_records(folder)))
+        return count(read_records(folder))
     except RunFormatError:
         return None
 

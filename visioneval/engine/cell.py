@@ -136,7 +136,8 @@ def _late(stage: Any, bench: Bench) -> CellError:
 async def finish(call: Call, sample: int, ended: Ended, bench: Bench, deadline: float) -> Record:
     """One cell of a call, from its picture to its record."""
     has_bytes = any(one.data is not None for one in ended.drawn.pictures)
-    make, placed = await in_thread(_placed, call, sample, ended, bench, when=has_bytes or call.has_files)
+    is_work = has_bytes or call.has_files or not bench.writer.links
+    make, placed = await in_thread(_placed, call, sample, ended, bench, when=is_work)
     if isinstance(placed, Record):
         return placed
     params = ended.drawn.run_params or call.params

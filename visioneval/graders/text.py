@@ -140,7 +140,8 @@ def _doubts(found: CopyCheck) -> Iterator[str]:
 
 
 def _praise(expected: ExpectText) -> str:
-    parts = [f"all {len(expected.required)} required lines found"] if expected.required else []
+    many = len(expected.required)
+    parts = ["the required line found" if many == 1 else f"all {many} required lines found"] if many else []
     parts += ["nothing forbidden"] if expected.forbidden else []
     parts += ["nothing extra"] if expected.extra == "forbid" else []
     return ", ".join(parts)

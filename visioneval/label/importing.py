@@ -69,7 +69,8 @@ def import_labels(
         raise UsageError(f"{path}: {error}") from None
     reader = _Reader(layout, target, now)
     timed = "at" in layout.columns or "at" in layout.fixed
-    sieve = _Sieve(target.labels, timed)
+    hashed = "artifact_sha256" in layout.columns or "artifact_sha256" in layout.fixed
+    sieve = _Sieve(target.labels, timed=timed, hashed=hashed)
     for row in rows:
         for one in reader.labels(row, str(path)):
             if isinstance(one, Problem):
@@ -106,8 +107,9 @@ class _Sieve:
     Without them it is the same as one that was imported before, each of those being good for one row.
     """
 
-    def __init__(self, labels: Sequence[Label], timed: bool) -> None:
+    def __init__(self, labels: Sequence[Label], *, timed: bool, hashed: bool) -> None:
         self._timed = timed
+        self._hashed = hashed  # else every row got the hash of today's picture, and is no news after a new drawing
         self._before = Counter(self._same(label) for label in labels if timed or label.source == "import")
         self._taken: set[tuple[Any, ...]] = set()
         self.again = 0
@@ -124,7 +126,7 @@ class _Sieve:
 
     def _same(self, label: Label) -> tuple[Any, ...]:
         at = label.at if self._timed else None
-        return (*label.key, type(label.answer), label.answer, label.artifact_sha256, at)
+        return (*label.key, type(label.answer), label.answer, label.artifact_sha256 if self._hashed else None, at)
 
 
 class _Reader:

@@ -91,7 +91,7 @@ def can_strip_films() -> bool:
     return find_spec("av") is not None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)
 def _stripped(path: Path, _changed: int) -> bytes:
     from visioneval.video import without_metadata
 

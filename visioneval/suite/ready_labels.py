@@ -99,9 +99,8 @@ def _default(graders: Sequence[BaseGrader], tasks: frozenset[TaskType]) -> Label
     asked = {"usable": _yes_no("usable", "Would you use it as it is?", VERDICT)}
     asked |= {each.key: each for each in _BY_TASK if tasks & set(each.tasks)}
     for grader in graders:
-        if isinstance(grader, RubricGrader):
-            for name, metric in grader.asked.items():
-                asked.setdefault(name, _as_judged(name, metric))
+        if isinstance(grader, RubricGrader):  # in place of a question of the same name: only so can the two be compared
+            asked |= {name: _as_judged(name, metric) for name, metric in grader.asked.items()}
     asked.setdefault("note", LabelQuestion(key="note", ask="What else should be known?", type="text"))
     return Labels(questions=tuple(asked.values()), pairs=_pair("Which is better?"))
 

@@ -201,10 +201,10 @@ function thumbOf(at) {
   return image;
 }
 
-/** Asks for a few pictures; those that are out of sight again are forgotten. */
+/** Asks for a few pictures, the first of the page first; those that are out of sight again are forgotten. */
 function askForThumbs() {
   let left = THUMBS_A_FRAME;
-  for (const [image, source] of gallery.thumbs) {
+  for (const [image, source] of [...gallery.thumbs].reverse()) {
     if (image.isConnected && left <= 0) break;
     gallery.thumbs.delete(image);
     if (!image.isConnected) continue;
