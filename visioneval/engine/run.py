@@ -16,6 +16,7 @@ from visioneval.builtin import builtin
 from visioneval.engine.bench import Bench, secrets_around
 from visioneval.engine.calls import Calls, draw_lane
 from visioneval.engine.cell import Job, work
+from visioneval.engine.memory import TRIMMED_EVERY_S, give_back
 from visioneval.engine.prefer import Panel, matchups_within, put_to_judge
 from visioneval.engine.stopping import Outcome, Progress, cause, interrupts
 from visioneval.engine.throttle import Lane
@@ -88,14 +89,15 @@ async def _execute(
         quiet = contextlib.suppress(asyncio.CancelledError)
         with interrupts(loop, progress, listener.say), quiet, contextlib.closing(questions):
             lanes = [(lane, jobs(part)) for lane, part in by_lane(plan).items()]
-            telling = asyncio.create_task(_tell_waiting(calls, listener))
+            beside = [asyncio.create_task(each) for each in (_tell_waiting(calls, listener), _trim())]
             try:
                 async with asyncio.TaskGroup() as group:
                     for lane, own in lanes:
                         for _ in range(min(calls.throttle.most(lane) * LOOKING_AHEAD, plan.cells)):
                             group.create_task(_pull(own, progress, bench, listener))
             finally:
-                telling.cancel()
+                for task in beside:
+                    task.cancel()
             left = progress.left or any(next(own, None) is not None for _, own in lanes)
             if not left:
                 await _compare(bench, progress, listener)
@@ -156,6 +158,12 @@ async def _tell_waiting(calls: Calls, listener: Listener) -> None:
     while True:
         await asyncio.sleep(TOLD_EVERY_S)
         listener.waiting(calls.throttle.waiting())
+
+
+async def _trim() -> None:
+    while True:
+        await asyncio.sleep(TRIMMED_EVERY_S)
+        await asyncio.to_thread(give_back)
 
 
 def hashes(folder: Path) -> Callable[[Path], str]:

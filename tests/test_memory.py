@@ -1,0 +1,31 @@
+"""Memory that large blocks go back to."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CODE = """
+from visioneval.engine.memory import give_back
+def resident():
+    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmRSS'))
+large, small = [], []
+for at in range(400):
+    large.append(b'x' * 100_000)
+    small.append([at] * 60)
+full = resident()
+del large
+assert give_back()
+print(full - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc" or not Path("/proc/self/status").exists(), reason="not glibc")
+def test_large_blocks_go_back_though_small_ones_lie_between() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 30_000, "kB of the 40,000 that were let go"
