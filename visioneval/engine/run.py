@@ -65,6 +65,8 @@ def execute(
         return asyncio.run(_execute(plan, tools, writer, calls, listener, jobs))
     except BaseExceptionGroup as group:
         raise cause(group) from None
+    finally:
+        give_back()
 
 
 async def _execute(
