@@ -223,8 +223,8 @@ def _last_of_each(names: Iterable[_Name]) -> bytearray:
     shared: dict[str, str] = {}
     last: dict[CellKey, int] = {}
     for number, cell in enumerate(names):
-        label = shared.setdefault(cell.model_label, cell.model_label)
-        last[cell.test_id, label, cell.sample_index] = number
+        case, label = (shared.setdefault(word, word) for word in (cell.test_id, cell.model_label))
+        last[case, label, cell.sample_index] = number
     flags = bytearray(max(last.values(), default=-1) + 1)
     for number in last.values():
         flags[number] = 1
