@@ -7,6 +7,7 @@ through in bands, so that the float copies stay small however large the picture 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from visioneval.images import encode_png
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 TOOL_VERSIONS = {"opencv": cv2.__version__, "numpy": np.__version__}
@@ -38,14 +40,24 @@ BROAD_DELTA_E = 3.0
 BROAD_GRAIN = 1.0
 """Added fine texture from which an area counts as changed: root mean square, in percent of white's luma."""
 
+SCORE_DIGITS = 4
+"""Decimals of a mean SSIM or colour difference: in records, in reasons, and where it is held against a limit."""
+
 WINDOW_PX = 24
 """Pixels a side: the window in which a small change stands out. A 12 x 12 patch fills a quarter of it."""
 
+NEUTRAL_CHROMA = 0.01
+"""CIELAB chroma below which a colour is grey. Its hue is rounding, and not the same on every processor."""
+
 _BLOCK = 4
+_PIXELS_AT_ONCE = 1 << 14
 _BAND_PIXELS = 1 << 20
 _LINEAR = np.array([v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in np.arange(256) / 255])
 _XYZ = np.array([[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]])
-_TO_XYZ = (_XYZ / np.array([[0.95047], [1.0], [1.08883]])).astype(np.float32)
+# White is what the matrix makes of (1, 1, 1). A table's D65, rounded otherwise, would give every grey a chroma of up
+# to 0.005, and CIEDE2000 weighs a difference of hue by the root of the chromas: 0.1 against a strong blue.
+_TO_XYZ = (_XYZ / _XYZ.sum(axis=1, keepdims=True)).astype(np.float32)
+_COS, _SIN = ({angle: turn(math.radians(angle)) for angle in (6, 30, 63)} for turn in (math.cos, math.sin))
 _TO_LAB = np.array([[0, 116, 0, -16], [500, -500, 0, 0], [0, 200, -200, 0]], np.float32)
 
 
@@ -67,32 +79,87 @@ def ciede2000(first: Floats, second: Floats) -> Floats:
     """Colour difference of CIELAB arrays ``(..., 3)``: CIEDE2000 with kL = kC = kH = 1 (Sharma et al. 2005).
 
     The result has the arrays' shape without the last axis; 0 is the same colour, about 1 just noticeable, 100
-    black against white.
+    black against white. A chroma below ``NEUTRAL_CHROMA`` counts as 0, and then the hue is the other colour's.
     """
-    l1, a1, b1 = np.moveaxis(first, -1, 0)
-    l2, a2, b2 = np.moveaxis(second, -1, 0)
-    mean_chroma7 = ((np.hypot(a1, b1) + np.hypot(a2, b2)) / 2) ** 7
-    stretch = 1.5 - 0.5 * np.sqrt(mean_chroma7 / (mean_chroma7 + 25.0**7))
-    c1, c2 = np.hypot(a1 * stretch, b1), np.hypot(a2 * stretch, b2)
-    h1, h2 = np.arctan2(b1, a1 * stretch), np.arctan2(b2, a2 * stretch)
-    turn = np.where(c1 * c2 == 0, 0, (h2 - h1 + np.pi) % (2 * np.pi) - np.pi)
-    hue = np.where(c1 * c2 == 0, h1 + h2, h1 + turn / 2)
-    lightness, chroma = (l1 + l2) / 2, (c1 + c2) / 2
-    weight = (
-        1
-        - 0.17 * np.cos(hue - np.pi / 6)
-        + 0.24 * np.cos(2 * hue)
-        + 0.32 * np.cos(3 * hue + np.pi / 30)
-        - 0.20 * np.cos(4 * hue - np.deg2rad(63))
-    )
-    off_grey = (lightness - 50) ** 2
+    one, other = first.reshape(-1, 3), second.reshape(-1, 3)
+    difference = np.empty(len(one), np.float32)
+    for start in range(0, len(one), _PIXELS_AT_ONCE):
+        part = slice(start, start + _PIXELS_AT_ONCE)
+        difference[part] = _ciede2000(one[part].T.astype(np.float64), other[part].T.astype(np.float64))
+    return difference.reshape(first.shape[:-1])
+
+
+def _ciede2000(first: Doubles, second: Doubles) -> Doubles:
+    """The same of ``(3, n)``. Hues are unit vectors: roots and products are the same on every processor.
+
+    The turn towards blue needs an angle, whose last digits are the processor's own; they are gone in 32 bits.
+    """
+    (l1, a1, b1), (l2, a2, b2) = first, second
+    stretch = 1.5 - 0.5 * _strength((_length(a1, b1) + _length(a2, b2)) / 2)
+    c1, x1, y1 = _polar(a1 * stretch, b1)
+    c2, x2, y2 = _polar(a2 * stretch, b2)
+    cosine, sine, half_turn = _mean_hue(x1, y1, x2, y2)
+    chroma, off_grey = (c1 + c2) / 2, np.square((l1 + l2) / 2 - 50)
     dl = (l2 - l1) / (1 + 0.015 * off_grey / np.sqrt(20 + off_grey))
     dc = (c2 - c1) / (1 + 0.045 * chroma)
-    dh = 2 * np.sqrt(c1 * c2) * np.sin(turn / 2) / (1 + 0.015 * chroma * weight)
-    blue = np.deg2rad(60) * np.exp(-((((np.rad2deg(hue) % 360) - 275) / 25) ** 2))
-    rotation = -2 * np.sqrt(chroma**7 / (chroma**7 + 25.0**7)) * np.sin(blue)
-    difference: Floats = np.sqrt(np.maximum(dl**2 + dc**2 + dh**2 + rotation * dc * dh, 0)).astype(np.float32)
+    dh = 2 * np.sqrt(c1 * c2) * half_turn / (1 + 0.015 * chroma * _hue_weight(cosine, sine))
+    degrees = np.rad2deg(np.arctan2(sine, cosine)) % 360
+    blue = np.deg2rad(60) * np.exp(-np.square((degrees - 275) / 25))
+    rotation = -2 * _strength(chroma) * np.sin(blue)
+    difference: Doubles = np.sqrt(np.maximum(dl * dl + dc * dc + dh * dh + rotation * dc * dh, 0))
     return difference
+
+
+def _length(x: Doubles, y: Doubles) -> Doubles:
+    length: Doubles = np.sqrt(x * x + y * y)
+    return length
+
+
+def _strength(chroma: Doubles) -> Doubles:
+    """0 for greys, 1 for strong colours."""
+    cubed = chroma * chroma * chroma
+    seventh = cubed * cubed * chroma
+    strength: Doubles = np.sqrt(seventh / (seventh + 25.0**7))
+    return strength
+
+
+def _polar(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    """Chroma, and the hue as a unit vector; all 0 for a grey."""
+    chroma = _length(a, b)
+    chroma[chroma < NEUTRAL_CHROMA] = 0
+    inverse = np.divide(1, chroma, out=np.zeros_like(chroma), where=chroma > 0)
+    return chroma, a * inverse, b * inverse
+
+
+def _mean_hue(x1: Doubles, y1: Doubles, x2: Doubles, y2: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    """The unit vector halfway between two hues, the short way, and the sine of half the turn from first to second.
+
+    Of two opposite hues the mean lies 90 degrees on from the lower one, as in the paper.
+    """
+    upper = (y1 > 0) | ((y1 == 0) & (x1 > 0))
+    x, y = x1 + x2, y1 + y2
+    opposite = (x * x + y * y < 1e-18) & (x1 * x1 + y1 * y1 > 0)
+    turned = (x1 * y2 - x2 * y1 >= 0) & ~opposite | upper & opposite
+    x[opposite] = np.where(upper, -y1, y1)[opposite]
+    y[opposite] = np.where(upper, x1, -x1)[opposite]
+    inverse = 1 / np.maximum(_length(x, y), 1e-18)
+    half_turn = _length(x2 - x1, y2 - y1) / 2
+    return x * inverse, y * inverse, np.where(turned, half_turn, -half_turn)
+
+
+def _hue_weight(cosine: Doubles, sine: Doubles) -> Doubles:
+    """T of the paper, from the cosine and sine of the hue by the formulas for multiple angles."""
+    cosine2, sine2 = 2 * cosine * cosine - 1, 2 * sine * cosine
+    cosine3, sine3 = (4 * cosine * cosine - 3) * cosine, (3 - 4 * sine * sine) * sine
+    cosine4, sine4 = 2 * cosine2 * cosine2 - 1, 2 * sine2 * cosine2
+    weight: Doubles = (
+        1
+        - 0.17 * (cosine * _COS[30] + sine * _SIN[30])
+        + 0.24 * cosine2
+        + 0.32 * (cosine3 * _COS[6] - sine3 * _SIN[6])
+        - 0.20 * (cosine4 * _COS[63] + sine4 * _SIN[63])
+    )
+    return weight
 
 
 def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
@@ -106,10 +173,10 @@ def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
 
 
 def luma(picture: Pixels) -> Floats:
-    """ITU-R BT.601 luma, 0..255, not rounded."""
-    grey: Floats = cv2.transform(np.ascontiguousarray(picture), np.array([[0.299, 0.587, 0.114]], np.float32)).astype(
-        np.float32
-    )
+    """ITU-R BT.601 luma, 0..255, not rounded to whole levels."""
+    # Whole numbers up to 255,000 are exact in 32 bits, in whatever order they are summed; one division rounds.
+    thousandths = cv2.transform(picture.astype(np.float32), np.array([[299, 587, 114]], np.float32))
+    grey: Floats = (thousandths / np.float32(1000)).astype(np.float32, copy=False)
     return grey
 
 
@@ -124,8 +191,9 @@ def ssim_map(first: Floats, second: Floats) -> Floats:
         return cv2.GaussianBlur(values, (11, 11), 1.5, borderType=cv2.BORDER_REFLECT)  # type: ignore[return-value]
 
     c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
-    # Local variances do not know the level; without it the squares are small enough for 32 bits.
-    level = np.float32((first.mean(dtype=np.float64) + second.mean(dtype=np.float64)) / 2)
+    # Local variances do not know the level; without it the squares are small enough for 32 bits. A whole number, as
+    # the last digit of the mean is the processor's own.
+    level = np.float32(np.rint((first.mean(dtype=np.float64) + second.mean(dtype=np.float64)) / 2))
     x, y = first - level, second - level
     mx, my = mean(x), mean(y)
     xx, yy, xy = mean(x * x) - mx * mx, mean(y * y) - my * my, mean(x * y) - mx * my
@@ -141,6 +209,12 @@ def mean_ssim(first: Pixels, second: Pixels, region: Mask) -> float:
         band = ssim_map(luma(first[rows]), luma(second[rows]))[core]
         total += float(band[region[target]].sum(dtype=np.float64))
     return total / int(region.sum())
+
+
+def exceeds(values: Any, limit: Any) -> Mask:
+    """Where ``values`` are above ``limit`` by more than 32 bits can be off: what lies on it is not above it."""
+    above: Mask = values > limit + 1e-4
+    return above
 
 
 def changed_exactly(base: Pixels, output: Pixels, region: Mask) -> Mask:
@@ -232,7 +306,7 @@ def _beyond(colours: Floats, around: Floats) -> Mask:
     # CIEDE2000 is slow, and never twice as large as CIE76 (on greys 1.5 times), so few pixels need it.
     maybe = cv2.transform(cv2.pow(colours - nearest, 2), np.ones((1, 3), np.float32)) > (FINE_DELTA_E / 2) ** 2
     changed = np.zeros(maybe.shape, np.bool_)
-    changed[maybe] = ciede2000(colours[maybe], nearest[maybe].astype(np.float32)) > FINE_DELTA_E
+    changed[maybe] = exceeds(ciede2000(colours[maybe], nearest[maybe].astype(np.float32)), FINE_DELTA_E)
     return changed
 
 
@@ -255,8 +329,9 @@ def _broad(blocks: Floats, shape: tuple[int, ...]) -> Mask:
     mean = (np.dstack(sums[:8]) / np.maximum(support, 1e-3)[..., None]).astype(np.float32)
     linear = np.interp(mean[..., :6], np.arange(256), _LINEAR).astype(np.float32)
     tint = ciede2000(*(_lab_of_linear(np.ascontiguousarray(half)) for half in np.split(linear, 2, axis=2)))
-    grain = np.sqrt(np.maximum(mean[..., 7], 0)) - np.sqrt(np.maximum(mean[..., 6], 0)) > BROAD_GRAIN
-    moved = (((tint > BROAD_DELTA_E) | grain) & (support > 0.05)).astype(np.uint8)
+    grain = np.sqrt(np.maximum(mean[..., 7], 0)) - np.sqrt(np.maximum(mean[..., 6], 0))
+    changed = exceeds(tint, BROAD_DELTA_E) | exceeds(grain, BROAD_GRAIN)
+    moved = (changed & exceeds(support, 0.05)).astype(np.uint8)
     size = (moved.shape[1] * _BLOCK, moved.shape[0] * _BLOCK)
     full = cv2.resize(moved, size, interpolation=cv2.INTER_NEAREST)
     return full[: shape[0], : shape[1]].astype(np.bool_)

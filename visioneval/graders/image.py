@@ -26,6 +26,7 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.difference import TOOL_VERSIONS, Pixels
 from visioneval.images import FORMATS, frames, load_rgb, opened
+from visioneval.opencv import portable_opencv
 from visioneval.suite.case import Expect, pixel_size
 from visioneval.suite.graders import ImageGrader
 from visioneval.types import Score
@@ -76,6 +77,7 @@ def read_facts(path: Path) -> FileFacts:
     )
 
 
+@portable_opencv()
 def is_flat(picture: Pixels) -> bool:
     """Whether ``(height, width, 3)`` pixels are one colour, but for noise."""
     smooth = cv2.blur(picture, (3, 3), borderType=cv2.BORDER_REFLECT)
@@ -136,7 +138,7 @@ def check_size(facts: FileFacts, expect: Expect, requested: str | None) -> tuple
     if expect.aspect_ratio is not None:
         across, down = map(int, expect.aspect_ratio.split(":"))
         ratio = facts.width / facts.height / (across / down)
-        if abs(ratio - 1) > ASPECT_TOLERANCE:
+        if round(abs(ratio - 1), 9) > ASPECT_TOLERANCE:  # 101x100 is 1 % off, and not a float's breadth more
             wrong.append(f"the picture is {shown}, which is not {expect.aspect_ratio}")
     if wrong:
         return False, "; ".join(wrong), error

@@ -16,6 +16,7 @@ Metrics, each over the base picture's pixels (the editable mask has alpha 0 insi
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import numpy as np
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.difference import (
+    SCORE_DIGITS,
     TOOL_VERSIONS,
     Mask,
     Pixels,
@@ -37,6 +39,7 @@ from visioneval.graders.difference import (
 )
 from visioneval.graders.registration import Laid, Registration, lay_over, read_pixels, scaled_over
 from visioneval.images import load_mask
+from visioneval.opencv import portable_opencv
 from visioneval.suite.graders import LocalityGrader
 from visioneval.types import Score
 
@@ -61,6 +64,7 @@ class LocalityFinding:
     difference_map: bytes
 
 
+@portable_opencv()
 def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: bool, dilate: int) -> LocalityFinding:
     """Measures an edit. ``editable`` is True inside the mask and has the size of ``base``, ``output`` any size."""
     grown = _grown(editable, dilate)
@@ -70,7 +74,7 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
     share, window, ssim = None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
-        ssim = mean_ssim(laid.base, np.where(outside[..., None], laid.picture, laid.base), outside)
+        ssim = round(mean_ssim(laid.base, np.where(outside[..., None], laid.picture, laid.base), outside), SCORE_DIGITS)
         window = window if share else None
     drawn = difference_map(laid.picture, changed_outside, changed_inside, editable, window)
     return LocalityFinding(
@@ -221,7 +225,8 @@ def _grown(mask: Mask, pixels: int) -> Mask:
     if not pixels:
         return mask
     distance = cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    near: Mask = distance <= pixels
+    # Squares of distances are whole numbers: halfway to the next one, no rounding of a root has a say.
+    near: Mask = distance < math.sqrt(pixels**2 + 0.5)
     return near & bool(mask.any())
 
 

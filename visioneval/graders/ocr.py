@@ -16,6 +16,7 @@ from PIL import Image
 
 from visioneval.errors import GraderError
 from visioneval.graders.copy_match import Corners, Reading
+from visioneval.opencv import portable_opencv
 
 MODELS = {
     "Det": "PP-OCRv6_det_small.onnx",
@@ -35,15 +36,20 @@ _THIN = 2.5
 _DOUBTFUL = 0.9
 """Readings below this confidence are read upside down as well."""
 _CLEARLY_BETTER = 0.1
+CONFIDENCE_DIGITS = 4
+"""Decimals of a confidence."""
 
 _lock = threading.Lock()
 
 
+@portable_opencv()
 def read(image: Image.Image) -> list[Reading]:
     """The stretches of text in an RGB picture, whatever their confidence, top to bottom.
 
-    Corners are pixels of ``image``. The same picture gives the same readings, from any thread. Raises
-    ``GraderError`` where RapidOCR or its models are not installed, or fail.
+    Corners are pixels of ``image``. The same picture gives the same readings, from any thread. What surrounds the
+    models does not depend on the processor; the models themselves are run by code of its own, so that a confidence
+    may differ in its last digits, which are rounded off. Raises ``GraderError`` where RapidOCR or its models are
+    not installed, or fail.
     """
     prepared, scale = _prepare(image)
     result = _run(_engine(detect=True), prepared)
@@ -51,8 +57,8 @@ def read(image: Image.Image) -> list[Reading]:
         return []
     readings = []
     for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True):
-        text, score = _upside_down(prepared, box, text, score)
-        readings.append(Reading(str(text), float(score), _corners(box, scale, image.size)))
+        text, score = _upside_down(prepared, box, text, _confidence(score))
+        readings.append(Reading(str(text), score, _corners(box, scale, image.size)))
     return readings
 
 
@@ -76,9 +82,14 @@ def _upside_down(image: Image.Image, box: Any, text: str, score: float) -> tuple
     crop = image.transform((width, height), Image.Transform.QUAD, (*a, *d, *c, *b), Image.Resampling.BICUBIC)
     # A tall box is a line that runs up or down; RapidOCR has read it running down.
     turned = _run(_engine(detect=False), crop.rotate(270 if height >= 1.5 * width else 180, expand=True))
-    if turned.txts and turned.scores[0] > score + _CLEARLY_BETTER:
-        return turned.txts[0], turned.scores[0]
+    if turned.txts and (surer := _confidence(turned.scores[0])) > score + _CLEARLY_BETTER:
+        return turned.txts[0], surer
     return text, score
+
+
+def _confidence(score: Any) -> float:
+    """As it is recorded, and so as it is held against ``min_confidence``."""
+    return round(float(score), CONFIDENCE_DIGITS)
 
 
 def tool_versions() -> Mapping[str, str]:

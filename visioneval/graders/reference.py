@@ -6,6 +6,8 @@ Metrics, over the reference's pixels, once the output has been scaled and regist
 - ``<key>.delta_e``, 0 and up: the mean colour difference, CIEDE2000 (Sharma et al. 2005); 1 is just noticeable.
 - ``<key>``: the output has the reference's shape, and both keep to the options' limits.
 
+Both are rounded to 4 decimals before anything else is done with them, so that the record and the verdict agree.
+
 An output smaller than the reference is compared at its own detail: its size is the ``image`` grader's business.
 """
 
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.difference import (
+    SCORE_DIGITS,
     TOOL_VERSIONS,
     Pixels,
     changed_visibly,
@@ -25,6 +28,7 @@ from visioneval.graders.difference import (
     mean_ssim,
 )
 from visioneval.graders.registration import Registration, lay_over, read_pixels
+from visioneval.opencv import portable_opencv
 from visioneval.suite.graders import ReferenceGrader
 
 
@@ -39,6 +43,7 @@ class ReferenceFinding:
     difference_map: bytes
 
 
+@portable_opencv()
 def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     """Measures an output of any size against the reference."""
     laid = lay_over(reference, output)
@@ -46,8 +51,8 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
         laid.base, laid.picture, laid.valid, grainy=laid.whole_base, coarseness=laid.registration.coarseness
     )
     return ReferenceFinding(
-        ssim=mean_ssim(laid.base, laid.picture, laid.valid),
-        delta_e=mean_delta_e(laid.base, laid.picture, laid.valid),
+        ssim=round(mean_ssim(laid.base, laid.picture, laid.valid), SCORE_DIGITS),
+        delta_e=round(mean_delta_e(laid.base, laid.picture, laid.valid), SCORE_DIGITS),
         changed=int(changed.sum()) / int(laid.valid.sum()),
         registration=laid.registration,
         difference_map=difference_map(laid.picture, changed),
@@ -97,9 +102,12 @@ def _failures(finding: ReferenceFinding, config: ReferenceGrader, size: str, wan
     if finding.registration.distorted:
         found.append(f"the output is {size}, another shape than the reference's {wanted}")
     if finding.ssim < config.min_ssim:
-        found.append(f"the structural similarity is {finding.ssim:.3f}, at least {config.min_ssim:g} is asked for")
+        found.append(
+            f"the structural similarity is {finding.ssim:.{SCORE_DIGITS}f}, at least {config.min_ssim:g} is asked for"
+        )
     if finding.delta_e > config.max_delta_e:
         found.append(
-            f"the mean colour difference is {finding.delta_e:.2f} (CIEDE2000), at most {config.max_delta_e:g} may be"
+            f"the mean colour difference is {finding.delta_e:.{SCORE_DIGITS}f} (CIEDE2000), "
+            f"at most {config.max_delta_e:g} may be"
         )
     return found

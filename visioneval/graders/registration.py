@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.difference import Floats, Mask, Pixels, luma
+from visioneval.graders.difference import Floats, Mask, Pixels, exceeds, luma
 from visioneval.images import load_rgb
 
 MAX_DISTORTION = 0.02
@@ -33,6 +33,8 @@ _LONGEST = 2048
 _TILES_PX = (8, 32)
 _WORSE = 3.0
 _SPREAD = 0.4
+_DIGITS = 4
+"""Of a pixel, that a step of the registration keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +167,9 @@ def _find_move(base: Floats, picture: Floats, fixed: Mask) -> tuple[NDArray[np.f
     if reach.max() > MAX_MOVE * max(height, width) or np.abs(zoom).max() > MAX_MOVE:
         return None, found + f"they are over {MAX_MOVE:.0%} of the picture"
     before, after, known = _mismatch(base, picture, fixed, move)
-    if (known & (after > 1.5 * before + _WORSE)).any():
+    if (known & exceeds(after, 1.5 * before + _WORSE)).any():
         return None, found + "other places had not moved with it"
-    better = known & (before > 1.5 * after + _WORSE / 2)
+    better = known & exceeds(before, 1.5 * after + _WORSE / 2)
     if not _is_spread(better):
         return None, found + "too little of the picture shows them"
     return move, None
@@ -187,7 +189,7 @@ def _mismatch(base: Floats, picture: Floats, fixed: Mask, move: NDArray[np.float
         / np.maximum(share, 1e-3)
         for other in (picture, _warp(picture, move))
     )
-    return still, moved, share > 0.25
+    return still, moved, exceeds(share, 0.25)
 
 
 def _is_spread(tiles: Mask) -> bool:
@@ -212,7 +214,7 @@ def _estimate(base: Floats, picture: Floats, fixed: Mask) -> NDArray[np.float64]
         scale = min(1.0, level / longest)
         size = (max(8, round(base.shape[1] * scale)), max(8, round(base.shape[0] * scale)))
         small = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (base, picture)]
-        weight = cv2.resize(fixed.astype(np.float32), size, interpolation=cv2.INTER_AREA) > 0.99
+        weight = exceeds(cv2.resize(fixed.astype(np.float32), size, interpolation=cv2.INTER_AREA), 0.99)
         ratio = np.array([size[0] / base.shape[1]] * 2 + [size[1] / base.shape[0]] * 2)
         move = _refine(_band_passed(small[0]), _band_passed(small[1]), weight, move * ratio) / ratio
         if scale == 1.0:
@@ -234,13 +236,14 @@ def _refine(base: Floats, picture: Floats, weight: Mask, move: NDArray[np.float6
         gx = cv2.Sobel(slope, cv2.CV_32F, 1, 0, scale=1 / 8)
         gy = cv2.Sobel(slope, cv2.CV_32F, 0, 1, scale=1 / 8)
         residual = (warped - base)[use]
-        jacobian = np.stack([gx[use], (gx * across)[use], gy[use], (gy * down)[use]], axis=-1)
+        jacobian = np.stack([gx[use], (gx * across)[use], gy[use], (gy * down)[use]])
         spread = 1.4826 * float(np.median(np.abs(residual))) + 0.5
         trust = 1 / (1 + np.square(residual / (2 * spread))) ** 2
-        weighted = jacobian * trust[:, None]
-        normal = (weighted.T @ jacobian).astype(np.float64)
+        # The order of such sums is the processor's own. In 64 bits that is far below the digits that the step keeps.
+        weighted, jacobian = (jacobian * trust).astype(np.float64), jacobian.astype(np.float64)
+        normal = weighted @ jacobian.T
         normal += np.eye(4) * (1e-4 * np.trace(normal) + 1e-6)
-        step = np.linalg.solve(normal, (weighted.T @ residual).astype(np.float64))
+        step = np.linalg.solve(normal, weighted @ residual).round(_DIGITS)
         move = move - step
         if np.abs(step).max() < 0.005:
             break

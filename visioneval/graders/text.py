@@ -154,7 +154,7 @@ def _details(config: TextGrader, readings: Sequence[Reading], found: CopyCheck, 
         "lines": [
             {
                 "text": reading.text,
-                "confidence": round(reading.confidence, 4),
+                "confidence": reading.confidence,
                 "box": [list(corner) for corner in reading.corners or ()],
                 "counted": reading.confidence >= config.min_confidence,
             }
