@@ -128,6 +128,7 @@ def _built(detect: bool) -> Any:
         "Global.text_score": 0.0,  # the caller decides what is too faint, and keeps what it leaves out
         "Global.use_det": detect,
         "Global.use_cls": False,
+        "Rec.rec_batch_num": 1,  # lines read together are padded alike, and which are is up to a sort of the processor
         "Global.max_side_len": 100_000,  # the picture is bounded by its area, here
         "EngineConfig.onnxruntime.intra_op_num_threads": 1,  # pictures run side by side instead
         "EngineConfig.onnxruntime.inter_op_num_threads": 1,
