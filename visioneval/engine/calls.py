@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
 from visioneval.engine.budget import Budget, Prices, tokens_of
-from visioneval.engine.cache import Cache, Entry
+from visioneval.engine.cache import Cache, Entry, Kind
 from visioneval.engine.call_log import CallLog
 from visioneval.engine.guard import guarded
 from visioneval.engine.made import Made, made
 from visioneval.engine.plain import Plain, amount
 from visioneval.engine.throttle import Lane, Throttle, Tries
-from visioneval.errors import ProviderError
+from visioneval.errors import ProviderError, StorageError
 from visioneval.plan import Call, HashOf, digest, draw_key
 from visioneval.providers.base import CellRef, Drawing, DrawRequest, Judge, Part, Question, Reply, ToolCall
 from visioneval.suite.judges import BaseJudge
@@ -91,6 +91,8 @@ class Calls:
     reused_since: str | None = None
     """When the oldest answer was stored that stood for a new drawing."""
     plain: Plain = field(default_factory=Plain)
+    broken: StorageError | None = None
+    """Why the cache takes no answer any more. What was answered is there nevertheless, and no other call begins."""
     _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def draw(self, call: Call, hash_of: HashOf, provider: Any, request: DrawRequest) -> Drawn:
@@ -120,6 +122,7 @@ class Calls:
             limits_itself=hasattr(call.run.config, "timeout_s"),
         )
         pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost, call)
+        self._stop_if_broken()
         return _drawn(drawing, pictures, cost, tries.count)
 
     async def ask(
@@ -176,9 +179,24 @@ class Calls:
     async def _put_to(self, lane: Lane, key: str, judge: Judge, question: Question, about: CellRef) -> Reply:
         reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply))
         reply = replace(reply, cost_usd=cost)
-        if self.cache:
-            await asyncio.to_thread(self.cache.put, key, "judge", self.plain.mapping(asdict(reply)))
+        await asyncio.to_thread(self._store, key, "judge", self.plain.mapping(asdict(reply)))
+        self._stop_if_broken()
         return reply
+
+    def _store(
+        self, key: str, kind: Kind, answer: Mapping[str, Any], pictures: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """Caches an answer. Where that fails the answer still counts, as it is paid for; but the run must end."""
+        try:
+            if self.cache is not None:
+                self.cache.put(key, kind, answer, pictures)
+        except StorageError as error:
+            self.broken = self.broken or error
+
+    def _stop_if_broken(self) -> None:
+        """Begins no other call once an answer could not be cached: it would be paid for again."""
+        if self.broken is not None:
+            self.throttle.shut()
 
     async def _paid(
         self,
@@ -265,7 +283,7 @@ class Calls:
             "run_params": self.plain.mapping(drawing.run_params),
             "whole": is_all and all(p.fault is None for p in pictures),
         }
-        self.cache.put(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
+        self._store(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
         return tuple(self._let_go(p) for p in pictures)
 
     def _let_go(self, picture: Made) -> Made:

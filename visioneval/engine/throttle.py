@@ -188,6 +188,9 @@ class Throttle:
     gates: dict[tuple[str, str | None, Kind], Gate] = field(default_factory=dict)
     rates: dict[tuple[str, str], Rate] = field(default_factory=dict)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether no drawing begins any more."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether no call of any kind begins any more."""
 
     async def call(
         self,
@@ -237,7 +240,7 @@ class Throttle:
                 if error.kind == "rate_limit":
                     own.limited(started, error.retry_after)
                 elif error.kind == "auth":
-                    self._shut()  # before this place in the gate is free: the run ends here
+                    self.shut()  # before this place in the gate is free: the run ends here
                 raise
             own.succeeded()
             return answer
@@ -265,7 +268,7 @@ class Throttle:
     def _gate(self, key: tuple[str, str | None, Kind], most: int) -> Gate:
         if key not in self.gates:
             self.gates[key] = Gate(most)
-            if self.closed.is_set() and key[2] == "draw":
+            if self._event(key[2]).is_set():
                 self.gates[key].close()
         return self.gates[key]
 
@@ -276,25 +279,29 @@ class Throttle:
             if kind == "draw":
                 gate.close()
 
-    def _shut(self) -> None:
+    def shut(self) -> None:
+        """Begins no call of any kind any more: who waits for a turn or for another try gets a ``ClosingError``."""
+        self.ended.set()
+        self.closed.set()
         for gate in self.gates.values():
             gate.close()
 
+    def _event(self, kind: Kind) -> asyncio.Event:
+        """What says that no call of a kind begins any more."""
+        return self.closed if kind == "draw" else self.ended
+
     async def _sleep(self, kind: Kind, seconds: float) -> None:
-        """Waits; a drawing no longer once the run is being stopped, as it will not begin."""
-        if kind == "judge":
-            await asyncio.sleep(seconds)
-            return
+        """Waits; no longer once the run is being stopped, for a call that will not begin."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.closed.wait(), seconds)
+            await asyncio.wait_for(self._event(kind).wait(), seconds)
 
     async def _still_open(self, kind: Kind, own: Gate) -> None:
         """Whoever came in and then waited for a turn is held back by what became of the others meanwhile."""
-        while own.closed_for and not (kind == "draw" and self.closed.is_set()):
+        while own.closed_for and not self._event(kind).is_set():
             if own.closed_for > LONGEST_WAIT_S:
                 raise own.too_long()
             await self._sleep(kind, own.closed_for)
-        if kind == "draw" and self.closed.is_set():
+        if self._event(kind).is_set():
             raise ClosingError("the run is being stopped")
 
     async def _turn(self, kind: Kind, name: str, images: int) -> None:
@@ -310,6 +317,8 @@ class Throttle:
 
     def waiting(self) -> list[str]:
         """Who waits for what, in words, for the person at the terminal."""
+        if self.ended.is_set():
+            return ["stopping: waiting for the calls in flight (interrupt to stop now)"]
         return [
             f"{provider}{f':{model}' if model else ''}: {gate.waiting} wait {gate.closed_for:.0f} s (rate limit)"
             for (provider, model, _), gate in self.gates.items()
