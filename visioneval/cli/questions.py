@@ -45,7 +45,9 @@ def questions(
     check_budget(asking, session)
     with open_calls(asking, session, "", options.say) as calls:
         done = make_questions(asking, asker(asking, build_tools(asking), calls), calls, _say, options.say)
-    if not done.complete:
+    if done.refusal is not None:
+        options.say(done.refusal)
+    elif not done.complete:
         options.say("interrupted: the same command goes on where it stopped")
         raise typer.Exit(130)
     found = entries(done.made)
@@ -53,7 +55,7 @@ def questions(
         print(pinned_yaml(found), end="")
     elif found and output is not None:
         _write(output, pinned_yaml(found))
-    if any(each.error for each in done.made):
+    if not done.complete or any(each.error for each in done.made):
         raise typer.Exit(3)
 
 

@@ -13,7 +13,7 @@ from visioneval.engine.bench import secrets_around
 from visioneval.engine.calls import Calls, Meter
 from visioneval.engine.stopping import Progress, interrupts
 from visioneval.engine.tools import Tools
-from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StoppedError, UsageError
+from visioneval.errors import AuthError, GraderError, ProviderError, StoppedError, UsageError
 from visioneval.graders.gecko_making import make, pinned
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
@@ -51,10 +51,14 @@ Watch = Callable[[MadeQuestions], None]
 
 @dataclass(frozen=True, slots=True)
 class AllQuestions:
-    """What became of every prompt, in the suite's order; not ``complete`` where an interrupt left some undone."""
+    """What became of every prompt, in the suite's order; not ``complete`` where some were left undone.
+
+    ``refusal`` is why, where it was for want of money; else it was for an interrupt.
+    """
 
     made: list[MadeQuestions]
     complete: bool
+    refusal: str | None = None
 
 
 def question_plan(plan: Plan) -> Plan:
@@ -111,7 +115,8 @@ async def _make_all(
             for _ in range(min(AT_ONCE, len(tasks))):
                 group.create_task(pull())
     progress.check()
-    return AllQuestions([made[at] for at in sorted(made)], complete=len(made) == len(tasks))
+    complete = len(made) == len(tasks)
+    return AllQuestions([made[at] for at in sorted(made)], complete, progress.calls.budget.refusal)
 
 
 async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
@@ -124,7 +129,7 @@ async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
     own = partial(_about, ask, options.judge, about)
     try:
         return MadeQuestions(task, await make(own, task.prompt, options, folders, []))
-    except (BudgetError, GraderError, ProviderError) as error:
+    except (GraderError, ProviderError) as error:
         return MadeQuestions(task, error=secrets_around(plan).text(error))
 
 

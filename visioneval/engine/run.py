@@ -108,6 +108,8 @@ async def _execute(
                 progress.check()
                 left = progress.left
             out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # a judge that was not asked, too
+            if calls.budget.refusal is not None:
+                listener.say(calls.budget.refusal)
             return Outcome(complete=not left and not out_of_budget, out_of_budget=out_of_budget)
         if progress.failure is not None:  # which an interrupt did not let come to its end
             listener.say(str(progress.failure))

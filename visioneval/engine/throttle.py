@@ -12,7 +12,7 @@ import contextlib
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -25,6 +25,7 @@ from visioneval.suite.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 T = TypeVar("T")
 Kind = Literal["draw", "judge"]
+Admission = Callable[[], AbstractAsyncContextManager[object]]
 BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0
 LONGEST_WAIT_S = 600.0
@@ -200,8 +201,11 @@ class Throttle:
         images: int = 0,
         tries: Tries | None = None,
         limits_itself: bool = False,
+        admission: Admission = nullcontext,
     ) -> T:
         """Does a call, once it is its turn, and again where that may help. ``limits_itself``: it has a time limit.
+
+        ``admission`` is around each try, its wait for a turn behind it, and not under the time limit.
 
         Raises ``ProviderError``, that of the last try, and ``ClosingError``.
         """
@@ -217,16 +221,19 @@ class Throttle:
         async for attempt in retrying:
             with attempt:
                 tries.count += 1
-                return await self._once(lane, work, timeout_s, images)
+                return await self._once(lane, work, timeout_s, images, admission)
         raise AssertionError("tenacity gives up by raising")
 
-    async def _once(self, lane: Lane, work: Callable[[], Awaitable[T]], timeout_s: float | None, images: int) -> T:
+    async def _once(
+        self, lane: Lane, work: Callable[[], Awaitable[T]], timeout_s: float | None, images: int, admission: Admission
+    ) -> T:
         async with AsyncExitStack() as stack:
             own = self.gate(lane)
             for name, gate in ((str(lane), own), (lane.provider, self._shared(lane))):
                 if gate is not None:
                     await stack.enter_async_context(gate.through())
                     await self._turn(lane.kind, name, images)
+            await stack.enter_async_context(admission())
             await self._still_open(lane.kind, own)
             started = monotonic()
             limit = asyncio.timeout(timeout_s)
@@ -235,7 +242,7 @@ class Throttle:
                     answer = await work()
             except TimeoutError as error:
                 why = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
-                raise ProviderError(why, kind="transient") from None
+                raise ProviderError(why, kind="transient", may_be_billed=True) from None
             except ProviderError as error:
                 if error.kind == "rate_limit":
                     own.limited(started, error.retry_after)

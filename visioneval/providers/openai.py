@@ -25,6 +25,8 @@ from visioneval.suite.remote import OpenAIOptions
 
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
 BASE_URL = "https://api.openai.com/v1"
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+"""How a call ends that reached nobody, and so costs nothing."""
 _REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
 _MOST_WORDS = 1000
 """Of what a provider says in an error: a gateway's whole web page helps nobody."""
@@ -67,9 +69,13 @@ async def told_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
         raise _told(client, _words(error), _kind(error), retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # time-outs are among them
         cause = error.__cause__ or error  # the SDK's own words say of all that it timed out
-        raise _told(client, f"no answer: {str(cause) or type(cause).__name__}", "transient") from None
+        lost = _told(client, f"no answer: {str(cause) or type(cause).__name__}", "transient")
+        lost.may_be_billed = not isinstance(cause, NEVER_SENT)
+        raise lost from None
     except (openai.OpenAIError, ValueError) as error:
-        raise _told(client, f"the answer could not be read: {error}", "transient") from None
+        lost = _told(client, f"the answer could not be read: {error}", "transient")
+        lost.may_be_billed = True
+        raise lost from None
 
 
 def _told(client: openai.AsyncOpenAI, words: str, kind: ProviderErrorKind, wait: float | None = None) -> ProviderError:
@@ -95,7 +101,7 @@ def known_form() -> Iterator[None]:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         message = f"the answer could not be read: {type(error).__name__}: {error}"
-        raise ProviderError(message[:_MOST_WORDS], kind="transient") from None
+        raise ProviderError(message[:_MOST_WORDS], kind="transient", may_be_billed=True) from None
 
 
 def _kind(error: openai.APIStatusError) -> ProviderErrorKind:
