@@ -417,3 +417,20 @@ def test_the_summary_of_a_stopped_run_counts_what_was_recorded(tmp_path: Path, a
     assert summary["counts"]["cells"] == len(paid.records)
     assert summary["exit_code"] in (3, 130)
     goes_on(paid, api)
+
+
+def test_a_fault_of_ours_keeps_what_is_in_flight_too(tmp_path: Path, api: FakeAPI) -> None:
+    """Whoever reads the progress leaves: the run ends, and what it has paid for is there."""
+    paid = Paid(tmp_path, api, CELLS)
+    api.latency["images"] = (0.2, 0.6)
+    code = (
+        "from visioneval.cli.progress import _Plain\n"
+        "def leaves(self, record): raise BrokenPipeError\n"
+        "_Plain.add = leaves\n"
+        "from visioneval.cli import main; main()"
+    )
+    program = started(paid, *paid.words("--max-concurrency", "6"), code=code)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 141, errors
+    assert 0 < paid.drawn < CELLS
+    goes_on(paid, api)

@@ -33,10 +33,12 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def first_cause(errors: Sequence[BaseException]) -> BaseException:
-    """The error to report of several: what stopped the run, before calls that did not begin because of it."""
-    stopped = [error for error in errors if isinstance(error, StoppedError)]
-    causes = [error for error in stopped if not isinstance(error, ClosingError)]
-    return next(iter(causes or stopped), errors[0])
+    """The error to report of several: what stopped the run; last of all a call that did not begin because of it."""
+
+    def rank(error: BaseException) -> int:
+        return 2 if isinstance(error, ClosingError) else int(not isinstance(error, StoppedError))
+
+    return min(errors, key=rank)
 
 
 async def in_thread(work: Callable[..., T], *words: Any, when: bool) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -22,6 +22,8 @@ ANSWER_TOKENS = 16_384
 """Output tokens of a judge's answer where its params state no maximum, thinking included."""
 GENERATED_TOKENS = 8_192
 """Output tokens of a generated image: the largest sizes at the highest quality take fewer."""
+_BY_PROVIDER = {"gemini": 4_096}
+_BY_QUALITY = {"low": 512, "medium": 2_048}
 FRAME_TOKENS = 1_000
 """Input tokens around what is sent: roles, tool declarations, instructions of the provider's own."""
 _MAXIMA = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
@@ -35,12 +37,13 @@ class CallSize:
     """What is known of a call before it begins.
 
     ``images`` is how many it generates; ``input_tokens`` is at least what it sends; ``max_output_tokens`` is ``None``
-    where no maximum is stated.
+    where no maximum is stated, and ``likely_output_tokens`` stands for it.
     """
 
     images: int = 0
     input_tokens: int = 0
     max_output_tokens: int | None = None
+    likely_output_tokens: int = ANSWER_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,7 @@ def bound_of(prices: Prices, lane: Lane, size: CallSize) -> Bound:
     price = prices.stated(lane)
     if price is not None and not (price.input_per_million or price.output_per_million):
         return Bound(prices.cost(lane, None, size.images) or 0.0, is_strict=True)
-    most = size.max_output_tokens
-    if most is None:
-        most = GENERATED_TOKENS * size.images if lane.kind == "draw" else ANSWER_TOKENS
+    most = size.likely_output_tokens if size.max_output_tokens is None else size.max_output_tokens
     words = {"input_tokens": size.input_tokens, "output_tokens": most}
     pixels = {**words, "input_image_tokens": size.input_tokens, "output_image_tokens": most}
     costs = (prices.cost(lane, usage, size.images) for usage in (words, pixels))
@@ -69,8 +70,15 @@ def drawing_size(call: Call) -> CallSize:
     """The size of a generation or an edit."""
     sent = len(call.files.images) + len(call.files.masks)
     words = len(call.prompt.encode()) + _bytes(call.params)
-    most = stated_maximum(call.run.provider, call.params)
-    return CallSize(len(call.samples), FRAME_TOKENS + words + IMAGE_TOKENS * sent, most)
+    least = least_drawing_size(call.run.provider, call.params, len(call.samples))
+    return replace(least, input_tokens=FRAME_TOKENS + words + IMAGE_TOKENS * sent)
+
+
+def least_drawing_size(provider: str, params: Mapping[str, Any], images: int) -> CallSize:
+    """The size of a call that generates so many images, of whatever words."""
+    quality = _BY_QUALITY.get(str(params.get("quality")), GENERATED_TOKENS)
+    likely = _BY_PROVIDER.get(provider, quality) * images
+    return CallSize(images, 0, stated_maximum(provider, params), likely)
 
 
 def question_size(config: BaseJudge, question: Question) -> CallSize:

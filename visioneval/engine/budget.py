@@ -184,7 +184,10 @@ class Budget:
 
 def too_small(most: float, lane: Lane, bound: Bound) -> str:
     """What to say of a budget that cannot pay even one call."""
-    hint = "" if bound.is_strict or lane.kind == "draw" else "; a maximum of output tokens in its params lowers that"
+    hint = ""
+    if not bound.is_strict:
+        how = f"'prices: {{{lane}: {{per_image: ...}}}}' in the suite states what it costs"
+        hint = "; " + (how if lane.kind == "draw" else "a maximum of output tokens in its params lowers that")
     return f"the budget of {most:g} USD cannot pay one call of {lane}, which may cost {bound.usd:.4g} USD{hint}"
 
 

@@ -79,18 +79,18 @@ async def work(job: Job, bench: Bench) -> AsyncIterator[Record]:
         for sample in job.draw:
             tasks += _with_lookers(job.call, sample, ended, bench, deadline)
     tasks += [asyncio.ensure_future(again(one, bench, deadline)) for one in job.regrade]
-    stopped: list[StoppedError] = []
+    errors: list[Exception] = []
     try:
         for done in asyncio.as_completed(tasks):
             try:
                 yield await done
-            except StoppedError as error:
-                stopped.append(error)
+            except Exception as error:
+                errors.append(error)
     finally:
         for task in tasks:
             task.cancel()
-    if stopped:
-        raise first_cause(stopped)
+    if errors:
+        raise first_cause(errors)
 
 
 def _with_lookers(

@@ -162,7 +162,7 @@ async def _pull(panel: Panel, turns: Iterator[tuple[Matchup, Literal["a", "b"]]]
         try:
             found = await _asked(panel, matchup, first)
             await asyncio.to_thread(append_preferences, panel.folder, [found])
-        except StoppedError as error:
+        except Exception as error:
             progress.leave(error)
         if progress.is_over:
             return

@@ -13,7 +13,7 @@ from visioneval.engine.bench import secrets_around
 from visioneval.engine.calls import Calls, Meter
 from visioneval.engine.stopping import Progress, interrupts
 from visioneval.engine.tools import Tools
-from visioneval.errors import AuthError, GraderError, ProviderError, StoppedError, UsageError
+from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
 from visioneval.graders.gecko_making import make, pinned
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
@@ -104,7 +104,7 @@ async def _make_all(
             try:
                 made[at] = await _make(plan, task, ask)
                 watch(made[at])
-            except StoppedError as error:
+            except Exception as error:
                 progress.leave(error)
             if progress.is_over:
                 return

@@ -21,7 +21,6 @@ from visioneval.engine.prefer import Panel, matchups_within, put_to_judge
 from visioneval.engine.stopping import Outcome, Progress, cause, interrupts
 from visioneval.engine.throttle import Lane
 from visioneval.engine.tools import Tools
-from visioneval.errors import StoppedError, StorageError
 from visioneval.images import MAX_BYTES
 from visioneval.plan import Plan
 from visioneval.question_file import QuestionsWriter
@@ -136,11 +135,10 @@ async def _pull(jobs: Iterator[Job], progress: Progress, bench: Bench, listener:
             async for record in work(job, bench):
                 try:
                     bench.writer.append(record)
-                except StorageError as error:
-                    progress.leave(error)
-                else:
                     listener.record(record)
-        except StoppedError as error:
+                except Exception as error:
+                    progress.leave(error)
+        except Exception as error:
             progress.leave(error)
         if progress.is_over:
             return

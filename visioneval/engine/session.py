@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.engine.bench import secrets_around
-from visioneval.engine.bounds import CallSize, bound_of, stated_maximum
+from visioneval.engine.bounds import CallSize, bound_of, least_drawing_size, stated_maximum
 from visioneval.engine.budget import Budget, Prices, too_small
 from visioneval.engine.cache import Cache, default_folder
 from visioneval.engine.call_log import CallLog
@@ -122,7 +122,7 @@ def budget_warnings(plan: Plan, most: float, *, judges: bool = True) -> list[str
     for run in plan.runs:
         called = any(plan.count(case, run)[0] for case in plan.suite.cases)
         if plan.draws and called and not run.config.is_free:
-            size = CallSize(plan.pictures_per_call(run), 0, stated_maximum(run.provider, run.params))
+            size = least_drawing_size(run.provider, run.params, plan.pictures_per_call(run))
             sizes[draw_lane(run.provider, run.params)] = size
     for judge in plan.judges.values() if judges else ():
         if not judge.is_free:

@@ -24,10 +24,10 @@ class Progress:
     out_of_budget: bool = False
     left: int = 0
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _failure: StoppedError | None = None
+    _failure: Exception | None = None
 
     @property
-    def failure(self) -> StoppedError | None:
+    def failure(self) -> Exception | None:
         """The fault that ends the run, once there is one."""
         return self._failure or self.calls.broken
 
@@ -41,8 +41,11 @@ class Progress:
         self.stopping.set()
         self.calls.throttle.close()
 
-    def leave(self, error: StoppedError) -> None:
-        """Counts something that was left undone, and stops: for want of money, or for a fault, which is kept."""
+    def leave(self, error: Exception) -> None:
+        """Counts something that was left undone, and stops: for want of money, or for a fault, which is kept.
+
+        A fault of ours is no other: what is in flight is paid for.
+        """
         self.left += 1
         if isinstance(error, BudgetError):
             self.out_of_budget = True

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx2
 import openai
 import orjson
@@ -25,8 +26,6 @@ from visioneval.suite.remote import OpenAIOptions
 
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
 BASE_URL = "https://api.openai.com/v1"
-NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-"""How a call ends that reached nobody, and so costs nothing."""
 _REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
 _MOST_WORDS = 1000
 """Of what a provider says in an error: a gateway's whole web page helps nobody."""
@@ -70,12 +69,24 @@ async def told_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
     except openai.APIConnectionError as error:  # time-outs are among them
         cause = error.__cause__ or error  # the SDK's own words say of all that it timed out
         lost = _told(client, f"no answer: {str(cause) or type(cause).__name__}", "transient")
-        lost.may_be_billed = not isinstance(cause, NEVER_SENT)
+        lost.may_be_billed = _may_be_sent(error)
         raise lost from None
     except (openai.OpenAIError, ValueError) as error:
         lost = _told(client, f"the answer could not be read: {error}", "transient")
         lost.may_be_billed = True
         raise lost from None
+
+
+def _may_be_sent(error: BaseException | None) -> bool:
+    """Whether a call may have reached the provider before its connection was lost, and so may cost something.
+
+    The transport above aiohttp calls a connection that was reset in the middle of an answer a connect error too.
+    """
+    while error is not None:
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            return False
+        error = error.__cause__
+    return True
 
 
 def _told(client: openai.AsyncOpenAI, words: str, kind: ProviderErrorKind, wait: float | None = None) -> ProviderError:
