@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,19 @@ import pytest
 from fake_api import FakeAPI, Fault
 from genai_prices import Usage, calc_price
 from paying import PRICES, Paying
+from stories import play, settle
 from typer.testing import CliRunner
 
 from visioneval.cli import app
+from visioneval.engine.bounds import (
+    ANSWER_TOKENS,
+    GENERATED_TOKENS,
+    Bound,
+    CallSize,
+    bound_of,
+    least_drawing_size,
+    stated_maximum,
+)
 from visioneval.engine.budget import Budget, Prices
 from visioneval.engine.throttle import Lane
 from visioneval.errors import BudgetError
@@ -139,47 +149,78 @@ def test_a_host_of_ones_own_has_no_public_price() -> None:
     assert prices.knows(DRAW)
 
 
-def test_a_budget_counts_running_calls_at_their_mean() -> None:
-    budget = Budget(1.0)
-    with budget.call(DRAW):
-        budget.add(DRAW, 0.2)
-    with budget.call(DRAW), budget.call(DRAW), budget.call(JUDGE):
-        budget.add(JUDGE, 0.1)  # 0.3 spent, 0.5 expected
-        with budget.call(DRAW):
-            assert budget.spent == pytest.approx(0.3)
-            with pytest.raises(BudgetError, match="the budget of 1 USD is used up"), budget.call(DRAW):
-                pass
-    with budget.call(DRAW):
-        budget.add(DRAW, 0.4)  # the mean is 0.3 now
-    with budget.call(DRAW), pytest.raises(BudgetError), budget.call(DRAW):
-        pass
-    assert budget.refused == 2
+def exactly(usd: float) -> Callable[[], Bound]:
+    return lambda: Bound(usd, is_strict=True)
+
+
+def about(usd: float) -> Callable[[], Bound]:
+    return lambda: Bound(usd, is_strict=False)
+
+
+async def paid(budget: Budget, bound: Callable[[], Bound], cost: float | None, lane: Lane = DRAW) -> None:
+    async with budget.reserve(lane, 1, bound) as claim:
+        await asyncio.sleep(0)
+        budget.settle(claim, cost)
+
+
+def test_calls_in_flight_are_counted_at_the_most_that_they_may_cost() -> None:
+    async def story() -> None:
+        budget = Budget(1.0)
+        async with budget.reserve(DRAW, 1, exactly(0.5)) as first, budget.reserve(JUDGE, 0, exactly(0.4)) as second:
+            waiting = asyncio.create_task(paid(budget, exactly(0.3), 0.3))
+            await settle()
+            assert not waiting.done()
+            budget.settle(first, 0.5)
+            budget.settle(second, 0.1)
+        await waiting
+        assert budget.spent == pytest.approx(0.9)
+        with pytest.raises(
+            BudgetError, match=r"the budget of 1 USD is used up: 0.9 USD are spent, and a call of openai"
+        ):
+            await paid(budget, exactly(0.3), 0.3)
+        assert budget.refused == 1
+
+    play(story())
 
 
 def test_a_budget_may_be_used_to_the_last_cent() -> None:
-    budget = Budget(0.3)
-    for _ in range(3):
-        with budget.call(DRAW):
-            budget.add(DRAW, 0.1)
-    with pytest.raises(BudgetError), budget.call(DRAW):
-        pass
+    async def story() -> None:
+        budget = Budget(0.3)
+        for _ in range(3):
+            await paid(budget, exactly(0.1), 0.1)
+        with pytest.raises(BudgetError):
+            await paid(budget, exactly(0.1), 0.1)
+        await paid(budget, exactly(0.0), 0.0)
+
+    play(story())
 
 
-def test_a_call_that_fails_is_not_counted_as_running() -> None:
-    budget = Budget(1.0)
-    for _ in range(5):
-        with pytest.raises(ZeroDivisionError), budget.call(DRAW):
-            raise ZeroDivisionError
-    budget.add(DRAW, None)
-    assert budget.spent == 0
+def test_a_call_that_fails_gives_its_reservation_back() -> None:
+    async def story() -> None:
+        budget = Budget(1.0)
+        for _ in range(5):
+            with pytest.raises(ZeroDivisionError):
+                async with budget.reserve(DRAW, 1, exactly(0.6)):
+                    raise ZeroDivisionError
+        assert budget.spent == 0
+        await paid(budget, exactly(0.6), None)
+        assert budget.spent == 0.6, "an unknown cost is the most that it may be"
+
+    play(story())
 
 
-def test_without_a_budget_nothing_is_refused() -> None:
-    budget = Budget()
-    for _ in range(3):
-        with budget.call(DRAW):
-            budget.add(DRAW, 1e9)
-    assert budget.refused == 0
+def test_without_a_budget_nothing_is_refused_and_no_bound_is_asked_for() -> None:
+    def nobody() -> Bound:
+        raise AssertionError
+
+    async def story() -> None:
+        budget = Budget()
+        for _ in range(3):
+            await paid(budget, nobody, 1e9)
+        await paid(budget, nobody, None)
+        assert budget.refused == 0
+
+    play(story())
 
 
 def test_a_budget_over_an_unknown_price_is_wrong_usage(paying: Paying) -> None:
@@ -258,42 +299,63 @@ def test_a_cost_that_is_not_known_is_told_as_unknown(paying: Paying) -> None:
     assert (record.cost_usd, record.graders[0].cost_usd) == (None, None), "the host is not OpenAI's own"
 
 
-def test_the_first_call_goes_alone_until_its_cost_is_known() -> None:
-    budget = Budget(1.0)
-    most = begun = 0
+def test_where_only_tokens_are_priced_the_first_call_goes_alone_and_the_largest_counts_for_the_others() -> None:
+    async def story() -> None:
+        budget = Budget(1.0)
+        calls = [asyncio.create_task(paid(budget, about(0.5), 0.2)) for _ in range(64)]
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(each, BudgetError) for each in ended) == 59
+        assert budget.spent == pytest.approx(1.0)
 
-    async def call() -> None:
-        nonlocal most, begun
-        await budget.turn(DRAW)
-        try:
-            with budget.call(DRAW):
-                begun += 1
-                most = max(most, begun if not budget.spent else 0)
-                await asyncio.sleep(0)
-                budget.add(DRAW, 0.2)
-        except BudgetError:
-            return
-
-    async def all_at_once() -> None:
-        await asyncio.gather(*(call() for _ in range(64)))
-
-    asyncio.run(all_at_once())
-    assert most == 1
-    assert budget.spent == pytest.approx(1.0)
+    play(story())
 
 
 def test_a_first_call_that_fails_lets_the_next_one_go() -> None:
-    budget = Budget(1.0)
-    done: list[int] = []
+    async def story() -> None:
+        budget = Budget(1.0)
+        done: list[int] = []
 
-    async def call(number: int) -> None:
-        await budget.turn(DRAW)
-        with budget.call(DRAW):
-            await asyncio.sleep(0)
-            done.append(number)  # without a cost: it failed
+        async def call(number: int) -> None:
+            async with budget.reserve(DRAW, 1, about(0.5)):
+                await asyncio.sleep(0)
+                done.append(number)  # without a cost: it failed
 
-    async def all_at_once() -> None:
         await asyncio.gather(*(call(number) for number in range(3)))
+        assert sorted(done) == [0, 1, 2]
 
-    asyncio.run(all_at_once())
-    assert sorted(done) == [0, 1, 2]
+    play(story())
+
+
+@pytest.mark.parametrize(
+    ("name", "price", "lane", "size", "usd", "is_strict"),
+    [
+        ("openai", {"per_image": 0.04}, DRAW, CallSize(3), 0.12, True),
+        ("openai", {"per_call": 0.5, "per_image": 1}, DRAW, CallSize(2, 99, 99), 2.5, True),
+        ("openai", {"input_per_million": 10}, JUDGE, CallSize(0, 1_000, 50), 0.01, True),
+        ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000, 50), 0.005, True),
+        ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000), ANSWER_TOKENS / 10_000, False),
+        ("openai", {"output_per_million": 100}, DRAW, least_drawing_size("openai", {}, 2), 1.6384, False),
+        ("else", {"per_call": 1}, DRAW, least_drawing_size("openai", {}, 1), GENERATED_TOKENS * 32 / 1e6, False),
+        ("else", {"per_call": 1}, DRAW, least_drawing_size("openai", {"quality": "low"}, 1), 512 * 32 / 1e6, False),
+        ("else", {"per_call": 1}, Lane("gemini", "gemini-2.5-flash-image", "draw"), CallSize(1, 0, 2_000), 0.06, True),
+    ],
+)
+def test_the_most_that_a_call_may_cost(
+    name: str, price: dict[str, float], lane: Lane, size: CallSize, usd: float, is_strict: bool
+) -> None:
+    bound = bound_of(Prices({name: Price(**price)}), lane, size)
+    assert (bound.usd, bound.is_strict) == (pytest.approx(usd), is_strict)
+
+
+@pytest.mark.parametrize(
+    ("provider", "params", "most"),
+    [
+        ("openai", {"max_output_tokens": 500}, 500),
+        ("openai", {"max_completion_tokens": 500, "n": 3}, 1_500),
+        ("gemini", {"maxOutputTokens": 500}, 500),
+        ("openai", {"reasoning": {"effort": "low"}}, None),
+        ("mine:Judge", {"max_output_tokens": 500}, None),
+    ],
+)
+def test_the_stated_maximum_of_tokens(provider: str, params: dict[str, Any], most: int | None) -> None:
+    assert stated_maximum(provider, params) == most

@@ -106,13 +106,22 @@ ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refus
 class ProviderError(VisionEvalError):
     """A call to a provider that gave no usable answer.
 
-    ``retry_after`` is in seconds, where the provider said it.
+    ``retry_after`` is in seconds, where the provider said it. ``may_be_billed``: it was sent, and no answer came that
+    says that it failed, so that a budget must count it.
     """
 
-    def __init__(self, message: str, *, kind: ProviderErrorKind, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ProviderErrorKind,
+        retry_after: float | None = None,
+        may_be_billed: bool = False,
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after
+        self.may_be_billed = may_be_billed
 
 
 class GraderError(VisionEvalError):

@@ -24,8 +24,11 @@ SHOWN_FILES = 5
 SHOWN_COSTS = 12
 
 
-def print_plan(plan: Plan, console: Console, runs: Path) -> None:
-    """Prints what a run of the plan would do; ``runs`` is the folder of earlier ones, which tell what things cost."""
+def print_plan(plan: Plan, console: Console, runs: Path, budget_usd: float | None = None) -> None:
+    """Prints what a run of the plan would do; ``runs`` is the folder of earlier ones, which tell what things cost.
+
+    ``budget_usd`` is instead of the suite's.
+    """
     columns = (Column("#", right=True), Column("model run", least=16), Column("provider"))
     rows: list[list[Cell]] = [
         [str(number), run.label, run.provider] for number, run in enumerate(plan.runs[:SHOWN_RUNS], 1)
@@ -35,7 +38,7 @@ def print_plan(plan: Plan, console: Console, runs: Path) -> None:
         console.print(f"... and {len(plan.runs) - SHOWN_RUNS:,} more: 'visioneval plan --json' tells all")
     console.print()
     _print_cases(plan, console)
-    console.print(pairs(_work(plan, runs)))
+    console.print(pairs(_work(plan, runs, budget_usd)))
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
@@ -64,8 +67,8 @@ def _side_by_side(
     return [Column("case", least=16), Column("task"), *numbers], rows
 
 
-def _work(plan: Plan, runs: Path) -> Iterator[tuple[str, Cell]]:
-    work = estimate(plan, lambda: read_past_costs(runs))
+def _work(plan: Plan, runs: Path, budget_usd: float | None) -> Iterator[tuple[str, Cell]]:
+    work = estimate(plan, lambda: read_past_costs(runs), budget_usd)
     counts = ((work.calls, "drawing call"), (work.cells, "picture"), (work.grader_calls, "grader call"))
     yield "work", ", ".join(many(number, what) for number, what in counts)
     yield "cost", _cost(work)
@@ -73,6 +76,7 @@ def _work(plan: Plan, runs: Path) -> Iterator[tuple[str, Cell]]:
         yield "", Text(f"{one_line(cost.name)}: {_priced(cost)}")
     if len(work.costs) > SHOWN_COSTS:
         yield "", f"... and {len(work.costs) - SHOWN_COSTS:,} more"
+    yield from (("budget", Text(one_line(line))) for line in work.budget_warnings)
     missing = list(missing_keys(plan))
     yield from (("missing key", line) for line in missing)
     for path in work.missing_files[:SHOWN_FILES]:
@@ -122,6 +126,7 @@ def plan_json(plan: Plan, runs: Path) -> str:
         "cells": work.cells,
         "grader_calls": work.grader_calls,
         "costs": [asdict(cost) for cost in work.costs],
+        "budget_warnings": work.budget_warnings,
         "missing_keys": sorted(name for name in needed_keys(plan) if not os.environ.get(name)),
         "missing_pictures": work.missing_files,
     }

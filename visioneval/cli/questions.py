@@ -44,13 +44,18 @@ def questions(
     session = Session(cache=cache, reuse=options.reuse_of(reuse, offline=False, resuming=False))
     check_budget(asking, session)
     with open_calls(asking, session, "", options.say) as calls:
-        made = make_questions(asking, asker(asking, build_tools(asking), calls), _say)
-    found = entries(made)
+        done = make_questions(asking, asker(asking, build_tools(asking), calls), calls, _say, options.say)
+    if done.refusal is not None:
+        options.say(done.refusal)
+    elif not done.complete:
+        options.say("interrupted: the same command goes on where it stopped")
+        raise typer.Exit(130)
+    found = entries(done.made)
     if found and output is None:
         print(pinned_yaml(found), end="")
     elif found and output is not None:
         _write(output, pinned_yaml(found))
-    if any(each.error for each in made):
+    if not done.complete or any(each.error for each in done.made):
         raise typer.Exit(3)
 
 

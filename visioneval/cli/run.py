@@ -106,7 +106,7 @@ def run(
     if resumed is not None:
         options.check_same_suite(resumed, planned[0][1])
     if dry_run:
-        _print_plans(planned, out)
+        _print_plans(planned, out, budget)
         return
     session = options.session(
         options.reuse_of(reuse, offline=offline, resuming=resumed is not None),
@@ -149,11 +149,11 @@ def _check_usage(
         raise UsageError("--dry-run runs nothing: it goes without --json, --run-id, --note, --junit and --markdown")
 
 
-def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]], out: Path) -> None:
+def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]], out: Path, budget: float | None) -> None:
     from visioneval.cli.plan_table import print_plan
 
     for _, plan in planned:
-        print_plan(plan, options.console(), out)
+        print_plan(plan, options.console(), out, budget)
 
 
 def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from visioneval.suite.limits import Price
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
     from genai_prices.types import Provider as PricedProvider
+
+    from visioneval.engine.bounds import Bound
 
 _KNOWN_AS = {"openai": "openai", "gemini": "google"}
 _TOKENS = {
@@ -100,51 +102,95 @@ def _public_cost(provider: str, model: str, usage: tuple[tuple[str, int], ...]) 
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is reserved for one call in flight, in US dollars; ``images`` is how many it generates."""
+
+    lane: Lane
+    images: int
+    usd: float
+
+
 @dataclass(slots=True)
 class Budget:
-    """US dollars that a run may cost, or ``None``. Calls under way are counted at the mean of their kind so far."""
+    """US dollars that a run may cost, or ``None``. Each call in flight is counted at the most that it may cost.
+
+    Where that is an estimate, as nobody knows how many tokens a call will take, the first call of a lane goes alone,
+    and later ones are counted at the largest cost of a call so far.
+    """
 
     most: float | None = None
     spent: float = 0.0
     refused: int = 0
-    _done: dict[Lane, tuple[int, float]] = field(default_factory=dict)
+    refusal: str | None = None
+    """Why the first call that did not begin for want of money did not."""
+    _reserved: float = 0.0
     _running: dict[Lane, int] = field(default_factory=lambda: defaultdict(int))
-    _back: dict[Lane, asyncio.Event] = field(default_factory=dict)
+    _largest: dict[Lane, float] = field(default_factory=dict)
+    """The largest cost of a call, or of each image that it generated."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def turn(self, lane: Lane) -> None:
-        """Where there is a budget, the first call of a lane goes alone: until then nobody knows what one costs."""
-        while self.most is not None and lane not in self._done and self._running[lane]:
-            await self._back.setdefault(lane, asyncio.Event()).wait()
+    @asynccontextmanager
+    async def reserve(self, lane: Lane, images: int, bound: Callable[[], Bound]) -> AsyncIterator[Claim]:
+        """Around one paid call. Waits while calls in flight may leave enough money; ``BudgetError`` where they cannot.
 
-    @contextmanager
-    def call(self, lane: Lane) -> Iterator[None]:
-        """Around one paid call. Raises ``BudgetError`` instead of letting it begin."""
-        if self.most is not None and not self._allows(lane, self.most):
-            self.refused += 1
-            raise BudgetError(f"the budget of {self.most:g} USD is used up")
+        ``bound`` is asked for only where there is a budget.
+        """
+        if self.most is None:
+            yield Claim(lane, images, 0.0)
+            return
+        claim = await self._claim(lane, images, bound(), self.most)
         self._running[lane] += 1
+        self._reserved += claim.usd
         try:
-            yield
+            yield claim
         finally:
             self._running[lane] -= 1
-            if lane in self._back:
-                self._back.pop(lane).set()
+            self._reserved = self._reserved - claim.usd if any(self._running.values()) else 0.0
+            self._changed.set()
+            self._changed = asyncio.Event()
 
-    def add(self, lane: Lane, cost: float | None) -> None:
-        """Counts what a call cost."""
-        calls, total = self._done.get(lane, (0, 0.0))
-        self._done[lane] = (calls + 1, total + (cost or 0.0))
-        self.spent += cost or 0.0
+    def settle(self, claim: Claim, cost: float | None) -> None:
+        """Counts what a call cost; one whose cost is unknown, as its answer got lost, counts at all that it might."""
+        self.spent += claim.usd if cost is None else cost
+        if cost is not None:
+            largest = self._largest.get(claim.lane, 0.0)
+            self._largest[claim.lane] = max(largest, cost / max(1, claim.images))
 
-    def _allows(self, lane: Lane, most: float) -> bool:
-        """Whether one more call fits in; a hair's breadth over is for the rounding of sums."""
-        total = self.spent + self._expected()
-        return total < most and total + self._mean(lane) <= most * (1 + 1e-9)
+    async def _claim(self, lane: Lane, images: int, bound: Bound, most: float) -> Claim:
+        while True:
+            largest = None if bound.is_strict else self._largest.get(lane)
+            claim = Claim(lane, images, bound.usd if largest is None else largest * max(1, images))
+            self._refuse(claim, bound, most)
+            is_first = largest is None and not bound.is_strict
+            if _fits(self.spent + self._reserved + claim.usd, most) and not (is_first and self._running[lane]):
+                return claim
+            await self._changed.wait()
 
-    def _expected(self) -> float:
-        """What the running calls will cost."""
-        return sum(self._mean(lane) * running for lane, running in self._running.items())
+    def _refuse(self, claim: Claim, bound: Bound, most: float) -> None:
+        """Raises ``BudgetError`` where the call would not fit even if all calls in flight cost nothing."""
+        if _fits(self.spent + claim.usd, most):
+            return
+        self.refused += 1
+        why = too_small(most, claim.lane, bound)
+        if self.spent:
+            why = (
+                f"the budget of {most:g} USD is used up: {self.spent:.4g} USD are spent, and a call of {claim.lane} may"
+                f" cost {claim.usd:.4g} USD"
+            )
+        self.refusal = self.refusal or why
+        raise BudgetError(why)
 
-    def _mean(self, lane: Lane) -> float:
-        calls, total = self._done.get(lane, (0, 0.0))
-        return total / calls if calls else 0.0
+
+def too_small(most: float, lane: Lane, bound: Bound) -> str:
+    """What to say of a budget that cannot pay even one call."""
+    hint = ""
+    if not bound.is_strict:
+        how = f"'prices: {{{lane}: {{per_image: ...}}}}' in the suite states what it costs"
+        hint = "; " + (how if lane.kind == "draw" else "a maximum of output tokens in its params lowers that")
+    return f"the budget of {most:g} USD cannot pay one call of {lane}, which may cost {bound.usd:.4g} USD{hint}"
+
+
+def _fits(usd: float, most: float) -> bool:
+    """A hair's breadth over is for the rounding of sums."""
+    return usd <= most * (1 + 1e-9)

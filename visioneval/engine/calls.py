@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
-from visioneval.engine.budget import Budget, Prices, tokens_of
-from visioneval.engine.cache import Cache, Entry
+from visioneval.engine.bounds import CallSize, bound_of, drawing_size, question_size
+from visioneval.engine.budget import Budget, Claim, Prices, tokens_of
+from visioneval.engine.cache import Cache, Entry, Kind
 from visioneval.engine.call_log import CallLog
 from visioneval.engine.guard import guarded
 from visioneval.engine.made import Made, made
 from visioneval.engine.plain import Plain, amount
 from visioneval.engine.throttle import Lane, Throttle, Tries
-from visioneval.errors import ProviderError
+from visioneval.errors import ProviderError, StoppedError, StorageError
 from visioneval.plan import Call, HashOf, digest, draw_key
 from visioneval.providers.base import CellRef, Drawing, DrawRequest, Judge, Part, Question, Reply, ToolCall
 from visioneval.suite.judges import BaseJudge
@@ -91,6 +94,8 @@ class Calls:
     reused_since: str | None = None
     """When the oldest answer was stored that stood for a new drawing."""
     plain: Plain = field(default_factory=Plain)
+    broken: StorageError | None = None
+    """Why the cache takes no answer any more. What was answered is there nevertheless, and no other call begins."""
     _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def draw(self, call: Call, hash_of: HashOf, provider: Any, request: DrawRequest) -> Drawn:
@@ -115,11 +120,13 @@ class Calls:
             lane,
             key,
             lambda: _drawing_or_refusal(provider, call, request),
+            lambda: drawing_size(call),
             tries=tries,
             images=len(call.samples),
             limits_itself=hasattr(call.run.config, "timeout_s"),
         )
         pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost, call)
+        self._stop_if_broken()
         return _drawn(drawing, pictures, cost, tries.count)
 
     async def ask(
@@ -136,14 +143,14 @@ class Calls:
         lane = judge_lane(config)
         key = question_key(config, question)  # short work, as no picture is read for it: a thread would take longer
         if not self.reuse.judgements or (anew and not self.reuse.offline):
-            return self._metered(meter, await self._put_to(lane, key, judge, question, about), cached=False)
+            return self._metered(meter, await self._put_to(lane, key, config, judge, question, about), cached=False)
         while (same := self._asked.get(key)) is not None:
             with contextlib.suppress(AbandonedError):
                 return self._metered(meter, await asyncio.shield(same), cached=True)
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._asked[key] = answer
         try:
-            reply, cached = await self._answer(lane, key, judge, question, about)
+            reply, cached = await self._answer(lane, key, config, judge, question, about)
         except BaseException as error:
             answer.set_exception(error if isinstance(error, ProviderError) else AbandonedError())
             answer.exception()  # nobody may be waiting for it
@@ -162,7 +169,7 @@ class Calls:
         return reply
 
     async def _answer(
-        self, lane: Lane, key: str, judge: Judge, question: Question, about: CellRef
+        self, lane: Lane, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> tuple[Reply, bool]:
         kept = self.cache.get(key) if self.cache else None
         if kept is not None:
@@ -171,32 +178,55 @@ class Calls:
         if self.reuse.offline:
             cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
             raise ProviderError(f"not in the cache: an answer of {lane} about {cell}", kind="offline")
-        return await self._put_to(lane, key, judge, question, about), False
+        return await self._put_to(lane, key, config, judge, question, about), False
 
-    async def _put_to(self, lane: Lane, key: str, judge: Judge, question: Question, about: CellRef) -> Reply:
-        reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply))
+    async def _put_to(
+        self, lane: Lane, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+    ) -> Reply:
+        asked = partial(question_size, config, question)
+        reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply), asked)
         reply = replace(reply, cost_usd=cost)
-        if self.cache:
-            await asyncio.to_thread(self.cache.put, key, "judge", self.plain.mapping(asdict(reply)))
+        await asyncio.to_thread(self._store, key, "judge", self.plain.mapping(asdict(reply)))
+        self._stop_if_broken()
         return reply
+
+    def _store(
+        self, key: str, kind: Kind, answer: Mapping[str, Any], pictures: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """Caches an answer. Where that fails the answer still counts, as it is paid for; but the run must end."""
+        try:
+            if self.cache is not None:
+                self.cache.put(key, kind, answer, pictures)
+        except StorageError as error:
+            self.broken = self.broken or error
+
+    def _stop_if_broken(self) -> None:
+        """Begins no other call once an answer could not be cached: it would be paid for again."""
+        if self.broken is not None:
+            self.throttle.shut()
 
     async def _paid(
         self,
         lane: Lane,
         key: str,
         work: Callable[[], Awaitable[T]],
+        size: Callable[[], CallSize],
         *,
         tries: Tries | None = None,
         images: int = 0,
         limits_itself: bool = False,
     ) -> tuple[T, float | None]:
-        """A call under the budget and the throttle, with what it cost. Every try is logged."""
+        """A call under the budget and the throttle, with what it cost. Every try is logged.
+
+        A try that may have been billed though its answer got lost counts towards the budget.
+        """
         tries = tries or Tries()
 
-        async def once() -> T:
-            await self.budget.turn(lane)
-            with self.budget.call(lane):
-                return await priced()
+        @asynccontextmanager
+        async def admission() -> AsyncIterator[None]:
+            async with self.budget.reserve(lane, images, lambda: bound_of(self.prices, lane, size())) as claim:
+                claims.append(claim)
+                yield
 
         async def priced() -> T:
             start = perf_counter()
@@ -204,20 +234,25 @@ class Calls:
                 answer = await work()
             except BaseException as error:
                 self.log.call(lane, key, _status(error), tries.count, perf_counter() - start)
+                if _may_be_billed(error):
+                    self.budget.settle(claims[-1], None)
                 raise
             usage, told = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
             pictures = len(answer.pictures) if isinstance(answer, Drawing) else 0
             cost = self.prices.cost(lane, usage, pictures) if told is None else amount(told)
-            self.budget.add(lane, cost)
-            costs.append(cost)
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
+            self.budget.settle(claims[-1], 0.0 if cost is None and status == "refused" else cost)
+            costs.append(cost)
             self.log.call(
                 lane, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
             )
             return answer
 
         costs: list[float | None] = []
-        answer = await self.throttle.call(lane, once, images=images, tries=tries, limits_itself=limits_itself)
+        claims: list[Claim] = []
+        answer = await self.throttle.call(
+            lane, priced, images=images, tries=tries, limits_itself=limits_itself, admission=admission
+        )
         return answer, costs[-1]
 
     async def _kept_drawing(self, key: str) -> Drawn | None:
@@ -265,7 +300,7 @@ class Calls:
             "run_params": self.plain.mapping(drawing.run_params),
             "whole": is_all and all(p.fault is None for p in pictures),
         }
-        self.cache.put(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
+        self._store(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
         return tuple(self._let_go(p) for p in pictures)
 
     def _let_go(self, picture: Made) -> Made:
@@ -336,6 +371,13 @@ def _status(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     return error.kind if isinstance(error, ProviderError) else type(error).__name__
+
+
+def _may_be_billed(error: BaseException) -> bool:
+    """Whether a try that failed may cost something: it was cut off, or ended in a way that says nothing of that."""
+    if isinstance(error, ProviderError):
+        return error.may_be_billed
+    return not isinstance(error, StoppedError)
 
 
 def _checked(drawing: Drawing, task: TaskType) -> tuple[Made, ...]:

@@ -6,7 +6,7 @@ No step lets an exception through but ``StoppedError``: an error of a cell is it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from visioneval.providers.base import DrawRequest
 from visioneval.records import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
 from visioneval.suite.addresses import address_of
-from visioneval.together import in_thread
+from visioneval.together import first_cause, in_thread
 from visioneval.types import Picture, Status, Verdict
 
 
@@ -65,34 +65,49 @@ class Ended:
 
 
 async def work(job: Job, bench: Bench) -> AsyncIterator[Record]:
-    """Does a job and finishes its cells as they come. Raises ``StoppedError`` alone."""
+    """Does a job and finishes its cells as they come. Raises ``StoppedError`` alone, once all are finished that can be.
+
+    A cell that cannot be finished does not end the others: their calls may be in flight, and are paid for.
+    """
     deadline = asyncio.get_running_loop().time() + bench.plan.suite.cell_timeout_s
-    steps: list[Coroutine[Any, Any, Sequence[Record]]] = [again(one, bench, deadline) for one in job.regrade]
+    tasks: list[asyncio.Task[Record]] = []
     if job.draw:
         ended = replace(await draw(job.call, bench, deadline), share=len(job.draw))
-        steps += [_with_lookers(job.call, sample, ended, bench, deadline) for sample in job.draw]
-    if len(steps) == 1:
-        for record in await steps[0]:
-            yield record
-        return
-    tasks = [asyncio.ensure_future(step) for step in steps]
+        if len(job.draw) == 1 and not job.regrade and not job.call.lookers:
+            yield await finish(job.call, job.draw[0], ended, bench, deadline)
+            return
+        for sample in job.draw:
+            tasks += _with_lookers(job.call, sample, ended, bench, deadline)
+    tasks += [asyncio.ensure_future(again(one, bench, deadline)) for one in job.regrade]
+    errors: list[Exception] = []
     try:
         for done in asyncio.as_completed(tasks):
-            for record in await done:
-                yield record
+            try:
+                yield await done
+            except Exception as error:
+                errors.append(error)
     finally:
         for task in tasks:
             task.cancel()
+    if errors:
+        raise first_cause(errors)
 
 
-async def _with_lookers(call: Call, sample: int, ended: Ended, bench: Bench, deadline: float) -> Sequence[Record]:
-    """A cell, and those of the cases that look at its picture."""
-    record = await finish(call, sample, ended, bench, deadline)
-    if not call.lookers:
-        return [record]
+def _with_lookers(
+    call: Call, sample: int, ended: Ended, bench: Bench, deadline: float
+) -> Iterator[asyncio.Task[Record]]:
+    """A cell, and those of the cases that look at its picture, which wait for it."""
+    own = asyncio.ensure_future(finish(call, sample, ended, bench, deadline))
+    yield own
+    for looker in call.lookers:
+        yield asyncio.ensure_future(_look(looker, own, bench, deadline))
+
+
+async def _look(looker: Call, drawn: asyncio.Task[Record], bench: Bench, deadline: float) -> Record:
+    """A cell that looks at the picture of another one."""
+    record = await drawn
     path = bench.writer.folder / (record.artifact_path or "")
-    looking = (again(Existing(looker, record, path, is_fresh=True), bench, deadline) for looker in call.lookers)
-    return [record, *(each for told in await asyncio.gather(*looking) for each in told)]
+    return await again(Existing(looker, record, path, is_fresh=True), bench, deadline)
 
 
 async def draw(call: Call, bench: Bench, deadline: float) -> Ended:
@@ -144,7 +159,7 @@ async def finish(call: Call, sample: int, ended: Ended, bench: Bench, deadline: 
     return await _looked_at(call, sample, placed, params, make, bench, deadline)
 
 
-async def again(existing: Existing, bench: Bench, deadline: float) -> tuple[Record]:
+async def again(existing: Existing, bench: Bench, deadline: float) -> Record:
     """The new record of a picture that was drawn before, or for another case: how it was drawn stays as it was."""
     call, record = existing.call, existing.record
     make = partial(
@@ -159,15 +174,15 @@ async def again(existing: Existing, bench: Bench, deadline: float) -> tuple[Reco
         free = None if record.cost_usd is None else 0.0
         make = partial(make, usage=None, cost_usd=free, seconds=0.0, attempts=0)
     if record.status is Status.REFUSED:
-        return (_refused(call, record.reasons.get("refused", ""), make),)
+        return _refused(call, record.reasons.get("refused", ""), make)
     if record.status is Status.ERROR and record.mime is None:
-        return (make(status=Status.ERROR, verdict=Verdict.ERROR, error=record.error),)
+        return make(status=Status.ERROR, verdict=Verdict.ERROR, error=record.error)
     picture = await asyncio.to_thread(_kept, existing, bench)
     if isinstance(picture, CellError):
-        return (make(status=Status.ERROR, verdict=Verdict.ERROR, error=picture),)
+        return make(status=Status.ERROR, verdict=Verdict.ERROR, error=picture)
     params = record.run_params or call.params
     anew = [each.key for each in record.graders if each.error and OFF_SHAPE in each.error]
-    return (await _looked_at(call, record.sample_index, picture, params, make, bench, deadline, anew),)
+    return await _looked_at(call, record.sample_index, picture, params, make, bench, deadline, anew)
 
 
 _OF_THE_DRAWING = (

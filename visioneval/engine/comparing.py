@@ -169,7 +169,12 @@ def _carried_out(panel: Panel, opposed: Opposed, say: Callable[[str], None], *, 
             loop.set_default_executor(threads)
             with interrupts(loop, progress, say), contextlib.suppress(asyncio.CancelledError):
                 await put_to_judge(panel, opposed.matchups.pairs, progress, anew=anew)
+                progress.check()
+                if panel.calls.budget.refusal is not None:
+                    say(panel.calls.budget.refusal)
                 return Outcome(complete=not progress.left, out_of_budget=progress.out_of_budget)
+            if progress.failure is not None:  # which an interrupt did not let come to its end
+                say(str(progress.failure))
             return Outcome(complete=False)
 
     try:

@@ -11,7 +11,7 @@ from typing import Literal
 from visioneval.analysis.past_costs import PastCosts
 from visioneval.engine.budget import Prices
 from visioneval.engine.calls import draw_lane, judge_lane
-from visioneval.engine.session import prices_of
+from visioneval.engine.session import budget_warnings, prices_of
 from visioneval.engine.throttle import Lane
 from visioneval.plan import Plan, asks
 from visioneval.suite.case import TestCase
@@ -49,6 +49,8 @@ class Estimate:
     grader_calls: int
     costs: tuple[Cost, ...]
     missing_files: tuple[str, ...]
+    budget_warnings: tuple[str, ...] = ()
+    """A line for each model and judge one call of which the budget cannot pay."""
 
     @property
     def usd(self) -> float:
@@ -61,8 +63,11 @@ class Estimate:
         return tuple(cost.name for cost in self.costs if cost.usd is None)
 
 
-def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts) -> Estimate:
-    """Counts the work of a plan, and prices it; ``past`` is asked for only where the suite's prices do not tell."""
+def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: float | None = None) -> Estimate:
+    """Counts the work of a plan, and prices it; ``past`` is asked for only where the suite's prices do not tell.
+
+    ``budget_usd`` is instead of the suite's.
+    """
     calls = cells = grader_calls = 0
     drawn: Counter[str] = Counter()
     asked: Counter[str] = Counter()
@@ -84,7 +89,9 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts) -> Estimate:
         judge = plan.judges.get(grader.judge_name or "")
         if judge is not None and not judge.is_free and any(asks(grader, case) for case in plan.suite.cases):
             costs.append(pricing.judging(grader, asked[grader.key] + pairs.get(grader.key, 0)))
-    return Estimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing))
+    most = plan.suite.budget_usd if budget_usd is None else budget_usd
+    warnings = () if most is None else tuple(budget_warnings(plan, most))
+    return Estimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
 
 
 def _pairs(plan: Plan, grader: PairwiseGrader) -> int:

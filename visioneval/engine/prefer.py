@@ -17,7 +17,7 @@ from visioneval.engine.plain import Plain
 from visioneval.engine.shelf import Shelf
 from visioneval.engine.stopping import Progress
 from visioneval.engine.tools import Tools
-from visioneval.errors import BudgetError, ClosingError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Subject
 from visioneval.graders.judging import Ask
 from visioneval.graders.pairwise import choose, pair_question
@@ -138,7 +138,7 @@ def matchups_of(
 async def put_to_judge(panel: Panel, matchups: Sequence[Matchup], progress: Progress, *, anew: bool = False) -> None:
     """Asks about every pair in both orders, less what the run's folder has an answer to; ``anew`` asks that too.
 
-    Raises ``StorageError`` and ``AuthError``; whatever else goes wrong is the error of one line.
+    What ends it early is in ``progress``; whatever else goes wrong is the error of one line.
     """
     known = set() if anew else {each.key for each in read_preferences(panel.folder) if each.error is None}
     turns = _turns(matchups, panel.judge.title, known)
@@ -161,11 +161,10 @@ async def _pull(panel: Panel, turns: Iterator[tuple[Matchup, Literal["a", "b"]]]
     for matchup, first in turns:
         try:
             found = await _asked(panel, matchup, first)
-        except (BudgetError, ClosingError) as error:
-            progress.leave(out_of_budget=isinstance(error, BudgetError))
-        else:
             await asyncio.to_thread(append_preferences, panel.folder, [found])
-        if progress.stopping.is_set():
+        except Exception as error:
+            progress.leave(error)
+        if progress.is_over:
             return
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,8 +11,9 @@ from functools import partial
 from visioneval.builtin import builtin
 from visioneval.engine.bench import secrets_around
 from visioneval.engine.calls import Calls, Meter
+from visioneval.engine.stopping import Progress, interrupts
 from visioneval.engine.tools import Tools
-from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, UsageError
+from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
 from visioneval.graders.gecko_making import make, pinned
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
@@ -44,6 +46,21 @@ class MadeQuestions:
     error: str | None = None
 
 
+Watch = Callable[[MadeQuestions], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AllQuestions:
+    """What became of every prompt, in the suite's order; not ``complete`` where some were left undone.
+
+    ``refusal`` is why, where it was for want of money; else it was for an interrupt.
+    """
+
+    made: list[MadeQuestions]
+    complete: bool
+    refusal: str | None = None
+
+
 def question_plan(plan: Plan) -> Plan:
     """The plan without what draws, and with the graders that ask questions alone. Raises ``UsageError`` without any."""
     graders = tuple(grader for grader in plan.suite.graders if isinstance(grader, GeckoGrader))
@@ -66,21 +83,40 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
     return list(found.values())
 
 
-def make_questions(plan: Plan, ask: AskAbout, watch: Callable[[MadeQuestions], None]) -> list[MadeQuestions]:
-    """The questions of every prompt. ``watch`` is told of each as it is done. Raises ``AuthError``."""
-    return asyncio.run(_make_all(plan, ask, watch))
+def make_questions(plan: Plan, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]) -> AllQuestions:
+    """The questions of every prompt. ``watch`` is told of each as it is done.
+
+    The first interrupt lets the prompts in the works finish, the second cancels them. Raises ``AuthError`` and
+    ``StorageError``, once the calls in flight have come to their end.
+    """
+    return asyncio.run(_make_all(plan, ask, Progress(calls), watch, say))
 
 
-async def _make_all(plan: Plan, ask: AskAbout, watch: Callable[[MadeQuestions], None]) -> list[MadeQuestions]:
-    free = asyncio.Semaphore(AT_ONCE)
+async def _make_all(
+    plan: Plan, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
+) -> AllQuestions:
+    tasks = prompt_tasks(plan)
+    made: dict[int, MadeQuestions] = {}
+    turns = iter(enumerate(tasks))
 
-    async def one(task: PromptTask) -> MadeQuestions:
-        async with free:
-            done = await _make(plan, task, ask)
-        watch(done)
-        return done
+    async def pull() -> None:
+        for at, task in turns:
+            try:
+                made[at] = await _make(plan, task, ask)
+                watch(made[at])
+            except Exception as error:
+                progress.leave(error)
+            if progress.is_over:
+                return
 
-    return await asyncio.gather(*(one(task) for task in prompt_tasks(plan)))
+    stopped_now = contextlib.suppress(asyncio.CancelledError)
+    with interrupts(asyncio.get_running_loop(), progress, say), stopped_now:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(AT_ONCE, len(tasks))):
+                group.create_task(pull())
+    progress.check()
+    complete = len(made) == len(tasks)
+    return AllQuestions([made[at] for at in sorted(made)], complete, progress.calls.budget.refusal)
 
 
 async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
@@ -93,7 +129,7 @@ async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
     own = partial(_about, ask, options.judge, about)
     try:
         return MadeQuestions(task, await make(own, task.prompt, options, folders, []))
-    except (BudgetError, GraderError, ProviderError) as error:
+    except (GraderError, ProviderError) as error:
         return MadeQuestions(task, error=secrets_around(plan).text(error))
 
 

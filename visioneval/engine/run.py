@@ -21,7 +21,6 @@ from visioneval.engine.prefer import Panel, matchups_within, put_to_judge
 from visioneval.engine.stopping import Outcome, Progress, cause, interrupts
 from visioneval.engine.throttle import Lane
 from visioneval.engine.tools import Tools
-from visioneval.errors import BudgetError, ClosingError
 from visioneval.images import MAX_BYTES
 from visioneval.plan import Plan
 from visioneval.question_file import QuestionsWriter
@@ -59,7 +58,8 @@ def execute(
     """Does every job of the plan.
 
     The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. A run that cannot be written any
-    more raises ``StorageError``, a key that a provider refuses ``AuthError``; nothing else gets out.
+    more raises ``StorageError``, a key that a provider refuses ``AuthError``, once the calls in flight have come to
+    their end; nothing else gets out.
     """
     try:
         return asyncio.run(_execute(plan, tools, writer, calls, listener, jobs))
@@ -100,12 +100,18 @@ async def _execute(
             finally:
                 for task in beside:
                     task.cancel()
+            progress.check()
             left = progress.left or any(next(own, None) is not None for _, own in lanes)
             if not left:
                 await _compare(bench, progress, listener)
+                progress.check()
                 left = progress.left
             out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # a judge that was not asked, too
+            if calls.budget.refusal is not None:
+                listener.say(calls.budget.refusal)
             return Outcome(complete=not left and not out_of_budget, out_of_budget=out_of_budget)
+        if progress.failure is not None:  # which an interrupt did not let come to its end
+            listener.say(str(progress.failure))
         return Outcome(complete=False)
 
 
@@ -121,16 +127,20 @@ def by_lane(plan: Plan) -> dict[Lane, Plan]:
 async def _pull(jobs: Iterator[Job], progress: Progress, bench: Bench, listener: Listener) -> None:
     """One worker. All of a lane share the iterator, so that no job exists before somebody is free for it.
 
-    A record is written on the loop's own thread: it is small, and must not queue behind pictures to be measured.
+    A record is written on the loop's own thread: it is small, and must not queue behind pictures to be measured. One
+    that cannot be written does not end the job: its calls in flight are paid for.
     """
     for job in jobs:
         try:
             async for record in work(job, bench):
-                bench.writer.append(record)
-                listener.record(record)
-        except (BudgetError, ClosingError) as error:
-            progress.leave(out_of_budget=isinstance(error, BudgetError))
-        if progress.stopping.is_set():
+                try:
+                    bench.writer.append(record)
+                    listener.record(record)
+                except Exception as error:
+                    progress.leave(error)
+        except Exception as error:
+            progress.leave(error)
+        if progress.is_over:
             return
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.engine.bench import secrets_around
-from visioneval.engine.budget import Budget, Prices
+from visioneval.engine.bounds import CallSize, bound_of, least_drawing_size, stated_maximum
+from visioneval.engine.budget import Budget, Prices, too_small
 from visioneval.engine.cache import Cache, default_folder
 from visioneval.engine.call_log import CallLog
 from visioneval.engine.calls import Calls, Reuse, draw_lane, judge_lane
 from visioneval.engine.throttle import Lane, Throttle
-from visioneval.errors import UsageError
+from visioneval.errors import BudgetError, UsageError
 from visioneval.plan import Plan
 from visioneval.suite.remote import Remote
 
@@ -95,8 +96,13 @@ def check_session(plan: Plan, session: Session, warn: Callable[[str], None]) -> 
 
 
 def check_budget(plan: Plan, session: Session) -> None:
-    """Raises ``UsageError`` for a budget over calls whose price nobody knows."""
-    if session.reuse.offline or budget_of(plan, session) is None:
+    """Raises ``UsageError`` for a budget over calls whose price nobody knows.
+
+    Raises ``BudgetError`` for one that cannot pay a call of a model that is certainly called. What may be in the cache
+    is known only once it is looked for.
+    """
+    most = budget_of(plan, session)
+    if session.reuse.offline or most is None:
         return
     prices = prices_of(plan)
     unknown = sorted({str(lane) for lane in lanes(plan) if not prices.knows(lane)})
@@ -105,3 +111,22 @@ def check_budget(plan: Plan, session: Session) -> None:
             f"a budget needs the price of every call; unknown: {', '.join(unknown)}. State them in the suite, as in"
             f" 'prices: {{{unknown[0]}: {{per_image: 0.02}}}}'"
         )
+    if session.reuse.drawings == "none" and (warnings := budget_warnings(plan, most, judges=False)):
+        raise BudgetError(warnings[0])
+
+
+def budget_warnings(plan: Plan, most: float, *, judges: bool = True) -> list[str]:
+    """A line for each model, and each judge where ``judges``, one call of which a budget cannot pay."""
+    prices = prices_of(plan)
+    sizes: dict[Lane, CallSize] = {}
+    for run in plan.runs:
+        called = any(plan.count(case, run)[0] for case in plan.suite.cases)
+        if plan.draws and called and not run.config.is_free:
+            size = least_drawing_size(run.provider, run.params, plan.pictures_per_call(run))
+            sizes[draw_lane(run.provider, run.params)] = size
+    for judge in plan.judges.values() if judges else ():
+        if not judge.is_free:
+            maximum = stated_maximum(str(getattr(judge, "provider", "")), getattr(judge, "params", {}))
+            sizes[judge_lane(judge)] = CallSize(max_output_tokens=maximum)
+    bounds = {lane: bound_of(prices, lane, size) for lane, size in sizes.items() if prices.knows(lane)}
+    return [too_small(most, lane, bound) for lane, bound in bounds.items() if bound.usd > most]

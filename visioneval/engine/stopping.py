@@ -1,4 +1,8 @@
-"""How work that takes long is stopped: by an interrupt, by the budget, or by a second interrupt at once."""
+"""How work that takes long is stopped: by an interrupt, by the budget, by a fault, or by a second interrupt at once.
+
+An interrupt and the budget let what is generated be judged. After a fault, such as a refused key, no call of any kind
+begins. In either case the calls in flight come to their end, each within its own time limit, and are cached.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from visioneval.engine.calls import Calls
-from visioneval.errors import StoppedError
+from visioneval.errors import BudgetError, ClosingError, StoppedError
 
 
 @dataclass(slots=True)
@@ -20,18 +24,40 @@ class Progress:
     out_of_budget: bool = False
     left: int = 0
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _failure: Exception | None = None
+
+    @property
+    def failure(self) -> Exception | None:
+        """The fault that ends the run, once there is one."""
+        return self._failure or self.calls.broken
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing new is to begin."""
+        return self.stopping.is_set() or self.failure is not None
 
     def stop(self) -> None:
         """Begins nothing new."""
         self.stopping.set()
         self.calls.throttle.close()
 
-    def leave(self, *, out_of_budget: bool) -> None:
-        """Counts something that was left undone; without money everything stops."""
+    def leave(self, error: Exception) -> None:
+        """Counts something that was left undone, and stops: for want of money, or for a fault, which is kept.
+
+        A fault of ours is no other: what is in flight is paid for.
+        """
         self.left += 1
-        if out_of_budget:
+        if isinstance(error, BudgetError):
             self.out_of_budget = True
-            self.stop()
+        elif not isinstance(error, ClosingError):
+            self._failure = self._failure or error
+            self.calls.throttle.shut()
+        self.stop()
+
+    def check(self) -> None:
+        """Raises the fault that ended the run, where there was one."""
+        if self.failure is not None:
+            raise self.failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +75,7 @@ def interrupts(loop: asyncio.AbstractEventLoop, progress: Progress, say: Callabl
     assert running is not None
 
     def interrupt() -> None:
-        if progress.stopping.is_set():
+        if progress.is_over:
             running.cancel()
         else:
             say("stopping once the running calls are done; interrupt again to stop now")

@@ -12,7 +12,7 @@ import contextlib
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -25,6 +25,7 @@ from visioneval.suite.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 T = TypeVar("T")
 Kind = Literal["draw", "judge"]
+Admission = Callable[[], AbstractAsyncContextManager[object]]
 BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0
 LONGEST_WAIT_S = 600.0
@@ -188,6 +189,9 @@ class Throttle:
     gates: dict[tuple[str, str | None, Kind], Gate] = field(default_factory=dict)
     rates: dict[tuple[str, str], Rate] = field(default_factory=dict)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether no drawing begins any more."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether no call of any kind begins any more."""
 
     async def call(
         self,
@@ -197,8 +201,11 @@ class Throttle:
         images: int = 0,
         tries: Tries | None = None,
         limits_itself: bool = False,
+        admission: Admission = nullcontext,
     ) -> T:
         """Does a call, once it is its turn, and again where that may help. ``limits_itself``: it has a time limit.
+
+        ``admission`` is around each try, its wait for a turn behind it, and not under the time limit.
 
         Raises ``ProviderError``, that of the last try, and ``ClosingError``.
         """
@@ -214,16 +221,19 @@ class Throttle:
         async for attempt in retrying:
             with attempt:
                 tries.count += 1
-                return await self._once(lane, work, timeout_s, images)
+                return await self._once(lane, work, timeout_s, images, admission)
         raise AssertionError("tenacity gives up by raising")
 
-    async def _once(self, lane: Lane, work: Callable[[], Awaitable[T]], timeout_s: float | None, images: int) -> T:
+    async def _once(
+        self, lane: Lane, work: Callable[[], Awaitable[T]], timeout_s: float | None, images: int, admission: Admission
+    ) -> T:
         async with AsyncExitStack() as stack:
             own = self.gate(lane)
             for name, gate in ((str(lane), own), (lane.provider, self._shared(lane))):
                 if gate is not None:
                     await stack.enter_async_context(gate.through())
                     await self._turn(lane.kind, name, images)
+            await stack.enter_async_context(admission())
             await self._still_open(lane.kind, own)
             started = monotonic()
             limit = asyncio.timeout(timeout_s)
@@ -232,12 +242,12 @@ class Throttle:
                     answer = await work()
             except TimeoutError as error:
                 why = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
-                raise ProviderError(why, kind="transient") from None
+                raise ProviderError(why, kind="transient", may_be_billed=True) from None
             except ProviderError as error:
                 if error.kind == "rate_limit":
                     own.limited(started, error.retry_after)
                 elif error.kind == "auth":
-                    self._shut()  # before this place in the gate is free: the run ends here
+                    self.shut()  # before this place in the gate is free: the run ends here
                 raise
             own.succeeded()
             return answer
@@ -265,7 +275,7 @@ class Throttle:
     def _gate(self, key: tuple[str, str | None, Kind], most: int) -> Gate:
         if key not in self.gates:
             self.gates[key] = Gate(most)
-            if self.closed.is_set() and key[2] == "draw":
+            if self._event(key[2]).is_set():
                 self.gates[key].close()
         return self.gates[key]
 
@@ -276,25 +286,29 @@ class Throttle:
             if kind == "draw":
                 gate.close()
 
-    def _shut(self) -> None:
+    def shut(self) -> None:
+        """Begins no call of any kind any more: who waits for a turn or for another try gets a ``ClosingError``."""
+        self.ended.set()
+        self.closed.set()
         for gate in self.gates.values():
             gate.close()
 
+    def _event(self, kind: Kind) -> asyncio.Event:
+        """What says that no call of a kind begins any more."""
+        return self.closed if kind == "draw" else self.ended
+
     async def _sleep(self, kind: Kind, seconds: float) -> None:
-        """Waits; a drawing no longer once the run is being stopped, as it will not begin."""
-        if kind == "judge":
-            await asyncio.sleep(seconds)
-            return
+        """Waits; no longer once the run is being stopped, for a call that will not begin."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.closed.wait(), seconds)
+            await asyncio.wait_for(self._event(kind).wait(), seconds)
 
     async def _still_open(self, kind: Kind, own: Gate) -> None:
         """Whoever came in and then waited for a turn is held back by what became of the others meanwhile."""
-        while own.closed_for and not (kind == "draw" and self.closed.is_set()):
+        while own.closed_for and not self._event(kind).is_set():
             if own.closed_for > LONGEST_WAIT_S:
                 raise own.too_long()
             await self._sleep(kind, own.closed_for)
-        if kind == "draw" and self.closed.is_set():
+        if self._event(kind).is_set():
             raise ClosingError("the run is being stopped")
 
     async def _turn(self, kind: Kind, name: str, images: int) -> None:
@@ -310,6 +324,8 @@ class Throttle:
 
     def waiting(self) -> list[str]:
         """Who waits for what, in words, for the person at the terminal."""
+        if self.ended.is_set():
+            return ["stopping: waiting for the calls in flight (interrupt to stop now)"]
         return [
             f"{provider}{f':{model}' if model else ''}: {gate.waiting} wait {gate.closed_for:.0f} s (rate limit)"
             for (provider, model, _), gate in self.gates.items()

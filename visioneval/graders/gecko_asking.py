@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +11,7 @@ from visioneval.graders.gecko_answers import MAX_SAID, Said, answer_faults, answ
 from visioneval.graders.judging import Ask, OffSchemaError, ask_for_json
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.questions import GeckoQuestion
+from visioneval.together import together
 
 OFF_SHAPE = "the reply was not in shape"
 Words = Callable[[Sequence[GeckoQuestion]], str]
@@ -36,14 +36,14 @@ async def ask_all(
 ) -> Answered:
     """Asks every question; recorded answers are looked up once. Raises nothing that a judge can cause."""
     groups = [(question,) for question in questions] if single else [tuple(questions)]
-    first = await asyncio.gather(*(_asked(ask, group, words(group), shown) for group in groups))
+    first = await together(_asked(ask, group, words(group), shown) for group in groups)
     whole = _joined(first)
     recorded = any(reply.shape == "recorded" for reply in whole.replies)
     if whole.fault or recorded:
         return whole
     open_ones = [each for each in questions if whole.said[each.id].fault and each.id not in whole.again]
-    second = await asyncio.gather(
-        *(_asked(ask, (each,), _again(words, each, whole.said[each.id]), shown, again=True) for each in open_ones)
+    second = await together(
+        _asked(ask, (each,), _again(words, each, whole.said[each.id]), shown, again=True) for each in open_ones
     )
     return _joined([whole, *second])
 

@@ -40,6 +40,8 @@ REFUSING = {
     "IMAGE_RECITATION",
     "MODEL_ARMOR",
 }
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+"""How a call ends that reached nobody, and so costs nothing."""
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _TAKEN = ("image/png", "image/jpeg", "image/webp")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -113,12 +115,15 @@ async def told_errors() -> AsyncIterator[None]:
         raise ProviderError(f"Vertex AI: {error}"[:_SAID], kind="transient" if again else "auth") from None
     except (httpx2.HTTPError, OSError) as error:
         told = f": {error}" if str(error) else ""
-        raise ProviderError(f"no answer: {type(error).__name__}{told}", kind="transient") from None
+        sent = not isinstance(error, NEVER_SENT)
+        message = f"no answer: {type(error).__name__}{told}"
+        raise ProviderError(message, kind="transient", may_be_billed=sent) from None
     except json.JSONDecodeError as error:
-        raise ProviderError(f"the answer is not JSON: it begins {error.doc[:60]!r}", kind="transient") from None
+        message = f"the answer is not JSON: it begins {error.doc[:60]!r}"
+        raise ProviderError(message, kind="transient", may_be_billed=True) from None
     except (errors.UnknownApiResponseError, ValidationError) as error:
         message = f"the answer could not be read: {' '.join(str(error).split())}"
-        raise ProviderError(message[:_SAID], kind="transient") from None
+        raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
     except ValueError as error:
         raise ProviderError(f"bad parameter: {error}"[:_SAID], kind="invalid") from None
 
@@ -215,12 +220,12 @@ def refuse(answer: types.GenerateContentResponse) -> None:
         why = f" ({feedback.block_reason_message})" if feedback.block_reason_message else ""
         raise ProviderError(f"the prompt was blocked: {feedback.block_reason.name}{why}", kind="refused")
     if not answer.candidates:
-        raise ProviderError("the answer holds no candidate", kind="transient")
+        raise ProviderError("the answer holds no candidate", kind="transient", may_be_billed=True)
     for candidate in answer.candidates:
         reason = candidate.finish_reason.name if candidate.finish_reason else ""
         if reason in REFUSING:
             why = f" ({candidate.finish_message})" if candidate.finish_message else ""
-            raise ProviderError(f"the answer was blocked: {reason}{why}", kind="refused")
+            raise ProviderError(f"the answer was blocked: {reason}{why}", kind="refused", may_be_billed=True)
 
 
 def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx2
 import openai
 import orjson
@@ -67,9 +68,25 @@ async def told_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
         raise _told(client, _words(error), _kind(error), retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # time-outs are among them
         cause = error.__cause__ or error  # the SDK's own words say of all that it timed out
-        raise _told(client, f"no answer: {str(cause) or type(cause).__name__}", "transient") from None
+        lost = _told(client, f"no answer: {str(cause) or type(cause).__name__}", "transient")
+        lost.may_be_billed = _may_be_sent(error)
+        raise lost from None
     except (openai.OpenAIError, ValueError) as error:
-        raise _told(client, f"the answer could not be read: {error}", "transient") from None
+        lost = _told(client, f"the answer could not be read: {error}", "transient")
+        lost.may_be_billed = True
+        raise lost from None
+
+
+def _may_be_sent(error: BaseException | None) -> bool:
+    """Whether a call may have reached the provider before its connection was lost, and so may cost something.
+
+    The transport above aiohttp calls a connection that was reset in the middle of an answer a connect error too.
+    """
+    while error is not None:
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            return False
+        error = error.__cause__
+    return True
 
 
 def _told(client: openai.AsyncOpenAI, words: str, kind: ProviderErrorKind, wait: float | None = None) -> ProviderError:
@@ -95,7 +112,7 @@ def known_form() -> Iterator[None]:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         message = f"the answer could not be read: {type(error).__name__}: {error}"
-        raise ProviderError(message[:_MOST_WORDS], kind="transient") from None
+        raise ProviderError(message[:_MOST_WORDS], kind="transient", may_be_billed=True) from None
 
 
 def _kind(error: openai.APIStatusError) -> ProviderErrorKind:

@@ -111,13 +111,13 @@ def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
 
 def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
     if not answer.get("choices"):
-        raise ProviderError("the answer holds no choice", kind="transient")
+        raise ProviderError("the answer holds no choice", kind="transient", may_be_billed=True)
     choice = answer["choices"][0]
     message = choice["message"]
     if message.get("refusal"):
-        raise ProviderError(f"the judge refused: {message['refusal']}", kind="refused")
+        raise ProviderError(f"the judge refused: {message['refusal']}", kind="refused", may_be_billed=True)
     if choice.get("finish_reason") == "content_filter":
-        raise ProviderError("the judge's answer was blocked by a content filter", kind="refused")
+        raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
     asked = message.get("tool_calls") or ()
     calls = tuple(ToolCall(c["function"]["name"], c["function"].get("arguments") or "", c["id"]) for c in asked)
     own = [

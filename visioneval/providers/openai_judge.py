@@ -109,13 +109,13 @@ def _reply(answer: Mapping[str, Any]) -> Reply:
 def _refuse(answer: Mapping[str, Any], contents: list[Mapping[str, Any]]) -> None:
     refusal = next((part["refusal"] for part in contents if part["type"] == "refusal"), None)
     if refusal is not None:
-        raise ProviderError(f"the judge refused: {refusal}", kind="refused")
+        raise ProviderError(f"the judge refused: {refusal}", kind="refused", may_be_billed=True)
     if answer.get("status") == "failed":
         error = answer.get("error") or {}
         words = error.get("message") or "no reason given"
         raise ProviderError(f"the answer failed: {words}", kind=_FAILED.get(str(error.get("code")), "invalid"))
     if (answer.get("incomplete_details") or {}).get("reason") == "content_filter":
-        raise ProviderError("the judge's answer was blocked by a content filter", kind="refused")
+        raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
 
 
 def open_judge(config: OpenAIJudge) -> ResponsesJudge | ChatJudge:

@@ -1,0 +1,436 @@
+"""A run that must stop while paid calls are in flight: they finish and are cached, and no new call begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest
+from paid import KEY, MODELS, Paid, case_id, pictured, prompt, quality, scripted, until
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+from visioneval.preferences import read_preferences
+from visioneval.records import read_info
+
+Service = Literal["openai", "gemini"]
+CELLS = 24
+IN_FLIGHT = 10
+REFUSED = IN_FLIGHT
+"""The case whose call is refused at once, while those of the cases before it are in flight."""
+
+
+@pytest.fixture
+def api() -> Iterator[FakeAPI]:
+    with FakeAPI(scripted()) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+
+
+def draws(at: int) -> Callable[[Any], bool]:
+    return lambda asked: isinstance(asked, DrawRequest) and prompt(at) in asked.prompt
+
+
+def judges(at: int) -> Callable[[Any], bool]:
+    return lambda asked: isinstance(asked, JudgeRequest) and prompt(at) in asked.text
+
+
+def stopped_by_key(result: Any, who: str) -> None:
+    """Exit 3, with one line about the key."""
+    assert result.exit_code == 3, result.output
+    assert result.stderr.count("refuses the key") == 1, result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "refuses the key" in line]
+    assert line.startswith(who)
+    assert "Traceback" not in result.output
+
+
+def goes_on(paid: Paid, api: FakeAPI, drawn: int = CELLS, judged: int = CELLS) -> None:
+    """A resumed run pays for what is missing and for nothing again."""
+    api.faults.clear()
+    api.latency.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    paid.check_whole()
+    assert (paid.drawn, paid.judged, paid.paid_again) == (drawn, judged, 0)
+
+
+@pytest.mark.parametrize(
+    ("provider", "kind"), [("openai", "unauthorized"), ("openai", "quota"), ("gemini", "unauthorized")]
+)
+def test_a_refused_key_of_a_model_keeps_every_image_in_flight(
+    tmp_path: Path, api: FakeAPI, provider: Service, kind: str
+) -> None:
+    paid = Paid(tmp_path, api, CELLS, provider)
+    api.latency.update({"images": 0.6, "gemini": 0.6})
+    api.faults.when(draws(REFUSED), Fault(kind))
+    result = paid.run("--max-concurrency", str(IN_FLIGHT + 1), "--quiet")
+    stopped_by_key(result, "m: the provider refuses the key: 4")
+    assert len(api.requests) == IN_FLIGHT + 1, "no call begins once the key is refused"
+    assert (paid.drawn, paid.judged) == (IN_FLIGHT, 0)
+    assert read_info(paid.run_folder).state == "interrupted"
+    goes_on(paid, api)
+
+
+@pytest.mark.parametrize("kind", ["unauthorized", "quota"])
+def test_a_refused_key_of_a_judge_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI, kind: str) -> None:
+    paid = Paid(tmp_path, api, CELLS)
+    api.latency["judge"] = 0.6
+    api.latency["images"] = 0.3
+    api.faults.when(judges(0), Fault(kind))
+    result = paid.run("--max-concurrency", str(IN_FLIGHT), "--quiet")
+    stopped_by_key(result, "the judge 'eye': the provider refuses the key: 4")
+    assert paid.judged == len(paid.records), "each answer in flight completes its cell"
+    assert paid.judged >= 1
+    for record in paid.records:
+        paid.check(record)
+    assert paid.drawn < CELLS
+    goes_on(paid, api)
+
+
+def test_of_several_samples_and_votes_what_is_in_flight_is_kept(tmp_path: Path, api: FakeAPI) -> None:
+    """One call draws three images, each judged by three votes: one vote on the second image is refused."""
+    look = {"key": "look", "type": "rubric", "judge": "eye", "votes": 3, "metrics": {"quality": METRIC}}
+    paid = Paid(
+        tmp_path, api, 1, models=[own(api, "openai", label="m", params={"model": MODELS["openai"][0], "n": 3})],
+        graders=[look],
+    )  # fmt: skip
+    images = [pictured(f"sample {at}") for at in range(3)]
+    api.script.draw(lambda asked: images)
+    api.latency["judge"] = 0.5
+    refused: list[bool] = []
+
+    def second(asked: Any) -> bool:
+        if isinstance(asked, JudgeRequest) and asked.images[0].data == images[1] and not refused:
+            refused.append(True)
+            return True
+        return False
+
+    api.faults.when(second, Fault("unauthorized"))
+    stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
+    assert (paid.drawn, paid.judged) == (1, 8)
+    assert sorted(record.sample_index for record in paid.records) == [0, 2], "both whose votes are all there"
+    api.faults.clear()
+    assert paid.run(resume=True).exit_code == 0
+    assert (paid.drawn, paid.judged) == (1, 9)
+    assert {r.sample_index: r.scores["quality"] for r in paid.records} == {n: quality(images[n]) for n in range(3)}
+
+
+def test_a_cell_with_two_judges_keeps_the_answer_of_the_one_that_is_not_refused(tmp_path: Path, api: FakeAPI) -> None:
+    other = own(api, "gemini", model=MODELS["gemini"][1])
+    paid = Paid(
+        tmp_path, api, 1,
+        judges={"eye": own(api, "openai", model=MODELS["openai"][1]), "other": other},
+        graders=[
+            {"key": "look", "type": "rubric", "judge": "eye", "metrics": {"quality": METRIC}},
+            {"key": "again", "type": "rubric", "judge": "other", "metrics": {"second": METRIC}},
+        ],
+    )  # fmt: skip
+    api.script.judge(
+        lambda asked: {("quality" if asked.provider == "openai" else "second"): 3, "reason": "", "verdict": "PASS"}
+    )
+    api.latency["judge"] = 0.5
+    api.faults.when(lambda asked: getattr(asked, "provider", "") == "openai" and isinstance(asked, JudgeRequest),
+                    Fault("unauthorized"))  # fmt: skip
+    stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
+    assert (paid.drawn, paid.judged, paid.records) == (1, 1, [])
+    api.faults.clear()
+    assert paid.run(resume=True).exit_code == 0
+    assert (paid.drawn, paid.judged, paid.paid_again) == (1, 2, 0)
+
+
+def test_a_grading_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+    paid = Paid(tmp_path, api, CELLS)
+    api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("bad_request"))
+    assert paid.run().exit_code == 3
+    api.faults.clear()
+    api.latency["judge"] = 0.6
+    api.faults.when(judges(REFUSED), Fault("unauthorized"))
+    words = ["grade", "r", "--out", "runs", "--trust-suite", "--cache", str(paid.cache), "--quiet"]
+    result = CliRunner().invoke(app, [*words, "--max-concurrency", str(IN_FLIGHT + 1)], env={KEY: api.key})
+    stopped_by_key(result, "the judge 'eye'")
+    served = paid.judged
+    assert served >= IN_FLIGHT
+    assert sum(entry.fault == "unauthorized" for entry in api.requests) == 1
+    api.faults.clear()
+    result = CliRunner().invoke(app, words, env={KEY: api.key})
+    assert result.exit_code == 0, result.output
+    assert (paid.drawn, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
+
+
+def pair_answers(api: FakeAPI) -> None:
+    api.script.judge(lambda asked: {"answer": "A", "reason": "so"})
+
+
+def test_a_comparison_of_two_runs_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+    paid = Paid(tmp_path, api, CELLS, graders=[{"key": "file", "type": "image"}], verdict=["not file.blank"])
+    assert paid.run(run_id="a").exit_code in (0, 1)
+    api.script.draw(lambda asked: [pictured(asked.prompt + " anew")] * asked.n)
+    assert paid.run(run_id="b").exit_code in (0, 1)
+    pair_answers(api)
+    api.latency["judge"] = 0.6
+    api.faults.when(judges(2), Fault("unauthorized"))
+    words = [
+        "prefer",
+        "a",
+        "b",
+        "--out",
+        "runs",
+        "--judge",
+        "eye",
+        "--trust-suite",
+        "--cache",
+        str(paid.cache),
+        "--quiet",
+    ]
+    result = CliRunner().invoke(app, [*words, "--max-concurrency", "5"], env={KEY: api.key})
+    stopped_by_key(result, "the judge 'eye'")
+    assert paid.judged == 4
+    assert len(list(read_preferences(tmp_path / "runs" / "b"))) == 4
+    api.faults.clear()
+    result = CliRunner().invoke(app, words, env={KEY: api.key})
+    assert result.exit_code == 0, result.output
+    assert paid.judged == 2 * CELLS, "none is asked again"
+
+
+def test_the_pairs_of_a_run_keep_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+    name = MODELS["openai"][0]
+    models = [own(api, "openai", label=label, params={"model": name, "background": kind})
+              for label, kind in (("x", "opaque"), ("y", "auto"))]  # fmt: skip
+    graders = [{"key": "file", "type": "image"}, {"key": "duel", "type": "pairwise", "judge": "eye"}]
+    paid = Paid(tmp_path, api, 6, models=models, graders=graders, verdict=["not file.blank"])
+    api.script.draw(lambda asked: [pictured(f"{asked.prompt} {asked.params.get('background')}")])
+    pair_answers(api)
+    api.latency["judge"] = 0.6
+    api.faults.when(judges(2), Fault("unauthorized"))
+    stopped_by_key(paid.run("--max-concurrency", "5", "--quiet"), "the judge 'eye'")
+    assert (paid.drawn, paid.judged) == (12, 4)
+    assert len(list(read_preferences(paid.run_folder))) == 4
+    api.faults.clear()
+    paid.run(resume=True)
+    assert (paid.drawn, paid.judged, paid.paid_again) == (12, 12, 0)
+
+
+def gecko(tmp_path: Path, api: FakeAPI, cells: int = CELLS) -> Paid:
+    made = {"keywords": "{1}[picture]", "questions": [QUESTION]}
+    answers = {"answers": [{"id": "q1", "answer": "yes", "reason": "seen"}]}
+    api.script.judge(lambda asked: answers if asked.images else made)
+    return Paid(tmp_path, api, cells, graders=[{"key": "g", "type": "gecko", "judge": "eye"}], verdict=["g >= 0"])
+
+
+def question_words(paid: Paid, *flags: str) -> list[str]:
+    return ["questions", "suite.yaml", "--trust-suite", "--cache", str(paid.cache), *flags]
+
+
+def test_question_making_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+    paid = gecko(tmp_path, api)
+    api.latency["judge"] = 0.6
+    api.faults.when(judges(3), Fault("unauthorized"))
+    result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
+    stopped_by_key(result, "the judge 'eye'")
+    assert paid.judged == 7, "eight are made at once"
+    assert len(api.requests) == 8
+    api.faults.clear()
+    result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
+    assert result.exit_code == 0, result.output
+    assert (paid.judged, paid.paid_again) == (CELLS, 0)
+
+
+def test_questions_of_a_run_that_are_being_made_are_kept(tmp_path: Path, api: FakeAPI) -> None:
+    paid = gecko(tmp_path, api, 6)
+    api.latency["judge"] = 0.6
+    api.faults.when(judges(3), Fault("unauthorized"))
+    stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
+    assert (paid.drawn, paid.judged) == (6, 5)
+    api.faults.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code == 0, result.output
+    assert (paid.drawn, paid.judged, paid.paid_again) == (6, 12, 0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+def test_an_interrupt_of_question_making_keeps_what_is_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+    paid = gecko(tmp_path, api)
+    api.latency["judge"] = 1.5
+    program = started(paid, *question_words(paid))
+    until(lambda: len(api.requests) == 8, program)
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 130, errors
+    assert "stopping once the running calls are done" in errors
+    assert (paid.judged, len(api.requests)) == (8, 8)
+    api.latency.clear()
+    result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
+    assert result.exit_code == 0, result.output
+    assert (paid.judged, paid.paid_again) == (CELLS, 0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+@pytest.mark.parametrize("command", ["run", "questions"])
+def test_an_interrupt_while_calls_are_waited_for_ends_at_once(tmp_path: Path, api: FakeAPI, command: str) -> None:
+    paid = gecko(tmp_path, api) if command == "questions" else Paid(tmp_path, api, CELLS)
+    api.latency.update({"images": 600, "judge": 600})
+    api.faults.when(draws(3) if command == "run" else judges(3), Fault("unauthorized"))
+    words = paid.words("--max-concurrency", "5") if command == "run" else question_words(paid)
+    program = started(paid, *words)
+    until(lambda: any(entry.status == 401 for entry in api.requests), program)
+    time.sleep(1)
+    assert program.poll() is None, "it waits for the calls in flight"
+    begun = time.monotonic()
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert time.monotonic() - begun < 20
+    assert program.returncode in (3, 130), errors
+    assert errors.count("refuses the key") == 1
+    assert "Traceback" not in errors
+    assert len(api.requests) == (5 if command == "run" else 8)
+
+
+def test_the_wait_for_calls_in_flight_ends_with_their_own_time_limit(tmp_path: Path, api: FakeAPI) -> None:
+    paid = Paid(tmp_path, api, CELLS, limits={"openai": {"timeout_s": 1.5}})
+    api.latency["images"] = 600
+    api.faults.when(draws(3), Fault("unauthorized"))
+    begun = time.monotonic()
+    stopped_by_key(paid.run("--max-concurrency", "5", "--quiet"), "m: ")
+    assert time.monotonic() - begun < 20
+    assert len(api.requests) == 5, "a call that fails meanwhile is not tried again"
+
+
+def test_who_waits_at_a_limit_does_not_begin_once_a_key_is_refused(tmp_path: Path, api: FakeAPI) -> None:
+    """Calls wait for their turn of a rate, for another try, and for a first price: none of them begins."""
+    limits = {"openai": {"requests_per_minute": 300, "max_concurrency": 4}}
+    prices = {"openai": {"per_call": 0.01}}
+    paid = Paid(tmp_path, api, CELLS, limits=limits, prices=prices, budget_usd=10)
+    api.latency["images"] = 0.5
+    api.faults.when(draws(1), Fault("unauthorized"))
+    api.faults.when(draws(0), Fault("unavailable"))
+    stopped_by_key(paid.run("--quiet"), "m: ")
+    assert sum(entry.status == 401 for entry in api.requests) == 1
+    refused = next(at for at, entry in enumerate(api.requests) if entry.status == 401)
+    assert len(api.requests) <= refused + 4
+    begun = len(api.requests)
+    api.faults.clear()
+    assert paid.run(resume=True).exit_code == 0
+    assert paid.paid_again == 0
+    assert len(api.requests) > begun
+
+
+def test_a_cache_that_cannot_be_written_keeps_the_answers_in_flight_in_the_run(tmp_path: Path, api: FakeAPI) -> None:
+    """The answers themselves are there: a cell that has all it needs is recorded, though the cache takes nothing."""
+    paid = Paid(tmp_path, api, CELLS)
+    api.latency["images"] = 0.05
+    small = (
+        "import resource, sys; sys.argv[0] = 'visioneval'; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000));"
+        "from visioneval.cli import main; main()"
+    )
+    program = started(paid, *paid.words("--max-concurrency", "4"), code=small)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 3, errors
+    assert "cannot write the cache" in errors.splitlines()[-1], errors
+    assert "Traceback" not in errors
+    for record in paid.records:
+        paid.check(record)
+    assert paid.judged <= len(paid.records) + 1, "a judge's answer is in its record, cached or not"
+
+
+def test_a_run_that_cannot_be_written_keeps_what_is_in_flight_in_the_cache(tmp_path: Path, api: FakeAPI) -> None:
+    paid = Paid(tmp_path, api, CELLS)
+    api.latency["judge"] = (0.1, 0.6)
+    small = (
+        "import resource, sys; sys.argv[0] = 'visioneval';"
+        "from visioneval.run_writer import RunWriter; from visioneval.errors import StorageError; append = RunWriter.append\n"
+        "def full(self, record):\n"
+        "    if self._end: raise StorageError('runs/r: cannot write a record: No space left on device')\n"
+        "    append(self, record)\n"
+        "RunWriter.append = full\n"
+        "from visioneval.cli import main; main()"
+    )
+    program = started(paid, *paid.words("--max-concurrency", "6"), code=small)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 3, errors
+    assert errors.splitlines()[-1] == "runs/r: cannot write a record: No space left on device"
+    assert len(paid.records) == 1
+    assert paid.drawn + paid.judged < 2 * CELLS
+    goes_on(paid, api)
+
+
+def test_counter_examples_are_recorded_as_far_as_they_have_their_answers(tmp_path: Path, api: FakeAPI) -> None:
+    cases = [{"id": case_id(0), "prompt": prompt(0)}]
+    cases += [
+        {"id": case_id(at), "prompt": prompt(at), "picture_of": case_id(0), "expect": {"aligned": False}}
+        for at in (1, 2)
+    ]  # type: ignore[dict-item]
+    paid = Paid(tmp_path, api, 3, cases=cases)
+    api.latency["judge"] = 0.5
+    api.faults.when(judges(1), Fault("unauthorized"))
+    stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
+    assert sorted(record.test_id for record in paid.records) == [case_id(0)] or len(paid.records) == 2
+    served = paid.judged
+    api.faults.clear()
+    result = paid.run(resume=True)
+    assert result.exit_code in (0, 3), result.output
+    assert len(paid.records) == 3
+    assert (paid.drawn, paid.judged, paid.paid_again) == (1, 3, 0), served
+
+
+METRIC = {"type": "score", "scale": [0, 5], "about": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
+QUESTION = {
+    "id": "q1", "keyword": 1, "question": "Is there a picture?", "type": "object", "choices": ["yes", "no"], "answer": "yes",
+    "justification": "the prompt", "depends_on": [],
+}  # fmt: skip
+
+
+def own(api: FakeAPI, provider: str, **more: Any) -> dict[str, Any]:
+    url = api.gemini_base_url if provider == "gemini" else api.openai_base_url
+    return {"provider": provider, "base_url": url, "api_key_env": KEY, **more}
+
+
+def started(paid: Paid, *words: str, code: str = "from visioneval.cli import main; main()") -> subprocess.Popen[str]:
+    """A command as a program of its own."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        cwd=paid.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": path, KEY: paid.api.key},
+    )  # fmt: skip
+
+
+def test_the_summary_of_a_stopped_run_counts_what_was_recorded(tmp_path: Path, api: FakeAPI) -> None:
+    paid = Paid(tmp_path, api, CELLS)
+    api.latency["judge"] = 0.3
+    api.faults.when(draws(REFUSED), Fault("unauthorized"))
+    result = paid.run("--max-concurrency", "2", "--json", "--quiet")
+    stopped_by_key(result, "m: ")
+    summary = json.loads(result.stdout.splitlines()[0])
+    assert summary["counts"]["cells"] == len(paid.records)
+    assert summary["exit_code"] in (3, 130)
+    goes_on(paid, api)
+
+
+def test_a_fault_of_ours_keeps_what_is_in_flight_too(tmp_path: Path, api: FakeAPI) -> None:
+    """Whoever reads the progress leaves: the run ends, and what it has paid for is there."""
+    paid = Paid(tmp_path, api, CELLS)
+    api.latency["images"] = (0.2, 0.6)
+    code = (
+        "from visioneval.cli.progress import _Plain\n"
+        "def leaves(self, record): raise BrokenPipeError\n"
+        "_Plain.add = leaves\n"
+        "from visioneval.cli import main; main()"
+    )
+    program = started(paid, *paid.words("--max-concurrency", "6"), code=code)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 141, errors
+    assert 0 < paid.drawn < CELLS
+    goes_on(paid, api)
