@@ -26,7 +26,7 @@ Answer = bool | int | float | str | tuple[str, ...] | None
 """Yes or no; a step of a scale; a choice, a free text, or ``a``, ``b``, ``tie`` of a pair; the tags that were given, in
 the suite's order; ``None`` where the question was skipped or an answer was taken back."""
 LabelKey = tuple[str, str, str, int, str | None, str]
-AS_FORMULA = re.compile(r"'*[=+\-@]")
+AS_FORMULA = re.compile(r"[\s']*[=+\-@]")
 """How a text begins that a spreadsheet would take for a formula; in a table it gets one more apostrophe in front."""
 Pictures = tuple[str | None, str | None]
 PAIR_ANSWERS = ("a", "b", "tie")

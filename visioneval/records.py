@@ -196,6 +196,13 @@ class RunInfo(Frozen):
     suite: Suite
 
 
+def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]]:
+    """Tells the place of a cell in the suite's order: by case, model run and sample, what the suite lacks last."""
+    cases = {case.id: at for at, case in enumerate(info.suite.cases)}
+    labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
+    return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
+
+
 def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"

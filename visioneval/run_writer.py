@@ -191,9 +191,7 @@ def model_slug(label: str) -> str:
 
 
 def _json_bytes(model: BaseModel) -> bytes:
-    return (
-        to_json(model, indent=2) + b"\n"
-    )  # straight to bytes: a suite of many cases is not held as a text beside them
+    return to_json(model, indent=2) + b"\n"  # no text beside the bytes: a suite may have many cases
 
 
 def _linked(source: Path, path: Path) -> bool:
@@ -205,9 +203,10 @@ def _linked(source: Path, path: Path) -> bool:
         try:
             part.hardlink_to(source)
             part.replace(path)
-            part.unlink(missing_ok=True)  # where both were the same file already, nothing was renamed
         except OSError:
             return False
+        finally:
+            part.unlink(missing_ok=True)  # where both were the same file already, nothing was renamed
     except (OSError, NotImplementedError):
         return False
     return True

@@ -11,17 +11,17 @@ from visioneval.records import RunInfo, read_header, read_info
 
 def as_it_stands(folder: Path, info: RunInfo) -> RunInfo:
     """A run whose ``state`` is ``stopped`` where ``run.json`` says ``running`` and nobody writes it any more."""
-    if info.state != "running" or _is_written(folder / "results.jsonl"):
+    state = standing(folder, info.state)
+    if state == info.state:
         return info
-    again = read_info(folder)  # it may have ended between the two looks
-    return again.model_copy(update={"state": "stopped"}) if again.state == "running" else again
+    return info.model_copy(update={"state": state}) if state == "stopped" else read_info(folder)
 
 
 def standing(folder: Path, kept: Any) -> Any:
     """What has become of a state that was kept: whoever writes a run holds a lock, which ends with its process."""
     if kept != "running" or _is_written(folder / "results.jsonl"):
         return kept
-    again = read_header(folder).get("state")
+    again = read_header(folder).get("state")  # it may have ended between the two looks
     return "stopped" if again == "running" else again
 
 

@@ -10,7 +10,17 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from visioneval.baselines import Baseline, Grading, Line
-from visioneval.records import CellError, CellKey, Fingerprint, PathInRun, RunInfo, RunState, each_line, known_sum
+from visioneval.records import (
+    CellError,
+    CellKey,
+    Fingerprint,
+    PathInRun,
+    RunInfo,
+    RunState,
+    each_line,
+    known_sum,
+    suite_order,
+)
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
@@ -120,15 +130,10 @@ def writers_of(info: RunInfo) -> dict[str, str]:
 
 def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -> Side:
     """A run, from its ``run.json`` and its cells, which come in the suite's order however they finished."""
-    cases = {case.id: at for at, case in enumerate(info.suite.cases)}
-    labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
-
-    def place(cell: Cell) -> tuple[int, int, int]:
-        return cases.get(cell.test_id, len(cases)), labels.get(cell.model_label, len(labels)), cell.sample_index
-
+    place = suite_order(info)
     return Side(
         name=name,
-        cells=sorted(cells, key=place),
+        cells=sorted(cells, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index)),
         metrics=info.metrics,
         writers=writers_of(info),
         suite=info.suite.name,

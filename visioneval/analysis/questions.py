@@ -5,13 +5,13 @@ A picture with twenty questions counts twenty times here, and once in the mean o
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import fsum
 from typing import Any
 
+from visioneval.analysis.scores import Scores
 from visioneval.records import GraderRecord, Record, RunInfo
 from visioneval.suite.graders import GeckoGrader
 from visioneval.types import Frozen
@@ -67,35 +67,17 @@ class Questions:
 
 
 @dataclass(slots=True)
-class _Scores:
-    """The scores of some questions."""
-
-    measured: array[float] = field(default_factory=lambda: array("d"))
-    unmeasured: int = 0
-
-    def add(self, score: Any) -> None:
-        if isinstance(score, (int, float)):
-            self.measured.append(score)
-        else:
-            self.unmeasured += 1
-
-    def found(self) -> TypeFinding:
-        n = len(self.measured)
-        return TypeFinding(value=fsum(self.measured) / n if n else None, n=n, unmeasured=self.unmeasured)
-
-
-@dataclass(slots=True)
 class _Told:
     """What one grader asked: scores by model run and type, and of each set how many of its prompt's items it covers."""
 
-    by_label: dict[str, tuple[_Scores, dict[str, _Scores]]] = field(default_factory=dict)
+    by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
     sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
 
     def add(self, label: str, grader: GraderRecord, asked: Sequence[Mapping[str, Any]]) -> None:
-        everything, by_type = self.by_label.setdefault(label, (_Scores(), {}))
+        everything, by_type = self.by_label.setdefault(label, (Scores(), {}))
         for question in asked:
             everything.add(question.get("score"))
-            by_type.setdefault(str(question.get("type")), _Scores()).add(question.get("score"))
+            by_type.setdefault(str(question.get("type")), Scores()).add(question.get("score"))
         share, dropped = grader.details.get("coverage"), grader.details.get("dropped")
         self.sets[_set(grader, asked)] = (
             grader.details.get("source") == "generated",
@@ -115,9 +97,10 @@ class _Told:
         )
 
 
-def _of_model(everything: _Scores, by_type: Mapping[str, _Scores]) -> ModelQuestions:
+def _of_model(everything: Scores, by_type: Mapping[str, Scores]) -> ModelQuestions:
     return ModelQuestions(
-        all=everything.found(), types={kind: scores.found() for kind, scores in sorted(by_type.items())}
+        all=TypeFinding(**everything.told()),
+        types={kind: TypeFinding(**scores.told()) for kind, scores in sorted(by_type.items())},
     )
 
 

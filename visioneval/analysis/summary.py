@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.questions import Questions
 from visioneval.analysis.separation import Separations, counter_examples
 from visioneval.analysis.tally import Costs, Model, Money, Tally, Verdicts, add_costs, most_common
-from visioneval.records import Record, RunInfo, RunState
+from visioneval.records import Record, RunInfo, RunState, suite_order
 from visioneval.rules import Gate, Pool, gate_holds, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.model import Suite
@@ -19,7 +19,6 @@ from visioneval.types import Status, Verdict
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
 EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
-Place = tuple[int, int, int]
 
 
 def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
@@ -100,14 +99,8 @@ class _Tallies:
 
 def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
     """Records in the suite's order, by case, model run and sample, however the cells happened to finish."""
-    place = _places(info)
+    place = suite_order(info)
     return sorted(records, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index))
-
-
-def _places(info: RunInfo) -> Callable[[str, str, int], Place]:
-    cases = {case.id: at for at, case in enumerate(info.suite.cases)}
-    labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
-    return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
 
 
 def one_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
@@ -163,7 +156,7 @@ class _Failing:
         )
 
     def found(self) -> tuple[FailingCell, ...]:
-        place = _places(self._info)
+        place = suite_order(self._info)
         return tuple(sorted(self._cells, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index)))
 
 

@@ -10,8 +10,9 @@ from math import fsum
 from typing import Literal, Protocol
 
 from visioneval.analysis.findings import CostFinding, Counts, MetricFinding, ModelFindings, rate
+from visioneval.analysis.scores import Scores, numbers
 from visioneval.records import Record, RunInfo
-from visioneval.types import Score, Status, Verdict
+from visioneval.types import Status, Verdict
 
 
 class Tally(Protocol):
@@ -19,10 +20,6 @@ class Tally(Protocol):
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-
-
-def _numbers() -> array[float]:
-    return array("d")
 
 
 @dataclass(slots=True)
@@ -59,30 +56,10 @@ def count(cells: Iterable[Record]) -> Counts:
 
 
 @dataclass(slots=True)
-class Scores:
-    """A metric over cells. Eight bytes a cell: a sum that does not depend on the order needs all its numbers."""
-
-    measured: array[float] = field(default_factory=_numbers)
-    unmeasured: int = 0
-
-    def add(self, score: Score) -> None:
-        """Counts the score of a cell."""
-        if score is None:
-            self.unmeasured += 1
-        else:
-            self.measured.append(float(score))
-
-    def found(self) -> MetricFinding:
-        """The mean, or the rate of a yes."""
-        n = len(self.measured)
-        return MetricFinding(value=fsum(self.measured) / n if n else None, n=n, unmeasured=self.unmeasured)
-
-
-@dataclass(slots=True)
 class Money:
     """Costs in USD, of which some may not be known."""
 
-    known: array[float] = field(default_factory=_numbers)
+    known: array[float] = field(default_factory=numbers)
     unknown: int = 0
     paid: int = 0
     cached: int = 0
@@ -116,7 +93,7 @@ class Model:
     verdicts: Verdicts = field(default_factory=Verdicts)
     scores: dict[str, Scores] = field(default_factory=dict)
     money: Money = field(default_factory=Money)
-    seconds: array[float] = field(default_factory=_numbers)
+    seconds: array[float] = field(default_factory=numbers)
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -134,7 +111,7 @@ class Model:
             label=label,
             stand_in=any(entry.stand_in for entry in info.suite.models if entry.label == label),
             counts=self.verdicts.found(),
-            metrics={name: self.scores[name].found() for name in info.metrics if name in self.scores},
+            metrics={name: MetricFinding(**self.scores[name].told()) for name in info.metrics if name in self.scores},
             cost_usd=self.money.usd,
             unpriced=unpriced,
             seconds=fsum(self.seconds) / len(self.seconds) if self.seconds else 0.0,

@@ -140,7 +140,8 @@ def show_usd(known: float | None, unknown: int) -> str:
         return "unknown"
     if known is None:
         return "-"
-    return f"{'>= ' if unknown else ''}{known:.4f}"
+    digits = f"{known:,.2f}" if known >= 10 else f"{known:.4f}"
+    return f">= {digits}" if unknown else digits
 
 
 def show_rate(rate: Rate) -> str:

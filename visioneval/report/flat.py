@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
+from visioneval.labels import AS_FORMULA
 from visioneval.records import Record
 from visioneval.report.text import clean
 
@@ -57,4 +58,4 @@ def _cell(value: Any) -> Any:
 def harmless(text: str) -> str:
     """Clean, and no formula in a spreadsheet: one begins with ``=``, ``+``, ``-`` or ``@``."""
     told = clean(text)
-    return f"'{told}" if told.lstrip().startswith(("=", "+", "-", "@")) else told
+    return f"'{told}" if AS_FORMULA.match(told) else told

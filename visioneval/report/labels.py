@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from visioneval.errors import UsageError
-from visioneval.labels import AS_FORMULA, Label
+from visioneval.labels import Label
+from visioneval.report.flat import harmless
 from visioneval.report.text import clean
 
 FORMS = ("csv", "tsv", "jsonl")
@@ -45,5 +46,5 @@ def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return clean(json.dumps(value, ensure_ascii=False))
     if isinstance(value, str):
-        return f"'{clean(value)}" if AS_FORMULA.match(value) else clean(value)
+        return harmless(value)
     return "" if value is None else value

@@ -16,6 +16,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from visioneval.report.console import show_usd
+
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = {
     "report": (
@@ -90,10 +92,8 @@ def _environment() -> jinja2.Environment:
 
 
 def usd(amount: float, unknown: int) -> str:
-    """An amount with the digits that matter; ``unknown`` so many costs that are not part of it."""
-    if unknown and not amount:
-        return "unknown"
-    return ("\u2265 " if unknown else "") + (f"{amount:,.2f}" if amount >= 10 else f"{amount:.4f}")
+    """An amount as in a terminal, with the sign that a page can show."""
+    return show_usd(amount, unknown).replace(">=", "\u2265")
 
 
 def soft(text: object) -> Markup:

@@ -16,10 +16,6 @@ def _yes_no(key: str, ask: str, metric: str | None = None, tasks: tuple[TaskType
     return LabelQuestion(key=key, ask=ask, type="yes_no", metric=metric, tasks=tasks)
 
 
-def _why_not(*choices: str) -> LabelQuestion:
-    return LabelQuestion(key="why_not", ask="If not, what is wrong with it?", type="tags", choices=choices)
-
-
 def _clarity(ask: str) -> LabelQuestion:
     return LabelQuestion(key="clarity", ask=f"{ask} 1 is lost, 5 is evident at once.", type="scale", scale=(1, 5))
 
@@ -28,11 +24,17 @@ def _pair(ask: str) -> tuple[LabelPair, ...]:
     return (LabelPair(key="preferred", ask=ask),)
 
 
+_WHY_NOT = LabelQuestion(
+    key="why_not",
+    ask="If not, what is wrong with it?",
+    type="tags",
+    choices=("missing_section", "action_unclear", "text_unreadable", "layout_confusing"),
+)
 READY = {
     "ui": Labels(
         questions=(
             _yes_no("would_iterate", "Would you take this mockup into the next round of design?", VERDICT),
-            _why_not("missing_section", "action_unclear", "text_unreadable", "layout_confusing"),
+            _WHY_NOT,
             _clarity("How clear is it what to do on this screen?"),
         ),
         pairs=_pair("Which mockup would you take into the next round?"),
@@ -40,7 +42,7 @@ READY = {
     "marketing": Labels(
         questions=(
             _yes_no("would_iterate", "Would you take this flyer into the next round?", VERDICT),
-            _why_not("missing_section", "action_unclear", "text_unreadable", "layout_confusing"),
+            _WHY_NOT,
             _clarity("How clear is its message at first sight?"),
         ),
         pairs=_pair("Which flyer would you publish?"),
