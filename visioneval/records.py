@@ -196,7 +196,8 @@ def read_info(folder: Path) -> RunInfo:
     current = _upgraded("run", raw, str(path))
     try:
         _RUN_ID.validate_python(current.get("run_id"))  # here, as RunWriter says it of an id that somebody typed
-        return read_json(_INFO, data if current is raw else json.dumps(current).encode(), str(path), "run")
+        data = data if current is raw else json.dumps(current).encode()
+        return read_json(_INFO, data, str(path), "run", largest=None)  # a suite may hold any number
     except ValidationError:
         raise RunFormatError(
             f"{path}: run_id: not the id of a run; restore this file, or run the suite again"

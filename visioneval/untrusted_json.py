@@ -6,6 +6,7 @@ import json
 import math
 import re
 import unicodedata
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,10 +15,12 @@ from visioneval.errors import RunFormatError
 
 ValueT = TypeVar("ValueT")
 
+LARGEST = 2**63
+"""No whole number is larger, or below its negative: a run writes none, and a float holds its sums and squares."""
 _MOST_DIGITS = 4300
-"""Of a whole number, as in Python itself: more are not read, as that takes quadratic time."""
-_SUSPECT = re.compile(rb"NaN|Infinity|\d{300}|[eE]\+?\d{3}")
-"""What a number looks like that is not finite. Nearly no line holds it: the others are parsed once."""
+"""Of a whole number in a suite, which may hold any: as in Python itself, as more take quadratic time."""
+_SUSPECT = re.compile(rb"NaN|Infinity|\d{19}|[eE]\+?\d{3}")
+"""What a number looks like that is not finite or too large. Nearly no line holds it: the others are parsed once."""
 _SHOWN = 80
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
@@ -30,14 +33,17 @@ class UnfitJsonError(RunFormatError):
     """JSON that is not what the file should hold: a field that is missing, unknown, out of range or of another type."""
 
 
-def read_json(adapter: TypeAdapter[ValueT], data: bytes, where: str, kind: str) -> ValueT:
+def read_json(
+    adapter: TypeAdapter[ValueT], data: bytes, where: str, kind: str, *, largest: int | None = LARGEST
+) -> ValueT:
     """A value of a type. ``where`` is the file, with its line; ``kind`` says what it should hold.
 
-    Numbers are finite, at any depth. Raises ``UnreadableJsonError`` or ``UnfitJsonError``.
+    At any depth numbers are finite, and whole ones not beyond ``largest``. Raises ``UnreadableJsonError`` or
+    ``UnfitJsonError``.
     """
     try:
         if _SUSPECT.search(data):
-            json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+            json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=partial(_whole, largest))
         return adapter.validate_json(data)
     except ValidationError as error:
         place, message = _first(error)
@@ -63,9 +69,9 @@ def _finite(token: str) -> float:
     return value if math.isfinite(value) else _refuse(_shown(token))
 
 
-def _whole(token: str) -> int:
-    if len(token) > _MOST_DIGITS:
-        raise _NumberError(f"a whole number of {len(token):,} digits: {_MOST_DIGITS:,} are the most")
+def _whole(largest: int | None, token: str) -> int:
+    if len(token) > _MOST_DIGITS or (largest is not None and abs(int(token)) > largest):
+        raise _NumberError(f"{_shown(token)} is too large a number")
     return int(token)
 
 
