@@ -96,7 +96,11 @@ def _whole_side(name: str, run: str, out: Path) -> Side:
         return side_of_records(name, read_cells(path))
     folder = Path(run).parent if Path(run).is_file() else find_run(run, out)
     info = as_it_stands(folder, read_info(folder))
-    return side_of_run(name, info, read_cells(folder / "results.jsonl"), folder)
+    cells = read_cells(folder / "results.jsonl")
+    say_missing(folder, info, len(cells))
+    if info.state == "complete" and len(cells) < info.planned_cells:
+        info = info.model_copy(update={"state": "interrupted"})  # a gate over what is left would hold for what is gone
+    return side_of_run(name, info, cells, folder)
 
 
 def check_label(label: str, labels: list[str] | tuple[str, ...], where: str) -> None:
