@@ -89,7 +89,7 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
         (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: names what the first line does not hold"),
-        (1, "{", "{{", r"main\.jsonl:2: Invalid JSON"),
+        (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or cut off"),
     ],
 )
 def test_broken_baselines_are_told_by_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:

@@ -199,6 +199,6 @@ def test_a_missing_extra_says_what_to_install(tmp_path: Path, scheme: str, libra
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert done.returncode == 2
-    told = f"{scheme}://b/d.csv: {scheme}:// needs a library: pip install 'visioneval[{extra}]'"
+    told = f"{scheme}://b/d.csv: {scheme}:// needs a library: pip install '.[{extra}]' in a checkout of visioneval"
     assert done.stderr.strip().endswith(told), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -305,5 +305,5 @@ def test_without_the_extra_it_says_what_to_install(toy: Toy, tmp_path: Path) -> 
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert (done.returncode, done.stderr) == (
-        2, "the label page needs starlette and uvicorn: pip install 'visioneval[label]'\n"
+        2, "the label page needs starlette and uvicorn: pip install '.[label]' in a checkout of visioneval\n"
     )  # fmt: skip

@@ -160,4 +160,4 @@ def test_without_the_library_a_film_is_as_it_is_and_that_is_told(film: Path, mon
     assert exposure is not None
     assert exposure.data == next(film.rglob("*.png")).read_bytes()
     (note,) = prepare(Wish(str(film), film.parent)).notes
-    assert "pip install 'visioneval[video]'" in note
+    assert "pip install '.[video]'" in note

@@ -87,5 +87,5 @@ def test_tools_are_named() -> None:
 def test_without_rapidocr_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     monkeypatch.setattr(ocr, "find_spec", lambda name: None)
-    with pytest.raises(GraderError, match=r"pip install 'visioneval\[ocr\]'"):
+    with pytest.raises(GraderError, match=r"pip install '\.\[ocr\]'"):
         ocr.model_path("Rec")

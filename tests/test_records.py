@@ -129,7 +129,7 @@ records_ = st.builds(
     reasons=st.dictionaries(text, text, max_size=3),
     verdict=st.sampled_from(["PASS", "FAIL", "ERROR"]),
     status=st.sampled_from(["completed", "refused", "error"]),
-    failed_rules=st.lists(text, max_size=2),
+    failed_rules=st.lists(st.sampled_from(["copy", "not image.blank", "'a name' < 0.5"]), max_size=2),
     usage=st.none() | st.dictionaries(text, st.integers(0, 10**9), max_size=2),
     cost_usd=st.none() | st.floats(0, 1e6),
     seconds=st.floats(0, 1e6),

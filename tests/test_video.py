@@ -116,4 +116,6 @@ def test_without_the_extra_a_line_says_what_to_install(tmp_path: Path) -> None:
         "try: sample_frames(Path(sys.argv[1]), 1)\nexcept ImageError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
-    assert done.stdout.strip() == "videos need a library: pip install 'visioneval[video]'", done.stderr
+    assert done.stdout.strip() == "videos need a library: pip install '.[video]' in a checkout of visioneval", (
+        done.stderr
+    )

@@ -13,11 +13,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter
 
 from visioneval.errors import RunFormatError, UsageError
+from visioneval.record_fields import ModelLabel, Number, RuleText, SampleIndex
 from visioneval.records import CellError, Fingerprint, Record, RunInfo
+from visioneval.suite.case import CaseId
 from visioneval.types import Frozen, Metric, Score, Verdict
+from visioneval.untrusted_json import read_json
 from visioneval.whole_file import write_whole
 
 FOLDER = Path("baselines")
@@ -52,17 +55,17 @@ class Header(Frozen):
 class Line(Frozen):
     """One cell: the fields of its record that are not about one moment. ``graders`` gives gradings by grader."""
 
-    test_id: str
-    model_label: str
-    sample_index: Annotated[int, Field(ge=0)]
+    test_id: CaseId
+    model_label: ModelLabel
+    sample_index: SampleIndex
     verdict: Verdict
     tags: tuple[str, ...] = ()
     flaky: bool = False
-    failed_rules: tuple[str, ...] = ()
+    failed_rules: tuple[RuleText, ...] = ()
     failure_tags: tuple[str, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
     artifact_sha256: str | None = None
-    cost_usd: float | None = None
+    cost_usd: Number | None = None
     error: CellError | None = None
     grade_key: str = ""
     graders: dict[str, str] = Field(default_factory=dict)
@@ -73,6 +76,10 @@ class Baseline(Frozen):
 
     header: Header
     lines: tuple[Line, ...]
+
+
+_HEADER: TypeAdapter[Header] = TypeAdapter(Header)
+_LINE: TypeAdapter[Line] = TypeAdapter(Line)
 
 
 def baseline_path(name: str) -> Path:
@@ -140,20 +147,18 @@ def read_baseline(path: Path) -> Baseline:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
     except ValueError:
         raise RunFormatError(f"{path}: empty: not a baseline") from None
-    header = _read(Header, first, f"{path}:1")
+    header = _read(_HEADER, first, f"{path}:1")
     if header.baseline > VERSION:
         raise RunFormatError(f"{path}:1: a baseline of version {header.baseline}: upgrade visioneval")
-    lines = tuple(_read(Line, row, f"{path}:{number}") for number, row in enumerate(rest, 2) if row.strip())
+    lines = tuple(_read(_LINE, row, f"{path}:{number}") for number, row in enumerate(rest, 2) if row.strip())
     for number, line in enumerate(lines, 2):
         if not header.gradings.keys() >= set(line.graders.values()):
             raise RunFormatError(f"{path}:{number}: graders: names what the first line does not hold")
     return Baseline(header=header, lines=lines)
 
 
-def _read(model: type[ModelT], row: bytes, where: str) -> ModelT:
+def _read(wanted: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:
     try:
-        return model.model_validate_json(row)
-    except ValidationError as error:
-        part = error.errors(include_url=False)[0]
-        place = ".".join(map(str, part["loc"]))
-        raise RunFormatError(f"{where}: {place + ': ' if place else ''}{part['msg']}") from None
+        return read_json(wanted, row, where, "baseline")
+    except RunFormatError as error:
+        raise RunFormatError(f"{error}; restore this file, or write it again: visioneval baseline set RUN") from None

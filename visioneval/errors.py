@@ -46,7 +46,8 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{where}: {self.message}"
+        message = self.message.replace("\n", "\\n")  # a path or a name in it may come from a stranger
+        return f"{where}: {message}"
 
 
 SHOWN_PROBLEMS = 100

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
-from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from visioneval.errors import UsageError
 from visioneval.journal import append_lines
+from visioneval.record_fields import Duration, Moment, SampleIndex
 from visioneval.records import SCHEMA_VERSION, Growing, RunInfo, each_line
 from visioneval.suite.pictures import ONE_LINE
-from visioneval.types import Frozen
+from visioneval.types import Frozen, Score
 
 LABELS, ANCHORS = "labels.jsonl", "anchors.jsonl"
 
-Answer = bool | int | float | str | tuple[str, ...] | None
+Answer = Score | str | tuple[str, ...]
 """Yes or no; a step of a scale; a choice, a free text, or ``a``, ``b``, ``tie`` of a pair; the tags that were given, in
 the suite's order; ``None`` where the question was skipped or an answer was taken back."""
 LabelKey = tuple[str, str, str, int, str | None, str]
@@ -32,17 +32,6 @@ Pictures = tuple[str | None, str | None]
 PAIR_ANSWERS = ("a", "b", "tie")
 
 
-def _in_utc(text: str) -> str:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r:.60} is not a time, such as 2025-06-14T09:00:00+00:00") from None
-    if moment.tzinfo is None:
-        raise ValueError("a time needs its zone, such as 2025-06-14T09:00:00+00:00")
-    return moment.astimezone(UTC).isoformat()
-
-
-Moment = Annotated[str, AfterValidator(_in_utc)]
 Rater = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=ONE_LINE)]
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Line = Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=ONE_LINE)]
@@ -71,11 +60,11 @@ class Label(Frozen):
     rater: Rater
     test_id: Line
     model_label: Line
-    sample_index: Annotated[int, Field(ge=0, le=1_000_000)]
+    sample_index: SampleIndex
     other: Line | None = None
     question: Line
     answer: Answer
-    seconds: Annotated[float, Field(ge=0)] | None = None
+    seconds: Duration | None = None
     at: Moment
     source: Literal["page", "import", "anchor"]
     artifact_sha256: Digest | None = None

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from visioneval.errors import StorageError
 from visioneval.journal import append_lines, locked
+from visioneval.record_fields import SampleIndex
 from visioneval.records import SCHEMA_VERSION, CellKey, each_line
 from visioneval.suite.runs import split_run
 from visioneval.types import Frozen
@@ -33,7 +34,7 @@ class Preference(Frozen):
 
     schema_version: int = SCHEMA_VERSION
     test_id: str
-    sample_index: Annotated[int, Field(ge=0, le=1_000_000)]
+    sample_index: SampleIndex
     a: str
     b: str
     first: Literal["a", "b"]

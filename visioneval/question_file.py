@@ -10,17 +10,19 @@ import json
 import threading
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter
 
 from visioneval.errors import RunFormatError, StorageError
 from visioneval.records import SCHEMA_VERSION
 from visioneval.suite.questions import GeckoQuestion
 from visioneval.types import Frozen
+from visioneval.untrusted_json import read_json
 from visioneval.whole_file import write_whole
 
 NAME = "questions.json"
+_MEND = "restore this file, or move it away: 'visioneval run --resume' asks for new questions where it needs some"
 
 
 class DroppedQuestion(Frozen):
@@ -43,7 +45,7 @@ class PromptQuestions(Frozen):
     source: Literal["generated", "pinned"]
     template_sha256: str | None = None
     making_sha256: str | None = None
-    coverage: float | None = None
+    coverage: Annotated[float, Field(ge=0, le=1)] | None = None
     questions: tuple[GeckoQuestion, ...]
     dropped: tuple[DroppedQuestion, ...] = ()
 
@@ -53,6 +55,9 @@ class QuestionsFile(Frozen):
 
     schema_version: int = SCHEMA_VERSION
     prompts: tuple[PromptQuestions, ...] = ()
+
+
+_FILE: TypeAdapter[QuestionsFile] = TypeAdapter(QuestionsFile)
 
 
 class QuestionsWriter:
@@ -115,12 +120,14 @@ def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
     try:
         version = json.loads(data)["schema_version"]
-        if isinstance(version, int) and version > SCHEMA_VERSION:
-            raise RunFormatError(f"{path}: schema_version {version} is newer than {SCHEMA_VERSION}: upgrade visioneval")
-        return QuestionsFile.model_validate_json(data).prompts
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        why = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
-        raise RunFormatError(f"{path}: not a file of questions: {why}") from None
+        raise RunFormatError(f"{path}: not a file of questions: {error}; {_MEND}") from None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise RunFormatError(f"{path}: schema_version {version} is newer than {SCHEMA_VERSION}: upgrade visioneval")
+    try:
+        return read_json(_FILE, data, str(path), "file of questions").prompts
+    except RunFormatError as error:
+        raise RunFormatError(f"{error}; {_MEND}") from None
 
 
 def prompt_sha256(prompt: str) -> str:

@@ -13,14 +13,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, BinaryIO, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
+from visioneval import record_fields as fields
 from visioneval.errors import RunFormatError, UsageError
+from visioneval.suite.case import CaseId
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
+from visioneval.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
 
 SCHEMA_VERSION = 1
 
@@ -32,19 +35,6 @@ RunState = Literal["running", "complete", "interrupted", "stopped"]
 """``stopped`` is on no disk: what readers call a ``running`` whose writer was killed (``standing``)."""
 CellKey = tuple[str, str, int]
 PartT = TypeVar("PartT")
-
-
-def _inside(path: str) -> str:
-    """Refuses a path that leads out of the run: a run may come from a stranger too."""
-    if path.strip("./") and not path.startswith("/") and not any(sign in path for sign in ("..", "\\", "\x00")):
-        return path  # nearly all: the rest are looked at part by part
-    parts = PurePosixPath(path).parts
-    if not parts or "\\" in path or "\x00" in path or parts[0] == "/" or ".." in parts:
-        raise ValueError("does not lie in the run")
-    return path
-
-
-PathInRun = Annotated[str, AfterValidator(_inside)]
 
 
 class CellError(Frozen):
@@ -72,9 +62,9 @@ class GraderRecord(Frozen):
     type: str
     error: str | None = None
     details: dict[str, JsonValue] = Field(default_factory=dict)
-    usage: dict[str, int] | None = None
-    cost_usd: float | None = None
-    seconds: float = 0.0
+    usage: dict[str, fields.Amount] | None = None
+    cost_usd: fields.Number | None = None
+    seconds: fields.Duration = 0.0
     cached: bool = False
     fingerprint: Fingerprint
 
@@ -83,10 +73,10 @@ class Record(Frozen):
     """One finished cell."""
 
     schema_version: int = SCHEMA_VERSION
-    run_id: str
-    test_id: str
-    model_label: str
-    sample_index: Annotated[int, Field(ge=0, le=1_000_000)]
+    run_id: fields.RunId
+    test_id: CaseId
+    model_label: fields.ModelLabel
+    sample_index: fields.SampleIndex
     task_type: TaskType
     prompt: str
     tags: tuple[str, ...] = ()
@@ -96,22 +86,22 @@ class Record(Frozen):
     run_params: dict[str, JsonValue] = Field(default_factory=dict)
     status: Status
     verdict: Verdict
-    failed_rules: tuple[str, ...] = ()
-    warned_rules: tuple[str, ...] = ()
-    skipped_rules: tuple[str, ...] = ()
+    failed_rules: tuple[fields.RuleText, ...] = ()
+    warned_rules: tuple[fields.RuleText, ...] = ()
+    skipped_rules: tuple[fields.RuleText, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
     reasons: dict[str, str] = Field(default_factory=dict)
     failure_tags: tuple[str, ...] = ()
     graders: tuple[GraderRecord, ...] = ()
-    artifact_path: PathInRun | None = None
+    artifact_path: fields.PathInRun | None = None
     artifact_sha256: str | None = None
     mime: str | None = None
-    width: int | None = None
-    height: int | None = None
-    usage: dict[str, int] | None = None
-    cost_usd: float | None = None
-    seconds: float = 0.0
-    attempts: int = 0
+    width: fields.Pixels | None = None
+    height: fields.Pixels | None = None
+    usage: dict[str, fields.Amount] | None = None
+    cost_usd: fields.Number | None = None
+    seconds: fields.Duration = 0.0
+    attempts: fields.CellCount = 0
     cached: bool = False
     error: CellError | None = None
     generation_key: str
@@ -134,10 +124,6 @@ def known_sum(*costs: float | None) -> float | None:
     return sum(known) if known else None
 
 
-class DamagedLineError(RunFormatError):
-    """A line of a file that is none of its lines: what a power cut may leave behind."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Name:
     """What makes a cell the same cell in two records."""
@@ -147,6 +133,8 @@ class _Name:
     sample_index: int
 
 
+LONGEST_LINE = 64 << 20
+"""Bytes of a line of any file of lines: a longer one is no record."""
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _NAME: TypeAdapter[_Name] = TypeAdapter(_Name)
 _CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
@@ -174,13 +162,13 @@ class RunInfo(Frozen):
     schema_version: int = SCHEMA_VERSION
     run_id: str
     state: RunState
-    started_at: str
-    ended_at: str | None = None
+    started_at: fields.WrittenTime
+    ended_at: fields.WrittenTime | None = None
     stopped_by: Literal["budget"] | None = None
-    reused_since: str | None = None
+    reused_since: fields.WrittenTime | None = None
     """When the oldest picture was drawn that came from the cache."""
-    resumed_at: tuple[str, ...] = ()
-    planned_cells: int
+    resumed_at: tuple[fields.WrittenTime, ...] = ()
+    planned_cells: fields.CellCount
     visioneval_version: str
     python_version: str
     experiment: str | None = None
@@ -203,11 +191,26 @@ def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]
     return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
 
 
+_INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
+_RUN_ID: TypeAdapter[str] = TypeAdapter(fields.RunId)
+
+
 def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"
-    data = json.dumps(_upgraded("run", read_header(folder), str(path)))
-    return _validated(TypeAdapter(RunInfo), data, str(path), "run")
+    data = _header_bytes(path)
+    raw = _header(data, path)
+    current = _upgraded("run", raw, str(path))
+    try:
+        _RUN_ID.validate_python(current.get("run_id"))  # here, as RunWriter says it of an id that somebody typed
+        data = data if current is raw else json.dumps(current).encode()
+        return read_json(_INFO, data, str(path), "run", largest=None)  # a suite may hold any number
+    except ValidationError:
+        raise RunFormatError(
+            f"{path}: run_id: not the id of a run; restore this file, or run the suite again"
+        ) from None
+    except RunFormatError as error:
+        raise RunFormatError(f"{error}; restore this file, or run the suite again") from None
 
 
 def read_records(folder: Path) -> Iterator[Record]:
@@ -253,21 +256,26 @@ def _opened(path: Path, kind: str) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as lines:
             yield lines
-    except DamagedLineError as error:
-        raise RunFormatError(f"{error}: delete this line{_again(path.parent) if kind == 'record' else ''}") from None
+    except (UnreadableJsonError, UnfitJsonError) as error:
+        raise RunFormatError(f"{error}: delete this line{_again(path) if kind == 'record' else ''}") from None
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
 
 
-def _again(folder: Path) -> str:
+def _again(path: Path) -> str:
+    """How a cell is got whose line is deleted; nothing where the file is no run's."""
+    if path.name != "results.jsonl" or not (path.parent / "run.json").is_file():
+        return ""
     with suppress(RunFormatError):
-        if read_header(folder).get("graded_from"):
+        if read_header(path.parent).get("graded_from"):
             return ", or grade its source again"
-    return f"; 'visioneval run --resume {folder}' then runs its cell again"
+    return f"; 'visioneval run --resume {path.parent}' then runs its cell again"
 
 
 def _each(lines: BinaryIO, path: Path, wanted: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            raise UnfitJsonError(f"{path}:{number}: longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
         if not line.isspace():
             yield from _parsed(kind, line, f"{path}:{number}", wanted)
 
@@ -288,11 +296,8 @@ class Growing(Generic[PartT]):
         if not self._path.is_file():
             was, self._file, self._end, self._count = self._file, None, 0, 0
             return [], was is not None
-        try:
-            with self._path.open("rb") as lines:
-                return self._read(lines)
-        except OSError as error:
-            raise RunFormatError(f"{self._path}: {error.strerror or error}") from None
+        with _opened(self._path, self._kind) as lines:
+            return self._read(lines)
 
     def _read(self, lines: BinaryIO) -> tuple[list[PartT], bool]:
         known = os.fstat(lines.fileno())
@@ -313,18 +318,18 @@ class Growing(Generic[PartT]):
 def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
     """One, or none where the line was cut off."""
     if line.startswith(_CURRENT) and line.endswith(b"\n"):
-        yield _validated(wanted, line, where, kind)
+        yield read_json(wanted, line, where, kind)
         return
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
         if not line.endswith(b"\n"):
             return
-        raise DamagedLineError(f"{where}: not a {kind}: damaged or cut off") from None
+        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
     if not isinstance(data, dict):
-        raise DamagedLineError(f"{where}: not a {kind}: not an object")
+        raise UnfitJsonError(f"{where}: not a {kind}: not an object")
     current = _upgraded(kind, data, where)
-    yield _validated(wanted, line if current is data else json.dumps(current), where, kind)
+    yield read_json(wanted, line if current is data else json.dumps(current).encode(), where, kind)
 
 
 def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
@@ -344,28 +349,26 @@ def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
     return data
 
 
-def _validated(wanted: TypeAdapter[PartT], data: str | bytes, where: str, kind: str) -> PartT:
-    try:
-        return wanted.validate_json(data)
-    except ValidationError as error:
-        part = error.errors(include_url=False)[0]
-        if part["type"] == "json_invalid":
-            raise DamagedLineError(f"{where}: not a {kind}: damaged or cut off") from None
-        raise RunFormatError(f"{where}: {'.'.join(map(str, part['loc']))}: {part['msg']}") from None
-
-
 def read_header(folder: Path) -> dict[str, Any]:
     """The raw contents of ``run.json``. Raises ``RunFormatError``."""
-    path = folder / "run.json"
+    return _header(_header_bytes(folder / "run.json"), folder / "run.json")
+
+
+def _header_bytes(path: Path) -> bytes:
     try:
-        data = json.loads(path.read_bytes())
+        return path.read_bytes()
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
+
+
+def _header(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise RunFormatError(f"{path}: not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise RunFormatError(f"{path}: not a run")
-    return data
+        raise RunFormatError(f"{path}: not JSON: {error}; restore this file, or run the suite again") from None
+    if not isinstance(found, dict):
+        raise RunFormatError(f"{path}: not a run; restore this file, or run the suite again")
+    return found
 
 
 def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:

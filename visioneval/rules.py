@@ -35,6 +35,9 @@ _COMPARE = rf"\s*(?P<op>>=|<=|==|!=|>|<)\s*{_NUMBER}"
 _RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*", re.ASCII)
 _GATE = re.compile(rf"\s*(?P<fn>[a-z_]+)\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*", re.ASCII)
 
+MAX_RULE = 1000
+"""Characters of a rule or a gate."""
+
 Answer = Literal["holds", "broken", "unmeasured", "skipped"]
 
 
@@ -78,6 +81,7 @@ class Gate:
 @lru_cache(maxsize=4096)
 def parse_rule(text: str) -> Rule:
     """Parses a verdict rule. Raises ``ValueError`` with what a rule looks like."""
+    _check_length(text, "rule")
     match = _RULE.fullmatch(text)
     if match is None or (match["not"] and match["op"]) or not _finite(match["number"]):
         raise ValueError(
@@ -93,6 +97,7 @@ def parse_rule(text: str) -> Rule:
 @lru_cache(maxsize=4096)
 def parse_gate(text: str) -> Gate:
     """Parses a gate. Raises ``ValueError`` with what a gate looks like."""
+    _check_length(text, "gate")
     match = _GATE.fullmatch(text)
     fn = match["fn"] if match else None
     if match is None or fn not in (MEASURING if match["call"] else COUNTING) or not _finite(match["number"]):
@@ -102,6 +107,11 @@ def parse_gate(text: str) -> Gate:
         )
     metric = match["single"] or match["double"] or match["plain"]
     return Gate(text.strip(), match["fn"], metric, match["op"], float(match["number"]))
+
+
+def _check_length(text: str, what: str) -> None:
+    if len(text) > MAX_RULE:
+        raise ValueError(f"a {what} of {len(text):,} characters: {MAX_RULE:,} are the most")
 
 
 def _finite(number: str | None) -> bool:

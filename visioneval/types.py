@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-Score = bool | int | float | None
+MAX_NUMBER = 2.0**63
+"""No score, cost or bound of a range is larger, or below its negative: sums and squares of such do not overflow."""
+Score = (
+    Annotated[bool, Field(strict=True)]
+    | Annotated[int, Field(strict=True, ge=-(2**63), le=2**63)]
+    | Annotated[float, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=False)]
+    | None
+)
 """A measured value; ``None`` when it could not be measured."""
+Bound = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 
 
 class TaskType(StrEnum):
@@ -48,7 +56,7 @@ class Metric(Frozen):
     """What a score means: its type, its inclusive range, and which way is better."""
 
     type: Literal["bool", "number"] = "bool"
-    range: tuple[float, float | None] | None = None
+    range: tuple[Bound, Bound | None] | None = None
     better: Literal["higher", "lower", "none"] = "higher"
 
 

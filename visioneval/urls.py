@@ -91,7 +91,9 @@ def fetch(url: str, limit: int) -> bytes:
     except UsageError:
         raise
     except ImportError:
-        raise UsageError(f"{scheme}:// needs a library: pip install 'visioneval[{BUCKETS[scheme]}]'") from None
+        raise UsageError(
+            f"{scheme}:// needs a library: pip install '.[{BUCKETS[scheme]}]' in a checkout of visioneval"
+        ) from None
     except FileNotFoundError:
         raise UsageError("there is no such file") from None
     except Exception as error:  # every library behind fsspec has errors of its own

@@ -155,7 +155,7 @@ def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
     try:
         import av
     except ImportError:
-        raise ImageError("videos need a library: pip install 'visioneval[video]'") from None
+        raise ImageError("videos need a library: pip install '.[video]' in a checkout of visioneval") from None
     try:
         kind = _DEMUXERS[mime.removeprefix("video/")]
         with av.open(source, format=kind, metadata_errors="ignore") as container:

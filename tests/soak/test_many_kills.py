@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -53,6 +54,13 @@ def killed(paid: Paid, moment: float) -> tuple[int, int]:
     return len(now), len(lately)
 
 
+def lost_and_doubled(paid: Paid) -> tuple[int, int]:
+    """How many cells have no line in ``results.jsonl``, and how many lines are about a cell that has one already."""
+    lines = (paid.run_folder / "results.jsonl").read_text().splitlines()
+    cells = {(one["test_id"], one["model_label"], one["sample_index"]) for one in map(json.loads, lines)}
+    return CELLS - len(cells), len(lines) - len(cells)
+
+
 def test_fifty_kills_of_two_hundred_cells(
     tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch, told: Callable[[str], None]
 ) -> None:
@@ -74,11 +82,14 @@ def test_fifty_kills_of_two_hundred_cells(
     assert result.exit_code == 0, result.output
     paid.check_whole()
     again = paid.paid_again
+    lost, doubled = lost_and_doubled(paid)
     told(
         f"{KILLS} kills of {CELLS} cells in {time.monotonic() - start:.0f} s: {left} cells were left after the last;"
         f" {len(api.paid_by_digest)} distinct calls, {paid_for(api)} paid, {again} of them again;"
-        f" {under_way} had no answer at the kills, {lately} had none {TO_KEEP_S} s before"
+        f" {under_way} had no answer at the kills, {lately} had none {TO_KEEP_S} s before;"
+        f" cells lost: {lost}, doubled: {doubled}"
     )
+    assert (lost, doubled) == (0, 0)
     assert len(api.paid_by_digest) == 2 * CELLS
     assert left > 0
     assert again <= lately

@@ -329,4 +329,5 @@ def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:
         apart = mean_ranks(rows.people) - mean_ranks(rows.grader)
         return np.asarray(np.abs(apart) / max(len(apart) - 1, 1), dtype=float)
     low, high = meaning.range or (0.0, 1.0)
-    return np.asarray(np.abs(rows.people - rows.grader) / ((high or 1.0) - low), dtype=float)
+    span = high - low if high is not None and high > low else 1.0  # a stranger's range may be empty
+    return np.asarray(np.clip(np.abs(rows.people - rows.grader) / span, 0, 1), dtype=float)

@@ -10,17 +10,18 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from visioneval.baselines import Baseline, Grading, Line
+from visioneval.record_fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
 from visioneval.records import (
     CellError,
     CellKey,
     Fingerprint,
-    PathInRun,
     RunInfo,
     RunState,
     each_line,
     known_sum,
     suite_order,
 )
+from visioneval.suite.case import CaseId
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
@@ -33,29 +34,29 @@ class Mark:
     key: str
     type: str
     fingerprint: Fingerprint
-    cost_usd: float | None = None
+    cost_usd: Number | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One cell of one side: the fields of its record, by their names, without those that only its reader needs."""
 
-    test_id: str
-    model_label: str
-    sample_index: int
+    test_id: CaseId
+    model_label: ModelLabel
+    sample_index: SampleIndex
     verdict: Verdict
     scores: Mapping[str, Score] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     prompt: str = ""
     tags: tuple[str, ...] = ()
     flaky: bool = False
-    failed_rules: tuple[str, ...] = ()
+    failed_rules: tuple[RuleText, ...] = ()
     failure_tags: tuple[str, ...] = ()
     error: CellError | None = None
     artifact_path: PathInRun | None = None
     artifact_sha256: str | None = None
-    cost_usd: float | None = None
-    seconds: float | None = None
+    cost_usd: Number | None = None
+    seconds: Duration | None = None
     grade_key: str = ""
     graders: tuple[Mark, ...] = ()
 

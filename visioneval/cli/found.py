@@ -41,15 +41,20 @@ def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
 
     folder, info, label = named_run(name, out)
     records = list(read_records(folder))
-    if info.state == "complete" and len(records) < info.planned_cells:
-        options.say(
-            f"{folder}: said to be complete, but results.jsonl holds {len(records):,} of {info.planned_cells:,} cells;"
-            f" {for_the_rest(folder, info)}"
-        )
+    say_missing(folder, info, len(records))
     if label is None:
         return folder, info, records
     records = [record for record in records if record.model_label == label]
     return folder, one_model_run(info, label, len(records)), records
+
+
+def say_missing(folder: Path, info: RunInfo, cells: int) -> None:
+    """Tells of a run that is complete but for cells whose lines are gone: a last one that was cut off, for example."""
+    if info.state == "complete" and cells < info.planned_cells:
+        options.say(
+            f"{folder}: said to be complete, but results.jsonl holds {cells:,} of {info.planned_cells:,} cells;"
+            f" {for_the_rest(folder, info)}"
+        )
 
 
 def labels_of(name: str, records: list[Record], labels: list[Label]) -> list[Label]:
@@ -91,7 +96,11 @@ def _whole_side(name: str, run: str, out: Path) -> Side:
         return side_of_records(name, read_cells(path))
     folder = Path(run).parent if Path(run).is_file() else find_run(run, out)
     info = as_it_stands(folder, read_info(folder))
-    return side_of_run(name, info, read_cells(folder / "results.jsonl"), folder)
+    cells = read_cells(folder / "results.jsonl")
+    say_missing(folder, info, len(cells))
+    if info.state == "complete" and len(cells) < info.planned_cells:
+        info = info.model_copy(update={"state": "interrupted"})  # a gate over what is left would hold for what is gone
+    return side_of_run(name, info, cells, folder)
 
 
 def check_label(label: str, labels: list[str] | tuple[str, ...], where: str) -> None:

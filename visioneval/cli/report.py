@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from visioneval.cli import options
-from visioneval.cli.found import named_run
+from visioneval.cli.found import named_run, say_missing
 
 
 def report(
@@ -31,7 +31,10 @@ def report(
 
     folder, info, label = named_run(run, runs)
     target = target_of(folder, out, single_file=single_file)
-    page = write_report(read_lean(folder, info, label), target, single_file=single_file, trust=trust_suite)
+    lean = read_lean(folder, info, label)
+    if label is None:
+        say_missing(folder, info, len(lean.cells))
+    page = write_report(lean, target, single_file=single_file, trust=trust_suite)
     print(f"wrote {page}")
     if opened:
         _open(page.resolve().as_uri())

@@ -59,10 +59,12 @@ def list_all(
 def _counts(folder: Path) -> Counts | None:
     from visioneval.analysis.tally import count
     from visioneval.records import read_records
+    from visioneval.report.text import clean
 
     try:
         return count(read_records(folder))
-    except RunFormatError:
+    except RunFormatError as error:
+        options.say(clean(str(error)))
         return None
 
 

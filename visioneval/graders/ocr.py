@@ -22,7 +22,7 @@ MODELS = {
     "Det": "PP-OCRv6_det_small.onnx",
     "Rec": "PP-OCRv6_rec_small.onnx",
 }
-_INSTALL = "pip install 'visioneval[ocr]'"
+_INSTALL = "pip install '.[ocr]' in a checkout of visioneval"
 
 _MAX_AREA = 4_000_000
 """Pixels that the detector is given at most: about five seconds and a gigabyte."""

@@ -14,7 +14,8 @@ from pydantic import Field, TypeAdapter
 
 from visioneval.journal import append_lines
 from visioneval.label.deck import ItemKey, Turn
-from visioneval.labels import Digest, Moment, Rater
+from visioneval.labels import Digest, Rater
+from visioneval.record_fields import Moment, SampleIndex
 from visioneval.records import SCHEMA_VERSION, Growing, each_line
 from visioneval.types import Frozen
 
@@ -41,7 +42,7 @@ class Step(Frozen):
     rater: Rater
     test_id: str
     model_label: str
-    sample_index: int
+    sample_index: SampleIndex
     other: str | None = None
     turn: Turn
     did: Literal["answered", "skipped", "undone", "reopened"]

@@ -32,7 +32,9 @@ def check_extra() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise UsageError("the label page needs starlette and uvicorn: pip install 'visioneval[label]'") from None
+        raise UsageError(
+            "the label page needs starlette and uvicorn: pip install '.[label]' in a checkout of visioneval"
+        ) from None
 
 
 def serve(wish: Wish, *, host: str, port: int | None, rater: str | None, open_page: bool, tell: Tell) -> None:

@@ -154,7 +154,7 @@ def _notes(run: _Run, everything: Iterable[Subject], lost: int) -> Iterable[str]
     if gone:
         yield f"{_cells(gone)} whose picture is missing left out"
     if any(each.mime in FILMS for each in run.seen) and not can_strip_films():
-        yield "videos are shown with what their files say of their maker: pip install 'visioneval[video]' to hide it"
+        yield "videos are shown with what their files say of their maker; to hide it: pip install '.[video]' (checkout)"
     known = {each.key: each.pictures for each in everything}
     labels = read_labels(run.folder / LABELS)
     _, outdated = of_today(labels, lambda label: known.get((*label.cell, label.other), (None, None)))

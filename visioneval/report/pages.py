@@ -17,6 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from visioneval.report.console import show_usd
+from visioneval.report.text import clean
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = {
@@ -83,12 +84,18 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_clean,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.filters["soft"] = soft
     made.filters["usd"] = usd
     return made
+
+
+def _clean(value: Any) -> Any:
+    """Text without control characters and overrides of its direction; our own markup is that of ``soft``, clean too."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def usd(amount: float, unknown: int) -> str:
@@ -98,5 +105,5 @@ def usd(amount: float, unknown: int) -> str:
 
 def soft(text: object) -> Markup:
     """Text, escaped, that may be broken after the signs that part the words of labels and ids."""
-    words = re.split(r"(?<=[,_/])", str(text))
+    words = re.split(r"(?<=[,_/])", clean(str(text)))
     return Markup("<wbr>").join(words)

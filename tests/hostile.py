@@ -1,0 +1,204 @@
+"""A small real run with every file that may stand beside it, and every command that reads them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageDraw
+from typer.testing import CliRunner, Result
+
+from visioneval.cli import app
+from visioneval.errors import UsageError
+
+RUN, OTHER = "first", "second"
+NONE, BLANK = "sketch,flaw=none", "sketch,flaw=blank"
+SUITE: dict[str, Any] = {
+    "name": "small",
+    "experiment": "strangers",
+    "vars": {"mood": "calm"},
+    "judges": {
+        "default": {"provider": "recorded", "path": "answers.jsonl"},
+        "duo": {"provider": "gemini", "model": "gemini-2.5-flash"},
+    },
+    "cases": [
+        {
+            "id": "poster",
+            "prompt": "A {{ mood }} poster with the line Lantern Market",
+            "criteria": "Nothing but the line",
+            "expect": {"text": {"required": ["Lantern Market"]}, "size": "requested"},
+            "questions": [
+                {"id": "sun", "question": "Is there a sun?", "type": "object"},
+                {"id": "say", "question": "What does it say?", "choices": ["Lantern", "Lamp"], "answer": "Lantern",
+                 "type": "copy", "depends_on": ["sun"]},
+            ],
+            "tags": ["text", "must_pass"],
+        },
+        {
+            "id": "door",
+            "prompt": "Paint the door blue",
+            "images": ["base.png"],
+            "mask": "mask.png",
+            "region": "the door",
+            "tags": ["edit"],
+            "metadata": {"draw": "DOOR", "note": "by hand"},
+        },
+    ],
+    "models": [{"provider": "sketch", "params": {"size": "256x256"}, "grid": {"flaw": ["none", "blank"]}}],
+    "graders": [
+        {"key": "image", "type": "image"},
+        {"key": "place", "type": "locality"},
+        {"key": "claims", "type": "gecko", "when": {"tags": ["text"]}},
+        {"key": "look", "type": "rubric",
+         "metrics": {"layout": {"type": "score", "scale": [0, 5], "about": "order"}, "usable": {"type": "pass_fail", "about": "usable?"}}},
+    ],
+    "verdict": ["not image.blank", "layout >= 3", "claims >= 0.5", {"rule": "usable", "level": "warn"}],
+    "gates": ["pass_rate >= 0", {"rule": "mean(layout) >= 1", "models": ["sketch*"]}],
+    "labels": {
+        "questions": [
+            {"key": "fine", "ask": "Is it fine?", "type": "yes_no", "metric": "verdict"},
+            {"key": "order", "ask": "How clear?", "type": "scale", "scale": [0, 5], "metric": "layout"},
+        ],
+        "pairs": [{"key": "better", "ask": "Which is better?"}],
+    },
+}  # fmt: skip
+ANSWERS = {"sun": "yes", "say": "Lantern", "layout": 4, "usable": True, "verdict": "PASS", "answer": "A",
+           "reason": "it is in order", "image_description": "a page"}  # fmt: skip
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "show": ("show", RUN),
+    "show case": ("show", RUN, "poster"),
+    "show label": ("show", f"{RUN}@{NONE}"),
+    "report": ("report", RUN, "--out", "page"),
+    "report --single-file": ("report", RUN, "--single-file", "--out", "page.html"),
+    "compare": ("compare", OTHER, RUN, "--html", "compare.html", "--markdown", "compare.md"),
+    "compare --json": ("compare", RUN, OTHER, "--json"),
+    "compare file": ("compare", f"runs/{OTHER}/results.jsonl", "loose.jsonl", "--html", "loose.html"),
+    "compare baseline": ("compare", "baseline:main", RUN, "--markdown", "baseline.md", "--html", "baseline.html"),
+    "export": ("export", RUN, "--csv"),
+    "agree": ("agree", RUN),
+    "agree --json": ("agree", RUN, "--json"),
+    "label export": ("label", "export", RUN),
+    "grade": ("grade", RUN, "--offline", "--run-id", "graded", "--junit", "graded.xml", "--markdown", "graded.md"),
+    "run --resume": ("run", "--resume", RUN, "--junit", "resumed.xml", "--markdown", "resumed.md"),
+    "prefer": ("prefer", f"{OTHER}@{NONE}", f"{RUN}@{BLANK}", "--judge", "duo", "--offline"),
+    "runs": ("runs",),
+    "baseline set": ("baseline", "set", RUN, "--name", "other"),
+    "baseline list": ("baseline", "list"),
+}  # fmt: skip
+
+
+FILES = {
+    "runs/first/run.json": "one",
+    "runs/first/summary.json": "one",
+    "runs/first/questions.json": "one",
+    "runs/first/results.jsonl": "lines",
+    "runs/first/labels.jsonl": "lines",
+    "runs/first/anchors.jsonl": "lines",
+    "runs/first/labelling.jsonl": "lines",
+    "runs/first/preferences.jsonl": "lines",
+    "runs/first/stale.jsonl": "lines",
+    "loose.jsonl": "lines",
+    "baselines/main.jsonl": "lines",
+}
+"""Every file of a run, and whether it is one JSON document or one a line."""
+
+
+def build(folder: Path) -> None:
+    """Fills a folder, which is the working directory, with two runs and every file that may stand beside them."""
+    image = Image.new("RGB", (256, 256), "white")
+    ImageDraw.Draw(image).rectangle((60, 60, 180, 200), fill="brown")
+    image.save(folder / "base.png")
+    mask = Image.new("RGBA", (256, 256), (0, 0, 0, 255))
+    mask.paste((0, 0, 0, 0), (60, 60, 180, 200))
+    mask.save(folder / "mask.png")
+    (folder / "suite.yaml").write_text(json.dumps(SUITE))
+    for name, layout in ((OTHER, 2), (RUN, 4)):
+        answers = {**ANSWERS, "layout": layout}
+        rows = [
+            {"case": case, "question": key, "answer": answers[key]} for case in ("poster", "door") for key in answers
+        ]
+        (folder / "answers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        done = call("run", "suite.yaml", "--run-id", name, "--quiet")
+        assert done.exit_code in (0, 1), done.output
+    assert call("baseline", "set", OTHER).exit_code == 0
+    _add_an_error(folder / "runs" / RUN / "results.jsonl")
+    _add_people(folder / "runs" / RUN)
+    for name in ("runs/first/stale.jsonl", "loose.jsonl"):
+        shutil.copy(folder / "runs" / RUN / "results.jsonl", folder / name)
+
+
+def _add_an_error(path: Path) -> None:
+    """Makes the last cell one that ended in an error, with all that a record may hold."""
+    *lines, last = path.read_text().splitlines()
+    record = json.loads(last)
+    record |= {"verdict": "ERROR", "cost_usd": 0.01, "usage": {"images": 1}, "failure_tags": ["crooked"]}
+    record |= {
+        "warned_rules": ["usable"],
+        "skipped_rules": ["place"],
+        "metadata": {"note": "by hand", "deep": {"n": [1]}},
+    }
+    record["graders"][-1]["details"] |= {
+        "votes": {"layout": [4, 2], "usable": [True, False]},
+        "prompt_sha256": "0" * 64,
+    }
+    record |= {"error": {"stage": "grade", "kind": "unmeasured", "message": "too dark"}}
+    path.write_text("".join(f"{line}\n" for line in (*lines, json.dumps(record))))
+
+
+def _add_people(folder: Path) -> None:
+    """Labels, agreed answers, a rater's progress and a judge's preferences."""
+    about = {"schema_version": 1, "model_label": NONE, "sample_index": 0, "other": None, "artifact_sha256": None}
+    label = {**about, "seconds": 2.5, "at": "2025-06-01T12:00:00+00:00", "source": "page", "other_sha256": None}
+    answers = [("ann", "poster", "fine", True), ("ann", "poster", "order", 4), ("ann", "door", "fine", False),
+               ("bob", "poster", "fine", False), ("bob", "poster", "order", 2), ("bob", "door", "fine", False)]  # fmt: skip
+    said = [
+        {**label, "rater": rater, "test_id": case, "question": key, "answer": value}
+        for rater, case, key, value in answers
+    ]
+    _lines(folder / "labels.jsonl", said)
+    _lines(folder / "anchors.jsonl", [{**said[0], "source": "anchor"}])
+    step = {**about, "rater": "ann", "test_id": "poster", "turn": "first", "did": "answered", "other_sha256": None}
+    step.pop("schema_version")
+    session = {"which": "all", "repeat": 0.0, "cells": None, "pairs": None, "seed": 7}
+    entry = {"schema_version": 1, "at": label["at"]}
+    _lines(
+        folder / "labelling.jsonl",
+        [{**entry, "session": session, "step": None}, {**entry, "session": None, "step": step}],
+    )
+    pair = {"schema_version": 1, "test_id": "poster", "sample_index": 0, "a": f"{OTHER}@{NONE}", "b": f"{RUN}@{BLANK}",
+            "answer": "a", "reason": "A is in order", "judge": "gemini:gemini-2.5-flash", "error": None}  # fmt: skip
+    within = {**pair, "a": f"{RUN}@{NONE}"}
+    _lines(folder / "preferences.jsonl", [{**each, "first": first} for each in (pair, within) for first in "ab"])
+
+
+def _lines(path: Path, rows: Sequence[Any]) -> None:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def call(*words: str) -> Result:
+    """One command, in this process."""
+    return CliRunner().invoke(app, list(words))
+
+
+DESK = "label"
+
+
+def desk() -> str:
+    """What the label page is sent for its first items, as the server sends it. Raises ``VisionEvalError``."""
+    from starlette.responses import JSONResponse
+
+    from visioneval.label.desk import Desk
+    from visioneval.label.work import Wish, prepare
+
+    with suppress(UsageError):  # nobody disputes a cell
+        prepare(Wish(RUN, Path("runs"), which="disputed:2", seed=1))
+    work = prepare(Wish(RUN, Path("runs"), seed=1))
+    sat = Desk(work)
+    sent = [JSONResponse(sat.next(rater)).body for rater in ("ann", "bob")]
+    return "\n".join([*work.notes, *(bytes(each).decode() for each in sent)])

@@ -1,0 +1,257 @@
+"""Changes of a run's files as a stranger might make them, and what a command does wrong when it reads them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from hostile import COMMANDS, DESK, FILES, call, desk
+from markdown_it import MarkdownIt
+
+from visioneval.analysis.cells import read_cells
+from visioneval.baselines import read_baseline
+from visioneval.errors import RunFormatError, VisionEvalError
+from visioneval.label.progress import read_entries
+from visioneval.labels import read_labels
+from visioneval.preferences import read_preferences
+from visioneval.question_file import read_questions
+from visioneval.records import read_info, read_records
+
+MARK = "hostilemark"
+ESCAPES = f"\x1b[31m{MARK}\x1b]0;title\x07\x9b2J\u202e\x00\r\nnext"
+HTML = f"</script><{MARK} on{MARK}=1><script>{MARK}()</script>\"'><img src=x on{MARK}=1>{{{{ 7*7 }}}}"
+MARKDOWN = f"\n\n# {MARK}\n[{MARK}](http://{MARK}.example) ![{MARK}](http://{MARK}.example) <{MARK}>`` @{MARK}"
+RICH = f"[red]{MARK}[/red] [link=http://{MARK}.example]x[/link] [/] :smile:"
+RAW = ("NaN", "Infinity", "-Infinity", "1e999", "1" * 400, "1" * 5000)
+"""Numbers that JSON does not know, or that no float and no digit limit takes."""
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """A token that stands in the file as it is."""
+
+    token: str
+
+
+VALUES: tuple[Any, ...] = (
+    None, True, 7, -3, 0, 1e308, -1e308, 1e15, 2**70, "word", "", [], {}, ["word"], [None], {"word": 1}, [[[{}]]],
+    "x" * 200_000, ESCAPES, HTML, MARKDOWN, RICH, "\ud800", "../../x", "/etc/passwd", *map(_Raw, RAW),
+)  # fmt: skip
+Path_ = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of one file: a value, or ``DELETE``, at a place of one of its documents; ``key`` renames a key."""
+
+    file: str
+    line: int
+    place: Path_
+    value: Any
+    is_key: bool = False
+
+    def __str__(self) -> str:
+        what = repr(self.value)
+        return f"{self.file}:{self.line + 1}: {'.'.join(map(str, self.place))} {'called' if self.is_key else '='} {what:.60}"
+
+
+class _Delete:
+    def __repr__(self) -> str:
+        return "DELETE"
+
+
+DELETE = _Delete()
+KEYS = (ESCAPES, HTML, "x" * 3000, "")
+
+
+def documents(path: Path, kind: str) -> list[Any]:
+    """The JSON documents of a file."""
+    text = path.read_text()
+    return [json.loads(text)] if kind == "one" else [json.loads(line) for line in text.splitlines()]
+
+
+def places(data: Any, at: Path_ = ()) -> Iterator[Path_]:
+    """Every value within a document, containers included, by its keys and indices."""
+    if at:
+        yield at
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from places(value, (*at, key))
+
+
+def apply(change: Change, folder: Path) -> None:
+    """Writes the file anew, changed."""
+    path, kind = folder / change.file, FILES[change.file]
+    found = documents(path, kind)
+    *way, last = change.place
+    inner = found[change.line]
+    for key in way:
+        inner = inner[key]
+    if change.value is DELETE:
+        del inner[last]
+    elif change.is_key:
+        inner[change.value] = inner.pop(last)
+    else:
+        inner[last] = change.value
+    raw = {f"@raw{at}@": token for at, token in enumerate(RAW)}
+    names = {token: name for name, token in raw.items()}
+    text = "".join(
+        json.dumps(each, default=lambda value: names[value.token], separators=(",", ":")) + "\n" for each in found
+    )
+    for name, token in raw.items():
+        text = text.replace(f'"{name}"', token)
+    path.write_text(text)
+
+
+def changes(folder: Path) -> Iterator[Change]:
+    """Every change of every file, in a fixed order."""
+    for name, kind in FILES.items():
+        for line, document in enumerate(documents(folder / name, kind)):
+            for place in places(document):
+                yield Change(name, line, place, DELETE)
+                yield from (Change(name, line, place, value) for value in VALUES)
+                if isinstance(place[-1], str):
+                    yield from (Change(name, line, place, key, is_key=True) for key in KEYS)
+
+
+def _door(name: str) -> Callable[[Path], Any]:
+    """What reads one of the files, and refuses it where it does not fit."""
+    folders = {
+        "run.json": read_info,
+        "questions.json": read_questions,
+        "labelling.jsonl": read_entries,
+        "preferences.jsonl": read_preferences,
+        "results.jsonl": lambda folder: list(read_records(folder)),
+    }
+    files = {
+        "labels.jsonl": read_labels,
+        "anchors.jsonl": read_labels,
+        "loose.jsonl": read_cells,
+        "main.jsonl": read_baseline,
+    }
+    last = Path(name).name
+    if last in folders:
+        return lambda root: folders[last]((root / name).parent)
+    return lambda root: files[last](root / name) if last in files else None
+
+
+DOORS = {name: _door(name) for name in FILES}
+
+
+def refusal(name: str, folder: Path) -> str | None:
+    """Why a file is not read; ``None`` where it is. Any other exception is a fault."""
+    try:
+        DOORS[name](folder)
+    except RunFormatError as error:
+        return str(error)
+    return None
+
+
+def saturate(folder: Path, fits: Callable[[Any], bool], value: Any, *, skip: Sequence[str] = ()) -> int:
+    """Sets every value that ``fits``, in the last document of every file, wherever its reader takes it; tells how many."""
+    many = 0
+    for name, kind in FILES.items():
+        path = folder / name
+        line = len(documents(path, kind)) - 1
+        for place in list(places(documents(path, kind)[line])):
+            found = _at(documents(path, kind)[line], place)
+            if place[-1] in skip or found is _GONE or not fits(found):
+                continue
+            before = path.read_text()
+            apply(Change(name, line, place, value), folder)
+            if refusal(name, folder) is None:
+                many += 1
+            else:
+                path.write_text(before)
+    return many
+
+
+_GONE = object()
+
+
+def _at(data: Any, place: Path_) -> Any:
+    """The value at a place, or ``_GONE`` where an earlier change took it away."""
+    for key in place:
+        if not (isinstance(data, dict) and key in data) and not (
+            isinstance(data, list) and isinstance(key, int) and key < len(data)
+        ):
+            return _GONE
+        data = data[key]
+    return data
+
+
+ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+def faults(name: str, folder: Path) -> list[str]:
+    """What a reader does wrong: a traceback, an exit code of no meaning, several lines of error, markup, escapes."""
+    done = None if name == DESK else call(*COMMANDS[name])
+    if done is None:
+        return _desk_faults()
+    found = []
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        found.append(f"{name}: traceback: {done.exception!r:.300}")
+    if done.exit_code not in (0, 1, 2, 3):
+        found.append(f"{name}: exit code {done.exit_code}")
+    problems = [line for line in done.stderr.splitlines() if " as the run holds it: " not in line]
+    if done.exit_code == 2 and (len(problems) > 2 or not done.stderr.strip()):
+        found.append(f"{name}: not one line of error: {done.stderr!r:.800}")
+    if hit := CONTROL.search(done.output):
+        found.append(f"{name}: {hit[0]!r} reaches the terminal")
+    return found + [f"{name}: {fault}" for word in COMMANDS[name] for fault in _file_faults(folder / word)]
+
+
+def _desk_faults() -> list[str]:
+    try:
+        sent = desk()
+    except VisionEvalError:
+        return []
+    except Exception as error:
+        return [f"{DESK}: traceback: {error!r:.300}"]
+    return [f"{DESK}: control characters"] if ESCAPE.search(sent) else []
+
+
+def _file_faults(path: Path) -> Iterator[str]:
+    """What is wrong with what a command wrote."""
+    if path.is_dir() and (path / "index.html").is_file():
+        for each in (path / "index.html", *(path / "data").iterdir()):
+            yield from _file_faults(each)
+    elif path.is_file() and path.suffix in (".html", ".js", ".md", ".xml"):
+        text = path.read_text(encoding="utf-8")
+        if ESCAPE.search(text):
+            yield f"{path.name}: control characters"
+        if _marked(path.suffix, text):
+            yield f"{path.name}: the stranger's text is markup"
+
+
+class _Tags(HTMLParser):
+    """Whether a page has an element or an attribute of a stranger's, or text outside of ours that runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hits = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.hits += MARK in tag or any(MARK in name for name, _ in attrs)
+        self.hits += any(
+            name in ("href", "src") and MARK in (value or "") and value[:1] != "#" for name, value in attrs if value
+        )
+
+
+def _marked(kind: str, text: str) -> bool:
+    if kind == ".js":
+        return "</script" in text.lower()
+    if kind == ".xml":
+        return any(MARK in each.tag for each in ET.fromstring(text).iter())
+    if kind == ".md":
+        text = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    tags = _Tags()
+    tags.feed(text)
+    return tags.hits > 0

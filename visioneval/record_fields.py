@@ -1,0 +1,75 @@
+"""The types of the fields that runs, labels and baselines share. A file may come from a stranger: all are bounded."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from visioneval.rules import parse_rule
+from visioneval.types import MAX_NUMBER
+
+MOST_CELLS = 10**9
+RunId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=200)]
+ModelLabel = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
+SampleIndex = Annotated[int, Field(ge=0, le=1_000_000)]
+CellCount = Annotated[int, Field(ge=0, le=MOST_CELLS)]
+Number = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=False)]
+"""A cost or the like: finite, and from -2^63 to 2^63, so that no sum and no square of such overflows."""
+Duration = Annotated[float, Field(ge=0, le=MAX_NUMBER, allow_inf_nan=False)]
+"""Seconds."""
+Amount = Annotated[int, Field(ge=-(2**63), le=2**63)]
+Pixels = Annotated[int, Field(ge=0, le=10**9)]
+
+
+def _is_rule(text: str) -> str:
+    try:
+        parse_rule(text)
+    except ValueError:
+        raise ValueError(f"{text!r:.60} is not a verdict rule") from None
+    return text
+
+
+RuleText = Annotated[str, AfterValidator(_is_rule)]
+"""A verdict rule as written, which parses."""
+
+
+def _inside(path: str) -> str:
+    """Refuses a path that leads out of the run: a run may come from a stranger too."""
+    if path.strip("./") and not path.startswith("/") and not any(sign in path for sign in ("..", "\\", "\x00")):
+        return path  # nearly all: the rest are looked at part by part
+    parts = PurePosixPath(path).parts
+    if not parts or "\\" in path or "\x00" in path or parts[0] == "/" or ".." in parts:
+        raise ValueError("does not lie in the run")
+    return path
+
+
+PathInRun = Annotated[str, StringConstraints(max_length=4096), AfterValidator(_inside)]
+
+
+def _in_utc(text: str) -> str:
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC).isoformat()
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r:.60} is not a time, such as 2025-06-14T09:00:00+00:00") from None
+    raise ValueError("a time needs its zone, such as 2025-06-14T09:00:00+00:00")
+
+
+Moment = Annotated[str, AfterValidator(_in_utc)]
+"""A time with its zone, as ISO 8601 in UTC."""
+
+
+def _is_time(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r:.60} is not a time, such as 2025-06-14T09:00:00+00:00") from None
+    return text
+
+
+WrittenTime = Annotated[str, AfterValidator(_is_time)]
+"""A time that is only shown, as it was written."""

@@ -1,0 +1,101 @@
+"""JSON that may come from a stranger, read into models: what does not fit is one line that names the place."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from visioneval.errors import RunFormatError
+
+ValueT = TypeVar("ValueT")
+
+LARGEST = 2**63
+"""No whole number is larger, or below its negative: a run writes none, and a float holds its sums and squares."""
+_MOST_DIGITS = 4300
+"""Of a whole number in a suite, which may hold any: as in Python itself, as more take quadratic time."""
+_SUSPECT = re.compile(rb"NaN|Infinity|\d{19}|[eE]\+?\d{3}")
+"""What a number looks like that is not finite or too large. Nearly no line holds it: the others are parsed once."""
+_SHOWN = 80
+_HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+class UnreadableJsonError(RunFormatError):
+    """Text that is not JSON at all: a file that was damaged or cut off."""
+
+
+class UnfitJsonError(RunFormatError):
+    """JSON that is not what the file should hold: a field that is missing, unknown, out of range or of another type."""
+
+
+def read_json(
+    adapter: TypeAdapter[ValueT], data: bytes, where: str, kind: str, *, largest: int | None = LARGEST
+) -> ValueT:
+    """A value of a type. ``where`` is the file, with its line; ``kind`` says what it should hold.
+
+    At any depth numbers are finite, and whole ones not beyond ``largest``. Raises ``UnreadableJsonError`` or
+    ``UnfitJsonError``.
+    """
+    try:
+        if _SUSPECT.search(data):
+            json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=partial(_whole, largest))
+        return adapter.validate_json(data)
+    except ValidationError as error:
+        place, message = _first(error)
+        if place is None:
+            raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
+        raise UnfitJsonError(f"{where}: {place}{message}") from None
+    except _NumberError as error:
+        raise UnfitJsonError(f"{where}: {error}") from None
+    except (ValueError, RecursionError):
+        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
+
+
+class _NumberError(Exception):
+    """A number that is none."""
+
+
+def _refuse(token: str) -> Any:
+    raise _NumberError(f"{token} is not a finite number")
+
+
+def _finite(token: str) -> float:
+    value = float(token)
+    return value if math.isfinite(value) else _refuse(_shown(token))
+
+
+def _whole(largest: int | None, token: str) -> int:
+    if len(token) > _MOST_DIGITS or (largest is not None and abs(int(token)) > largest):
+        raise _NumberError(f"{_shown(token)} is too large a number")
+    return int(token)
+
+
+def _first(error: ValidationError) -> tuple[str | None, str]:
+    """Where the first fault is, with a colon after it, and what it is; no place where it is not JSON."""
+    faults = error.errors(include_url=False, include_input=False)
+    fault = faults[0]
+    if fault["type"] == "json_invalid":
+        return None, ""
+    place, message = fault["loc"], fault["msg"].removeprefix("Value error, ")
+    if place and place[-1] in _SCORE_TYPES and len({one["loc"][:-1] for one in faults}) < len(faults):
+        place, message = place[:-1], "expected true, false, a number from -2^63 to 2^63, or null"
+    shown = ".".join(_shown(str(part)) for part in place)
+    return f"{shown}: " if shown else "", _one_line(message, 400)
+
+
+_SCORE_TYPES = ("bool", "int", "float")
+
+
+def _shown(text: str) -> str:
+    return _one_line(text, _SHOWN)
+
+
+def _one_line(text: str, limit: int) -> str:
+    """Text without control characters, and not longer than so many."""
+    safe = "".join("\ufffd" if unicodedata.category(sign) in _HIDDEN else sign for sign in text[: limit + 1])
+    return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
