@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
+from math import isfinite
 from typing import Literal
 
 
@@ -103,16 +104,21 @@ class TemplateError(VisionEvalError):
 ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image", "offline"]
 
 
+LONGEST_RETRY_AFTER_S = 30 * 86_400.0
+"""What a provider asks for beyond this, 30 days, is taken for this."""
+
+
 class ProviderError(VisionEvalError):
     """A call to a provider that gave no usable answer.
 
-    ``retry_after`` is in seconds, where the provider said it.
+    ``retry_after`` is in seconds, from 0 to ``LONGEST_RETRY_AFTER_S``, where the provider said it.
     """
 
     def __init__(self, message: str, *, kind: ProviderErrorKind, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
-        self.retry_after = retry_after
+        said = retry_after is not None and isfinite(retry_after)
+        self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if said else None
 
 
 class GraderError(VisionEvalError):
