@@ -262,7 +262,7 @@ KEYLESS = {"error": {"code": 403, "message": "Blocked.", "details": [{"reason": 
     ("status", "headers", "body", "kind", "wait"),
     [
         (429, {"retry-after": "3"}, {"error": {"message": "Slow down."}}, "rate_limit", 3.0),
-        (429, {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, {"error": {}}, "rate_limit", None),
+        (429, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, {"error": {}}, "rate_limit", 0.0),
         (503, {"retry-after": "1.5"}, {"message": "Busy."}, "transient", 1.5),
         (500, {}, ["odd", "body"], "transient", None),
         (403, {}, KEYLESS, "auth", None),

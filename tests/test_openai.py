@@ -276,7 +276,8 @@ def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.Monk
         ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
         ({"retry-after": "-1"}, 0.0),
         ({"retry-after": "inf"}, None),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "Wed, 99 Oct 2015 07:28:00 GMT"}, None),
     ],
 )
 def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:

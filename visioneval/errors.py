@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
+from math import isfinite
 from typing import Literal
 
 
@@ -104,11 +105,15 @@ class TemplateError(VisionEvalError):
 ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image", "offline"]
 
 
+LONGEST_RETRY_AFTER_S = 30 * 86_400.0
+"""What a provider asks for beyond this, 30 days, is taken for this."""
+
+
 class ProviderError(VisionEvalError):
     """A call to a provider that gave no usable answer.
 
-    ``retry_after`` is in seconds, where the provider said it. ``may_be_billed``: it was sent, and no answer came that
-    says that it failed, so that a budget must count it.
+    ``retry_after`` is in seconds, from 0 to ``LONGEST_RETRY_AFTER_S``, where the provider said it. A call that
+    ``may_be_billed`` was sent, and no answer says that it failed: a budget must count it.
     """
 
     def __init__(
@@ -121,7 +126,8 @@ class ProviderError(VisionEvalError):
     ) -> None:
         super().__init__(message)
         self.kind = kind
-        self.retry_after = retry_after
+        said = retry_after is not None and isfinite(retry_after)
+        self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if said else None
         self.may_be_billed = may_be_billed
 
 

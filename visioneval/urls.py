@@ -11,9 +11,10 @@ import os
 import re
 import socket
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from visioneval.errors import UsageError
+from visioneval.inflate import ACCEPTED, Inflater
 
 if TYPE_CHECKING:
     import aiohttp
@@ -22,6 +23,8 @@ TRUSTED_HOSTS = "VISIONEVAL_TRUSTED_HOSTS"
 BUCKETS = {"gs": "gcs", "s3": "s3"}
 """Schemes of buckets, and the extra that reads each."""
 
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 5
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -116,23 +119,63 @@ def _from_bucket(url: str, scheme: str, limit: int) -> bytes:
     if size > limit:
         raise _too_large(limit)
     data: bytes = store.cat_file(url)
+    if len(data) > limit:  # an object that is stored compressed is larger than its size
+        raise _too_large(limit)
     return data
 
 
 def _from_web(url: str, limit: int) -> bytes:
-    """Streamed, as a server need not tell a size, or the right one."""
+    """A page, through a few redirects, which published files need. Each must lead where anyone may read."""
+    at = url
+    for _ in range(_MOST_REDIRECTS + 1):
+        data, location = _page(at, limit)
+        if location is None:
+            return data
+        target = urljoin(at, location)
+        if _origin(target) != _origin(at) and url_problem(target):
+            raise UsageError(
+                f"it redirects to {_origin(target)!r}, which is not public over https: list its host in {TRUSTED_HOSTS}"
+                " to read it"
+            )
+        at = target
+    raise UsageError(f"it redirects more than {_MOST_REDIRECTS} times")
+
+
+def _origin(url: str) -> str:
+    """A URL without its path and query, which may hold secrets."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "what is no URL"
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{parts.hostname or ''}{'' if port in (None, default) else f':{port}'}"[:200]
+
+
+def _page(url: str, limit: int) -> tuple[bytes, str | None]:
+    """What is at a URL, or where a redirect leads. Streamed, as a server need not tell a size, or the right one."""
     import fsspec
 
-    open_to_all = url_problem(url) is None and urlsplit(url).hostname not in trusted_hosts()
-    options: dict[str, Any] = {"get_client": _public_client} if open_to_all else {}
-    kept = bytearray()
-    with fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1) as file:
+    options: dict[str, Any] = {"client_kwargs": {"auto_decompress": False}}
+    if url_problem(url) is None and urlsplit(url).hostname not in trusted_hosts():
+        options["get_client"] = _public_client
+    asked = {"headers": {"Accept-Encoding": ACCEPTED}, "allow_redirects": False}
+    kept, compressed = bytearray(), 0
+    with fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1, **asked) as file:
         file.r.raise_for_status()
-        while chunk := file.read(1 << 20):
-            kept += chunk
-            if len(kept) > limit:
+        if file.r.status in _REDIRECTS and (location := file.r.headers.get("location")):
+            return b"", location
+        inflater = Inflater(file.r.headers.get("content-encoding", ""))
+        while data := file.read(1 << 20):
+            compressed += len(data)
+            for piece in inflater.feed(data):
+                kept += piece
+                if len(kept) > limit:
+                    raise _too_large(limit)
+            if compressed > limit:
                 raise _too_large(limit)
-    return bytes(kept)
+        inflater.finish()
+    return bytes(kept), None
 
 
 def _too_large(limit: int) -> UsageError:

@@ -27,6 +27,15 @@ KINDS: Final[Mapping[str, str]] = {
     "truncated_body": "any",
     "html": "any",
     "bad_json": "any",
+    "redirect": "any",
+    "bad_chunk": "any",
+    "bad_status_line": "any",
+    "large": "any",
+    "endless": "any",
+    "endless_gzip": "any",
+    "bomb": "any",
+    "drip": "any",
+    "error_in_200": "any",
     "refusal": "any",
     "truncated_base64": "draw",
     "empty_base64": "draw",
@@ -42,7 +51,10 @@ KINDS: Final[Mapping[str, str]] = {
 }
 """Each kind, and the calls that it can happen to: ``any``, ``draw`` or ``judge``."""
 
-WIRE: Final = frozenset({"reset", "hang", "truncated_body", "html", "bad_json"})
+RAW: Final = frozenset({"redirect", "bad_chunk", "bad_status_line", "large", "endless", "endless_gzip", "bomb", "drip"})
+"""Replies whose bytes ``wire.py`` writes: ``large`` says its length, ``endless`` has none, ``bomb`` and
+``endless_gzip`` grow a thousandfold when they are decompressed; ``drip`` is endless and slow."""
+WIRE: Final = frozenset({"reset", "hang", "truncated_body", "html", "bad_json"}) | RAW
 """What happens to an answer on its way: ``html`` is a 200 with a web page, as a wrong base URL gives; ``bad_json`` one
 whose JSON ends early, though its length is right."""
 STATUS: Final = frozenset(
@@ -56,6 +68,7 @@ STATUS: Final = frozenset(
         "forbidden",
         "model_not_found",
         "bad_request",
+        "error_in_200",
     }
 )
 
@@ -68,12 +81,22 @@ class Fault:
     ``reason`` tells refusals apart: for OpenAI ``content_filter`` or ``invalid_prompt`` instead of the usual form;
     for Gemini a ``BlockedReason`` with ``prompt:`` before it (the default is ``prompt:PROHIBITED_CONTENT``) or a
     ``FinishReason`` such as ``IMAGE_SAFETY``. ``text`` replaces the words of the refusal or error, or of the answer.
+    ``error_in_200`` sends the error that ``reason`` names, such as ``rate_limit``, with the status 200.
+
+    ``retry_after_header`` is sent as it is. ``location`` is a redirect's; ``status`` and ``size`` (in megabytes, when
+    decompressed) are of a reply in ``RAW``, ``coding`` its content encoding, ``layers`` how often it was compressed.
     """
 
     kind: str
     retry_after: float | None = None
     reason: str | None = None
     text: str | None = None
+    retry_after_header: str | None = None
+    location: str | None = None
+    status: int | None = None
+    size: int = 0
+    coding: str | None = None
+    layers: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import email.message
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -70,10 +70,13 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """``raw`` is sent instead of all else, head included, and then the connection is closed; a number is a pause."""
+
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
     content_type: str = "application/json"
+    raw: Iterable[bytes | float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

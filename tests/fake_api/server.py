@@ -9,14 +9,15 @@ import random
 import socket
 import struct
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from .desk import Provider, decide
-from .faults import STATUS, WIRE, Asked, Fault, Faults
+from .faults import RAW, STATUS, WIRE, Asked, Fault, Faults
 from .gemini_wire import Gemini
 from .http1 import (
     ApiError,
@@ -30,6 +31,7 @@ from .http1 import (
 )
 from .openai_wire import OpenAI
 from .script import DrawRequest, Script
+from .wire import raw_reply
 
 BACKLOG = 4096
 HEAD_LIMIT = 1 << 20
@@ -64,7 +66,7 @@ class FakeAPI:
     ``latency`` maps an endpoint (``images.generations``, ``images.edits``, ``responses``, ``chat``, ``gemini``,
     ``vertex``) or a kind of call (``images``, ``judge``) to seconds, or to a (least, most) pair. ``models`` adds
     names to those that the services know; ``chat_formats`` and ``chat_tools`` say what the chat endpoint can do, for
-    playing a lesser compatible server. What a script raises is raised again at the end of ``with``.
+    playing a lesser compatible server. ``packing`` is the content encoding of replies, ``gzip`` or ``deflate``. What a script raises is raised again at the end of ``with``.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class FakeAPI:
         self.faults = Faults()
         self.key = key
         self.latency: dict[str, float | tuple[float, float]] = {}
+        self.packing: str | None = None
         self.requests: list[LoggedRequest] = []
         self.paid: Counter[str] = Counter()
         self.paid_by_digest: Counter[str] = Counter()
@@ -183,13 +186,18 @@ class FakeAPI:
             _reset(writer)
             return False
         entry.status = reply.status
+        if reply.raw is not None:
+            await _send_all(reply.raw, writer)
+            return False
+        if self.packing is not None:
+            reply = _packed(reply, self.packing)
         keep = request.headers.get("connection", "").lower() != "close"
         head = reply_head(reply, keep_alive=keep)
         if entry.fault == "truncated_body":
             writer.write(head + reply.body[: len(reply.body) // 2])
             await writer.drain()
             return False
-        if reply.status == 200 and entry.endpoint and entry.fault not in ("html", "bad_json"):
+        if reply.status == 200 and entry.endpoint and entry.fault not in ("html", "bad_json", "error_in_200"):
             entry.paid = True
             self.paid[entry.endpoint] += 1
             self.paid_by_digest[entry.digest] += 1
@@ -220,7 +228,9 @@ class FakeAPI:
         if isinstance(outcome, Fault):
             entry.fault = outcome.kind
             if outcome.kind in STATUS:
-                return provider.error(provider.fault(outcome, asked))
+                return _error_reply(provider, outcome, asked)
+            if outcome.kind in RAW:
+                return raw_reply(outcome)
             if outcome.kind == "html":
                 return Reply(200, PAGE, content_type="text/html")
             whole = decide(Script(), asked, None)  # of which the wire will carry a part at most
@@ -266,6 +276,29 @@ def _json_or_none(body: bytes) -> Any:
         return json.loads(body)
     except ValueError:
         return None
+
+
+def _error_reply(provider: Provider, fault: Fault, asked: Asked) -> Reply:
+    kind = (fault.reason or "server_error") if fault.kind == "error_in_200" else fault.kind
+    error = provider.fault(replace(fault, kind=kind), asked)
+    if fault.retry_after_header is not None:
+        error.headers += (("retry-after", fault.retry_after_header),)
+    reply = provider.error(error)
+    return replace(reply, status=200) if fault.kind == "error_in_200" else reply
+
+
+async def _send_all(parts: Iterable[bytes | float], writer: asyncio.StreamWriter) -> None:
+    for part in parts:
+        if isinstance(part, bytes):
+            writer.write(part)
+            await writer.drain()
+        await asyncio.sleep(0 if isinstance(part, bytes) else part)  # drain() alone need not let the loop go on
+
+
+def _packed(reply: Reply, coding: str) -> Reply:
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16 if coding == "gzip" else zlib.MAX_WBITS)
+    body = packer.compress(reply.body) + packer.flush()
+    return replace(reply, body=body, headers=(*reply.headers, ("content-encoding", coding)))
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -24,6 +24,7 @@ def questions(
     judge: options.Judges = None,
     reuse: options.ReuseAnswers = options.Reused.judges,
     cache: options.CacheFolder = None,
+    max_reply_mb: options.MaxReplyMb = None,
     trust_suite: options.TrustSuite = False,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
@@ -34,6 +35,7 @@ def questions(
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
     from visioneval.engine.session import Session, check_budget, open_calls
     from visioneval.engine.tools import build_tools
+    from visioneval.providers.reply_limit import reply_limit
     from visioneval.report.questions import pinned_yaml
 
     if output is not None and output.exists():
@@ -41,10 +43,12 @@ def questions(
     flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge)
     _, plan = options.load_and_expand(suite, options.selection(case, tag, None, None, limit), flags)
     asking = question_plan(plan)
-    session = Session(cache=cache, reuse=options.reuse_of(reuse, offline=False, resuming=False))
+    reused = options.reuse_of(reuse, offline=False, resuming=False)
+    session = Session(cache=cache, reuse=reused, reply_bytes=reply_limit(max_reply_mb))
     check_budget(asking, session)
     with open_calls(asking, session, "", options.say) as calls:
-        done = make_questions(asking, asker(asking, build_tools(asking), calls), calls, _say, options.say)
+        tools = build_tools(asking, reply_bytes=session.reply_bytes)
+        done = make_questions(asking, asker(asking, tools, calls), calls, _say, options.say)
     if done.refusal is not None:
         options.say(done.refusal)
     elif not done.complete:

@@ -57,7 +57,7 @@ def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
         name, sign, value = word.partition("=")
         if word in ("--trust-suite", "--offline"):
             after.append(word)
-        elif name in ("--cache", "--reuse", "--budget", "--env-file"):
+        elif name in ("--cache", "--reuse", "--budget", "--max-reply-mb", "--env-file"):
             (before if name == "--env-file" else after).extend((name, value if sign else next(words, "")))
     return shlex.join(("visioneval", *before, "run", "--resume", str(folder), *after))
 

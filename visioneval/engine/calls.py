@@ -98,13 +98,21 @@ class Calls:
     """Why the cache takes no answer any more. What was answered is there nevertheless, and no other call begins."""
     _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
-    async def draw(self, call: Call, hash_of: HashOf, provider: Any, request: DrawRequest) -> Drawn:
-        """Draws, or takes kept pictures. Raises ``ProviderError`` and ``BudgetError``."""
+    async def draw(
+        self, call: Call, hash_of: HashOf, provider: Any, request: DrawRequest, tries: Tries | None = None
+    ) -> Drawn:
+        """Draws, or takes kept pictures. ``tries`` counts the attempts, those of a call that fails included.
+
+        Raises ``ProviderError`` and ``BudgetError``.
+        """
+        tries = tries or Tries()
         lane = draw_lane(call.run.provider, call.run.params)
         if call.run.config.is_free:
-            drawing = await self.throttle.call(lane, lambda: _drawing(provider, call, request), limits_itself=True)
+            drawing = await self.throttle.call(
+                lane, lambda: _drawing(provider, call, request), tries=tries, limits_itself=True
+            )
             pictures = await asyncio.to_thread(_checked, drawing, call.task_type)
-            return _drawn(drawing, pictures, drawing.cost_usd, 1)
+            return _drawn(drawing, pictures, drawing.cost_usd, tries.count)
         key = await in_thread(draw_key, call, hash_of, when=call.has_files)
         kept = await self._kept_drawing(key)
         if kept is not None:
@@ -115,7 +123,6 @@ class Calls:
             raise ProviderError(
                 f"not in the cache: the drawing of {call.case.id!r} by {call.run.label!r}", kind="offline"
             )
-        tries = Tries()
         drawing, cost = await self._paid(
             lane,
             key,

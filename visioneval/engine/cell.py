@@ -20,6 +20,7 @@ from visioneval.engine.calls import Drawn
 from visioneval.engine.grading import Graded, grade, stop_for_key
 from visioneval.engine.guard import described
 from visioneval.engine.plain import amount
+from visioneval.engine.throttle import Tries
 from visioneval.errors import ProviderError, StoppedError
 from visioneval.graders.judging import OFF_SHAPE
 from visioneval.plan import Call, generation_key, grade_key
@@ -122,16 +123,17 @@ async def draw(call: Call, bench: Bench, deadline: float) -> Ended:
         samples=call.samples,
         folder=bench.folder,
     )
-    start = perf_counter()
+    start, tries = perf_counter(), Tries()
     try:
         provider = bench.tools.providers[call.run.label]
         async with asyncio.timeout_at(deadline):
-            drawn = await bench.calls.draw(call, bench.hash_of, provider, request)
+            drawn = await bench.calls.draw(call, bench.hash_of, provider, request, tries)
             return Ended(drawn=drawn, seconds=perf_counter() - start)
     except ProviderError as error:
         stop_for_key(error, call.run.label, bench.plain)
         if error.kind == "refused":
-            return Ended(drawn=Drawn(refused=str(error)), seconds=perf_counter() - start)
+            refused = Drawn(refused=str(error), attempts=tries.count)
+            return Ended(drawn=refused, seconds=perf_counter() - start)
         failed = CellError(stage="generate", kind=error.kind, message=bench.plain.text(error))
     except TimeoutError:
         failed = _late("generate", bench)
@@ -140,7 +142,7 @@ async def draw(call: Call, bench: Bench, deadline: float) -> Ended:
     except Exception as error:
         bench.debug(error)
         failed = CellError(stage="generate", kind="internal", message=bench.plain.text(described(error)))
-    return Ended(drawn=Drawn(), seconds=perf_counter() - start, error=failed)
+    return Ended(drawn=Drawn(attempts=tries.count), seconds=perf_counter() - start, error=failed)
 
 
 def _late(stage: Any, bench: Bench) -> CellError:

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from visioneval.errors import ClosingError, ProviderError
+from visioneval.errors import LONGEST_RETRY_AFTER_S, ClosingError, ProviderError
 from visioneval.suite.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class Gate:
 
     def too_long(self) -> ProviderError:
         """Why nobody waits here: it would be for longer than any call may."""
-        message = f"the provider asks for {self.closed_for:.0f} s without a call: go on with the run then"
+        message = f"the provider asks for {_span(self.closed_for)} without a call: resume the run then"
         return ProviderError(message, kind="rate_limit", retry_after=self.closed_for)
 
     def _is_open(self) -> bool:
@@ -248,6 +248,8 @@ class Throttle:
                     own.limited(started, error.retry_after)
                 elif error.kind == "auth":
                     self.shut()  # before this place in the gate is free: the run ends here
+                if _asks_too_long(error):
+                    raise _with_wait(error) from error.__cause__
                 raise
             own.succeeded()
             return answer
@@ -327,7 +329,7 @@ class Throttle:
         if self.ended.is_set():
             return ["stopping: waiting for the calls in flight (interrupt to stop now)"]
         return [
-            f"{provider}{f':{model}' if model else ''}: {gate.waiting} wait {gate.closed_for:.0f} s (rate limit)"
+            f"{provider}{f':{model}' if model else ''}: {gate.waiting} wait {_span(gate.closed_for)} (rate limit)"
             for (provider, model, _), gate in self.gates.items()
             if gate.closed_for
         ]
@@ -335,9 +337,29 @@ class Throttle:
 
 def _may_pass(error: BaseException) -> bool:
     """Whether another try may fare better."""
-    if not isinstance(error, ProviderError) or (error.retry_after or 0) > LONGEST_WAIT_S:
-        return False
-    return error.kind in ("rate_limit", "transient")
+    return isinstance(error, ProviderError) and error.kind in _PASSING and not _asks_too_long(error)
+
+
+_PASSING = ("rate_limit", "transient")
+
+
+def _asks_too_long(error: ProviderError) -> bool:
+    return error.kind in _PASSING and (error.retry_after or 0) > LONGEST_WAIT_S
+
+
+def _with_wait(error: ProviderError) -> ProviderError:
+    """The same error, which says why it is not tried again."""
+    message = f"{error} (the provider asks to wait {_span(error.retry_after or 0)}: resume the run then)"
+    return ProviderError(message, kind=error.kind, retry_after=error.retry_after)
+
+
+def _span(seconds: float) -> str:
+    """Seconds in words that stay short."""
+    if seconds >= LONGEST_RETRY_AFTER_S - 60:  # the clock has gone on since
+        return f"{LONGEST_RETRY_AFTER_S / 86_400:.0f} days or more"
+    if seconds >= 2 * 86_400:
+        return f"{seconds / 86_400:.0f} days"
+    return f"{seconds / 3600:.0f} h" if seconds >= 7200 else f"{seconds:.0f} s"
 
 
 def _pause(state: RetryCallState) -> float:

@@ -22,6 +22,9 @@ from visioneval import images
 from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.providers.masks import mask_use
+from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
+from visioneval.providers.reply_limit import reply_limit
+from visioneval.providers.retry_after import retry_after, seconds
 from visioneval.suite.providers import GeminiProvider
 from visioneval.suite.remote import GeminiOptions, GoogleCloud
 
@@ -47,26 +50,36 @@ _TAKEN = ("image/png", "image/jpeg", "image/webp")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _KEY_REASONS = re.compile(r"API_KEY_\w+|CONSUMER_(INVALID|SUSPENDED)|SERVICE_DISABLED")
 _SAID = 500
+_CODES = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+}
+"""The HTTP status of Google's status names; of any other it is 500."""
 
 
-def client_for(options: GeminiOptions) -> genai.Client:
+def client_for(options: GeminiOptions, limit: int | None = None) -> genai.Client:
     """A client for the Developer API, or for Vertex AI where the suite names a project; no variable decides that.
 
-    Raises ``UsageError`` without a key, or without credentials for Vertex AI.
+    ``limit`` is of a reply, in bytes. Raises ``UsageError`` without a key, or without credentials for Vertex AI.
     """
     try:
         if options.google is not None:
-            return _vertex(options.google, options.base_url)
+            return _vertex(options.google, options.base_url, limit)
         key = os.environ.get(options.key_variable)
         if not key:
             raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'the Gemini API'}")
-        http = _http(options.base_url or DEVELOPER_URL, API_VERSION)
+        http = _http(options.base_url or DEVELOPER_URL, API_VERSION, limit)
         return genai.Client(vertexai=False, api_key=key, http_options=http)
     except (ImportError, ValueError) as error:
         raise UsageError(f"gemini: no client can be made: {error}") from None
 
 
-def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
+def _vertex(cloud: GoogleCloud, base_url: str | None, limit: int | None) -> genai.Client:
     try:
         credentials, _ = google.auth.default(scopes=_SCOPES)
     except GoogleAuthError as error:
@@ -76,7 +89,7 @@ def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
         project=cloud.project,
         location=cloud.location,
         credentials=credentials,
-        http_options=_http(base_url or _vertex_url(cloud.location), VERTEX_API_VERSION),
+        http_options=_http(base_url or _vertex_url(cloud.location), VERTEX_API_VERSION, limit),
     )
 
 
@@ -86,7 +99,7 @@ def _vertex_url(location: str) -> str:
     return f"https://{'' if location == 'global' else f'{location}-'}aiplatform.googleapis.com"
 
 
-def _http(base_url: str, api_version: str) -> types.HttpOptions:
+def _http(base_url: str, api_version: str, limit: int | None) -> types.HttpOptions:
     """Options with an HTTP client of our own, with which the SDK retries nothing.
 
     It opens as many connections as there are calls and keeps none: one that idled through somebody else's minutes
@@ -96,10 +109,30 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         timeout=TIMEOUT_S,
         follow_redirects=False,
+        headers=ACCEPT_ENCODING,
+        event_hooks={"response": [check_reply(reply_limit() if limit is None else limit), _raise_error]},
     )
     return types.HttpOptions(
         base_url=base_url, api_version=api_version, timeout=TIMEOUT_S * 1000, httpx_async_client=client
     )
+
+
+async def _raise_error(response: httpx2.Response) -> None:
+    """Raises the ``APIError`` that a reply with the status 200 holds, in which the SDK would see an empty answer."""
+    body = await response.aread() if response.status_code == 200 else b""
+    if len(body) > MAX_ERROR_BYTES or b'"error"' not in body:
+        return
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        return  # the SDK says what is wrong with it
+    error = told.get("error") if isinstance(told, dict) and not told.get("candidates") else None
+    if error:
+        fields = error if isinstance(error, dict) else {}
+        code = fields.get("code")
+        if not isinstance(code, int) or not 400 <= code < 600:
+            code = _CODES.get(str(fields.get("status")), 500)
+        raise errors.APIError(code, told, response)
 
 
 @asynccontextmanager
@@ -108,7 +141,7 @@ async def told_errors() -> AsyncIterator[None]:
     try:
         yield
     except errors.APIError as error:
-        message = f"{error.code}: {str(error.message or error.status or 'no message').strip()[:_SAID]}"
+        message = f"{error.code}: {_words(error)[:_SAID]}"
         raise ProviderError(message, kind=_kind(error), retry_after=_retry_after(error)) from None
     except GoogleAuthError as error:
         again = isinstance(error, TransportError) or error.retryable
@@ -124,8 +157,16 @@ async def told_errors() -> AsyncIterator[None]:
     except (errors.UnknownApiResponseError, ValidationError) as error:
         message = f"the answer could not be read: {' '.join(str(error).split())}"
         raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
+    except (RecursionError, UnicodeDecodeError) as error:
+        message = f"the answer could not be read: {error}"
+        raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
     except ValueError as error:
         raise ProviderError(f"bad parameter: {error}"[:_SAID], kind="invalid") from None
+
+
+def _words(error: errors.APIError) -> str:
+    inner = error.details.get("error") if isinstance(error.details, Mapping) else None
+    return str(error.message or (inner if isinstance(inner, str) else None) or error.status or "no message").strip()
 
 
 def _kind(error: errors.APIError) -> ProviderErrorKind:
@@ -148,17 +189,17 @@ def _details(error: errors.APIError) -> list[Mapping[str, Any]]:
 def _retry_after(error: errors.APIError) -> float | None:
     """Seconds from the header, or from the ``RetryInfo`` detail of the error's body."""
     headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
-    told = [f"{headers.get('retry-after', '')}s", *(str(detail.get("retryDelay", "")) for detail in _details(error))]
-    found = (_SECONDS.fullmatch(each) for each in told)
-    return next((float(match[1]) for match in found if match), None)
+    said = retry_after(headers)
+    found = (_SECONDS.fullmatch(str(detail.get("retryDelay", ""))) for detail in _details(error))
+    return said if said is not None else next((seconds(match[1]) for match in found if match), None)
 
 
 class Gemini:
     """One client for a model entry. ``n`` pictures are ``n`` calls: the API gives one each."""
 
-    def __init__(self, config: GeminiProvider) -> None:
+    def __init__(self, config: GeminiProvider, limit: int | None = None) -> None:
         self._config = config
-        self._client = client_for(config)
+        self._client = client_for(config, limit)
 
     async def generate(self, request: DrawRequest) -> Drawing:
         """Draws from the prompt alone."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-import math
 import os
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -15,26 +15,39 @@ import aiohttp
 import httpx2
 import openai
 import orjson
+from aiohttp.http import HttpProcessingError
 from pybase64 import b64decode
 
 from visioneval import images
 from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.providers.masks import MaskUse, mask_use
+from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
+from visioneval.providers.reply_limit import reply_limit
+from visioneval.providers.retry_after import retry_after
 from visioneval.suite.providers import OpenAIProvider
 from visioneval.suite.remote import OpenAIOptions
 
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
 BASE_URL = "https://api.openai.com/v1"
 _REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
+_STATUS_BY_NAME = {
+    401: {"invalid_api_key", "authentication_error"},
+    429: {"rate_limit_exceeded", "rate_limit_error", "requests", "tokens"},
+    400: {"invalid_request_error", "model_not_found"},
+}
+"""The status that an error's code or type stands for, where the reply's own says nothing."""
 _MOST_WORDS = 1000
 """Of what a provider says in an error: a gateway's whole web page helps nobody."""
 _SHORTEST_SECRET = 8
 """Local servers take any key, such as ``ollama``: a word that may well stand in what they say."""
 
 
-def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
-    """A client whose host, key and headers come from the suite alone. Raises ``UsageError`` without a usable key."""
+def client_for(options: OpenAIOptions, limit: int | None = None) -> openai.AsyncOpenAI:
+    """A client whose host, key and headers come from the suite alone. ``limit`` is of a reply, in bytes.
+
+    Raises ``UsageError`` without a usable key.
+    """
     key = os.environ.get(options.key_variable)
     if not key:
         raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'OpenAI'}")
@@ -45,7 +58,12 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
             api_key=key,
             base_url=options.base_url or BASE_URL,
             max_retries=0,
-            http_client=openai.DefaultAioHttpClient(limits=LIMITS),  # half of the default client's cost a call
+            http_client=openai.DefaultAioHttpClient(  # half of the default client's cost a call
+                limits=LIMITS,
+                follow_redirects=False,
+                headers=ACCEPT_ENCODING,
+                event_hooks={"response": [check_reply(reply_limit() if limit is None else limit)]},
+            ),
         )
 
 
@@ -61,20 +79,26 @@ def _no_settings_around() -> Iterator[None]:
 
 @asynccontextmanager
 async def told_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
-    """Turns what the SDK raises into ``ProviderError``, in the provider's own words, less the client's key."""
+    """Turns what the SDK and its transport raise into ``ProviderError``, in the provider's own words, less the key."""
     try:
         yield
+    except ProviderError as error:
+        raise _told(client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed) from None
     except openai.APIStatusError as error:
-        raise _told(client, _words(error), _kind(error), retry_after(error.response.headers)) from None
+        kind = _kind(error.status_code, error.code)
+        raise _told(client, _words(error), kind, retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # time-outs are among them
         cause = error.__cause__ or error  # the SDK's own words say of all that it timed out
-        lost = _told(client, f"no answer: {str(cause) or type(cause).__name__}", "transient")
-        lost.may_be_billed = _may_be_sent(error)
-        raise lost from None
-    except (openai.OpenAIError, ValueError) as error:
-        lost = _told(client, f"the answer could not be read: {error}", "transient")
-        lost.may_be_billed = True
-        raise lost from None
+        message = f"no answer: {str(cause) or type(cause).__name__}"
+        raise _told(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+    except aiohttp.ClientResponseError as error:  # a reply that is not HTTP, which the SDK lets through
+        message = f"the answer is not HTTP: {' '.join(error.message.split())}"
+        raise _told(client, message, "transient", may_be_billed=True) from None
+    except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
+        message = f"no answer: {' '.join(str(error).split()) or type(error).__name__}"
+        raise _told(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+    except (openai.OpenAIError, ValueError, RecursionError) as error:
+        raise _told(client, f"the answer could not be read: {error}", "transient", may_be_billed=True) from None
 
 
 def _may_be_sent(error: BaseException | None) -> bool:
@@ -89,20 +113,43 @@ def _may_be_sent(error: BaseException | None) -> bool:
     return True
 
 
-def _told(client: openai.AsyncOpenAI, words: str, kind: ProviderErrorKind, wait: float | None = None) -> ProviderError:
+def _told(
+    client: openai.AsyncOpenAI,
+    words: str,
+    kind: ProviderErrorKind,
+    wait: float | None = None,
+    *,
+    may_be_billed: bool = False,
+) -> ProviderError:
     if len(client.api_key) >= _SHORTEST_SECRET:
         words = words.replace(client.api_key, "***")
-    return ProviderError(words[:_MOST_WORDS], kind=kind, retry_after=wait)
+    return ProviderError(words[:_MOST_WORDS], kind=kind, retry_after=wait, may_be_billed=may_be_billed)
 
 
 def read_json(response: httpx2.Response) -> dict[str, Any]:
-    """The JSON object of an answer. Raises ``ProviderError`` for a web page, and ``ValueError`` for cut JSON."""
+    """The JSON object of an answer.
+
+    Raises ``ProviderError`` for a web page and for an error, which some servers send with the status 200, and
+    ``ValueError`` for cut JSON.
+    """
     told = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
     if isinstance(told, dict):
+        if told.get("error") and told.get("status") != "failed":  # which the judge itself reads
+            raise error_in_reply(told["error"], retry_after(response.headers))
         return told
     shown = " ".join(response.text.split())[:80]
     message = f"the answer is none of this API, so base_url may be wrong; it begins with {shown!r}"
     raise ProviderError(message, kind="invalid")
+
+
+def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
+    """What an ``error`` in a reply with the status 200 stands for. One whose code says nothing may pass."""
+    fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    code = str(fields.get("code"))
+    by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
+    status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
+    said = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
+    return ProviderError(f"the reply is an error: {said}"[:_MOST_WORDS], kind=_kind(status, code), retry_after=wait)
 
 
 @contextmanager
@@ -115,32 +162,20 @@ def known_form() -> Iterator[None]:
         raise ProviderError(message[:_MOST_WORDS], kind="transient", may_be_billed=True) from None
 
 
-def _kind(error: openai.APIStatusError) -> ProviderErrorKind:
-    if str(error.code) in _REFUSALS:
+def _kind(status: int, code: object) -> ProviderErrorKind:
+    if str(code) in _REFUSALS:
         return "refused"
-    if error.status_code == 401 or error.code == "insufficient_quota":
+    if status == 401 or code == "insufficient_quota":
         return "auth"
-    if error.status_code == 429:
+    if status == 429:
         return "rate_limit"
-    return "transient" if error.status_code in (408, 409) or error.status_code >= 500 else "invalid"
+    return "transient" if status in (408, 409) or status >= 500 else "invalid"
 
 
 def _words(error: openai.APIStatusError) -> str:
     body = error.body if isinstance(error.body, Mapping) else {}
     said = body.get("message") or error.response.text.strip() or error.message
     return f"{error.status_code}: {said}"
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the provider asks to wait, where it says so."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers[name]) * scale
-        except (KeyError, ValueError):
-            continue
-        if math.isfinite(seconds):
-            return max(0.0, seconds)
-    return None
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -154,8 +189,8 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 class Connection:
     """The client of one entry. It is closed with the event loop in which it was used first."""
 
-    def __init__(self, options: OpenAIOptions) -> None:
-        self._client = client_for(options)
+    def __init__(self, options: OpenAIOptions, limit: int | None = None) -> None:
+        self._client = client_for(options, limit)
         self._closing: AsyncGenerator[None, None] | None = None
 
     @asynccontextmanager
@@ -183,9 +218,9 @@ class Connection:
 class OpenAI:
     """One client for a model entry; parameters are passed through as the suite wrote them."""
 
-    def __init__(self, config: OpenAIProvider) -> None:
+    def __init__(self, config: OpenAIProvider, limit: int | None = None) -> None:
         self._config = config
-        self._connection = Connection(config)
+        self._connection = Connection(config, limit)
 
     async def generate(self, request: DrawRequest) -> Drawing:
         """Draws ``n`` pictures with one call."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
-from visioneval.providers.openai import Connection, encoded, flat_usage, known_form
+from visioneval.providers.openai import Connection, encoded, error_in_reply, flat_usage, known_form
 from visioneval.suite.judges import OpenAIJudge
 
 Shape = Literal["schema", "json", "text"]
@@ -113,6 +113,8 @@ def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
     if not answer.get("choices"):
         raise ProviderError("the answer holds no choice", kind="transient", may_be_billed=True)
     choice = answer["choices"][0]
+    if choice.get("error"):  # so do routers that pass on what a model's own host said
+        raise error_in_reply(choice["error"])
     message = choice["message"]
     if message.get("refusal"):
         raise ProviderError(f"the judge refused: {message['refusal']}", kind="refused", may_be_billed=True)

@@ -1,0 +1,70 @@
+"""One cell whose image, or whose judgement, meets a fault, in every way in which a provider is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fake_api import FakeAPI, Fault, JudgeRequest
+from paid import METRIC, MODELS, Paid, scripted
+from PIL import Image
+
+from visioneval.records import Record
+
+CALLS = ("generation", "edit", "responses", "chat", "gemini", "gemini judge")
+"""What is called when the fault comes."""
+
+
+class Replying:
+    """A run of one cell, of which one call gets a fault each time."""
+
+    def __init__(self, folder: Path, api: FakeAPI, call: str, **suite: Any) -> None:
+        self.api = api
+        self.is_judged = call in ("responses", "chat", "gemini judge")
+        self.provider = "gemini" if call.startswith("gemini") else "openai"
+        url = api.gemini_base_url if self.provider == "gemini" else api.openai_base_url
+        host = {"provider": self.provider, "base_url": url, "api_key_env": "PAID_KEY"}
+        eye = {**host, "model": MODELS[self.provider][1], **({"api": "chat"} if call == "chat" else {})}  # type: ignore[index]
+        changes: dict[str, Any] = {"judges": {"eye": eye}}
+        if call == "edit":
+            Image.new("RGB", (32, 24), "red").save(folder / "base.png")
+            changes["cases"] = [{"id": "case0000", "prompt": "make it blue", "images": ["base.png"]}]
+            changes["task"] = "image_editing"
+        grader = {"key": "look", "type": "rubric", "judge": "eye", "metrics": {"quality": METRIC}}
+        limits = {self.provider: {"max_attempts": 2, "timeout_s": 20}}
+        self.paid = Paid(folder, api, 1, self.provider, graders=[grader], limits=limits, **changes, **suite)  # type: ignore[arg-type]
+
+    def meets(self, fault: Fault, *flags: str, resume: bool = False) -> Record:
+        """The cell, after a run in which every such call gets the fault."""
+        self.api.faults.clear()
+        self.api.faults.when(lambda asked: isinstance(asked, JudgeRequest) == self.is_judged, fault)
+        return self.run(*flags, resume=resume)
+
+    def run(self, *flags: str, resume: bool = False) -> Record:
+        """The cell, after a run."""
+        self.result = self.paid.run("--quiet", *flags, resume=resume)
+        assert not isinstance(self.result.exception, Exception) or isinstance(self.result.exception, SystemExit), (
+            self.result.exception
+        )
+        (record,) = self.paid.records
+        return record
+
+    @property
+    def calls(self) -> int:
+        """How often the call was made that gets the fault."""
+        return sum(isinstance(entry.asked, JudgeRequest) == self.is_judged for entry in self.api.requests)
+
+    def logged(self, log: Path) -> list[str]:
+        """How each of these calls ended, by the log of calls."""
+        lines = map(json.loads, log.read_text().splitlines())
+        return [line["status"] for line in lines if (line["kind"] == "judge") == self.is_judged]
+
+
+def error_of(record: Record) -> str:
+    """What the cell says is wrong, whichever call it was."""
+    assert record.error is not None, record
+    return record.error.message.removeprefix("look: ")
+
+
+__all__ = ["CALLS", "Replying", "error_of", "scripted"]

@@ -1,0 +1,333 @@
+"""What servers send that is no answer: redirects, replies that break off or never end, errors that look like answers."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from canned_api import canned
+from fake_api import FakeAPI, Fault
+from replying import CALLS, Replying, error_of, scripted
+
+from visioneval.engine import throttle
+
+FEW = ("generation", "responses", "gemini", "gemini judge")
+"""A call of each client for images and for judgements."""
+
+
+@pytest.fixture
+def api() -> Iterator[FakeAPI]:
+    with FakeAPI(scripted()) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 0.02)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_redirect_is_followed(tmp_path: Path, api: FakeAPI, call: str) -> None:
+    replying = Replying(tmp_path, api, call)
+    with canned({"data": [{"b64_json": "AAAA"}], "choices": [{"message": {"content": '{"quality": 5}'}}]}) as other:
+        record = replying.meets(
+            Fault("redirect", location=f"{other.url}/there?token=abc"), "--log-file", str(tmp_path / "log")
+        )
+        assert (replying.result.exit_code, record.verdict, replying.calls, other.bodies) == (3, "ERROR", 1, [])
+    origin = other.url.removesuffix("/v1")
+    assert error_of(record).startswith(f"307: the server redirects to '{origin}', and calls follow no redirect: ")
+    assert "token" not in error_of(record)
+    assert replying.logged(tmp_path / "log") == ["invalid"]
+
+
+@pytest.mark.parametrize("call", ["generation", "gemini"])
+@pytest.mark.parametrize(
+    ("status", "location", "shown"),
+    [
+        (301, "http://127.0.0.1:9/v1/", "'http://127.0.0.1:9'"),
+        (302, "//other.example/x", "'http://other.example'"),
+        (303, "https://user:sk-secret@other.example:8443/x", "'https://other.example:8443'"),
+        (308, "/v1/images/generations/", "'http://127.0.0.1:{port}'"),
+        (300, None, "no place that it names"),
+        (307, "http://[x/", "what is no URL"),
+    ],
+)
+def test_a_redirect_is_told_by_its_host_alone(
+    tmp_path: Path, api: FakeAPI, call: str, status: int, location: str | None, shown: str
+) -> None:
+    record = Replying(tmp_path, api, call).meets(Fault("redirect", status=status, location=location))
+    assert record.error is not None
+    assert record.error.kind == "invalid"
+    where = shown.format(port=api.port)
+    assert record.error.message.startswith(f"{status}: the server redirects to {where}, and"), record.error.message
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("kind", ["bad_chunk", "bad_status_line"])
+def test_broken_http_is_tried_again_like_a_reset(tmp_path: Path, api: FakeAPI, call: str, kind: str) -> None:
+    replying = Replying(tmp_path, api, call)
+    record = replying.meets(Fault(kind), "--log-file", str(tmp_path / "log"))
+    assert (replying.result.exit_code, record.verdict, replying.calls) == (3, "ERROR", 2)
+    assert replying.logged(tmp_path / "log") == ["transient"] * 2
+    assert "Error: " not in error_of(record).removeprefix("no answer: RemoteProtocolError: ")
+    assert record.attempts == (1 if replying.is_judged else 2)
+    api.faults.clear()
+    api.faults.queue(Fault(kind))
+    again = replying.run(resume=True)
+    assert (again.verdict, again.error) == ("PASS", None)
+    assert again.attempts == (1 if replying.is_judged else 2)
+
+
+def test_attempts_count_the_calls_of_a_cell_that_fails(tmp_path: Path, api: FakeAPI) -> None:
+    replying = Replying(tmp_path, api, "generation")
+    for kind, attempts in (("server_error", 2), ("reset", 2), ("bad_request", 1), ("refusal", 1)):
+        record = replying.meets(Fault(kind), resume=replying.calls > 0)
+        assert (record.attempts, replying.paid.records) == (attempts, [record]), kind
+    offline = replying.run("--offline", "--cache", str(tmp_path / "cache"), resume=True)
+    assert offline.status == "refused"
+
+
+def test_a_cell_for_which_nothing_was_called_has_no_attempt(tmp_path: Path, api: FakeAPI) -> None:
+    replying = Replying(tmp_path, api, "generation")
+    replying.paid.cache.mkdir()
+    record = replying.run("--offline")
+    assert record.error is not None
+    assert (record.error.kind, record.attempts, api.requests) == ("offline", 0, [])
+
+
+ERRORS = [
+    ("rate_limit", "rate_limit", "ate limit reached for"),
+    ("server_error", "transient", "The server had an error while processing your request."),
+    ("bad_request", "invalid", "Invalid value: 'ultra'."),
+    ("model_not_found", "invalid", "does not exist or you do not have"),
+]
+GEMINI_ERRORS = [
+    ("rate_limit", "rate_limit", "429: You exceeded your current quota"),
+    ("server_error", "transient", "500: An internal error has occurred."),
+    ("bad_request", "invalid", "400: Request contains an invalid argument."),
+    ("model_not_found", "invalid", "is not found for API version"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("at", range(4))
+def test_an_error_with_the_status_200_is_told_in_the_providers_words(
+    tmp_path: Path, api: FakeAPI, call: str, at: int
+) -> None:
+    reason, kind, words = (GEMINI_ERRORS if call.startswith("gemini") else ERRORS)[at]
+    replying = Replying(tmp_path, api, call)
+    record = replying.meets(Fault("error_in_200", reason=reason), "--log-file", str(tmp_path / "log"))
+    assert record.verdict == "ERROR"
+    assert words in error_of(record)
+    assert set(replying.logged(tmp_path / "log")) == {kind}
+    assert replying.calls == (1 if kind == "invalid" else 2)
+
+
+@pytest.mark.parametrize("call", ["generation", "responses", "chat"])
+def test_a_refused_key_with_the_status_200_ends_the_run(tmp_path: Path, api: FakeAPI, call: str) -> None:
+    replying = Replying(tmp_path, api, call)
+    api.faults.when(lambda asked: True, Fault("error_in_200", reason="unauthorized"))
+    result = replying.paid.run("--quiet")
+    assert result.exit_code == 3
+    assert "the provider refuses the key: the reply is an error: Incorrect API key provided" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        ({"error": "model is loading"}, "transient", "the reply is an error: model is loading"),
+        ({"error": {"message": "slow", "code": "429"}}, "rate_limit", "the reply is an error: slow"),
+        ({"error": {"message": "slow", "type": "rate_limit_error"}}, "rate_limit", "the reply is an error: slow"),
+        ({"error": ["odd"]}, "transient", 'the reply is an error: ["odd"]'),
+        ({"error": {"code": "content_filter", "message": "no"}}, "refused", "the reply is an error: no"),
+        (
+            {"choices": [{"error": {"code": 502, "message": "host is down"}, "finish_reason": "error"}]},
+            "transient",
+            "the reply is an error: host is down",
+        ),
+    ],
+)
+def test_errors_of_other_servers(tmp_path: Path, api: FakeAPI, answer: Any, kind: str, words: str) -> None:
+    replying = Replying(tmp_path, api, "chat")
+    suite = tmp_path / "suite.yaml"
+    with canned(answer) as other:
+        suite.write_text(suite.read_text().replace(api.openai_base_url + '", "api_key_env": "PAID_KEY", "model": "gpt-5', other.url + '", "api_key_env": "PAID_KEY", "model": "gpt-5'))  # fmt: skip
+        record = replying.run("--log-file", str(tmp_path / "log"))
+    assert other.bodies
+    assert (error_of(record).removeprefix("the judge refused: "), set(replying.logged(tmp_path / "log"))) == (
+        words,
+        {kind},
+    )
+
+
+# --- how long to wait
+
+
+@pytest.mark.parametrize("call", FEW)
+def test_a_date_to_wait_for_is_honoured(tmp_path: Path, api: FakeAPI, call: str) -> None:
+    replying = Replying(tmp_path, api, call)
+    then = datetime.now(UTC) + timedelta(seconds=3)
+    api.faults.queue(*[None] * replying.is_judged, Fault("unavailable", retry_after_header=format_datetime(then, usegmt=True)))  # fmt: skip
+    assert replying.run().verdict == "PASS"
+    assert replying.calls == 2
+    assert datetime.now(UTC) >= then.replace(microsecond=0)
+
+
+@pytest.mark.parametrize("call", FEW)
+@pytest.mark.parametrize("text", ["1e308", "9" * 400, "Wed, 21 Oct 2099 07:28:00 GMT"])
+@pytest.mark.parametrize("kind", ["rate_limit", "unavailable"])
+def test_a_wait_without_end_is_given_up_in_a_short_line(
+    tmp_path: Path, api: FakeAPI, call: str, text: str, kind: str
+) -> None:
+    replying = Replying(tmp_path, api, call)
+    record = replying.meets(Fault(kind, retry_after_header=text))
+    assert (record.verdict, replying.calls) == ("ERROR", 1)
+    assert error_of(record).endswith("(the provider asks to wait 30 days or more: resume the run then)")
+    assert len(error_of(record)) < 250
+
+
+def test_nobody_waits_for_a_wait_without_end(tmp_path: Path, api: FakeAPI) -> None:
+    api.faults.when(lambda asked: True, Fault("rate_limit", retry_after_header="1e308"))
+    replying = Replying(tmp_path, api, "generation", cases=[{"id": f"c{at}", "prompt": "a tree"} for at in range(6)])
+    result = replying.paid.run("--max-concurrency", "2")
+    assert result.exit_code == 3
+    messages = [record.error.message for record in replying.paid.records if record.error]
+    assert len(messages) == 6
+    assert all("30 days or more" in message for message in messages)
+    waited = "the provider asks for 30 days or more without a call: resume the run then"
+    assert (len(api.requests), sum(message == waited for message in messages)) == (2, 4)
+    assert "00000000" not in result.output
+
+
+@pytest.mark.parametrize("call", FEW)
+@pytest.mark.parametrize(
+    "text", ["-5", "nan", "inf", "-inf", "", "soon", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2015", "\u0661"]
+)
+def test_a_wait_that_means_nothing_is_harmless(tmp_path: Path, api: FakeAPI, call: str, text: str) -> None:
+    replying = Replying(tmp_path, api, call)
+    header = text if text.isascii() else "\u00b2"
+    api.faults.queue(*[None] * replying.is_judged, Fault("unavailable", retry_after_header=header))
+    assert (replying.run().verdict, replying.calls) == ("PASS", 2)
+
+
+# --- how large a reply may be
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("large", size=3),
+        Fault("endless"),
+        Fault("endless_gzip"),
+        Fault("bomb", size=40),
+        Fault("bomb", size=40, coding="x-gzip"),
+    ],
+    ids=lambda fault: fault.coding or fault.kind,
+)
+def test_a_reply_over_the_limit_is_not_read(tmp_path: Path, api: FakeAPI, call: str, fault: Fault) -> None:
+    replying = Replying(tmp_path, api, call)
+    record = replying.meets(fault, "--max-reply-mb", "2", "--log-file", str(tmp_path / "log"))
+    assert (replying.result.exit_code, record.verdict, replying.calls) == (3, "ERROR", 1)
+    assert error_of(record) == (
+        "the reply is over the limit of 2 MB: --max-reply-mb or VISIONEVAL_MAX_REPLY_MB raises it"
+    )
+    assert replying.logged(tmp_path / "log") == ["invalid"]
+
+
+@pytest.mark.parametrize("call", FEW)
+def test_no_reply_fills_the_memory(tmp_path: Path, api: FakeAPI, call: str) -> None:
+    replying = Replying(tmp_path, api, call)
+    fault = Fault("bomb", size=400)
+    replying.meets(fault, "--max-reply-mb", "1")  # what is imported and compressed once
+    tracemalloc.start()
+    try:
+        record = replying.meets(fault, resume=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "over the limit of 64 MB" in error_of(record)
+    assert peak < 200_000_000
+
+
+@pytest.mark.parametrize("call", FEW)
+@pytest.mark.parametrize("kind", ["endless", "endless_gzip", "bomb"])
+def test_an_error_without_end_is_still_the_error_that_it_is(tmp_path: Path, api: FakeAPI, call: str, kind: str) -> None:
+    replying = Replying(tmp_path, api, call)
+    record = replying.meets(Fault(kind, status=503, size=40), "--log-file", str(tmp_path / "log"))
+    assert replying.logged(tmp_path / "log") == ["transient"] * 2
+    assert error_of(record).startswith("503: ")
+
+
+@pytest.mark.parametrize("call", FEW)
+@pytest.mark.parametrize(
+    "fault",
+    [Fault("bomb", size=40, layers=2), Fault("bomb", size=1, coding="br"), Fault("bomb", size=1, coding="zstd")],
+    ids=lambda fault: fault.coding or "twice",
+)
+def test_a_coding_that_nobody_asked_for_is_not_decompressed(
+    tmp_path: Path, api: FakeAPI, call: str, fault: Fault
+) -> None:
+    replying = Replying(tmp_path, api, call)
+    record = replying.meets(fault, "--log-file", str(tmp_path / "log"))
+    assert replying.logged(tmp_path / "log") == ["invalid"]
+    coding = fault.coding or "gzip, gzip"
+    assert error_of(record) == f"the reply cannot be read: it is encoded as {coding!r}, which was not asked for"
+    assert replying.api.requests[-1].headers["accept-encoding"] == "gzip, deflate"
+
+
+@pytest.mark.parametrize("call", FEW)
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_compressed_reply_is_read(tmp_path: Path, api: FakeAPI, call: str, coding: str) -> None:
+    replying = Replying(tmp_path, api, call)
+    api.packing = coding
+    assert replying.run().verdict == "PASS"
+
+
+@pytest.mark.parametrize(("flags", "variable"), [(("--max-reply-mb", "0.0001"), "1"), ((), "0.0001")])
+def test_the_limit_is_set_by_a_flag_or_else_by_the_environment(
+    tmp_path: Path, api: FakeAPI, flags: tuple[str, ...], variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISIONEVAL_MAX_REPLY_MB", variable)
+    replying = Replying(tmp_path, api, "generation")
+    assert error_of(replying.run(*flags)).startswith("the reply is over the limit of 0.0001 MB: ")
+    assert replying.run("--max-reply-mb", "1", resume=True).verdict == "PASS"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e9", "much"])
+def test_a_limit_that_is_none_is_wrong_usage(
+    tmp_path: Path, api: FakeAPI, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replying = Replying(tmp_path, api, "generation")
+    result = replying.paid.run("--max-reply-mb", text)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "--max-reply-mb" in result.stderr
+    monkeypatch.setenv("VISIONEVAL_MAX_REPLY_MB", text)
+    result = replying.paid.run()
+    assert (result.exit_code, len(result.stderr.splitlines()), api.requests) == (2, 1, [])
+    assert result.stderr.startswith(f"VISIONEVAL_MAX_REPLY_MB: '{text}' is not a number of megabytes")
+
+
+def test_the_line_to_resume_keeps_the_limit(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    replying = Replying(tmp_path, api, "generation")
+    api.faults.when(lambda asked: True, Fault("unauthorized"))
+    monkeypatch.setattr("sys.argv", ["visioneval", *replying.paid.words("--max-reply-mb", "100")])
+    result = replying.paid.run("--max-reply-mb", "100")
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("stopped")]
+    assert " visioneval run --resume runs/r --trust-suite " in line
+    assert line.endswith(" --max-reply-mb 100")
+
+
+def test_a_slow_reply_ends_with_the_time_limit(tmp_path: Path, api: FakeAPI) -> None:
+    replying = Replying(tmp_path, api, "responses")
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(suite.read_text().replace('"timeout_s": 20', '"timeout_s": 1'))
+    record = replying.meets(Fault("drip"), "--log-file", str(tmp_path / "log"))
+    assert error_of(record) == "no answer within 1 s"
+    assert replying.logged(tmp_path / "log") == ["cancelled"] * 2

@@ -1,0 +1,211 @@
+"""Files behind web addresses: where redirects may lead, and how much is read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import threading
+import tracemalloc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from visioneval.cli import app
+from visioneval.providers import files
+from visioneval.records import read_records
+from visioneval.suite import datasets
+
+ROWS = b"id,prompt\none,a tree\n"
+SUITE = """\
+name: far
+cases: [{{dataset: {{path: '{url}', fields: {{id: id, prompt: prompt}}}}}}]
+models: [{{provider: sketch}}]
+graders: [{{key: image, type: image}}]
+verdict: [not image.blank]
+"""
+
+
+@dataclass
+class Page:
+    """A reply: its status, headers and body, whose parts are sent until the client leaves."""
+
+    body: bytes | Iterable[bytes] = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Web:
+    """A web server on this machine, and the headers of each request."""
+
+    url: str
+    pages: dict[str, Page]
+    seen: list[dict[str, str]] = field(default_factory=list)
+
+
+@contextmanager
+def web(**pages: Page) -> Iterator[Web]:
+    found = Web("", {f"/{name}": page for name, page in pages.items()})
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.seen.append({name.lower(): value for name, value in self.headers.items()})
+            page = found.pages[self.path.split("?")[0].removesuffix(".csv").removesuffix(".png")]
+            self.send_response(page.status)
+            for name, value in page.headers.items():
+                self.send_header(name, value)
+            whole = isinstance(page.body, bytes)
+            if whole:
+                self.send_header("content-length", str(len(page.body)))  # type: ignore[arg-type]
+            self.end_headers()
+            try:
+                for part in [page.body] if whole else page.body:
+                    self.wfile.write(part)  # type: ignore[arg-type]
+            except OSError:
+                self.close_connection = True
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    found.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def validate(url: str, *flags: str) -> Result:
+    Path("suite.yaml").write_text(SUITE.format(url=url))
+    return CliRunner().invoke(app, ["validate", "suite.yaml", *flags], catch_exceptions=False)
+
+
+def to(location: str, status: int = 302) -> Page:
+    return Page(status=status, headers={"location": location, "set-cookie": "session=secret"})
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_on_the_same_server_is_followed(status: int) -> None:
+    with web(a=to("/b.csv?x=1", status), b=Page(ROWS)) as server:
+        result = validate(f"{server.url}/a.csv", "--trust-suite")
+        assert result.exit_code == 0, result.stderr
+        assert len(server.seen) == 2
+
+
+def test_a_redirect_to_another_server_must_lead_to_a_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with web(b=Page(ROWS)) as other, web(a=to(f"{other.url}/b.csv?signature=abc")) as server:
+        result = validate(f"{server.url}/a.csv", "--trust-suite")
+        assert (result.exit_code, other.seen, "signature" in result.stderr) == (2, [], False)
+        assert (
+            f"it redirects to '{other.url}', which is not public over https: list its host in VISIONEVAL_TRUSTED_HOSTS"
+            in result.stderr
+        )
+        monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+        result = validate(f"{server.url}/a.csv")
+        assert result.exit_code == 0, result.stderr
+        (asked,) = other.seen
+        assert not {"authorization", "cookie", "referer"} & set(asked)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "https://localhost/x",
+        "http://example.org/x",
+        "https://10.0.0.1/x",
+        "file:///etc/passwd",
+        "gs://bucket/x",
+        "https://[x/",
+    ],
+)
+def test_a_listed_server_cannot_send_us_inside(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    with web(a=to(location)) as server:
+        result = validate(f"{server.url}/a.csv")
+        assert (result.exit_code, len(server.seen)) == (2, 1)
+        assert "it redirects to '" in result.stderr or "it cannot be read" in result.stderr
+        (line,) = [line for line in result.stderr.splitlines() if "a.csv" in line]
+        assert line.startswith("suite.yaml:2:")
+
+
+def test_a_redirect_in_a_circle_ends() -> None:
+    with web(a=to("/a.csv")) as server:
+        result = validate(f"{server.url}/a.csv", "--trust-suite")
+        assert (result.exit_code, len(server.seen)) == (2, 6)
+        assert "it redirects more than 5 times" in result.stderr
+
+
+def spaces() -> Iterator[bytes]:
+    part = b" " * 100_000
+    while True:
+        yield part
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "x-gzip"])
+def test_a_compressed_file_is_read_up_to_the_limit(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import zlib
+
+    packed = zlib.compress(ROWS) if coding == "deflate" else gzip.compress(ROWS)
+    with web(a=Page(packed, headers={"content-encoding": coding})) as server:
+        result = validate(f"{server.url}/a.csv", "--trust-suite")
+        assert result.exit_code == 0, result.stderr
+    monkeypatch.setattr(datasets, "MAX_BYTES", len(ROWS) - 1)
+    with web(a=Page(packed, headers={"content-encoding": coding})) as server:
+        result = validate(f"{server.url}/a.csv", "--trust-suite")
+        assert (result.exit_code, f"over the limit of {len(ROWS) - 1} bytes" in result.stderr) == (2, True)
+
+
+def test_a_dataset_that_grows_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "MAX_BYTES", 1_000_000)
+    out = io.BytesIO()
+    with gzip.GzipFile(fileobj=out, mode="wb") as packer:
+        for _ in range(400):
+            packer.write(b" " * 1_000_000)
+    bomb = Page(out.getvalue(), headers={"content-encoding": "gzip"})
+    with web(a=bomb, b=Page(spaces()), c=Page(out.getvalue(), headers={"content-encoding": "br"})) as server:
+        tracemalloc.start()
+        try:
+            for name in "ab":
+                result = validate(f"{server.url}/{name}.csv", "--trust-suite")
+                assert (result.exit_code, "over the limit of 1,000,000 bytes" in result.stderr) == (2, True)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 60_000_000
+        result = validate(f"{server.url}/c.csv", "--trust-suite")
+        assert "it is encoded as 'br', which was not asked for" in result.stderr
+
+
+def test_an_image_that_grows_is_an_error_of_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 100_000)
+    out = io.BytesIO()
+    Image.new("RGB", (32, 24), "red").save(out, "PNG")
+    grown = gzip.compress(out.getvalue() + b" " * 1_000_000)
+    with web(a=Page(out.getvalue()), b=Page(grown, headers={"content-encoding": "gzip"})) as server:
+        Path("suite.yaml").write_text(
+            "name: far\ncases: [{id: a, prompt: x}, {id: b, prompt: x}]\n"
+            f"models: [{{provider: files, label: m, path: '{server.url}/{{case}}.png'}}]\n"
+            "graders: [{key: image, type: image}]\nverdict: [not image.blank]\n"
+        )
+        result = CliRunner().invoke(app, ["run", "suite.yaml", "--trust-suite", "--run-id", "r", "--quiet"])
+    assert result.exit_code == 3, result.output
+    told = {record.test_id: record.error and record.error.message for record in read_records(Path("runs/r"))}
+    assert told["a"] is None
+    assert str(told["b"]).endswith("over the limit of 100,000 bytes")

@@ -1,0 +1,113 @@
+"""What a provider's server sends back, checked before the provider's SDK reads it.
+
+No redirect is followed, as it would carry prompts, images and keys to a host that nobody chose; and no reply grows
+beyond a limit, on the wire or when it is decompressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+
+from visioneval.errors import ProviderError
+from visioneval.inflate import ACCEPTED, CodingError, Inflater
+from visioneval.providers.reply_limit import MAX_REPLY_FLAG, MAX_REPLY_VARIABLE, MEGABYTE
+
+ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
+"""A header for every request: ``check_reply`` reads these codings alone."""
+MAX_ERROR_BYTES = MEGABYTE
+"""Of the body of an error reply; the rest is dropped, as its status says what it is and its words come first."""
+Hook = Callable[[httpx2.Response], Awaitable[None]]
+
+
+def check_reply(limit: int) -> Hook:
+    """A response hook for the HTTP client of an SDK. ``limit`` is in bytes, on the wire and when decompressed.
+
+    The hook, or reading the reply after it, raises ``ProviderError`` of the kind ``invalid`` for a redirect and for a
+    reply over the limit, and an ``httpx2`` error for compressed content that is damaged. The body of an error reply is
+    cut instead.
+    """
+
+    async def check(response: httpx2.Response) -> None:
+        if 300 <= response.status_code < 400:
+            raise _redirected(response)
+        declared = response.headers.get("content-length", "")
+        if response.is_success and declared.isdecimal() and int(declared[:20]) > limit:
+            raise _too_large(limit)
+        response.stream = _BoundedStream(response, limit)
+        response.headers.pop("content-encoding", None)  # the stream decompresses: nobody is to do it again
+        response.encoding = "utf-8"  # what JSON is in; a charset that the server names may be a decompressor
+
+    return check
+
+
+def _redirected(response: httpx2.Response) -> ProviderError:
+    where = response.headers.get("location")
+    return ProviderError(
+        f"{response.status_code}: the server redirects to {_origin(str(response.url), where)}, and calls follow no"
+        " redirect: base_url must name the server that answers",
+        kind="invalid",
+    )
+
+
+def _origin(url: str, location: str | None) -> str:
+    """Where a redirect leads, without its path and query, which may hold secrets."""
+    if not location:
+        return "no place that it names"
+    try:
+        parts = urlsplit(urljoin(url, location))
+        port = f":{parts.port}" if parts.port is not None else ""
+        return repr(f"{parts.scheme}://{parts.hostname or ''}{port}"[:200])
+    except ValueError:
+        return "what is no URL"
+
+
+def _too_large(limit: int) -> ProviderError:
+    megabytes = f"{limit / MEGABYTE:,.6g} MB"
+    message = f"the reply is over the limit of {megabytes}: {MAX_REPLY_FLAG} or {MAX_REPLY_VARIABLE} raises it"
+    return ProviderError(message, kind="invalid", may_be_billed=True)
+
+
+class _FullError(Exception):
+    """As much is read as may be."""
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A reply's content, decompressed. An error reply ends where it cannot be read further."""
+
+    def __init__(self, response: httpx2.Response, limit: int) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        self._wire = response.stream
+        self._is_error = not response.is_success
+        self._limit = MAX_ERROR_BYTES if self._is_error else limit
+        self._inflater = Inflater(response.headers.get("content-encoding", ""))
+        if self._inflater.problem and not self._is_error:
+            message = f"the reply cannot be read: {self._inflater.problem}"
+            raise ProviderError(message, kind="invalid", may_be_billed=True)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        compressed = given = 0
+        try:
+            async for data in self._wire:
+                compressed += len(data)
+                for piece in self._inflater.feed(data):
+                    given += len(piece)
+                    self._check(given)
+                    yield piece
+                self._check(compressed)
+            self._inflater.finish()
+        except _FullError:
+            if not self._is_error:
+                raise _too_large(self._limit) from None
+        except CodingError as error:
+            if not self._is_error:
+                raise httpx2.DecodingError(str(error)) from None
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise _FullError
+
+    async def aclose(self) -> None:
+        await self._wire.aclose()
