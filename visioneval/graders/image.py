@@ -25,7 +25,7 @@ from PIL import ImageOps
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.difference import TOOL_VERSIONS, Pixels
-from visioneval.images import FORMATS, frames, load_rgb, opened
+from visioneval.images import FORMATS, frames, load_rgb, opened, room_for
 from visioneval.suite.case import Expect, pixel_size
 from visioneval.suite.graders import ImageGrader
 from visioneval.types import Score
@@ -54,6 +54,11 @@ class FileFacts:
 
 def read_facts(path: Path) -> FileFacts:
     """Looks at the first frame of a file. Raises ``ImageError`` where it does not decode."""
+    with room_for(path):
+        return _facts(path)
+
+
+def _facts(path: Path) -> FileFacts:
     with opened(path) as handle:
         kind, mode = FORMATS[handle.format or ""], handle.mode
         orientation = int(handle.getexif().get(0x0112, 1))

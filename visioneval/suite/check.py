@@ -195,7 +195,7 @@ class _Pictures:
         try:
             if refusal := self.trust.refusal(path, self.folder):
                 return refusal
-            images.verify(full)
+            images.check_decodes(full)
             return images.size_of(full), images.has_alpha(full)
         except ImageError as error:
             return f"{path}: {error}"
