@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.steps import suite_counted
 from visioneval.suite import check
 from visioneval.suite.document import Document, Source
 from visioneval.suite.gather import gather_cases, read_bytes
@@ -57,11 +58,12 @@ def load_suite(
     gather_cases(document, boundary)
     found = _validated(document)
     found = replace(found, suite=with_pinned(found.suite, document, boundary))
-    for problem in check.problems(found.suite, folder, boundary, run_labels, found.broken):
-        if isinstance(problem, Problem):
-            document.problems.append(replace(problem, file=document.shown(problem.file, folder, folder)))
-        elif (loc := found.origin(problem[0])) is not None:
-            document.report(loc, problem[1])
+    with suite_counted(len(found.suite.cases)):
+        for problem in check.problems(found.suite, folder, boundary, run_labels, found.broken):
+            if isinstance(problem, Problem):
+                document.problems.append(replace(problem, file=document.shown(problem.file, folder, folder)))
+            elif (loc := found.origin(problem[0])) is not None:
+                document.report(loc, problem[1])
     if document.problems:
         raise SuiteError(document.problems)
     return LoadedSuite(found.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary)
@@ -87,7 +89,8 @@ def held_suite(
         suite = suite.model_copy(update={"vars": changed.vars, "judges": changed.judges})
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
-    found = list(check.problems(suite, folder, boundary, run_labels))
+    with suite_counted(len(suite.cases)):
+        found = list(check.problems(suite, folder, boundary, run_labels))
     if found:
         told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
         raise SuiteError(Problem(f"{path} as the run holds it", 0, 0, message) for message in told)
