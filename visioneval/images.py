@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError
 from visioneval.pixels import IN_MEMORY
+from visioneval.png import is_complete
 from visioneval.types import Picture
 
 if TYPE_CHECKING:
@@ -132,8 +133,20 @@ def inspect(source: Path | bytes) -> tuple[str, int, int]:
     """Decodes an image whole and returns its mime type, width and height. Raises ``ImageError``."""
     with opened(source) as handle:
         kind = FORMATS[handle.format or ""]
-        handle.load()
+        _load(handle, source)
         return f"image/{kind}", handle.width, handle.height
+
+
+def _load(handle: Image.Image, source: Path | bytes) -> None:
+    """Decodes an image. A PNG that ends early leaves its last rows as they were, which is all zero."""
+    handle.load()
+    if handle.format != "PNG":
+        return
+    last = handle.crop((0, handle.height - 1, handle.width, handle.height))
+    if handle.info.get("interlace") or not any(last.tobytes()):
+        data = source if isinstance(source, bytes) else source.read_bytes()
+        if not is_complete(data):
+            raise ImageError("the picture does not decode: it has less pixel data than its size says")
 
 
 def identify(source: Path | bytes) -> tuple[str, int, int]:
@@ -238,7 +251,7 @@ def check_decodes(source: Path) -> None:
     _check_chunks(source)
     with opened(source) as handle:
         handle.draft("L", (1, 1))  # an eighth of a JPEG's size, which still reads all of it
-        handle.load()
+        _load(handle, source)
 
 
 def verify(source: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.steps import suite_counted
 from visioneval.suite import check
@@ -56,6 +57,7 @@ def load_suite(
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
+    _check_cases(document)
     found = _validated(document)
     found = replace(found, suite=with_pinned(found.suite, document, boundary))
     with suite_counted(len(found.suite.cases)):
@@ -95,6 +97,14 @@ def held_suite(
         told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
         raise SuiteError(Problem(f"{path} as the run holds it", 0, 0, message) for message in told)
     return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary)
+
+
+def _check_cases(document: Document) -> None:
+    """Raises ``SuiteError`` where there are more cases than a suite may have cells, before any is looked at."""
+    cases = document.data.get("cases")
+    if isinstance(cases, list) and len(cases) > CELLS.limit:
+        message = f"{len(cases):,} cases, over the limit of {CELLS.limit:,} cells ({CELLS.hint})"
+        raise SuiteError([Problem(*document.source.place(("cases",)), message)])
 
 
 def _document(data: bytes, name: str) -> Document:
