@@ -185,8 +185,8 @@ def load_rgb(source: Path | bytes) -> Image.Image:
         if not image.has_transparency_data:
             return image.convert("RGB")
         rgba = image if image.mode == "RGBA" else image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba).convert("RGB")
+        white = (255, 255, 255, 255)
+        return Image.alpha_composite(Image.new("RGBA", rgba.size, white), rgba).convert("RGB")
 
 
 def load_mask(source: Path) -> Image.Image:

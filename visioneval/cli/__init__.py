@@ -14,21 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
-from visioneval.cli import (
-    agree,
-    baseline,
-    bounds,
-    cache,
-    compare,
-    grade,
-    label,
-    prefer,
-    questions,
-    report,
-    run,
-    runs,
-    suite,
-)
+from visioneval.bounds import check_environment
+from visioneval.cli import agree, baseline, cache, compare, grade, label, prefer, questions, report, run, runs, suite
 from visioneval.cli.usage import WRONG_USAGE, told
 from visioneval.errors import UsageError, VisionEvalError
 
@@ -112,7 +99,7 @@ def _options(
 ) -> None:
     if env_file is not None:
         _read_environment(env_file)
-    bounds.start()
+    check_environment()
 
 
 def _read_environment(path: Path) -> None:

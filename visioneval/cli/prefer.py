@@ -10,7 +10,7 @@ import typer
 
 from visioneval import bounds
 from visioneval.cli import options
-from visioneval.cli.bounds import bounded
+from visioneval.cli.bound_flags import bounded
 from visioneval.cli.found import named_run, read_side
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from visioneval import bounds
 from visioneval.cli import options
-from visioneval.cli.bounds import bounded
+from visioneval.cli.bound_flags import bounded
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import options
-from visioneval.cli.bounds import bounded
+from visioneval.cli.bound_flags import bounded
 from visioneval.cli.found import named_run
 
 

@@ -12,7 +12,7 @@ import typer
 
 from visioneval import bounds
 from visioneval.cli import options
-from visioneval.cli.bounds import bounded
+from visioneval.cli.bound_flags import bounded
 from visioneval.cli.reports import check_reports, write_reports
 from visioneval.cli.running import Begun, Shown, carry_out, resuming
 from visioneval.errors import UsageError

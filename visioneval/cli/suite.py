@@ -10,7 +10,7 @@ from typing import Annotated
 
 from visioneval import bounds
 from visioneval.cli import options
-from visioneval.cli.bounds import bounded
+from visioneval.cli.bound_flags import bounded
 from visioneval.errors import UsageError
 
 

@@ -24,7 +24,10 @@ def bounded(*own: Bound) -> Callable[[Callable[..., None]], Callable[..., None]]
         def run(**given: Any) -> None:
             for bound in own:
                 bound.given = given.pop(_name(bound))
-            command(**given)
+            try:
+                command(**given)
+            finally:
+                _forget()
 
         extra = [
             inspect.Parameter(_name(bound), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(bound))
@@ -47,11 +50,7 @@ def _option(bound: Bound) -> Any:
     return Annotated[int | None, options.value(bound.flag, "N", text, PANEL, min=1)]
 
 
-def start() -> None:
-    """Forgets the flags of a command that ran before in this process, and checks the environment.
-
-    Raises ``UsageError``.
-    """
+def _forget() -> None:
+    """The next command of this process has flags of its own."""
     for bound in bounds.ALL:
         bound.given = None
-    bounds.check_environment()
