@@ -182,8 +182,8 @@ BAD = {
     "cut.webp": (encoded(NOISE, "WEBP")[:200], "the picture does not decode: "),
     "cut.bmp": (encoded(NOISE, "BMP")[:600], "the picture does not decode: image file is truncated"),
     "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a picture we can read"),
-    "bomb": (png(50_000, 50_000), "it declares more pixels than the limit of 100,000,000"),
-    "large": (png(12_000, 10_000), "it declares 12000 x 10000 pixels, over the limit of 100,000,000"),
+    "bomb": (png(50_000, 50_000), "it declares more pixels than the limit of 50 million pixels"),
+    "large": (png(12_000, 10_000), "it declares 12000 x 10000 pixels, over the limit of 50 million pixels"),
 }
 
 

@@ -332,7 +332,7 @@ def test_transparency_asked_of_an_opaque_base_is_cut_into_the_mask():
         ({"flaw": "typos"}, "sketch: flaw: Input should be 'none', 'typo'"),
         ({"colour": "red"}, "sketch: colour: Extra inputs are not permitted"),
         ({"size": "big"}, "sketch: size: String should match pattern"),
-        ({"size": "99999x99999"}, "sketch: 99999x99999 is over the limit of 100,000,000 pixels"),
+        ({"size": "99999x99999"}, "sketch: it declares 99999 x 99999 pixels, over the limit of 50 million pixels"),
         ({"model": "other"}, "sketch: model: Input should be 'sketch'"),
     ],
 )

@@ -10,18 +10,20 @@ import hashlib
 import io
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError
+from visioneval.pixels import IN_MEMORY
+from visioneval.png import is_complete
 from visioneval.types import Picture
 
 if TYPE_CHECKING:
     from PIL import Image
 
 MAX_BYTES = 256 * 1024 * 1024
-MAX_PIXELS = 100_000_000
 
 FORMATS = {"PNG": "png", "JPEG": "jpeg", "MPO": "jpeg", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tiff"}
 _OPENED = [name for name in FORMATS if name != "MPO"]  # several JPEGs in one file, which begins as a JPEG
@@ -30,11 +32,37 @@ EXTENSIONS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp", "gif": ".gif", "bm
 
 @contextmanager
 def opened(source: Path | bytes) -> Iterator[Image.Image]:
-    """Opens a picture without decoding it, within the limits. Raises ``ImageError``."""
+    """Opens an image to be decoded, within the limits; its pixels count as in memory meanwhile.
+
+    Raises ``ImageError``.
+    """
+    with header(source) as handle, IN_MEMORY.hold(handle.width * handle.height):
+        yield handle
+
+
+@contextmanager
+def room_for(*sources: Path | bytes) -> Iterator[None]:
+    """Waits until all of these may be in memory together, with what measuring them takes.
+
+    One that cannot be read counts nothing: whoever loads it gets the error.
+    """
+    pixels = 0
+    for source in sources:
+        with suppress(ImageError), header(source) as handle:
+            pixels += handle.width * handle.height
+    with IN_MEMORY.hold(pixels):
+        yield
+
+
+@contextmanager
+def header(source: Path | bytes) -> Iterator[Image.Image]:
+    """Opens an image without decoding it, within the limits. Raises ``ImageError``."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         _check_file(source)
+        if Image.MAX_IMAGE_PIXELS is not None:  # Pillow's own limit, which must not be below ours
+            Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, max_pixels())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd metadata, and of sizes, for which we have an error of our own
             with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_OPENED) as file:
@@ -46,7 +74,7 @@ def opened(source: Path | bytes) -> Iterator[Image.Image]:
         known = ", ".join(dict.fromkeys(FORMATS.values()))
         raise ImageError(f"not a picture we can read (we read {known})") from None
     except Image.DecompressionBombError:
-        raise ImageError(f"it declares more pixels than the limit of {MAX_PIXELS:,}") from None
+        raise too_many_pixels("more pixels than") from None
     except FileNotFoundError:
         raise ImageError("there is no such file") from None
     except Exception as error:  # a decoder that is fed a hostile file may raise anything
@@ -86,35 +114,60 @@ def _check_file(source: Path | bytes) -> None:
 
 
 def _check_pixels(image: Image.Image) -> None:
-    if image.width * image.height > MAX_PIXELS:
-        raise ImageError(f"it declares {image.width} x {image.height} pixels, over the limit of {MAX_PIXELS:,}")
+    check_size(image.width, image.height)
+
+
+def check_size(width: int, height: int) -> None:
+    """Raises ``ImageError`` for a declared size in pixels that is over the limit."""
+    if width * height > max_pixels():
+        raise too_many_pixels(f"{width} x {height} pixels, over")
+
+
+def too_many_pixels(declares: str) -> ImageError:
+    """The error of an image that ``declares`` a size beyond the limit."""
+    limit = MEGAPIXELS.limit
+    return ImageError(f"it declares {declares} the limit of {limit:,} million pixels ({MEGAPIXELS.hint})")
 
 
 def inspect(source: Path | bytes) -> tuple[str, int, int]:
-    """Decodes a picture whole and returns its mime type, width and height. Raises ``ImageError``."""
+    """Decodes an image whole and returns its mime type, width and height. Raises ``ImageError``."""
     with opened(source) as handle:
         kind = FORMATS[handle.format or ""]
-        handle.load()
+        _load(handle, source)
         return f"image/{kind}", handle.width, handle.height
 
 
-def identify(source: Path | bytes) -> tuple[str, int, int]:
-    """Mime type, width and height of a file that is whole, as cheaply as its format allows. Raises ``ImageError``.
+def _load(handle: Image.Image, source: Path | bytes) -> None:
+    """Decodes an image. A PNG that ends early leaves its last rows as they were, which is all zero."""
+    handle.load()
+    if handle.format != "PNG":
+        return
+    last = handle.crop((0, handle.height - 1, handle.width, handle.height))
+    if handle.info.get("interlace") or not any(last.tobytes()):
+        data = source if isinstance(source, bytes) else source.read_bytes()
+        if not is_complete(data):
+            raise ImageError("the picture does not decode: it has less pixel data than its size says")
 
-    A PNG is held to the checksums of all its chunks, which costs a fortieth of decoding it; others are decoded.
+
+def identify(source: Path | bytes) -> tuple[str, int, int]:
+    """Mime type, width and height of a file that is whole. Raises ``ImageError``.
+
+    The first frame is decoded, all of it: checksums alone do not show that a file holds all of its pixels. Those of a
+    PNG are checked too, as decoding passes over them.
     """
-    with opened(source) as handle:
-        found = f"image/{FORMATS[handle.format or '']}", handle.width, handle.height
+    _check_chunks(source)
+    return inspect(source)
+
+
+def _check_chunks(source: Path | bytes) -> None:
+    with header(source) as handle:
         if handle.format == "PNG":
             handle.verify()
-        else:
-            handle.load()
-        return found
 
 
 def size_of(source: Path) -> tuple[int, int]:
     """Width and height as a viewer shows them (EXIF rotation applied), without decoding. Raises ``ImageError``."""
-    with opened(source) as handle:
+    with header(source) as handle:
         if handle.getexif().get(0x0112) in (5, 6, 7, 8):
             return handle.height, handle.width
         return handle.width, handle.height
@@ -131,9 +184,9 @@ def load_rgb(source: Path | bytes) -> Image.Image:
         image = _upright(handle)
         if not image.has_transparency_data:
             return image.convert("RGB")
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba).convert("RGB")
+        rgba = image if image.mode == "RGBA" else image.convert("RGBA")
+        white = (255, 255, 255, 255)
+        return Image.alpha_composite(Image.new("RGBA", rgba.size, white), rgba).convert("RGB")
 
 
 def load_mask(source: Path) -> Image.Image:
@@ -150,8 +203,8 @@ def _upright(handle: Image.Image) -> Image.Image:
     from PIL import ImageOps
 
     handle.load()
-    image = ImageOps.exif_transpose(handle)
-    return _eight_bits(image) if image.mode[0] == "I" or image.mode == "F" else image
+    ImageOps.exif_transpose(handle, in_place=True)  # a copy would take as much memory again
+    return _eight_bits(handle) if handle.mode[0] == "I" or handle.mode == "F" else handle
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
@@ -171,7 +224,7 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 def frames(source: Path) -> int:
     """How many frames the file holds; 1 for a still picture. Raises ``ImageError``."""
-    with opened(source) as handle:
+    with header(source) as handle:
         return int(getattr(handle, "n_frames", 1))
 
 
@@ -193,17 +246,28 @@ def picture_at(path: Path, data: bytes) -> Picture:
     return Picture(path, sha256(data), mime, width, height)
 
 
-def verify(source: Path) -> None:
-    """Finds a file that is no picture or is cut off, as cheaply as its format allows. Raises ``ImageError``."""
+def check_decodes(source: Path) -> None:
+    """Decodes an image whole, as cheaply as its format allows. Raises ``ImageError``."""
+    _check_chunks(source)
     with opened(source) as handle:
-        if handle.format == "PNG":
-            handle.verify()  # reads every chunk and its checksum
-            return
         handle.draft("L", (1, 1))  # an eighth of a JPEG's size, which still reads all of it
-        handle.load()
+        _load(handle, source)
+
+
+def verify(source: Path) -> None:
+    """Finds a file that is no image or was cut off, for a page to show it: of a PNG, the checksums alone are read.
+
+    Raises ``ImageError``.
+    """
+    with header(source) as handle:
+        is_png = handle.format == "PNG"
+    if is_png:
+        _check_chunks(source)
+    else:
+        check_decodes(source)
 
 
 def has_alpha(source: Path) -> bool:
     """Whether the picture can be transparent. Raises ``ImageError``."""
-    with opened(source) as handle:
+    with header(source) as handle:
         return handle.has_transparency_data

@@ -29,6 +29,7 @@ from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
 from visioneval.suite.runs import Finished, model_runs, split_run
 from visioneval.suite.scope import VerdictRule, any_glob
+from visioneval.suite.size import cell_problem
 from visioneval.templates import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
 from visioneval.urls import is_url
@@ -249,6 +250,8 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
         raise UsageError("the flags leave nothing to grade: comparing takes two model runs or more")
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
+    if problem := cell_problem(resolved, runs):
+        raise UsageError(f"--samples {resolved.samples}: {problem}")
     finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
     plan = Plan(resolved, folder, runs, finished)
     if not loaded.trust.everything:

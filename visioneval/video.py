@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visioneval.errors import ImageError
-from visioneval.images import MAX_BYTES, MAX_PIXELS, sha256
+from visioneval.images import MAX_BYTES, check_size, sha256
+from visioneval.pixels import IN_MEMORY
 from visioneval.types import Picture
 
 if TYPE_CHECKING:
@@ -163,8 +164,8 @@ def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
                 raise ImageError("the file holds no video, only sound")
             stream = container.streams.video[0]
             width, height = stream.codec_context.width, stream.codec_context.height
-            if width * height > MAX_PIXELS:
-                raise ImageError(f"it declares {width} x {height} pixels, over the limit of {MAX_PIXELS:,}")
-            yield container, stream
+            check_size(width, height)
+            with IN_MEMORY.hold(width * height):
+                yield container, stream
     except (av.FFmpegError, ValueError, OverflowError) as error:
         raise ImageError(f"the video does not decode: {getattr(error, 'strerror', None) or error}") from error

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval import __version__
+from visioneval.bounds import check_environment
 from visioneval.cli import agree, baseline, cache, compare, grade, label, prefer, questions, report, run, runs, suite
 from visioneval.cli.usage import WRONG_USAGE, told
 from visioneval.errors import UsageError, VisionEvalError
@@ -98,6 +99,7 @@ def _options(
 ) -> None:
     if env_file is not None:
         _read_environment(env_file)
+    check_environment()
 
 
 def _read_environment(path: Path) -> None:

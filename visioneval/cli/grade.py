@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visioneval import bounds
 from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
 from visioneval.cli.found import named_run
 from visioneval.cli.reports import check_reports, write_reports
 from visioneval.cli.running import Begun, Shown, carry_out
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from visioneval.suite.load import LoadedSuite
 
 
+@bounded(*bounds.ALL)
 def grade(
     name: options.RunName,
     suite: Annotated[

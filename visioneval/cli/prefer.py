@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visioneval import bounds
 from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
 from visioneval.cli.found import named_run, read_side
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ NARROW = "What to compare"
 SIDE = "Path, id, unique prefix or 'latest'; RUN@LABEL for one model run."
 
 
+@bounded(*bounds.ALL)
 def prefer(
     a: Annotated[str, options.word("A", f"The run to compare with. {SIDE}")],
     b: Annotated[str, options.word("B", "The run that may be better or worse; its suite says what was asked for.")],

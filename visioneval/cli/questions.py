@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visioneval import bounds
 from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
     from visioneval.engine.questions import MadeQuestions
 
 
+@bounded(*bounds.ALL)
 def questions(
     suite: Annotated[Path, options.word("SUITE", "A suite file.")],
     output: Annotated[Path | None, options.value("--output/-o", "FILE", "Instead of standard output.")] = None,

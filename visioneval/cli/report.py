@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
 from visioneval.cli.found import named_run, say_missing
 
 
+@bounded(MEGAPIXELS)
 def report(
     run: options.RunName,
     out: Annotated[

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visioneval import bounds
 from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
 from visioneval.cli.reports import check_reports, write_reports
 from visioneval.cli.running import Begun, Shown, carry_out, resuming
 from visioneval.errors import UsageError
@@ -41,6 +43,7 @@ class Flags:
     """Whether a run is gone on with by the suite that it holds, none being named."""
 
 
+@bounded(*bounds.ALL)
 def run(
     suites: options.OptionalSuites = None,
     case: options.Cases = None,

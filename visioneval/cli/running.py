@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from visioneval import bounds
 from visioneval.cli import options
 from visioneval.errors import AuthError
 
@@ -57,7 +58,7 @@ def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
         name, sign, value = word.partition("=")
         if word in ("--trust-suite", "--offline"):
             after.append(word)
-        elif name in ("--cache", "--reuse", "--budget", "--max-reply-mb", "--env-file"):
+        elif name in ("--cache", "--reuse", "--budget", "--max-reply-mb", "--env-file", *(b.flag for b in bounds.ALL)):
             (before if name == "--env-file" else after).extend((name, value if sign else next(words, "")))
     return shlex.join(("visioneval", *before, "run", "--resume", str(folder), *after))
 

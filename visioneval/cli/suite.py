@@ -8,7 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from visioneval import bounds
 from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
 from visioneval.errors import UsageError
 
 
@@ -79,6 +81,7 @@ def _copy(files: Mapping[Path, Path], folder: Path) -> None:
         print(f"wrote {folder / name}")
 
 
+@bounded(*bounds.ALL)
 def validate(
     suites: options.Suites,
     var: options.Variables = None,
@@ -107,6 +110,7 @@ def validate(
         raise SuiteError(problems)
 
 
+@bounded(*bounds.ALL)
 def plan(
     suites: options.Suites,
     case: options.Cases = None,

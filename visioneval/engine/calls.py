@@ -114,7 +114,7 @@ class Calls:
             pictures = await asyncio.to_thread(_checked, drawing, call.task_type)
             return _drawn(drawing, pictures, drawing.cost_usd, tries.count)
         key = await in_thread(draw_key, call, hash_of, when=call.has_files)
-        kept = await self._kept_drawing(key)
+        kept = await self._kept_drawing(key, call)
         if kept is not None:
             self.log.hit(lane, key)
             self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)), default=None)
@@ -262,7 +262,7 @@ class Calls:
         )
         return answer, costs[-1]
 
-    async def _kept_drawing(self, key: str) -> Drawn | None:
+    async def _kept_drawing(self, key: str, call: Call) -> Drawn | None:
         """A kept drawing that is whole, or in an offline replay any; ``None`` where it must be drawn."""
         if self.cache is None or self.reuse.drawings == "none":
             return None
@@ -271,8 +271,8 @@ class Calls:
             return None
         if not self.reuse.offline and not kept.answer["whole"]:
             return None
-        pictures = await in_thread(self._read, kept, self.cache, when=kept.bytes > SMALL)
-        if pictures is None:
+        pictures = await in_thread(self._read, kept, self.cache, call.task_type, when=_is_work(kept))
+        if pictures is None or (not self.reuse.offline and any(p.fault for p in pictures)):
             return None
         answer = kept.answer
         if self.reuse.drawings == "own":  # which this run paid for, and has no record of yet
@@ -286,13 +286,14 @@ class Calls:
             stored_at=kept.stored_at,
         )
 
-    def _read(self, kept: Entry, cache: Cache) -> tuple[Made, ...] | None:
-        """The pictures of a kept drawing; ``None`` where one of them is damaged."""
+    def _read(self, kept: Entry, cache: Cache, task: TaskType) -> tuple[Made, ...] | None:
+        """The pictures of a kept drawing; ``None`` where the file of one of them is not what was kept."""
         pictures = tuple(Made(**picture) for picture in kept.answer["pictures"])
         found = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in pictures]
         if any(p.fault is None and p.data is None for p in found):
             return None
-        return tuple(map(self._let_go, found))
+        known = (p if p.decoded or p.data is None else made(p.data, task) for p in found)
+        return tuple(map(self._let_go, known))
 
     def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None, call: Call) -> tuple[Made, ...]:
         pictures = _checked(drawing, call.task_type)
@@ -356,6 +357,11 @@ def question_key(config: BaseJudge, question: Question) -> str:
 
 def _plain(part: Part) -> Any:
     return part if isinstance(part, str) else [part.sha256, part.mime]
+
+
+def _is_work(kept: Entry) -> bool:
+    """Whether reading a kept drawing is work for a thread: it is large, or still to be decoded."""
+    return kept.bytes > SMALL or not all(picture.get("decoded") for picture in kept.answer["pictures"])
 
 
 async def _drawing(provider: Any, call: Call, request: DrawRequest) -> Drawing:

@@ -14,14 +14,14 @@ from time import perf_counter
 from typing import Any
 
 from visioneval import images
-from visioneval.artifacts import ending
+from visioneval.artifacts import artifact, ending
 from visioneval.engine.bench import Bench
 from visioneval.engine.calls import Drawn
 from visioneval.engine.grading import Graded, grade, stop_for_key
 from visioneval.engine.guard import described
 from visioneval.engine.plain import amount
 from visioneval.engine.throttle import Tries
-from visioneval.errors import ProviderError, StoppedError
+from visioneval.errors import ImageError, ProviderError, StoppedError
 from visioneval.graders.judging import OFF_SHAPE
 from visioneval.plan import Call, generation_key, grade_key
 from visioneval.providers.base import DrawRequest
@@ -212,6 +212,10 @@ def _kept(existing: Existing, bench: Bench) -> Picture | CellError | None:
     if images.sha256(data) != record.artifact_sha256:
         message = f"{record.artifact_path}: is not the picture that was drawn: it was changed since"
         return CellError(stage="generate", kind="bad_image", message=message)
+    try:
+        artifact(data, existing.call.task_type)
+    except ImageError as error:
+        return CellError(stage="generate", kind="bad_image", message=f"{record.artifact_path}: {error}")
     if existing.path != place:
         bench.writer.save(record.test_id, record.model_label, place.name, data, source=existing.path)
     return Picture(place, *facts)

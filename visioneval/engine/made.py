@@ -27,6 +27,8 @@ class Made:
     height: int = 0
     uri: str | None = None
     fault: str | None = None
+    decoded: bool = False
+    """Whether these bytes were decoded whole; not so of what an older version put into a cache."""
 
 
 def made(data: object, task: TaskType) -> Made:
@@ -39,4 +41,4 @@ def made(data: object, task: TaskType) -> Made:
         picture = artifact(data, task)
     except ImageError as error:
         return Made(fault=str(error))
-    return Made(data, None, picture.sha256, picture.mime, picture.width, picture.height)
+    return Made(data, None, picture.sha256, picture.mime, picture.width, picture.height, decoded=True)

@@ -25,7 +25,7 @@ from PIL import ImageOps
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.difference import TOOL_VERSIONS, Pixels
-from visioneval.images import FORMATS, frames, load_rgb, opened
+from visioneval.images import FORMATS, frames, load_rgb, opened, room_for
 from visioneval.opencv import portable_opencv
 from visioneval.suite.case import Expect, pixel_size
 from visioneval.suite.graders import ImageGrader
@@ -55,13 +55,12 @@ class FileFacts:
 
 def read_facts(path: Path) -> FileFacts:
     """Looks at the first frame of a file. Raises ``ImageError`` where it does not decode."""
-    with opened(path) as handle:
-        kind, mode = FORMATS[handle.format or ""], handle.mode
-        orientation = int(handle.getexif().get(0x0112, 1))
-        handle.load()
-        alpha = None
-        if handle.has_transparency_data:
-            alpha = np.asarray(ImageOps.exif_transpose(handle).convert("RGBA").getchannel("A"))
+    with room_for(path):
+        return _facts(path)
+
+
+def _facts(path: Path) -> FileFacts:
+    kind, mode, orientation, alpha = _stored(path)
     shown = np.asarray(load_rgb(path))
     transparent = alpha is not None and int(alpha.min()) < 255
     on_black = _on_black(shown, alpha) if alpha is not None and transparent else shown
@@ -75,6 +74,19 @@ def read_facts(path: Path) -> FileFacts:
         transparent=transparent,
         blank=is_flat(shown) and is_flat(on_black),
     )
+
+
+def _stored(path: Path) -> tuple[str, str, int, Pixels | None]:
+    """Format, mode, EXIF orientation and, where there is one, the alpha channel as shown."""
+    with opened(path) as handle:
+        kind, mode = FORMATS[handle.format or ""], handle.mode
+        orientation = int(handle.getexif().get(0x0112, 1))
+        handle.load()
+        if not handle.has_transparency_data:
+            return kind, mode, orientation, None
+        ImageOps.exif_transpose(handle, in_place=True)  # a copy would take as much memory again
+        image = handle if handle.mode == "RGBA" else handle.convert("RGBA")
+        return kind, mode, orientation, np.asarray(image.getchannel("A"))
 
 
 @portable_opencv()
@@ -186,5 +198,4 @@ def _details(facts: FileFacts) -> dict[str, object]:
 
 def _on_black(on_white: Pixels, alpha: Pixels) -> Pixels:
     """A picture that was laid on white, laid on black instead: white's own share taken off."""
-    light = on_white.astype(np.int16) - (255 - alpha.astype(np.int16))[..., None]
-    return light.clip(0, 255).astype(np.uint8)
+    return np.asarray(cv2.subtract(on_white, cv2.merge([255 - alpha] * 3)), dtype=np.uint8)

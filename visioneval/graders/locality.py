@@ -38,7 +38,7 @@ from visioneval.graders.difference import (
     worst_window,
 )
 from visioneval.graders.registration import Laid, Registration, lay_over, read_pixels, scaled_over
-from visioneval.images import load_mask
+from visioneval.images import load_mask, room_for
 from visioneval.opencv import portable_opencv
 from visioneval.suite.graders import LocalityGrader
 from visioneval.types import Score
@@ -100,7 +100,12 @@ class Locality:
 
     async def grade(self, subject: Subject) -> Grade:
         """Raises ``GraderError`` where the case has no base or mask, or a file does not decode."""
-        return await asyncio.to_thread(self._grade, subject)
+        return await asyncio.to_thread(self._in_room, subject)
+
+    def _in_room(self, subject: Subject) -> Grade:
+        files = (subject.files.base, subject.files.masks.get("editable"), subject.drawn.path)
+        with room_for(*filter(None, files)):
+            return self._grade(subject)
 
     def _grade(self, subject: Subject) -> Grade:
         config = self._config

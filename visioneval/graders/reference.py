@@ -28,6 +28,7 @@ from visioneval.graders.difference import (
     mean_ssim,
 )
 from visioneval.graders.registration import Registration, lay_over, read_pixels
+from visioneval.images import room_for
 from visioneval.opencv import portable_opencv
 from visioneval.suite.graders import ReferenceGrader
 
@@ -67,7 +68,11 @@ class Reference:
 
     async def grade(self, subject: Subject) -> Grade:
         """Raises ``GraderError`` where the case has no reference, or a file does not decode."""
-        return await asyncio.to_thread(self._grade, subject)
+        return await asyncio.to_thread(self._in_room, subject)
+
+    def _in_room(self, subject: Subject) -> Grade:
+        with room_for(*filter(None, (subject.files.reference, subject.drawn.path))):
+            return self._grade(subject)
 
     def _grade(self, subject: Subject) -> Grade:
         config = self._config

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from visioneval.errors import GraderError, ProviderError
@@ -13,7 +14,7 @@ from visioneval.graders.base import Grade, Subject
 from visioneval.graders.copy_check import CopyCheck, Miss, Pair, check
 from visioneval.graders.copy_match import Reading
 from visioneval.graders.judging import OffSchemaError, total_cost, total_usage, words
-from visioneval.images import load_rgb
+from visioneval.images import load_rgb, room_for
 from visioneval.providers.base import Reply
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import ExpectText
@@ -36,7 +37,7 @@ class Text:
         if self._config.extract == "judge" or (by_judge and _strange(expected)):
             return await self._by_judge(subject, expected)
         _refuse_unreadable(expected)
-        readings = await asyncio.to_thread(lambda: ocr.read(load_rgb(subject.drawn.path)))
+        readings = await asyncio.to_thread(_read, subject.drawn.path)
         found = await asyncio.to_thread(
             lambda: check(readings, expected, fold=True, min_confidence=self._config.min_confidence)
         )
@@ -65,6 +66,11 @@ class Text:
             template_sha256=said.template_sha256,
             schema_sha256=said.schema_sha256,
         )
+
+
+def _read(path: Path) -> list[Reading]:
+    with room_for(path):
+        return ocr.read(load_rgb(path))
 
 
 def _unread(config: TextGrader, subject: Subject, replies: tuple[Reply, ...], why: str) -> Grade:

@@ -50,21 +50,25 @@ def _shown_size(width: float, height: float) -> tuple[int, int]:
 
 
 class CropTool:
-    """The tool for one question, with the views that the judge has made. ``keep(number, data)`` keeps a crop."""
+    """The tool for one question, with the views that the judge has made. No pixels are held between its calls.
+
+    ``keep(number, data)`` keeps a crop.
+    """
 
     def __init__(self, shown: Sequence[Exhibit], max_crops: int, keep: Keep) -> None:
-        self._pictures = {each.id: images.load_rgb(each.part.data) for each in shown}
+        self._parts = {each.id: each.part for each in shown}
+        self._sizes: dict[str, tuple[int, int]] = {}
         self._names = {alias: each.id for each in shown for alias in each.aliases}
         self._names |= {each.id: each.id for each in shown}
         self._max_crops = max_crops
         self._keep = keep
         self._kept: list[Mapping[str, Any]] = []
-        self.start_over()
         self.first_views = [replace(each, **self._first(each)) for each in shown]
+        self.start_over()
 
     def start_over(self) -> None:
         """For a judge that is asked again: it has seen whole pictures only, and may make all its crops."""
-        self._views = {name: _whole(picture) for name, picture in self._pictures.items()}
+        self._views = {name: _whole(size) for name, size in self._sizes.items()}
         self._made = 0
 
     @property
@@ -93,8 +97,12 @@ class CropTool:
         )
 
     def _first(self, shown: Exhibit) -> dict[str, Any]:
-        view = self._views[shown.id]
-        picture = self._pictures[shown.id].resize(view.size, Image.Resampling.LANCZOS)
+        data = shown.part.data
+        with images.room_for(data):
+            picture = images.load_rgb(data)
+            self._sizes[shown.id] = picture.size
+            view = _whole(picture.size)
+            picture = picture.resize(view.size, Image.Resampling.LANCZOS)
         about = f"{shown.about}; this view has {view.size[0]} x {view.size[1]} pixels"
         return {"about": about, "part": ImagePart(images.encode_png(picture), "image/png")}
 
@@ -107,9 +115,11 @@ class CropTool:
         name = self._names[asked["image_id"]]
         rectangle = tuple(int(asked[key]) for key in _PARAMETERS[1:])
         whole = not any(rectangle)
-        self._views[name] = _whole(self._pictures[name]) if whole else self._views[name].crop(*rectangle)
+        self._views[name] = _whole(self._sizes[name]) if whole else self._views[name].crop(*rectangle)
         view = self._views[name]
-        data = images.encode_png(_drawn(self._pictures[name], view))
+        whole_data = self._parts[name].data
+        with images.room_for(whole_data):
+            data = images.encode_png(_drawn(images.load_rgb(whole_data), view))
         path = self._keep(len(self._kept), data)
         self._made += 1
         self._kept.append({"image": name, "rectangle": list(rectangle), "path": path})
@@ -140,8 +150,8 @@ def _is_whole(number: Any) -> bool:
     )
 
 
-def _whole(picture: Image.Image) -> View:
-    width, height = picture.size
+def _whole(size: tuple[int, int]) -> View:
+    width, height = size
     scale = min(1.0, MAX_SIDE / max(width, height))
     return View(0, 0, width, height, (max(1, round(width * scale)), max(1, round(height * scale))))
 

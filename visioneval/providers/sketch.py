@@ -17,7 +17,8 @@ from PIL import Image, ImageChops, ImageFilter, ImageOps, PngImagePlugin
 from pydantic import ValidationError
 
 from visioneval.errors import ImageError, ProviderError
-from visioneval.images import FORMATS, MAX_PIXELS, load_mask, load_rgb, opened
+from visioneval.images import FORMATS, check_size, load_mask, load_rgb, opened, room_for
+from visioneval.pixels import IN_MEMORY
 from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.providers.sketch_edit import add_line, blot, drift, flat_colour, middle, repaint, spill, tinted
 from visioneval.providers.sketch_page import PageCopy, draw_page, flat, rounded
@@ -68,19 +69,23 @@ def _generate(request: DrawRequest) -> Drawing:
     if params.flaw == "wrong_size":
         size = _other_size(size)
     _check_size(size)
-    pictures = tuple(
-        _encode(_generation(request, params, size, sample), request.case, "png") for sample in request.samples
-    )
+    with IN_MEMORY.hold(size[0] * size[1]):
+        pictures = tuple(
+            _encode(_generation(request, params, size, sample), request.case, "png") for sample in request.samples
+        )
     return Drawing(pictures=pictures, run_params=params.model_dump())
 
 
 def _edit(request: DrawRequest) -> Drawing:
     params = _params(request)
-    base = _load_base(request)
     line = _line_to_draw(request.case)
-    pictures = tuple(
-        _encode(_edited(request, params, base, line, sample), request.case, base.format) for sample in request.samples
-    )
+    files = (request.files.base, request.files.masks.get("editable"))
+    with room_for(*filter(None, files)):
+        base = _load_base(request)
+        pictures = tuple(
+            _encode(_edited(request, params, base, line, sample), request.case, base.format)
+            for sample in request.samples
+        )
     size = f"{base.rgb.width}x{base.rgb.height}"
     return Drawing(pictures=pictures, run_params=params.model_dump() | {"size": size})
 
@@ -230,8 +235,10 @@ def _params(request: DrawRequest) -> SketchParams:
 
 
 def _check_size(size: tuple[int, int]) -> None:
-    if size[0] * size[1] > MAX_PIXELS:
-        raise ProviderError(f"sketch: {size[0]}x{size[1]} is over the limit of {MAX_PIXELS:,} pixels", kind="invalid")
+    try:
+        check_size(*size)
+    except ImageError as error:
+        raise ProviderError(f"sketch: {error}", kind="invalid") from None
 
 
 def _other_size(size: tuple[int, int]) -> tuple[int, int]:

@@ -31,6 +31,7 @@ from visioneval.suite.paths import Trust
 from visioneval.suite.prompts import RESERVED, context
 from visioneval.suite.providers import BaseProvider, CommandProvider, DrawingProvider, FilesProvider
 from visioneval.suite.runs import RunLabels, dataset_rows, model_runs, split_run
+from visioneval.suite.size import cell_problem, grid_problems
 from visioneval.templates import render
 from visioneval.types import ModelRun, TaskType
 
@@ -47,21 +48,7 @@ def problems(
     depends on them cannot be checked.
     """
     runs: list[tuple[int, ModelRun]] = []
-    for index, entry in enumerate(suite.models):
-        loc = ("models", index)
-        refusals = list(_entry(entry, folder, trust, loc))
-        yield from refusals
-        if refusals:
-            continue
-        try:
-            found = model_runs(entry, suite, folder, run_labels)
-        except SuiteError as error:
-            yield from error.problems
-        except VisionEvalError as error:
-            yield _unreadable_source(entry, loc, str(error))
-        else:
-            yield from _swept(entry, found, loc, folder, complete="cases" not in broken)
-            runs.extend((index, run) for run in found)
+    yield from _expanded(suite, folder, trust, run_labels, broken, runs)
     yield from _labels(runs)
     yield from _named_calls(suite, [run for _, run in runs], broken)
     yield from _ids(suite)
@@ -75,12 +62,43 @@ def problems(
     view = View(suite, [run for _, run in runs])
     if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
         return
+    if too_many := cell_problem(suite, view.runs):
+        yield ("cases",), too_many
+        return
     yield from _tasks(view)
     yield from looker_problems(suite.cases)
     yield from question_problems(view, broken)
     yield from pairwise_problems(view, broken)
     if "graders" not in broken:
         yield from rule_problems(view, complete="verdict" not in broken)
+
+
+def _expanded(
+    suite: Suite,
+    folder: Path,
+    trust: Trust,
+    run_labels: RunLabels,
+    broken: frozenset[str],
+    runs: list[tuple[int, ModelRun]],
+) -> Iterator[tuple[Loc, str] | Problem]:
+    """Problems of the entries of ``models:``; their model runs are added to ``runs``, unless there are too many."""
+    too_many = list(grid_problems(suite))
+    yield from too_many
+    for index, entry in enumerate(suite.models):
+        loc = ("models", index)
+        refusals = list(_entry(entry, folder, trust, loc))
+        yield from refusals
+        if refusals or too_many:
+            continue
+        try:
+            found = model_runs(entry, suite, folder, run_labels)
+        except SuiteError as error:
+            yield from error.problems
+        except VisionEvalError as error:
+            yield _unreadable_source(entry, loc, str(error))
+        else:
+            yield from _swept(entry, found, loc, folder, complete="cases" not in broken)
+            runs.extend((index, run) for run in found)
 
 
 def _entry(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Found:
@@ -195,7 +213,7 @@ class _Pictures:
         try:
             if refusal := self.trust.refusal(path, self.folder):
                 return refusal
-            images.verify(full)
+            images.check_decodes(full)
             return images.size_of(full), images.has_alpha(full)
         except ImageError as error:
             return f"{path}: {error}"

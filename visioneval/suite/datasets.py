@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, Never
 
+from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.suite.case import TestCase
 from visioneval.suite.messages import did_you_mean, known_keys
@@ -37,7 +38,15 @@ def file_stem(name: str) -> str:
     return PurePosixPath(url_path(name)).stem
 
 
-def read_rows(path: Path | str, name: str) -> list[Row]:
+def read_cell_rows(path: Path | str, name: str) -> list[Row]:
+    """The rows of a dataset each of which is a cell at least, and so no more than a suite may have of those.
+
+    Raises as ``read_rows``.
+    """
+    return read_rows(path, name, most=CELLS.limit)
+
+
+def read_rows(path: Path | str, name: str, *, most: int | None = None) -> list[Row]:
     """All rows of a JSONL (``.jsonl``, ``.ndjson``), CSV or TSV file, on disk or behind a URL (a ``str``).
 
     Raises ``UsageError`` in one line for a file that cannot be read at all, and ``SuiteError`` for one that is not
@@ -50,6 +59,9 @@ def read_rows(path: Path | str, name: str) -> list[Row]:
             rows.append(row)
         else:
             problems.append(row)
+        if most is not None and len(rows) > most:
+            message = f"over {most:,} rows, each of which is a cell at least ({CELLS.hint})"
+            raise SuiteError([Problem(name, rows[-1].line, 1, message)])
     if not rows and not problems:
         problems.append(Problem(name, 1, 1, "the dataset has no rows"))
     if problems:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.suite.datasets import Row, case_of, field_problems, file_stem, missing_columns, read_rows, row_id
+from visioneval.suite.datasets import Row, case_of, field_problems, file_stem, missing_columns, read_cell_rows, row_id
 from visioneval.suite.document import Document, Origin, Source
 from visioneval.suite.lookers import shared_tasks
 from visioneval.suite.messages import Loc
@@ -116,7 +116,7 @@ class _Gatherer:
             self.report(source, (*loc, "fields", key), message, of_key=True)
         shown = self.document.shown(name, folder, self.trust.folder)
         try:
-            rows = read_rows(located(name, folder), shown)
+            rows = read_cell_rows(located(name, folder), shown)
         except UsageError as error:
             return self.report(source, (*loc, "path"), f"dataset: {name}: {error}")
         except SuiteError as error:

@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.steps import suite_counted
 from visioneval.suite import check
 from visioneval.suite.document import Document, Source
 from visioneval.suite.gather import gather_cases, read_bytes
@@ -55,13 +57,15 @@ def load_suite(
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
+    _check_cases(document)
     found = _validated(document)
     found = replace(found, suite=with_pinned(found.suite, document, boundary))
-    for problem in check.problems(found.suite, folder, boundary, run_labels, found.broken):
-        if isinstance(problem, Problem):
-            document.problems.append(replace(problem, file=document.shown(problem.file, folder, folder)))
-        elif (loc := found.origin(problem[0])) is not None:
-            document.report(loc, problem[1])
+    with suite_counted(len(found.suite.cases)):
+        for problem in check.problems(found.suite, folder, boundary, run_labels, found.broken):
+            if isinstance(problem, Problem):
+                document.problems.append(replace(problem, file=document.shown(problem.file, folder, folder)))
+            elif (loc := found.origin(problem[0])) is not None:
+                document.report(loc, problem[1])
     if document.problems:
         raise SuiteError(document.problems)
     return LoadedSuite(found.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary)
@@ -87,11 +91,20 @@ def held_suite(
         suite = suite.model_copy(update={"vars": changed.vars, "judges": changed.judges})
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
-    found = list(check.problems(suite, folder, boundary, run_labels))
+    with suite_counted(len(suite.cases)):
+        found = list(check.problems(suite, folder, boundary, run_labels))
     if found:
         told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
         raise SuiteError(Problem(f"{path} as the run holds it", 0, 0, message) for message in told)
     return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary)
+
+
+def _check_cases(document: Document) -> None:
+    """Raises ``SuiteError`` where there are more cases than a suite may have cells, before any is looked at."""
+    cases = document.data.get("cases")
+    if isinstance(cases, list) and len(cases) > CELLS.limit:
+        message = f"{len(cases):,} cases, over the limit of {CELLS.limit:,} cells ({CELLS.hint})"
+        raise SuiteError([Problem(*document.source.place(("cases",)), message)])
 
 
 def _document(data: bytes, name: str) -> Document:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import UsageError
-from visioneval.suite.datasets import Row, file_stem, prompt_id, read_rows
+from visioneval.suite.datasets import Row, file_stem, prompt_id, read_cell_rows
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import located, rebased
 from visioneval.suite.pictures import FinishedPicture, picture_of_cell
@@ -79,7 +79,7 @@ def dataset_rows(dataset: PictureDataset, folder: Path) -> Sequence[Row]:
 
 @lru_cache(maxsize=2)
 def _rows(path: Path | str, name: str, _state: tuple[int, int]) -> Sequence[Row]:
-    return read_rows(path, name)
+    return read_cell_rows(path, name)
 
 
 Finished = Mapping[str, Sequence[FinishedPicture | None]]

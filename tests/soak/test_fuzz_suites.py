@@ -1,0 +1,135 @@
+"""Suites with parts cut, doubled, swapped and replaced by odd values: each is checked or refused, and none hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import faulthandler
+import io
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from visioneval.builtin import builtin
+from visioneval.cli import app
+
+SUITES = 3000
+SEED = 12
+SLOW_S = 30.0
+HANG_S = 300.0
+"""After which the stacks of all threads are printed and the program ends."""
+
+ODD: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1, 10**30, 1.5, float("1e308"), "", " ", "x", "é" * 50, "\u202e", "../..", "/etc/passwd"),
+    *("{{ nothing }}", "{% for i in range(9999) %}{{ range(9999)|sort }}{% endfor %}", "{{ 'x' * 10**9 }}", "{{"),
+    *([], {}, [[]], [None] * 3, {"a": {"b": {"c": []}}}, {"": ""}, list(range(50)), "gs://b/o", "https://x.example/y"),
+    *("mean(x) >= 1", "pass_rate", "not", ">= 1", "a" * 5000, {"seed": list(range(1000)), "size": list(range(1000))}),
+)
+SIGNS = "{}[]:,'\"#&*!|>%@`-\n\t \0\ud7ff<"
+
+
+def seeds() -> list[tuple[Path, Any]]:
+    """The suites that are shipped, each with its folder."""
+    found = [*sorted(Path(builtin("suites")).rglob("suite.yaml"))]
+    return [(path.parent, yaml.safe_load(path.read_text(encoding="utf-8"))) for path in found]
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in the data but the top."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [each for key, value in inner for each in [(*path, key), *places(value, (*path, key))]]
+
+
+def mutated(data: Any, dice: random.Random) -> Any:
+    """One to four changes somewhere."""
+    data = copy.deepcopy(data)
+    for _ in range(dice.randint(1, 4)):
+        known = places(data)
+        if not known:
+            break
+        *parents, last = dice.choice(known)
+        inner = data
+        for step in parents:
+            inner = inner[step]
+        change(inner, last, data, known, dice)
+    return data
+
+
+def change(inner: Any, last: Any, data: Any, known: list[tuple[Any, ...]], dice: random.Random) -> None:
+    kind = dice.randrange(5)
+    if kind == 0:
+        del inner[last]
+    elif kind == 1 and isinstance(inner, list):
+        inner.insert(dice.randrange(len(inner) + 1), copy.deepcopy(inner[last]))
+    elif kind == 2 and isinstance(inner, dict):
+        inner[dice.choice(["x", "file", "dataset", "id", "grid", "samples", "run", "path"])] = inner.pop(last)
+    elif kind == 3:
+        other = data
+        for step in dice.choice(known):
+            other = other[step]
+        inner[last] = copy.deepcopy(other)
+    else:
+        inner[last] = copy.deepcopy(dice.choice(ODD))
+
+
+def damaged(text: str, dice: random.Random) -> str:
+    """Some signs of the text cut, doubled or replaced."""
+    for _ in range(dice.choice([0, 0, 0, 1, 3])):
+        at = dice.randrange(len(text) + 1)
+        end = at + dice.choice([0, 0, 1, 40])
+        text = text[:at] + dice.choice([*SIGNS, "&a ", "*a", "<<: *a", text[at : at + 60]]) + text[end:]
+    return text
+
+
+@pytest.fixture
+def watched() -> Any:
+    faulthandler.dump_traceback_later(HANG_S, exit=True)
+    yield lambda: faulthandler.dump_traceback_later(HANG_S, exit=True)
+    faulthandler.cancel_dump_traceback_later()
+
+
+def test_every_suite_is_checked_or_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: Callable[[str], None],
+    watched: Callable[[], None],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dice, known = random.Random(SEED), seeds()
+    fine = 0
+    tracebacks: list[str] = []
+    slow: list[tuple[float, int]] = []
+    longest = 0.0
+    start = time.monotonic()
+    for at in range(SUITES):
+        folder, data = dice.choice(known)
+        text = damaged(json.dumps(mutated(data, dice), ensure_ascii=False, indent=dice.choice([None, 1])), dice)
+        path = tmp_path / "suite.yaml"
+        path.write_bytes(text.encode("utf-8", "surrogatepass"))
+        for name in ("images", "assets", "prompts"):
+            if (folder / name).is_dir() and not (tmp_path / name).exists():
+                (tmp_path / name).symlink_to(folder / name)
+        watched()
+        began = time.process_time()
+        with contextlib.redirect_stderr(io.StringIO()):
+            result = CliRunner().invoke(app, ["validate", str(path), *dice.choice([[], ["--trust-suite"]])])
+        took = time.process_time() - began
+        longest = max(longest, took)
+        fine += result.exit_code == 0
+        if took > SLOW_S:
+            slow.append((took, at))
+        is_known = result.exception is None or isinstance(result.exception, SystemExit)
+        if not is_known or "Traceback" in result.output or result.exit_code not in (0, 2):
+            tracebacks.append(f"{at}: {result.exception!r}: {text[:300]}")
+    told(
+        f"{SUITES} suites, seed {SEED}, in {time.monotonic() - start:.0f} s: {fine} fine, {SUITES - fine} refused;"
+        f" tracebacks {len(tracebacks)}, hangs {len(slow)}; the longest took {longest:.1f} s"
+    )
+    assert (tracebacks[:3], slow) == ([], [])

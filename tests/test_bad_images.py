@@ -1,0 +1,193 @@
+"""What does not decode, or is too large, is an error of its cell: no judge is asked about it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+import sqlite3
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from broken_images import BROKEN, chunk, encoded, flat_png, short_png
+from fake_api import FakeAPI, Script
+from paying import Paying
+from PIL import Image
+
+from visioneval import images
+from visioneval.errors import ImageError
+from visioneval.records import Record
+
+pytest_plugins = ("fake_api.fixtures",)
+
+
+@pytest.fixture
+def paying(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Paying:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    monkeypatch.setenv("VISIONEVAL_CACHE", str(tmp_path / "cache"))
+    return Paying(tmp_path / "suite", api)
+
+
+def only(paying: Paying, *words: str, run_id: str = "r", code: int = 3) -> Record:
+    """The record of a run of one cell that no judge was asked about."""
+    result = paying.run("--trust-suite", *words, run_id=run_id)
+    assert result.exit_code == code, result.output
+    assert paying.called[1] == 0
+    (record,) = paying.records(run_id).values()
+    return record
+
+
+def is_bad_image(record: Record, message: str = "does not decode") -> None:
+    assert record.error is not None
+    assert (record.status, record.error.stage, record.error.kind) == ("error", "generate", "bad_image")
+    assert message in record.error.message
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_finished_image_that_does_not_decode(paying: Paying, name: str) -> None:
+    paying.write("tree", prices={}, models=[{"provider": "files", "path": name}])
+    (paying.folder / name).write_bytes(BROKEN[name])
+    is_bad_image(only(paying))
+
+
+def test_a_generated_image_with_too_few_pixels(paying: Paying, script: Script) -> None:
+    script.draw(lambda _: [short_png()])
+    paying.write("tree")
+    is_bad_image(only(paying))
+
+
+def test_an_edit_with_too_few_pixels(paying: Paying, script: Script) -> None:
+    script.draw(lambda _: [short_png()])
+    paying.write("tree", cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
+    (paying.folder / "base.png").write_bytes(encoded())
+    is_bad_image(only(paying))
+
+
+def test_an_image_of_a_command_with_too_few_pixels(paying: Paying) -> None:
+    code = "import json, sys; open(json.load(sys.stdin)['output'], 'wb').write(open('short.png', 'rb').read())"
+    paying.write("tree", prices={}, models=[{"provider": "command", "argv": [sys.executable, "-c", code]}])
+    (paying.folder / "short.png").write_bytes(short_png())
+    is_bad_image(only(paying))
+
+
+def test_an_image_of_a_class_with_too_few_pixels(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
+    paying.write("tree", prices={}, models=[{"provider": "short_class:Draw"}])
+    (paying.folder / "short_class.py").write_text(
+        "from pathlib import Path\nfrom visioneval.providers.base import Drawing\n"
+        "class Draw:\n    def __init__(self, config): pass\n"
+        "    async def generate(self, request):\n"
+        "        return Drawing(pictures=((Path(__file__).parent / 'short.png').read_bytes(),))\n"
+    )
+    (paying.folder / "short.png").write_bytes(short_png())
+    monkeypatch.syspath_prepend(str(paying.folder))
+    is_bad_image(only(paying))
+
+
+def test_a_run_of_somebody_else_is_graded_only_where_its_images_decode(paying: Paying) -> None:
+    paying.write("tree", prices={}, models=[{"provider": "files", "path": "a.png"}])
+    (paying.folder / "a.png").write_bytes(encoded())
+    assert paying.run("--trust-suite").exit_code == 0
+    asked = paying.called[1]
+    run = paying.out / "r"
+    (record,) = paying.records().values()
+    (run / str(record.artifact_path)).write_bytes(short_png())
+    line = json.loads((run / "results.jsonl").read_text())
+    (run / "results.jsonl").write_text(json.dumps({**line, "artifact_sha256": images.sha256(short_png())}) + "\n")
+    result = paying("grade", run, "--out", paying.out, "--run-id", "g", "--trust-suite", "--reuse", "none")
+    assert (result.exit_code, paying.called[1]) == (3, asked)
+    is_bad_image(next(iter(paying.records("g").values())))
+
+
+@pytest.mark.parametrize("key", ["images", "mask", "reference"])
+def test_an_input_that_does_not_decode_is_a_problem_of_the_suite(paying: Paying, key: str) -> None:
+    case = {"id": "tree", "prompt": "an edit", "images": ["base.png"], "mask": "mask.png", "reference": "right.png"}
+    if key == "images":
+        del case["mask"]
+    path = paying.write(cases=[case])
+    for name in ("base.png", "right.png"):
+        (paying.folder / name).write_bytes(encoded())
+    Image.new("LA", (64, 48)).save(paying.folder / "mask.png")
+    broken = {"images": "base.png", "mask": "mask.png", "reference": "right.png"}[key]
+    (paying.folder / broken).write_bytes(short_png())
+    for words in (("validate", path), ("run", path, "--out", paying.out)):
+        result = paying(*words, "--trust-suite")
+        assert result.exit_code == 2
+        assert f"{broken}: the picture does not decode: " in result.output
+    assert paying.called == (0, 0)
+
+
+def test_an_image_of_more_pixels_than_the_limit(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
+    paying.write("tree", prices={}, models=[{"provider": "files", "path": "large.png"}])
+    (paying.folder / "large.png").write_bytes(flat_png(1100, 1000))
+    told = "it declares 1100 x 1000 pixels, over the limit of 1 million pixels"
+    told += " (to allow more: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)"
+    is_bad_image(only(paying, "--max-megapixels", "1", run_id="flag"), told)
+    monkeypatch.setenv("VISIONEVAL_MAX_MEGAPIXELS", "1")
+    is_bad_image(only(paying, run_id="environment"), told)
+    assert paying.run("--trust-suite", "--max-megapixels", "2", run_id="raised").exit_code == 0
+    shutil.rmtree(paying.out)
+
+
+def test_an_input_over_the_limit_is_a_problem_of_the_suite(paying: Paying) -> None:
+    path = paying.write(cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
+    (paying.folder / "base.png").write_bytes(flat_png(1100, 1000))
+    result = paying("validate", path, "--trust-suite", "--max-megapixels", "1")
+    assert result.exit_code == 2
+    assert "base.png: it declares 1100 x 1000 pixels, over the limit of 1 million pixels" in result.output
+
+
+PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+
+
+def interlaced(width: int, height: int) -> tuple[bytes, bytes]:
+    """The header and the pixel data of a black RGB image in Adam7 order."""
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 1))
+    sizes = [(len(range(x, width, dx)), len(range(y, height, dy))) for x, y, dx, dy in PASSES]
+    return head, b"".join(bytes(1 + 3 * across) * down for across, down in sizes if across)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (8, 8), (33, 17)])
+def test_an_interlaced_png_is_whole_with_all_of_its_passes_alone(size: tuple[int, int]) -> None:
+    head, rows = interlaced(*size)
+
+    def png(data: bytes) -> bytes:
+        return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+
+    assert images.identify(png(rows)) == ("image/png", *size)
+    assert images.identify(png(rows + b"more")) == ("image/png", *size)
+    with pytest.raises(ImageError):
+        images.identify(png(rows[:-1]))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+@pytest.mark.parametrize("size", [(1, 1), (7, 3), (64, 48)])
+def test_a_black_png_is_whole(mode: str, size: tuple[int, int]) -> None:
+    out = io.BytesIO()
+    Image.new(mode, size).save(out, "PNG")
+    assert images.identify(out.getvalue()) == ("image/png", *size)
+
+
+def test_a_cached_image_that_was_never_decoded_is_decoded_before_it_is_used(paying: Paying) -> None:
+    """An older version kept images by their checksums alone."""
+    paying.write("tree")
+    cache = paying.folder / "cache"
+    assert paying.run("--trust-suite", "--cache", cache, "--reuse", "none").exit_code == 0
+    digest = images.sha256(short_png())
+    (cache / "files" / digest[:2]).mkdir(exist_ok=True)
+    (cache / "files" / digest[:2] / digest).write_bytes(short_png())
+    with contextlib.closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
+        (answer,) = index.execute("SELECT answer FROM answers WHERE kind = 'draw'").fetchone()
+        kept = json.loads(answer)
+        (known,) = kept["pictures"]
+        del known["decoded"]
+        known["sha256"] = digest
+        index.execute("UPDATE answers SET answer = ?, files = ? WHERE kind = 'draw'", (json.dumps(kept), digest))
+    asked = paying.called
+    again = paying.run("--trust-suite", "--cache", cache, "--offline", run_id="offline")
+    assert (again.exit_code, paying.called) == (3, asked)
+    is_bad_image(next(iter(paying.records("offline").values())))

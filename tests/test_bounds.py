@@ -1,0 +1,246 @@
+"""What one suite may ask of the machine: cells, model runs, steps of templates and pixels in memory, each bounded."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from visioneval.bounds import MEGAPIXELS
+from visioneval.cli import app
+from visioneval.errors import TemplateError
+from visioneval.pixels import PixelBudget
+from visioneval.templates import render
+
+TEN = list(range(10))
+GRID = {"seed": TEN, **dict.fromkeys("abcde", TEN)}
+ISSUE = "{% for i in range(9000) %}{{ range(9999)|sort|length }}{% endfor %}"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(**changes: Any) -> Path:
+    suite = {
+        "name": "bounded",
+        "cases": [{"id": "a", "prompt": "a tree"}, {"id": "b", "prompt": "a boat"}],
+        "models": [{"provider": "sketch", "params": {"model": "sketch", "size": "64x64"}}],
+        "graders": [{"key": "file", "type": "image"}],
+        "verdict": ["not file.blank"],
+        **changes,
+    }
+    path = Path("suite.yaml")
+    path.write_text(json.dumps(suite))
+    return path
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def refused(*words: object) -> str:
+    start = time.process_time()
+    result = call(*words)
+    assert result.exit_code == 2, result.output
+    assert time.process_time() - start < 10
+    return result.output
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "run"])
+def test_a_grid_of_a_million_is_not_expanded(command: str) -> None:
+    suite = write(models=[{"provider": "sketch", "params": {"model": "sketch"}, "grid": GRID}])
+    told = "the suite has 1,000,000 model runs, over the limit of 10,000"
+    assert f"{told} (to allow more: --max-model-runs N or VISIONEVAL_MAX_MODEL_RUNS=N)" in refused(command, suite)
+
+
+def test_model_runs_are_bounded_over_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = {"provider": "sketch", "params": {"model": "sketch"}, "grid": {"seed": TEN}}
+    suite = write(models=[{**entry, "label": "x"}, {**entry, "label": "y"}])
+    assert "20 model runs, over the limit of 19" in refused("validate", suite, "--max-model-runs", "19")
+    monkeypatch.setenv("VISIONEVAL_MAX_MODEL_RUNS", "19")
+    assert "20 model runs, over the limit of 19" in refused("validate", suite)
+    assert call("validate", suite, "--max-model-runs", "20").exit_code == 0, "the flag goes before the environment"
+
+
+def test_cells_are_bounded_by_flag_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = write(samples=5)
+    told = "2 cases on 1 model runs make 10 cells, over the limit of 9"
+    hint = "(to allow more: --max-cells N or VISIONEVAL_MAX_CELLS=N)"
+    assert f"suite.yaml:1:30: {told} {hint}" in refused("validate", suite, "--max-cells", "9")
+    monkeypatch.setenv("VISIONEVAL_MAX_CELLS", "9")
+    assert told in refused("run", suite)
+    assert "--samples 6: 2 cases on 1 model runs make 12 cells" in refused(
+        "run", suite, "--samples", "6", "--max-cells", "11"
+    )
+    assert call("run", suite, "--samples", "1").exit_code == 2, "the suite as it is written has too many"
+    assert call("run", suite, "--max-cells", "10", "--run-id", "r").exit_code == 0
+    assert "over the limit of 9" in refused("grade", "r")
+    assert "over the limit of 9" in refused("run", "--resume", "runs/r")
+
+
+def test_images_per_call_count_as_cells() -> None:
+    models = [{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 100}}]
+    assert "make 200,000 cells" in refused("validate", write(models=models, samples=1000), "--max-cells", "199999")
+
+
+def test_rows_of_a_dataset_count_as_cells() -> None:
+    Path("rows.csv").write_text("id,prompt\n" + "".join(f"r{at},p\n" for at in range(30)))
+    dataset = {"path": "rows.csv", "fields": {"id": "id", "prompt": "prompt"}}
+    suite = write(cases=[{"dataset": dataset}])
+    told = refused("validate", suite, "--max-cells", "20")
+    assert "rows.csv:22:1: over 20 rows, each of which is a cell at least (to allow more: --max-cells N" in told
+
+
+@pytest.mark.parametrize("value", ["many", "0", "-1", "1.5", "9" * 40])
+def test_an_environment_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("VISIONEVAL_MAX_CELLS", value)
+    assert refused("validate", write()).startswith(f"VISIONEVAL_MAX_CELLS='{value}': write a whole number from 1 to ")
+
+
+def test_the_line_to_go_on_keeps_the_bounds() -> None:
+    from visioneval.cli.running import resuming
+
+    typed = ["run", "s.yaml", "--max-cells", "5", "--max-megapixels=80"]
+    assert resuming(Path("runs/r"), typed) == "visioneval run --resume runs/r --max-cells 5 --max-megapixels 80"
+
+
+@pytest.mark.parametrize("key", ["prompt", "criteria"])
+def test_the_work_of_a_prompt_is_bounded(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = write(cases=[{"id": "a", "prompt": "a tree", key: ISSUE}])
+    told = "it takes over 1,000,000 steps of work (to allow more: --max-template-steps N"
+    assert f"suite.yaml:1:{53 if key == 'prompt' else 75}: the template does not render: {told}" in refused(
+        "validate", suite
+    )
+    suite = write(cases=[{"id": "a", "prompt": "a tree {% for i in range(50) %}{{ i }}{% endfor %}"}])
+    assert call("validate", suite).exit_code == 0
+    assert "it takes over 100 steps of work" in refused("validate", suite, "--max-template-steps", "100")
+    monkeypatch.setenv("VISIONEVAL_MAX_TEMPLATE_STEPS", "100")
+    assert "it takes over 100 steps of work" in refused("run", suite)
+
+
+def test_the_work_of_a_judges_template_is_bounded() -> None:
+    Path("mine.md.j2").write_text(ISSUE)
+    grader = {
+        "key": "look",
+        "type": "rubric",
+        "template": "mine.md.j2",
+        "metrics": {"nice": {"type": "pass_fail", "about": "it is nice"}},
+    }
+    judges = {"default": {"provider": "openai", "model": "gpt-5.4"}}
+    told = refused("validate", write(judges=judges, graders=[grader], verdict=["nice"]))
+    assert "mine.md.j2" in told
+    assert "over 1,000,000 steps of work" in told
+
+
+def test_the_work_of_all_templates_of_a_suite_is_bounded() -> None:
+    slow = "{% for i in range(9000) %}{{ 'x' * 40 ~ i }}{% endfor %}"
+    many = [{"id": f"c{at}", "prompt": f"{slow} {at}"} for at in range(300)]
+    assert call("validate", write(cases=many[:3])).exit_code == 0
+    told = refused("validate", write(cases=many), "--max-template-steps", "500000")
+    assert "the templates of the suite take over 25,000,000 steps of work" in told
+
+
+DEEP = "{% for a in [['x', 'x', 'x']] %}" + "{% for a in [[a, a, a]] %}" * 18
+HARD = {
+    "sort": ISSUE,
+    "comparison": DEEP + "{{ [a, 1] == [a, 1] }}" + "{% endfor %}" * 19,
+    "key": "{% for a in [(1, 1)] %}" + "{% for a in [(a, a)] %}" * 18 + "{{ {a: 1} }}" + "{% endfor %}" * 19,
+    "power in a filter": "{{ 1 | round(99999999, 'ceil') }}",
+    "sum of lists": "{{ ([[1]] * 99999) | sum(start=[]) | length }}",
+    "attribute": "{{ ([{}] * 9999) | map(attribute='" + ".".join("a" * 20_000) + "', default=1) | list | length }}",
+    "long body": "{% for i in range(9000) %}{{ [" + "1, " * 5000 + "] | length }}{% endfor %}",
+    "search": "{% for i in range(9000) %}{{ 'a' in 'b' * 99999 }}{% endfor %}",
+    "slice": "{% for i in range(9000) %}{{ ('b' * 99999)[1:] | length }}{% endfor %}",
+    "condition": "{% for a in range(9999) if a in range(9999) | list %}{% endfor %}",
+    "methods": "{% for i in range(9000) %}{{ ('a ' * 9999).split() | length }}{% endfor %}",
+    "big numbers": "{{ ('f' * 900000) | int(base=16) // ('f' * 300000) | int(base=16) }}",
+    "format": "{{ '{:9999999999}'.format(1) }}",
+    "hidden format": "{% for f in ['{:9999999999}'] | map(attribute='format') %}{{ f(1) }}{% endfor %}",
+    "blocks": "".join(f"{{% block b{n} %}}{{{{ self.b{n + 1}() ~ self.b{n + 1}() }}}}{{% endblock %}}" for n in range(40)),
+    "else": "{% for i in range(9000) %}{% for j in [] %}{% else %}" + "{{ 1 + 1 }}" * 400 + "{% endfor %}{% endfor %}",
+    "words": "{% if 1 %}{{ " + "1 + " * 9999 + "1 }}{% endif %}",
+    "join": "{{ range(9999) | join('x' * 9999) }}",
+    "arguments": "{% for i in range(9000) %}{{ loop.cycle(*['x' * 9999] * 999) }}{% endfor %}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_work_is_refused_quickly(name: str) -> None:
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(TemplateError) as caught:
+        render(HARD[name], {})
+    assert "\n" not in str(caught.value)
+    assert time.process_time() - start < 5
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 100 * 1024 * (1024 if before > 10**8 else 1)
+
+
+def test_the_same_template_takes_the_same_steps_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "{% for i in range(20) %}{{ ('a' ~ i) | upper | replace('A', 'b') }}{{ [i, 3] | sort | join('-') }}{% endfor %}"
+    )
+
+    def fits(steps: int) -> bool:
+        monkeypatch.setenv("VISIONEVAL_MAX_TEMPLATE_STEPS", str(steps))
+        try:
+            return bool(render(text, {}))
+        except TemplateError:
+            return False
+
+    low, high = 1, 100_000
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle + 1, high)
+    assert [fits(low - 1), fits(low), fits(low - 1), fits(low)] == [False, True, False, True]
+
+
+def test_pixels_are_held_first_come_first_served_and_never_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MEGAPIXELS, "given", 1)
+    budget, lock, held, most = PixelBudget(), threading.Lock(), 0, 0
+
+    def work(pixels: int) -> None:
+        nonlocal held, most
+        with budget.hold(pixels), budget.hold(10**9):  # what a thread does within its share takes no more
+            with lock:
+                held += min(pixels, 10**6)
+                most = max(most, held)
+            time.sleep(0.002)
+            with lock:
+                held -= min(pixels, 10**6)
+
+    threads = [threading.Thread(target=work, args=(size,)) for size in (400_000, 10**6, 10**8, 300_000, 700_000) * 8]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    assert (held, most) == (0, 10**6)
+
+
+def test_large_images_are_measured_one_after_the_other() -> None:
+    """Four images of 25 million pixels, of which one alone may be in memory, with what measuring it takes."""
+    image = Image.new("RGBA", (5000, 5000), (250, 240, 230, 255))
+    image.paste((1, 2, 3, 0), (0, 0, 1000, 1000))
+    image.save("large.png", compress_level=1)
+    models = [{"provider": "files", "path": "large.png"}]
+    suite = write(cases=[{"id": f"c{at}", "prompt": "p"} for at in range(4)], models=models)
+    code = (
+        "import resource, sys\nfrom visioneval.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    words = ["run", str(suite), "--quiet", "--max-megapixels", "25", "--run-id", "r"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert json.loads(Path("runs/r/summary.json").read_text())["counts"]["errors"] == 0
+    assert int(done.stdout.split()[-1]) < 900 * 1024 * (1 if sys.platform == "linux" else 1024)

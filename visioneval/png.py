@@ -1,0 +1,47 @@
+"""How much pixel data a PNG holds: Pillow takes one that ends early, and leaves the rest of its rows black."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+HEAD = 8
+"""Bytes before the first chunk."""
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+_ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Of each pass of an interlaced image its first column and row, and how far apart its columns and rows are."""
+_AT_ONCE = 1 << 16
+
+
+def is_complete(data: bytes) -> bool:
+    """Whether the file's pixel data, once inflated, is as long as its header says. Holds 64 KiB at a time."""
+    expected = _expected(data)
+    inflate = zlib.decompressobj()
+    for part in _pixel_data(data):
+        while part and expected > 0 and not inflate.eof:
+            try:
+                expected -= len(inflate.decompress(part, _AT_ONCE))
+            except zlib.error:
+                return False
+            part = inflate.unconsumed_tail
+    return expected <= len(inflate.flush()) if expected > 0 else True
+
+
+def _expected(data: bytes) -> int:
+    """Bytes of all rows, each with its filter byte."""
+    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    depth, colour, interlaced = data[24], data[25], data[28]
+    bits = depth * _CHANNELS.get(colour, 0)
+    if not interlaced:
+        return height * (1 + (width * bits + 7) // 8)
+    sizes = ((-(-(width - x) // across), -(-(height - y) // down)) for x, y, across, down in _ADAM7)
+    return sum(rows * (1 + (columns * bits + 7) // 8) for columns, rows in sizes if columns > 0 and rows > 0)
+
+
+def _pixel_data(data: bytes) -> Iterator[bytes]:
+    at = HEAD
+    while at + 8 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        if data[at + 4 : at + 8] == b"IDAT":
+            yield data[at + 8 : at + 8 + length]
+        at += 12 + length

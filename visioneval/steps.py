@@ -1,0 +1,97 @@
+"""The steps that rendering a template takes: the budget, and what values weigh in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from visioneval.bounds import TEMPLATE_STEPS
+
+CHARACTERS_PER_STEP = 16
+SUITE_TEMPLATES = 50
+CASE_STEPS = 2000
+"""Steps of the whole suite that each case adds."""
+
+_COLLECTIONS: Any = (dict, list, tuple, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
+
+
+class TooMuchWorkError(Exception):
+    """A template, or all of a suite together, that takes more steps than it may."""
+
+
+class Steps:
+    """What is left of a budget; ``above`` is a larger one that pays too."""
+
+    def __init__(self, most: int, what: str, above: Steps | None = None) -> None:
+        self.left, self._most, self._what, self._above = most, most, what, above
+
+    def take(self, steps: int) -> None:
+        """Takes from the budget. Raises ``TooMuchWorkError`` where it does not last."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuchWorkError(f"{self._what} over {self._most:,} steps of work ({TEMPLATE_STEPS.hint})")
+        if self._above is not None:
+            self._above.take(steps)
+
+
+_steps: ContextVar[Steps | None] = ContextVar("steps", default=None)
+_suite: ContextVar[Steps | None] = ContextVar("suite", default=None)
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Renders within have one budget of steps."""
+    token = _steps.set(Steps(TEMPLATE_STEPS.limit, "it takes", _suite.get()))
+    try:
+        yield
+    finally:
+        _steps.reset(token)
+
+
+@contextmanager
+def suite_counted(cases: int) -> Iterator[None]:
+    """All templates that are rendered within have one budget together, which grows with the cases of their suite."""
+    most = max(SUITE_TEMPLATES * TEMPLATE_STEPS.limit, CASE_STEPS * cases)
+    token = _suite.set(Steps(most, "the templates of the suite take"))
+    try:
+        yield
+    finally:
+        _suite.reset(token)
+
+
+def take(steps: int) -> None:
+    """Takes steps from the template that is rendered. Raises ``TooMuchWorkError``."""
+    if (budget := _steps.get()) is not None:
+        budget.take(steps)
+
+
+def take_from_suite(steps: int) -> None:
+    """Takes steps from the suite alone. Raises ``TooMuchWorkError``."""
+    if (budget := _suite.get()) is not None:
+        budget.take(steps)
+
+
+def weigh(*values: Any, times: int = 1) -> None:
+    """Takes the steps that it costs to walk so many times through values. Raises ``TooMuchWorkError``."""
+    if (budget := _steps.get()) is not None:
+        budget.take(_weight(list(values), budget.left) * times)
+
+
+def _weight(todo: list[Any], most: int) -> int:
+    """Counted no further than just past ``most``."""
+    total = 0
+    while todo and total <= most:
+        item: Any = todo.pop()
+        if isinstance(item, str):
+            total += 1 + len(item) // CHARACTERS_PER_STEP
+        elif isinstance(item, _COLLECTIONS):
+            total += 1 + len(item)
+            if total <= most:
+                todo.extend([*item, *item.values()] if isinstance(item, dict) else item)
+        elif isinstance(item, range):
+            total += 1 + len(item)
+        else:
+            total += 1 + (item.bit_length() // 64 if isinstance(item, int) else 0)
+    return total
