@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import google.auth
 import httpx2
@@ -23,7 +24,7 @@ from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.providers.masks import mask_use
 from visioneval.suite.providers import GeminiProvider
-from visioneval.suite.remote import GeminiOptions, GoogleCloud
+from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
 DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
@@ -74,14 +75,8 @@ def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
         project=cloud.project,
         location=cloud.location,
         credentials=credentials,
-        http_options=_http(base_url or _vertex_url(cloud.location), VERTEX_API_VERSION),
+        http_options=_http(base_url or cloud.url, VERTEX_API_VERSION),
     )
-
-
-def _vertex_url(location: str) -> str:
-    if location in ("us", "eu"):
-        return f"https://aiplatform.{location}.rep.googleapis.com"
-    return f"https://{'' if location == 'global' else f'{location}-'}aiplatform.googleapis.com"
 
 
 def _http(base_url: str, api_version: str) -> types.HttpOptions:
@@ -94,10 +89,22 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         timeout=TIMEOUT_S,
         follow_redirects=False,
+        event_hooks={"request": [_only_to(urlsplit(base_url).hostname or "")]},
     )
     return types.HttpOptions(
         base_url=base_url, api_version=api_version, timeout=TIMEOUT_S * 1000, httpx_async_client=client
     )
+
+
+def _only_to(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Lets no request out to another host than the one that was checked, whatever a URL was put together from."""
+
+    async def check(request: httpx2.Request) -> None:
+        meant = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
+        if not meant:
+            raise ProviderError(f"nothing is sent to {request.url.host!r}: calls go to {host!r}", kind="invalid")
+
+    return check
 
 
 @asynccontextmanager
