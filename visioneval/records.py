@@ -19,6 +19,7 @@ from typing import Annotated, Any, BinaryIO, Generic, Literal, TypeVar
 from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, UsageError
+from visioneval.run_links import check_links
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
@@ -373,7 +374,13 @@ def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def find_run(name: str, root: Path) -> Path:
-    """A run by path, id, unique prefix of an id, or ``latest``. Raises ``UsageError``."""
+    """A run by path, id, unique prefix of an id, or ``latest``. Raises as ``check_links``, and ``UsageError``."""
+    folder = _found_run(name, root)
+    check_links(folder)
+    return folder
+
+
+def _found_run(name: str, root: Path) -> Path:
     if (Path(name) / "run.json").is_file():
         return Path(name)
     if name == "latest":

@@ -189,7 +189,8 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
     )
     if flags.resume is None:
         writer = RunWriter.create(flags.out, info)
-        return Begun(plan, tools, writer, every_cell, plan.cells, resuming(writer.folder, info.command_line))
+        again = resuming(writer.folder, info.command_line, loaded.path)
+        return Begun(plan, tools, writer, every_cell, plan.cells, again)
     held = read_info(flags.resume)
     if held.graded_from is not None:
         raise UsageError(f"{flags.resume} grades the pictures of {held.graded_from}: run that 'visioneval grade' again")
@@ -200,4 +201,5 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
         options.say(f"going on with {flags.resume}: {rest}")
         if rest.stale:
             options.say(f"{len(rest.stale)} cells are not in the suite any more: they are now in stale.jsonl")
-    return Begun(plan, tools, writer, rest.jobs, rest.cells, resuming(writer.folder, info.command_line))
+    again = resuming(writer.folder, info.command_line, None if flags.own_suite else loaded.path)
+    return Begun(plan, tools, writer, rest.jobs, rest.cells, again)

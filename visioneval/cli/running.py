@@ -44,12 +44,15 @@ class Shown:
     quiet: bool = False
 
 
-def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
+def resuming(folder: Path, typed: Sequence[str] = (), suite: Path | None = None) -> str:
     """The command that goes on with a run.
 
     Of the words that were ``typed`` now it keeps those by which the run would stop or pay again without them. Those
-    that a run on disk holds are not for that: it may come from a stranger, who must not say whom to trust.
+    that a run on disk holds are not for that: it may come from a stranger, who must not say whom to trust. A ``suite``
+    that was named now, and lies outside the working directory, must be named again, and what changed it.
     """
+    named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
+    kept = {"--cache", "--reuse", "--budget", "--env-file", *(("--var", "--judge", "--samples") if named else ())}
     before: list[str] = []
     after: list[str] = []
     words = iter(typed)
@@ -57,9 +60,9 @@ def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
         name, sign, value = word.partition("=")
         if word in ("--trust-suite", "--offline"):
             after.append(word)
-        elif name in ("--cache", "--reuse", "--budget", "--env-file"):
+        elif name in kept:
             (before if name == "--env-file" else after).extend((name, value if sign else next(words, "")))
-    return shlex.join(("visioneval", *before, "run", "--resume", str(folder), *after))
+    return shlex.join(("visioneval", *before, "run", *named, "--resume", str(folder), *after))
 
 
 def to_go_on(folder: Path, info: RunInfo) -> str | None:

@@ -26,6 +26,7 @@ from visioneval.plan import Call, generation_key, grade_key
 from visioneval.providers.base import DrawRequest
 from visioneval.records import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
+from visioneval.run_links import is_inside
 from visioneval.suite.addresses import address_of
 from visioneval.together import in_thread
 from visioneval.types import Picture, Status, Verdict
@@ -33,11 +34,11 @@ from visioneval.types import Picture, Status, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A picture that was drawn before: who asks about it now, the record that says how it was drawn, and its file."""
+    """A picture that was drawn before: who asks about it now, the record that says how it was drawn, and its run."""
 
     call: Call
     record: Record
-    path: Path
+    folder: Path
     is_fresh: bool = False
     """Whether it was drawn just now, and so is what its record says."""
     is_of_another_run: bool = False
@@ -90,8 +91,8 @@ async def _with_lookers(call: Call, sample: int, ended: Ended, bench: Bench, dea
     record = await finish(call, sample, ended, bench, deadline)
     if not call.lookers:
         return [record]
-    path = bench.writer.folder / (record.artifact_path or "")
-    looking = (again(Existing(looker, record, path, is_fresh=True), bench, deadline) for looker in call.lookers)
+    own = bench.writer.folder
+    looking = (again(Existing(looker, record, own, is_fresh=True), bench, deadline) for looker in call.lookers)
     return [record, *(each for told in await asyncio.gather(*looking) for each in told)]
 
 
@@ -180,24 +181,34 @@ def _kept(existing: Existing, bench: Bench) -> Picture | CellError | None:
     record = existing.record
     if record.mime is None:
         return None
-    address = address_of(record.run_params)
+    address = address_of(record.run_params) if bench.plan.trusted else None  # a bucket is read with own credentials
     facts = (record.artifact_sha256 or "", record.mime, record.width or 0, record.height or 0, address)
     if record.artifact_path is None:
+        if address is None:
+            return _bad_image(existing, "lies in a bucket: pass --trust-suite to have it read there")
         return Picture(Path(), *facts)
     place = bench.writer.folder / record.artifact_path
     if existing.is_fresh:
         return Picture(place, *facts)
+    if not is_inside(existing.folder, record.artifact_path):
+        return _bad_image(existing, "is a link that leads out of the run")
+    path = existing.folder / record.artifact_path
     try:
-        data = existing.path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
-        message = f"{record.artifact_path}: cannot be read: {error.strerror}"
-        return CellError(stage="generate", kind="bad_image", message=message)
+        return _bad_image(existing, f"cannot be read: {error.strerror}")
     if images.sha256(data) != record.artifact_sha256:
-        message = f"{record.artifact_path}: is not the picture that was drawn: it was changed since"
-        return CellError(stage="generate", kind="bad_image", message=message)
-    if existing.path != place:
-        bench.writer.save(record.test_id, record.model_label, place.name, data, source=existing.path)
+        return _bad_image(existing, "is not the picture that was drawn: it was changed since")
+    if path != place:
+        source = None if path.is_symlink() else path
+        saved = bench.writer.save(record.test_id, record.model_label, place.name, data, source=source)
+        place = bench.writer.folder / saved
     return Picture(place, *facts)
+
+
+def _bad_image(existing: Existing, what: str) -> CellError:
+    name = existing.record.artifact_path or str(existing.record.run_params.get("path", "the picture"))
+    return CellError(stage="generate", kind="bad_image", message=f"{name}: {what}")
 
 
 async def _looked_at(

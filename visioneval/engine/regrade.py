@@ -71,8 +71,7 @@ def _jobs(plan: Plan, known: Mapping[CellKey, Record], folder: Path, name: str, 
         regrade = []
         for sample in call.samples:
             shown = known.get((call.case.id, call.run.label, sample)) or _missing(call, sample, name, hash_of)
-            path = folder / (shown.artifact_path or "")
-            regrade += [Existing(each, shown, path, is_of_another_run=True) for each in (call, *call.lookers)]
+            regrade += [Existing(each, shown, folder, is_of_another_run=True) for each in (call, *call.lookers)]
         yield Job(call, (), tuple(regrade))
 
 

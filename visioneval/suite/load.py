@@ -79,14 +79,15 @@ def held_suite(
 ) -> LoadedSuite:
     """A suite that a run holds, checked again: its files may have changed. Raises ``SuiteError``.
 
-    ``variables`` and ``judges`` as in ``load_suite``.
+    Its paths are from the folder of ``path``; without ``trust`` it reads the working directory alone. ``variables``
+    and ``judges`` as in ``load_suite``.
     """
     if variables or judges:
         data = suite.model_dump(mode="json", include={"vars", "judges"})
         changed = Suite.model_validate({**_STAND_INS, **_replaced(data, variables or {}, judges or {})})
         suite = suite.model_copy(update={"vars": changed.vars, "judges": changed.judges})
     folder = path.absolute().parent
-    boundary = Trust(folder, Path.cwd(), everything=trust)
+    boundary = Trust.of_held_suite(everything=trust)
     found = list(check.problems(suite, folder, boundary, run_labels))
     if found:
         told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
