@@ -22,6 +22,7 @@ from visioneval.errors import RunFormatError, UsageError
 from visioneval.run_links import check_links
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
+from visioneval.urls import is_url
 
 SCHEMA_VERSION = 1
 
@@ -375,12 +376,12 @@ def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 def find_run(name: str, root: Path) -> Path:
     """A run by path, id, unique prefix of an id, or ``latest``. Raises as ``check_links``, and ``UsageError``."""
-    folder = _found_run(name, root)
-    check_links(folder)
-    return folder
+    return check_links(_found_run(name, root))
 
 
 def _found_run(name: str, root: Path) -> Path:
+    if is_url(name):
+        raise UsageError(f"{name}: is a URL: runs are read on this machine only")
     if (Path(name) / "run.json").is_file():
         return Path(name)
     if name == "latest":

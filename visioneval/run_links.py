@@ -20,11 +20,12 @@ _FILES = (
 )
 
 
-def check_links(folder: Path) -> None:
-    """Raises ``RunFormatError`` where a file of a run, which commands read or append to, is a link out of the run."""
+def check_links(folder: Path) -> Path:
+    """The folder of a run. Raises ``RunFormatError`` where a file that commands read or append to is a link out."""
     for name in _FILES:
         if (folder / name).is_symlink() and not is_inside(folder, name):
             raise RunFormatError(f"{folder / name}: is a link that leads out of the run: put the file itself there")
+    return folder
 
 
 def is_inside(folder: Path, relative: str) -> bool:

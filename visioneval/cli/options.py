@@ -15,7 +15,7 @@ import typer
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
@@ -37,12 +37,31 @@ def flag(name: str, text: str, panel: str | None = None) -> Any:
 
 def value(name: str, metavar: str, text: str, panel: str | None = None, **more: Any) -> Any:
     """An option with a value; ``name`` may hold a short form after a slash."""
-    return typer.Option(*name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, **more)
+    return typer.Option(
+        *name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, parser=_parser(metavar), **more
+    )
 
 
 def word(metavar: str, text: str) -> Any:
     """An argument."""
-    return typer.Argument(metavar=metavar, show_default=False, help=text)
+    return typer.Argument(metavar=metavar, show_default=False, help=text, parser=_parser(metavar))
+
+
+def local_path(text: str | Path) -> Path:
+    """A path of this machine, as typed or a default.
+
+    Raises ``UsageError`` for a URL, which ``Path`` would make a folder named ``s3:`` of.
+    """
+    from visioneval.urls import is_url
+
+    if is_url(str(text)):
+        raise UsageError(f"{text}: is a URL, and this is read or written on this machine only: give a path")
+    return Path(text)
+
+
+def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
+    """What is called DIR, FILE or SUITE is a path."""
+    return local_path if metavar.strip("[].") in ("DIR", "FILE", "SUITE") else None
 
 
 Suites = Annotated[list[Path], word("SUITE", "Suite files.")]
