@@ -81,6 +81,8 @@ class Plan:
     """Whether it draws: a grading of pictures that are there never does."""
     trusted: bool = False
     """Whether the user trusts the suite with everything, buckets included."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """The values of secret variables, by name."""
 
     def calls(self) -> Iterator[Call]:
         """Every drawing call, case by case, with the cases that look at its pictures."""
@@ -252,7 +254,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
     finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
-    plan = Plan(resolved, folder, runs, finished, trusted=loaded.trust.everything)
+    plan = Plan(resolved, folder, runs, finished, trusted=loaded.trust.everything, secrets=loaded.secrets)
     if not loaded.trust.everything:
         _refuse_far(plan, loaded)
     return plan

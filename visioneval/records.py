@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationEr
 
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.run_links import check_links
-from visioneval.suite.model import Suite
+from visioneval.suite.model import Suite, VarName
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 from visioneval.urls import is_url
 
@@ -195,6 +195,7 @@ class RunInfo(Frozen):
     source_sha256: str
     selection: Selection = Selection()
     metrics: dict[str, Metric]
+    hidden_vars: tuple[VarName, ...] = ()  # their values are secret, and must be given again
     suite: Suite
 
 
@@ -394,6 +395,5 @@ def _found_run(name: str, root: Path) -> Path:
     if len(exact or matches) == 1:
         return (exact or matches)[0]
     if matches:
-        names = ", ".join(path.name for path in matches[:5])
-        raise UsageError(f"{name!r} fits {len(matches)} runs: {names}")
+        raise UsageError(f"{name!r} fits {len(matches)} runs: {', '.join(path.name for path in matches[:5])}")
     raise UsageError(f"{name!r}: no such run in {root} ('visioneval runs' lists them)")

@@ -15,14 +15,14 @@ import typer
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console
 
     from visioneval.engine.calls import Drawings, Reuse
     from visioneval.engine.session import Session
     from visioneval.plan import Plan
-    from visioneval.records import Selection
+    from visioneval.records import RunInfo, Selection
     from visioneval.suite.load import LoadedSuite
 
 NARROW = "What to run"
@@ -213,6 +213,7 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
     from visioneval.suite.load import held_suite
 
     info = read_info(folder)
+    check_secrets(folder, info.hidden_vars, flags)
     loaded = held_suite(
         info.suite,
         Path(info.suite_path),
@@ -220,9 +221,33 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
         trust=flags.trust,
         variables=flags.variables,
         judges=flags.judges,
+        hidden=info.hidden_vars,
         run_labels=run_labels(flags.out),
     )
     return loaded, expand(loaded, chosen, samples=flags.samples, runs_root=flags.out)
+
+
+def hidden_vars(folder: Path) -> tuple[str, ...]:
+    """The variables of a run's suite whose values it does not hold."""
+    from visioneval.records import read_info
+
+    return read_info(folder).hidden_vars
+
+
+def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
+    """The secret variables of a run that the plan's suite has too, and has no secret for."""
+    from visioneval.engine.bench import secrets_around
+
+    plain, own = secrets_around(plan), plan.suite.vars
+    return [name for name in info.hidden_vars if name in own and not plain.hides(own[name])]
+
+
+def check_secrets(folder: Path, wanted: Iterable[str], flags: SuiteFlags) -> None:
+    """Raises ``UsageError`` where a secret variable of a run is not given again: no file holds its value."""
+    missing = [name for name in wanted if name not in flags.variables]
+    if missing:
+        again = " ".join(f"--var {name}=VALUE" for name in missing)
+        raise UsageError(f"{folder}: a run does not keep the value of a secret variable: give it again, {again}")
 
 
 def held_selection(folder: Path, chosen: Selection) -> Selection:
@@ -234,11 +259,13 @@ def held_selection(folder: Path, chosen: Selection) -> Selection:
     return read_info(folder).selection
 
 
-def check_same_suite(folder: Path, plan: Plan) -> None:
-    """Raises ``UsageError`` where a run is of another suite: its cells would all be set aside."""
+def check_same_suite(folder: Path, plan: Plan, flags: SuiteFlags) -> None:
+    """Raises ``UsageError`` where a run is of another suite, or of other secrets: its cells would all be set aside."""
     from visioneval.records import read_info
 
-    held = read_info(folder).suite.name
+    info = read_info(folder)
+    check_secrets(folder, secrets_to_give(info, plan), flags)
+    held = info.suite.name
     if held != plan.suite.name:
         raise UsageError(f"{folder}: is a run of the suite {held!r}, not of {plan.suite.name!r}: --resume keeps to one")
 

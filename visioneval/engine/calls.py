@@ -176,8 +176,9 @@ class Calls:
     async def _put_to(self, lane: Lane, key: str, judge: Judge, question: Question, about: CellRef) -> Reply:
         reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply))
         reply = replace(reply, cost_usd=cost)
-        if self.cache:
-            await asyncio.to_thread(self.cache.put, key, "judge", self.plain.mapping(asdict(reply)))
+        answer = asdict(reply)
+        if self.cache and not self.plain.hides(answer):  # what is masked would be another answer the next time
+            await asyncio.to_thread(self.cache.put, key, "judge", self.plain.mapping(answer))
         return reply
 
     async def _paid(
