@@ -149,7 +149,7 @@ def test_an_index_whose_damage_shows_late_is_set_aside_too(opened: Opened) -> No
     assert "begins anew" in opened.warned[1]
 
 
-@pytest.mark.parametrize("words", [["info"], ["clear"]])
+@pytest.mark.parametrize("words", [["info"], ["clear", "--yes"]])
 def test_the_commands_say_what_to_do_about_a_damaged_index(opened: Opened, words: list[str]) -> None:
     with opened() as cache:
         for at in range(400):
@@ -236,7 +236,7 @@ def test_a_folder_that_cannot_be_written_is_read(opened: Opened) -> None:
                 cache.put("draw:2", "draw", {}, named(TWO))
             assert cache.get("draw:2") is None
         assert opened.warned == [f"{opened.folder}: the cache cannot be written: new answers are not kept"]
-        done = CliRunner().invoke(app, ["cache", "clear", "--cache", str(opened.folder)])
+        done = CliRunner().invoke(app, ["cache", "clear", "--yes", "--cache", str(opened.folder)])
         assert done.exit_code == 2
         (line,) = done.stderr.splitlines()
         assert line.startswith(f"{opened.folder}: the cache cannot be used (")

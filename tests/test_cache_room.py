@@ -87,7 +87,7 @@ def test_the_commands_show_and_drop(opened: Opened) -> None:
     }
     where = ("--cache", str(opened.folder))
     assert command("clear", "--older-than", "30", *where) == [f"dropped 1 answers from {opened.folder}"]
-    assert command("clear", *where) == [f"dropped 2 answers from {opened.folder}"]
+    assert command("clear", "--yes", *where) == [f"dropped 2 answers from {opened.folder}"]
     assert command("info", *where)[-1] == "oldest      -"
 
 
@@ -97,7 +97,7 @@ def test_the_commands_know_the_users_own_folder() -> None:
     with Cache(own) as cache:
         cache.put("b", "judge", {})
     assert f"folder      {own}" in command("info")
-    assert command("clear") == [f"dropped 1 answers from {own}"]
+    assert command("clear", "--yes") == [f"dropped 1 answers from {own}"]
 
 
 def test_the_folder_is_in_the_home_where_nothing_else_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

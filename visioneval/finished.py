@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from visioneval.records import find_run, read_records
+from visioneval.run_links import is_inside
 from visioneval.suite.model import Suite
 from visioneval.suite.pictures import FinishedPicture
 from visioneval.suite.providers import FilesProvider
@@ -29,8 +29,6 @@ def finished_pictures(run: ModelRun, suite: Suite, folder: Path, root: Path) -> 
 
 def _in_run(source: Path, relative: str | None) -> FinishedPicture | None:
     """Another run's picture; ``None`` where it has none, or where a link leads out of that run."""
-    if not relative:
+    if not relative or not is_inside(source, relative):
         return None
-    path = source.absolute() / relative
-    inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(source))
-    return FinishedPicture(path=str(path)) if inside else None
+    return FinishedPicture(path=str(source.absolute() / relative))

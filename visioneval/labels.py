@@ -13,10 +13,11 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
-from visioneval.errors import UsageError
+from visioneval.errors import RunFormatError, UsageError
 from visioneval.journal import append_lines
 from visioneval.record_fields import Duration, Moment, SampleIndex
 from visioneval.records import SCHEMA_VERSION, Growing, RunInfo, each_line
+from visioneval.suite.paths import Trust
 from visioneval.suite.pictures import ONE_LINE
 from visioneval.types import Frozen, Score
 
@@ -141,4 +142,7 @@ def read_anchors(folder: Path, info: RunInfo) -> list[Label]:
     named = info.suite.labels.anchors if info.suite.labels else None
     if own.exists() or named is None:
         return newest(read_labels(own))
-    return newest(read_labels(Path(info.suite_path).parent / named))
+    suite = Path(info.suite_path).parent
+    if refusal := Trust.of_held_suite().refusal(named, suite):
+        raise RunFormatError(f"labels.anchors: {refusal.partition(', or pass')[0]}")
+    return newest(read_labels(suite / named))

@@ -80,6 +80,10 @@ class Plan:
     """For model runs of finished pictures: their paths by case, by label."""
     draws: bool = True
     """Whether it draws: a grading of pictures that are there never does."""
+    trusted: bool = False
+    """Whether the user trusts the suite with everything, buckets included."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """The values of secret variables, by name."""
 
     def calls(self) -> Iterator[Call]:
         """Every drawing call, case by case, with the cases that look at its pictures."""
@@ -253,7 +257,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     if problem := cell_problem(resolved, runs):
         raise UsageError(f"--samples {resolved.samples}: {problem}")
     finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
-    plan = Plan(resolved, folder, runs, finished)
+    plan = Plan(resolved, folder, runs, finished, trusted=loaded.trust.everything, secrets=loaded.secrets)
     if not loaded.trust.everything:
         _refuse_far(plan, loaded)
     return plan

@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter
 
 from visioneval.errors import RunFormatError, StorageError
 from visioneval.records import SCHEMA_VERSION
+from visioneval.suite.load import HIDDEN
 from visioneval.suite.questions import GeckoQuestion
 from visioneval.types import Frozen
 from visioneval.untrusted_json import read_json
@@ -69,6 +70,7 @@ class QuestionsWriter:
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
         self._earlier = read_questions(folder)
+        self._whole = [e for e in self._earlier if HIDDEN not in e.model_dump_json()]
         self._entries: dict[str, PromptQuestions] = {e.model_dump_json(): e for e in self._earlier}
         self._lock = threading.Lock()
         self._stale = False
@@ -87,10 +89,10 @@ class QuestionsWriter:
     def find(self, prompt: str, template: str, making: str) -> PromptQuestions | None:
         """The questions that were there at the start about a prompt, made by some templates in some way, as hashes.
 
-        An older entry does not tell the way: it fits any.
+        An older entry does not tell the way: it fits any. One from which a secret was taken out fits none.
         """
         wanted = (prompt, template)
-        found = (e for e in self._earlier if (e.prompt_sha256, e.template_sha256) == wanted)
+        found = (e for e in self._whole if (e.prompt_sha256, e.template_sha256) == wanted)
         return next((e for e in found if e.making_sha256 in (making, None)), None)
 
     def close(self) -> None:

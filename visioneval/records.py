@@ -20,10 +20,12 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from visioneval import record_fields as fields
 from visioneval.errors import RunFormatError, UsageError
+from visioneval.run_links import check_links
 from visioneval.suite.case import CaseId
-from visioneval.suite.model import Suite
+from visioneval.suite.model import Suite, VarName
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 from visioneval.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
+from visioneval.urls import is_url
 
 SCHEMA_VERSION = 1
 
@@ -181,6 +183,7 @@ class RunInfo(Frozen):
     source_sha256: str
     selection: Selection = Selection()
     metrics: dict[str, Metric]
+    hidden_vars: tuple[VarName, ...] = ()  # their values are secret, and must be given again
     suite: Suite
 
 
@@ -383,7 +386,13 @@ def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def find_run(name: str, root: Path) -> Path:
-    """A run by path, id, unique prefix of an id, or ``latest``. Raises ``UsageError``."""
+    """A run by path, id, unique prefix of an id, or ``latest``. Raises as ``check_links``, and ``UsageError``."""
+    return check_links(_found_run(name, root))
+
+
+def _found_run(name: str, root: Path) -> Path:
+    if is_url(name):
+        raise UsageError(f"{name}: is a URL: runs are read on this machine only")
     if (Path(name) / "run.json").is_file():
         return Path(name)
     if name == "latest":
@@ -396,6 +405,5 @@ def find_run(name: str, root: Path) -> Path:
     if len(exact or matches) == 1:
         return (exact or matches)[0]
     if matches:
-        names = ", ".join(path.name for path in matches[:5])
-        raise UsageError(f"{name!r} fits {len(matches)} runs: {names}")
+        raise UsageError(f"{name!r} fits {len(matches)} runs: {', '.join(path.name for path in matches[:5])}")
     raise UsageError(f"{name!r}: no such run in {root} ('visioneval runs' lists them)")

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from visioneval.errors import StorageError, UsageError
 from visioneval.journal import mend
 from visioneval.records import CellKey, Record, RunInfo, RunState, read_records
+from visioneval.run_links import is_inside
 from visioneval.whole_file import write_whole
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
@@ -118,6 +119,8 @@ class RunWriter:
             raise ValueError(f"{name!r} is not a file name: letters, digits, _ - and . (not first)")
         relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
         path = self.folder / relative
+        if not is_inside(self.folder, f"artifacts/{test_id}/{model_slug(label)}"):
+            raise StorageError(f"{path.parent}: is a link that leads out of the run: nothing is written there")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None:

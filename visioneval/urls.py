@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 TRUSTED_HOSTS = "VISIONEVAL_TRUSTED_HOSTS"
+TRUSTED_PROJECTS = "VISIONEVAL_TRUSTED_PROJECTS"
 BUCKETS = {"gs": "gcs", "s3": "s3"}
 """Schemes of buckets, and the extra that reads each."""
 
@@ -36,6 +37,11 @@ def is_url(name: str) -> bool:
 def trusted_hosts() -> list[str]:
     """The hosts that the environment says may be spoken to."""
     return [name.strip().strip("[]").lower() for name in os.environ.get(TRUSTED_HOSTS, "").split(",") if name.strip()]
+
+
+def trusted_projects() -> frozenset[str]:
+    """The Google Cloud projects that the environment says may be used with this machine's own credentials."""
+    return frozenset(filter(None, (name.strip() for name in os.environ.get(TRUSTED_PROJECTS, "").split(","))))
 
 
 def url_path(url: str) -> str:

@@ -15,7 +15,21 @@ from typer.core import TyperGroup
 
 from visioneval import __version__
 from visioneval.bounds import check_environment
-from visioneval.cli import agree, baseline, cache, compare, grade, label, prefer, questions, report, run, runs, suite
+from visioneval.cli import (
+    agree,
+    baseline,
+    cache,
+    compare,
+    grade,
+    label,
+    options,
+    prefer,
+    questions,
+    report,
+    run,
+    runs,
+    suite,
+)
 from visioneval.cli.usage import WRONG_USAGE, told
 from visioneval.errors import UsageError, VisionEvalError
 
@@ -33,6 +47,8 @@ class ToldErrors(TyperGroup):
             return super().make_context(*words, **more)
         except WRONG_USAGE as error:
             raise _told(error, None) from None
+        except VisionEvalError as error:
+            raise _ended(error) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Runs a command."""
@@ -47,16 +63,21 @@ class ToldErrors(TyperGroup):
         except WRONG_USAGE as error:
             raise _told(error, ctx.invoked_subcommand) from None
         except VisionEvalError as error:
-            from visioneval.engine.plain import Plain
-            from visioneval.report.text import clean
-
-            print(clean(Plain.around().text(error)), file=sys.stderr)
-            raise typer.Exit(error.exit_code) from None
+            raise _ended(error) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
         else:
             return done
+
+
+def _ended(error: VisionEvalError) -> Exception:
+    """The end of a program that an error of ours ends, once its line is printed."""
+    from visioneval.engine.plain import Plain
+    from visioneval.report.text import clean
+
+    print(clean(Plain.around().text(error)), file=sys.stderr)
+    return typer.Exit(error.exit_code)
 
 
 def _told(error: Exception, command: str | None) -> Exception:
@@ -94,7 +115,7 @@ def _options(
     ] = False,
     env_file: Annotated[
         Path | None,
-        typer.Option("--env-file", metavar="FILE", help="Read keys from NAME=VALUE lines; what is set already wins."),
+        options.value("--env-file", "FILE", "Read keys from NAME=VALUE lines; what is set already wins."),
     ] = None,
 ) -> None:
     if env_file is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,12 +46,31 @@ def clear(
         float | None,
         options.value("--older-than", "DAYS", "Only answers that are older than so many days.", min=0, max=100_000),
     ] = None,
+    yes: Annotated[bool, options.flag("--yes", "Drop all answers without asking first.")] = False,
 ) -> None:
-    """Drop kept answers: what they are needed for again will be called and paid again."""
+    """Drop cached answers: what they are needed for again will be called and paid again.
+
+    Without --older-than it drops them all, and asks first.
+    """
     from datetime import UTC, datetime, timedelta
 
     before = None
     if older_than is not None:
         before = (datetime.now(UTC) - timedelta(days=older_than)).isoformat(timespec="seconds")
     with _opened(cache) as opened:
+        if before is None and not yes and not _confirmed(opened):
+            print("nothing was dropped")
+            return
         print(f"dropped {opened.clear(before):,} answers from {opened.folder}")
+
+
+def _confirmed(opened: Cache) -> bool:
+    """Whether the person at the terminal wants all answers dropped. Raises ``UsageError`` where nobody is there."""
+    found = opened.info()
+    what = f"all answers ({found.drawings + found.judgements:,}) in {found.folder}"
+    if not sys.stdin.isatty():
+        raise UsageError(f"this would drop {what}: pass --yes, or --older-than DAYS for old answers only")
+    print(
+        f"Drop {what}? What they are needed for again will be paid again. [y/N] ", end="", file=sys.stderr, flush=True
+    )
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -94,7 +94,7 @@ def _whole_side(name: str, run: str, out: Path) -> Side:
         if is_baseline(path):
             return side_of_baseline(name, read_baseline(path))
         return side_of_records(name, read_cells(path))
-    folder = Path(run).parent if Path(run).is_file() else find_run(run, out)
+    folder = find_run(str(Path(run).parent) if Path(run).is_file() else run, out)
     info = as_it_stands(folder, read_info(folder))
     cells = read_cells(folder / "results.jsonl")
     say_missing(folder, info, len(cells))

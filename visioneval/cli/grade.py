@@ -101,6 +101,7 @@ def _planned(
     if not chosen.narrows:
         chosen = held.model_copy(update={"graders": ()})
     loaded, plan = options.load_and_expand(suite, chosen, changes)
+    options.check_secrets(source.folder, options.secrets_to_give(source.info, plan), changes)
     return loaded, replace(plan, draws=False), chosen
 
 

@@ -15,14 +15,14 @@ import typer
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console
 
     from visioneval.engine.calls import Drawings, Reuse
     from visioneval.engine.session import Session
     from visioneval.plan import Plan
-    from visioneval.records import Selection
+    from visioneval.records import RunInfo, Selection
     from visioneval.suite.load import LoadedSuite
 
 NARROW = "What to run"
@@ -37,12 +37,31 @@ def flag(name: str, text: str, panel: str | None = None) -> Any:
 
 def value(name: str, metavar: str, text: str, panel: str | None = None, **more: Any) -> Any:
     """An option with a value; ``name`` may hold a short form after a slash."""
-    return typer.Option(*name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, **more)
+    return typer.Option(
+        *name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, parser=_parser(metavar), **more
+    )
 
 
 def word(metavar: str, text: str) -> Any:
     """An argument."""
-    return typer.Argument(metavar=metavar, show_default=False, help=text)
+    return typer.Argument(metavar=metavar, show_default=False, help=text, parser=_parser(metavar))
+
+
+def local_path(text: str | Path) -> Path:
+    """A path of this machine, as typed or a default.
+
+    Raises ``UsageError`` for a URL, which ``Path`` would make a folder named ``s3:`` of.
+    """
+    from visioneval.urls import is_url
+
+    if is_url(str(text)):
+        raise UsageError(f"{text}: is a URL, and this is read or written on this machine only: give a path")
+    return Path(text)
+
+
+def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
+    """What is called DIR, FILE or SUITE is a path."""
+    return local_path if metavar.strip("[].") in ("DIR", "FILE", "SUITE") else None
 
 
 Suites = Annotated[list[Path], word("SUITE", "Suite files.")]
@@ -198,6 +217,7 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
     from visioneval.suite.load import held_suite
 
     info = read_info(folder)
+    check_secrets(folder, info.hidden_vars, flags)
     loaded = held_suite(
         info.suite,
         Path(info.suite_path),
@@ -205,9 +225,33 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
         trust=flags.trust,
         variables=flags.variables,
         judges=flags.judges,
+        hidden=info.hidden_vars,
         run_labels=run_labels(flags.out),
     )
     return loaded, expand(loaded, chosen, samples=flags.samples, runs_root=flags.out)
+
+
+def hidden_vars(folder: Path) -> tuple[str, ...]:
+    """The variables of a run's suite whose values it does not hold."""
+    from visioneval.records import read_info
+
+    return read_info(folder).hidden_vars
+
+
+def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
+    """The secret variables of a run that the plan's suite has too, and has no secret for."""
+    from visioneval.engine.bench import secrets_around
+
+    plain, own = secrets_around(plan), plan.suite.vars
+    return [name for name in info.hidden_vars if name in own and not plain.hides(own[name])]
+
+
+def check_secrets(folder: Path, wanted: Iterable[str], flags: SuiteFlags) -> None:
+    """Raises ``UsageError`` where a secret variable of a run is not given again: no file holds its value."""
+    missing = [name for name in wanted if name not in flags.variables]
+    if missing:
+        again = " ".join(f"--var {name}=VALUE" for name in missing)
+        raise UsageError(f"{folder}: a run does not keep the value of a secret variable: give it again, {again}")
 
 
 def held_selection(folder: Path, chosen: Selection) -> Selection:
@@ -219,11 +263,13 @@ def held_selection(folder: Path, chosen: Selection) -> Selection:
     return read_info(folder).selection
 
 
-def check_same_suite(folder: Path, plan: Plan) -> None:
-    """Raises ``UsageError`` where a run is of another suite: its cells would all be set aside."""
+def check_same_suite(folder: Path, plan: Plan, flags: SuiteFlags) -> None:
+    """Raises ``UsageError`` where a run is of another suite, or of other secrets: its cells would all be set aside."""
     from visioneval.records import read_info
 
-    held = read_info(folder).suite.name
+    info = read_info(folder)
+    check_secrets(folder, secrets_to_give(info, plan), flags)
+    held = info.suite.name
     if held != plan.suite.name:
         raise UsageError(f"{folder}: is a run of the suite {held!r}, not of {plan.suite.name!r}: --resume keeps to one")
 

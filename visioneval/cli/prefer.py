@@ -47,6 +47,7 @@ def prefer(
         bool, options.flag("--json", "All findings as JSON on standard output.", options.RESULT)
     ] = False,
     quiet: Annotated[bool, options.flag("--quiet", "Only the findings.", options.RESULT)] = False,
+    var: options.Variables = None,
     out: options.Out = options.RUNS,
     reuse: options.ReuseAnswers = options.Reused.judges,
     offline: options.Offline = False,
@@ -68,7 +69,7 @@ def prefer(
     from visioneval.records import Selection
 
     (folder_a, _, _), (folder_b, _, _) = named_run(a, out), named_run(b, out)
-    changes = options.SuiteFlags.of(out, trust=trust_suite, var=None, judge=None)
+    changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=None)
     chosen = Selection(cases=tuple(case or ()), tags=tuple(tag or ()), limit=limit)
     _, plan = options.load_held(folder_b, chosen, changes)
     plan = judged_suite(plan, judge)

@@ -102,13 +102,13 @@ def run(
     if resumed is not None:
         chosen = options.held_selection(resumed, chosen)
     if resumed is not None and not given:
-        if var or judge:
+        if judge or not changes.variables.keys() <= set(options.hidden_vars(resumed)):
             raise UsageError("--var and --judge change a suite: name it beside --resume")
         planned = [options.load_held(resumed, chosen, changes)]
     else:
         planned = options.load_all(given, chosen, changes)
     if resumed is not None:
-        options.check_same_suite(resumed, planned[0][1])
+        options.check_same_suite(resumed, planned[0][1], changes)
     if dry_run:
         _print_plans(planned, out, budget)
         return
@@ -197,7 +197,8 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
     )
     if flags.resume is None:
         writer = RunWriter.create(flags.out, info)
-        return Begun(plan, tools, writer, every_cell, plan.cells, resuming(writer.folder, info.command_line))
+        again = resuming(writer.folder, info.command_line, loaded.path, info.hidden_vars)
+        return Begun(plan, tools, writer, every_cell, plan.cells, again)
     held = read_info(flags.resume)
     if held.graded_from is not None:
         raise UsageError(f"{flags.resume} grades the pictures of {held.graded_from}: run that 'visioneval grade' again")
@@ -208,4 +209,6 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
         options.say(f"going on with {flags.resume}: {rest}")
         if rest.stale:
             options.say(f"{len(rest.stale)} cells are not in the suite any more: they are now in stale.jsonl")
-    return Begun(plan, tools, writer, rest.jobs, rest.cells, resuming(writer.folder, info.command_line))
+    named = None if flags.own_suite else loaded.path
+    again = resuming(writer.folder, info.command_line, named, info.hidden_vars)
+    return Begun(plan, tools, writer, rest.jobs, rest.cells, again)

@@ -45,12 +45,19 @@ class Shown:
     quiet: bool = False
 
 
-def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
+def resuming(folder: Path, typed: Sequence[str] = (), suite: Path | None = None, hidden: Sequence[str] = ()) -> str:
     """The command that goes on with a run.
 
     Of the words that were ``typed`` now it keeps those by which the run would stop or pay again without them. Those
-    that a run on disk holds are not for that: it may come from a stranger, who must not say whom to trust.
+    that a run on disk holds are not for that: it may come from a stranger, who must not say whom to trust. A ``suite``
+    that was named now, and lies outside the working directory, must be named again, and what changed it. The values
+    of ``hidden`` variables must be given again: ``***`` stands for them.
     """
+    from visioneval.suite.load import HIDDEN
+
+    named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
+    kept = {"--cache", "--reuse", "--budget", "--env-file", "--max-reply-mb", *(bound.flag for bound in bounds.ALL)}
+    kept |= {"--var", "--judge", "--samples"} if named else set()
     before: list[str] = []
     after: list[str] = []
     words = iter(typed)
@@ -58,9 +65,11 @@ def resuming(folder: Path, typed: Sequence[str] = ()) -> str:
         name, sign, value = word.partition("=")
         if word in ("--trust-suite", "--offline"):
             after.append(word)
-        elif name in ("--cache", "--reuse", "--budget", "--max-reply-mb", "--env-file", *(b.flag for b in bounds.ALL)):
+        elif name in kept:
             (before if name == "--env-file" else after).extend((name, value if sign else next(words, "")))
-    return shlex.join(("visioneval", *before, "run", "--resume", str(folder), *after))
+    if not named:
+        after += [word for name in hidden for word in ("--var", f"{name}={HIDDEN}")]
+    return shlex.join(("visioneval", *before, "run", *named, "--resume", str(folder), *after))
 
 
 def to_go_on(folder: Path, info: RunInfo) -> str | None:
@@ -73,7 +82,11 @@ def to_go_on(folder: Path, info: RunInfo) -> str | None:
 
 def for_the_rest(folder: Path, info: RunInfo) -> str:
     """How the cells are got that a run lacks."""
-    return f"to go on: {resuming(folder)}" if info.graded_from is None else "grade its source again, into a new run"
+    return (
+        f"to go on: {resuming(folder, hidden=info.hidden_vars)}"
+        if info.graded_from is None
+        else "grade its source again, into a new run"
+    )
 
 
 def carry_out(begun: Begun, session: Session, shown: Shown) -> int:

@@ -46,5 +46,9 @@ class Bench:
 
 
 def secrets_around(plan: Plan) -> Plain:
-    """Hides the keys that the plan's models use, and every environment variable that is named like a secret."""
-    return Plain.around(needed_keys(plan).keys())
+    """Hides the keys that the plan's models use, what is named like a secret in the environment, and secret variables.
+
+    A variable is hidden as it was typed and as templates show it.
+    """
+    shown = (str(plan.suite.vars.get(name, "")) for name in plan.secrets)
+    return Plain.around(needed_keys(plan).keys(), (*plan.secrets.values(), *shown))

@@ -193,7 +193,9 @@ class Calls:
         asked = partial(question_size, config, question)
         reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply), asked)
         reply = replace(reply, cost_usd=cost)
-        await asyncio.to_thread(self._store, key, "judge", self.plain.mapping(asdict(reply)))
+        answer = asdict(reply)
+        if not self.plain.hides(answer):  # what is masked would be another answer the next time
+            await asyncio.to_thread(self._store, key, "judge", self.plain.mapping(answer))
         self._stop_if_broken()
         return reply
 

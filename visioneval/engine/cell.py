@@ -27,6 +27,7 @@ from visioneval.plan import Call, generation_key, grade_key
 from visioneval.providers.base import DrawRequest
 from visioneval.records import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
+from visioneval.run_links import is_inside
 from visioneval.suite.addresses import address_of
 from visioneval.together import first_cause, in_thread
 from visioneval.types import Picture, Status, Verdict
@@ -34,11 +35,11 @@ from visioneval.types import Picture, Status, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A picture that was drawn before: who asks about it now, the record that says how it was drawn, and its file."""
+    """A picture that was drawn before: who asks about it now, the record that says how it was drawn, and its run."""
 
     call: Call
     record: Record
-    path: Path
+    folder: Path
     is_fresh: bool = False
     """Whether it was drawn just now, and so is what its record says."""
     is_of_another_run: bool = False
@@ -107,8 +108,7 @@ def _with_lookers(
 async def _look(looker: Call, drawn: asyncio.Task[Record], bench: Bench, deadline: float) -> Record:
     """A cell that looks at the picture of another one."""
     record = await drawn
-    path = bench.writer.folder / (record.artifact_path or "")
-    return await again(Existing(looker, record, path, is_fresh=True), bench, deadline)
+    return await again(Existing(looker, record, bench.writer.folder, is_fresh=True), bench, deadline)
 
 
 async def draw(call: Call, bench: Bench, deadline: float) -> Ended:
@@ -197,28 +197,38 @@ def _kept(existing: Existing, bench: Bench) -> Picture | CellError | None:
     record = existing.record
     if record.mime is None:
         return None
-    address = address_of(record.run_params)
+    address = address_of(record.run_params) if bench.plan.trusted else None  # a bucket is read with own credentials
     facts = (record.artifact_sha256 or "", record.mime, record.width or 0, record.height or 0, address)
     if record.artifact_path is None:
+        if address is None:
+            return _bad_image(existing, "lies in a bucket: pass --trust-suite to have it read there")
         return Picture(Path(), *facts)
     place = bench.writer.folder / record.artifact_path
     if existing.is_fresh:
         return Picture(place, *facts)
+    if not is_inside(existing.folder, record.artifact_path):
+        return _bad_image(existing, "is a link that leads out of the run")
+    path = existing.folder / record.artifact_path
     try:
-        data = existing.path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
-        message = f"{record.artifact_path}: cannot be read: {error.strerror}"
-        return CellError(stage="generate", kind="bad_image", message=message)
+        return _bad_image(existing, f"cannot be read: {error.strerror}")
     if images.sha256(data) != record.artifact_sha256:
-        message = f"{record.artifact_path}: is not the picture that was drawn: it was changed since"
-        return CellError(stage="generate", kind="bad_image", message=message)
+        return _bad_image(existing, "is not the picture that was drawn: it was changed since")
     try:
         artifact(data, existing.call.task_type)
     except ImageError as error:
-        return CellError(stage="generate", kind="bad_image", message=f"{record.artifact_path}: {error}")
-    if existing.path != place:
-        bench.writer.save(record.test_id, record.model_label, place.name, data, source=existing.path)
+        return _bad_image(existing, str(error))
+    if path != place:
+        source = None if path.is_symlink() else path
+        saved = bench.writer.save(record.test_id, record.model_label, place.name, data, source=source)
+        place = bench.writer.folder / saved
     return Picture(place, *facts)
+
+
+def _bad_image(existing: Existing, what: str) -> CellError:
+    name = existing.record.artifact_path or str(existing.record.run_params.get("path", "the picture"))
+    return CellError(stage="generate", kind="bad_image", message=f"{name}: {what}")
 
 
 async def _looked_at(

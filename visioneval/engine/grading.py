@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +20,7 @@ from visioneval.graders.base import Grade, Subject
 from visioneval.plan import Call
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
+from visioneval.question_file import PromptQuestions
 from visioneval.records import CellError, Fingerprint, GraderRecord
 from visioneval.suite.graders import BaseGrader
 from visioneval.together import together
@@ -79,7 +81,7 @@ async def grade(
         watching=bench.tools.watching,
         once=bench.once,
         known_questions=bench.questions.find,
-        keep_questions=bench.questions.add,
+        keep_questions=partial(_keep_questions, bench),
     )
     about = CellRef(call.case.id, call.run.label, sample)
     told = await together(_ask(each, subject, about, bench, deadline, anew=each.key in anew) for each in call.graders)
@@ -109,6 +111,12 @@ def _judges(about: CellRef, bench: Bench, meter: Meter, *, anew: bool) -> Callab
             raise
 
     return ask
+
+
+def _keep_questions(bench: Bench, entry: PromptQuestions) -> None:
+    """Writes the questions of a prompt down, less the secrets that they repeat."""
+    data = entry.model_dump(mode="json")
+    bench.questions.add(PromptQuestions.model_validate(bench.plain(data)) if bench.plain.hides(data) else entry)
 
 
 def stop_for_key(error: ProviderError, who: str, plain: Plain) -> None:

@@ -9,13 +9,15 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from visioneval.suite.load import HIDDEN
+
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-HIDDEN = "***"
 MAX_DEPTH = 30
 MAX_INT = 2**63
 _SHORTEST_SECRET = 8
+_SHORTEST_GIVEN = 4
 _SECRET_NAME = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
 
 
@@ -28,13 +30,28 @@ class Plain:
     @classmethod
     def without(cls, secrets: Iterable[str]) -> Plain:
         """Hides these secrets, a secret that holds another one first. A very short one is no secret."""
-        found = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
-        return cls(tuple(sorted(found, key=lambda secret: (-len(secret), secret))))
+        return cls._hiding({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET})
 
     @classmethod
-    def around(cls, named: Collection[str] = ()) -> Plain:
-        """Hides what stands in these environment variables, and in each that is named like a secret."""
-        return cls.without(v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name))
+    def _hiding(cls, secrets: Collection[str]) -> Plain:
+        return cls(tuple(sorted(secrets, key=lambda secret: (-len(secret), secret))))
+
+    @classmethod
+    def around(cls, named: Collection[str] = (), given: Iterable[str] = ()) -> Plain:
+        """Hides what stands in these environment variables, and in each that is named like a secret.
+
+        Of the secrets that were ``given`` as such shorter ones are hidden too.
+        """
+        known = cls.without(v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name))
+        return cls._hiding({*known.secrets, *(secret for secret in given if len(secret) >= _SHORTEST_GIVEN)})
+
+    def hides(self, value: Any) -> bool:
+        """Whether plain data holds a secret."""
+        if isinstance(value, Mapping):
+            return any(self.hides(item) for item in (*value, *value.values()))
+        if isinstance(value, (list, tuple)):
+            return any(map(self.hides, value))
+        return any(secret in str(value) for secret in self.secrets)
 
     def text(self, value: object) -> str:
         """Any value as text that UTF-8 can hold."""

@@ -26,6 +26,7 @@ from visioneval.preferences import ORDERS, Preference, PreferenceKey, append_pre
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
 from visioneval.records import Record
+from visioneval.run_links import is_inside
 from visioneval.suite.addresses import address_of
 from visioneval.suite.graders import PairwiseGrader
 from visioneval.suite.judges import BaseJudge
@@ -94,12 +95,17 @@ class Panel:
         return self.plan.suite.judges[self.config.judge]
 
 
-def contender(record: Record | None, folder: Path) -> Contender | None:
-    """The picture of a record, where it has one; ``folder`` is its run's."""
+def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contender | None:
+    """The picture of a record, where it has one; ``folder`` is its run's, out of which no link is followed.
+
+    A picture in a bucket is read with this machine's credentials, so only where the suite is ``trusted``.
+    """
     if record is None or record.mime is None:
         return None
-    address = address_of(record.run_params)
+    address = address_of(record.run_params) if trusted else None
     if record.artifact_path is None and address is None:
+        return None
+    if record.artifact_path and not is_inside(folder, record.artifact_path):
         return None
     path = folder / record.artifact_path if record.artifact_path else Path()
     size = record.width or 0, record.height or 0
@@ -109,7 +115,7 @@ def contender(record: Record | None, folder: Path) -> Contender | None:
 
 def matchups_within(plan: Plan, config: PairwiseGrader, records: Iterable[Record], folder: Path) -> Matchups:
     """Each chosen model run of a run with each, cell by cell; cases that draw nothing are left out."""
-    known = {record.cell: contender(record, folder) for record in records}
+    known = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
     found = Matchups()
     labels = [run.label for run in plan.runs if not config.models or any_glob(config.models, run.label)]
     samples: dict[str, dict[str, tuple[Call, set[int]]]] = {}
@@ -131,7 +137,8 @@ def matchups_of(
     found = Matchups()
     for a, b in pairs:
         if b.test_id in calls and config.is_for(calls[b.test_id].case):
-            found.add(calls[b.test_id], b.sample_index, contender(a, folders[0]), contender(b, folders[1]))
+            sides = (contender(each, at, trusted=plan.trusted) for each, at in zip((a, b), folders, strict=True))
+            found.add(calls[b.test_id], b.sample_index, *sides)
     return found
 
 

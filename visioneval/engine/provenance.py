@@ -13,7 +13,7 @@ from visioneval import __version__
 from visioneval.engine.bench import secrets_around
 from visioneval.plan import Plan
 from visioneval.records import RunInfo, Selection
-from visioneval.suite.load import LoadedSuite
+from visioneval.suite.load import HIDDEN, LoadedSuite
 
 
 def now() -> str:
@@ -36,8 +36,11 @@ def describe_run(
     note: str | None,
     command_line: tuple[str, ...],
 ) -> RunInfo:
-    """The ``run.json`` of a run that starts now. A key that stands in the command line or the note is left out."""
-    text = secrets_around(plan).text
+    """The ``run.json`` of a run that starts now. A secret in a variable, the command line or the note is left out."""
+    plain = secrets_around(plan)
+    text = plain.text
+    hidden = tuple(name for name, value in plan.suite.vars.items() if name in plan.secrets or plain.hides(value))
+    kept = plan.suite.model_copy(update={"vars": {**plan.suite.vars, **dict.fromkeys(hidden, HIDDEN)}})
     return RunInfo(
         run_id=new_run_id(plan.suite.name) if run_id is None else run_id,
         state="running",
@@ -47,14 +50,24 @@ def describe_run(
         python_version=platform.python_version(),
         experiment=plan.suite.experiment,
         note=None if note is None else text(note),
-        command_line=tuple(map(text, command_line)),
+        command_line=tuple(text(_without_values(word, hidden)) for word in command_line),
         git_commit=_git_commit(loaded.folder),
         suite_path=text(loaded.path),
         source_sha256=loaded.source_sha256,
         selection=selection,
         metrics=plan.metrics,
-        suite=plan.suite,
+        hidden_vars=hidden,
+        suite=kept if hidden else plan.suite,
     )
+
+
+def _without_values(word: str, hidden: tuple[str, ...]) -> str:
+    """A word of a command line, less the value of a hidden variable, however short it is."""
+    for name in hidden:
+        for start in (f"{name}=", f"--var={name}="):
+            if word.startswith(start):
+                return f"{start}{HIDDEN}"
+    return word
 
 
 def go_on(held: RunInfo, now_described: RunInfo, *, own_suite: bool) -> RunInfo:
@@ -65,6 +78,7 @@ def go_on(held: RunInfo, now_described: RunInfo, *, own_suite: bool) -> RunInfo:
     changed = now_described.model_dump(include=_OF_TODAY) | {
         "command_line": held.command_line if own_suite else now_described.command_line,
         "suite": now_described.suite,
+        "hidden_vars": now_described.hidden_vars,
         "metrics": now_described.metrics,
         "selection": now_described.selection if now_described.selection.narrows else held.selection,
     }

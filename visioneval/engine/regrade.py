@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from visioneval.engine.bench import secrets_around
 from visioneval.engine.cell import Existing, Job
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
@@ -38,6 +39,7 @@ class Grading:
 def grading_of(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> Grading:
     """Compares the records of a run, which lies in ``folder`` and is called ``name``, with a plan. Reads no picture."""
     known = {record.cell: record for record in records}
+    as_recorded = secrets_around(plan).text
     missing = other_prompt = 0
     wanted: set[CellKey] = set()
     for call in plan.calls():
@@ -45,7 +47,7 @@ def grading_of(plan: Plan, records: Iterable[Record], folder: Path, name: str) -
         shown = [known.get((call.case.id, call.run.label, sample)) for sample in call.samples]
         missing += shown.count(None) * (1 + len(call.lookers))
         other_prompt += sum(
-            record is not None and bool(record.mime) and record.prompt != call.prompt for record in shown
+            record is not None and bool(record.mime) and record.prompt != as_recorded(call.prompt) for record in shown
         )
     hash_of = hashes(plan.folder)
     return Grading(
@@ -71,8 +73,7 @@ def _jobs(plan: Plan, known: Mapping[CellKey, Record], folder: Path, name: str, 
         regrade = []
         for sample in call.samples:
             shown = known.get((call.case.id, call.run.label, sample)) or _missing(call, sample, name, hash_of)
-            path = folder / (shown.artifact_path or "")
-            regrade += [Existing(each, shown, path, is_of_another_run=True) for each in (call, *call.lookers)]
+            regrade += [Existing(each, shown, folder, is_of_another_run=True) for each in (call, *call.lookers)]
         yield Job(call, (), tuple(regrade))
 
 

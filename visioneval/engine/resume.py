@@ -13,6 +13,7 @@ from visioneval.engine.run import Jobs, hashes
 from visioneval.plan import Call, HashOf, Plan, generation_key, grade_key
 from visioneval.preferences import forget_preferences
 from visioneval.records import CellKey, Record, RunInfo, read_records
+from visioneval.run_links import file_inside
 from visioneval.types import Status, Verdict
 
 Act = Literal["draw", "grade", "keep"]
@@ -92,7 +93,7 @@ def _step(call: Call, sample: int, record: Record | None, folder: Path, hash_of:
         return Step("draw", f"{changed} changed")
     if record.status is Status.ERROR:
         return Step("keep") if keep_errors else Step("draw", "ended in an error")
-    if record.artifact_path and not (folder / record.artifact_path).is_file():
+    if record.artifact_path and file_inside(folder, record.artifact_path) is None:
         return Step("draw", "have lost their picture")
     changed = changes(record.grade_key, grade_key(call, hash_of))
     if changed:
@@ -130,7 +131,6 @@ def _jobs(plan: Plan, steps: Mapping[CellKey, Step], known: Mapping[CellKey, Rec
             shown = known.get(_cell(call, sample))
             graded = (each for each in (call, *call.lookers) if steps[_cell(each, sample)].act == "grade")
             if shown is not None:
-                path = folder / (shown.artifact_path or "")
-                regrade += [Existing(each, shown, path) for each in graded]
+                regrade += [Existing(each, shown, folder) for each in graded]
         if draw or regrade:
             yield Job(call, draw, tuple(regrade))

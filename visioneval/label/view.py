@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import ImageError, TemplateError
-from visioneval.images import within
+from visioneval.errors import TemplateError
 from visioneval.label.deck import Item
 from visioneval.label.pictures import FILMS, Shelf, Source, film, mask_over, missing, picture
 from visioneval.records import Record, RunInfo
+from visioneval.run_links import file_inside
 from visioneval.suite.case import TestCase
 from visioneval.suite.paths import Trust
 from visioneval.suite.prompts import rendered
@@ -22,8 +22,8 @@ Shown = dict[str, str]
 class Viewer:
     """Turns items into what the page shows. ``folder`` is the run's, ``other`` that of the run it is held against.
 
-    A run may come from a stranger: its own pictures are taken from its folder alone, and a case's files from where its
-    suite may reach without trust. The others are missing.
+    A run may come from a stranger: its own pictures are taken from its folder alone, and a case's files from the
+    working directory alone. The others are missing.
     """
 
     def __init__(self, info: RunInfo, folder: Path, other: Path, shelf: Shelf) -> None:
@@ -32,7 +32,7 @@ class Viewer:
         self._other = other
         self._shelf = shelf
         self._suite = Path(info.suite_path).parent
-        self._trust = Trust(folder=self._suite, working=Path.cwd())
+        self._trust = Trust.of_held_suite()
         self._cases = {case.id: case for case in info.suite.cases}
 
     def item(self, item: Item) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Viewer:
         return [self._output(item, title, *side) for title, side in zip("AB", sides, strict=True)]
 
     def _output(self, item: Item, title: str, record: Record, folder: Path) -> Shown:
-        path = _within(folder, str(record.artifact_path))
+        path = file_inside(folder, record.artifact_path)
         if record.mime in FILMS:
             return self._put(item, title, title, "film", film(path, record.mime) if path else None)
         return self._shown(item, title, title, path)
@@ -107,12 +107,3 @@ class Viewer:
     def _put(self, item: Item, name: str, title: str, kind: str, source: Source | None) -> Shown:
         key = self._shelf.put(item.id, name, source or missing)
         return {"id": key, "title": title, "kind": kind if source else "missing"}
-
-
-def _within(folder: Path, relative: str) -> Path | None:
-    """A picture of a run, where it is there and lies in the run's folder."""
-    try:
-        path = within(folder, relative)
-    except ImageError:
-        return None
-    return path if path.is_file() else None

@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import google.auth
 import httpx2
@@ -26,7 +27,7 @@ from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check
 from visioneval.providers.reply_limit import reply_limit
 from visioneval.providers.retry_after import retry_after, seconds
 from visioneval.suite.providers import GeminiProvider
-from visioneval.suite.remote import GeminiOptions, GoogleCloud
+from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
 DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
@@ -89,14 +90,8 @@ def _vertex(cloud: GoogleCloud, base_url: str | None, limit: int | None) -> gena
         project=cloud.project,
         location=cloud.location,
         credentials=credentials,
-        http_options=_http(base_url or _vertex_url(cloud.location), VERTEX_API_VERSION, limit),
+        http_options=_http(base_url or cloud.url, VERTEX_API_VERSION, limit),
     )
-
-
-def _vertex_url(location: str) -> str:
-    if location in ("us", "eu"):
-        return f"https://aiplatform.{location}.rep.googleapis.com"
-    return f"https://{'' if location == 'global' else f'{location}-'}aiplatform.googleapis.com"
 
 
 def _http(base_url: str, api_version: str, limit: int | None) -> types.HttpOptions:
@@ -110,7 +105,10 @@ def _http(base_url: str, api_version: str, limit: int | None) -> types.HttpOptio
         timeout=TIMEOUT_S,
         follow_redirects=False,
         headers=ACCEPT_ENCODING,
-        event_hooks={"response": [check_reply(reply_limit() if limit is None else limit), _raise_error]},
+        event_hooks={
+            "request": [_only_to(urlsplit(base_url).hostname or "")],
+            "response": [check_reply(reply_limit() if limit is None else limit), _raise_error],
+        },
     )
     return types.HttpOptions(
         base_url=base_url, api_version=api_version, timeout=TIMEOUT_S * 1000, httpx_async_client=client
@@ -133,6 +131,17 @@ async def _raise_error(response: httpx2.Response) -> None:
         if not isinstance(code, int) or not 400 <= code < 600:
             code = _CODES.get(str(fields.get("status")), 500)
         raise errors.APIError(code, told, response)
+
+
+def _only_to(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Lets no request out to another host than the one that was checked, whatever a URL was put together from."""
+
+    async def check(request: httpx2.Request) -> None:
+        meant = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
+        if not meant:
+            raise ProviderError(f"nothing is sent to {request.url.host!r}: calls go to {host!r}", kind="invalid")
+
+    return check
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from visioneval.report.pages import policy, render, script, style
 from visioneval.report.pictures import EmbeddedShelf, FolderShelf, Shelf
 from visioneval.whole_file import write_whole
 
+_PARTS = ("data", "thumbs", "pictures")
 MARK = "report.js"
 """The file by which a folder is known as a report that may be written again."""
 
@@ -94,6 +95,8 @@ def _claim(target: Path) -> None:
         raise UsageError(f"{target}: is a file; --out names a folder")
     if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
         raise UsageError(f"{target}: holds something that is no report; give another --out")
+    if linked := next((each for each in (target, *(target / name for name in _PARTS)) if each.is_symlink()), None):
+        raise UsageError(f"{linked}: is a link, and a run may come from a stranger; give another --out")
     target.mkdir(parents=True, exist_ok=True)
 
 

@@ -1,7 +1,7 @@
 """Pictures as a page shows them: linked, copied or embedded, with small ones made once.
 
 A run may come from a stranger. So only what decodes as a picture is ever copied or embedded, a run's own pictures are
-taken from its folder alone, and a case's inputs only from where its suite may reach.
+taken from its folder alone, and a case's inputs from the working directory alone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Shelf(ABC):
     def __init__(self, run: Path, suite: Path, *, trust: bool) -> None:
         self._run = run
         self._suite = suite
-        self._trust = Trust(folder=suite, working=Path.cwd(), everything=trust)
+        self._trust = Trust.of_held_suite(everything=trust)
         self._inputs: dict[tuple[str, bool], Shown] = {}
 
     @abstractmethod

@@ -40,8 +40,8 @@ _OUTPUT = ({"id": "output", "about": "the picture to judge"},)
 def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Found:
     """Problems of ``judges:``, of hosts that would be sent a key, and of the graders that ask."""
     for index, entry in enumerate(suite.models):
-        if isinstance(entry, Remote) and (problem := entry.host_problem(trusted=trust.everything)):
-            yield ("models", index, "base_url"), problem
+        if isinstance(entry, Remote):
+            yield from ((("models", index, key), problem) for key, problem in _remote(entry, trust))
     for name, judge in suite.judges.items():
         for found in _judge(judge, folder, trust):
             yield found if isinstance(found, Problem) else (("judges", name, *found[0]), found[1])
@@ -72,10 +72,18 @@ def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Found:
     if judge.runs_code and not trust.everything:
         name = getattr(judge, "provider", "")
         yield ("provider",), runs_code(str(name))
-    if isinstance(judge, Remote) and (problem := judge.host_problem(trusted=trust.everything)):
-        yield ("base_url",), problem
+    if isinstance(judge, Remote):
+        yield from (((key,), problem) for key, problem in _remote(judge, trust))
     if isinstance(judge, RecordedJudge):
         yield from _recorded(judge, folder, trust)
+
+
+def _remote(entry: Remote, trust: Trust) -> Iterator[tuple[str, str]]:
+    """What must not be sent where the entry says, by the key that says so."""
+    if problem := entry.host_problem(trusted=trust.everything):
+        yield "base_url", problem
+    if problem := entry.credentials_problem(trusted=trust.everything):
+        yield "google", problem
 
 
 def _recorded(judge: RecordedJudge, folder: Path, trust: Trust) -> Found:

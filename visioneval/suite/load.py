@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from visioneval.suite.messages import Loc, suite_schema
 from visioneval.suite.model import Suite
 from visioneval.suite.paths import Trust
 from visioneval.suite.pinned import with_pinned
+from visioneval.suite.providers import SECRET_NAME
 from visioneval.suite.runs import RunLabels
 from visioneval.suite.yaml_reader import decode, plain, read_yaml
 
@@ -34,6 +35,12 @@ class LoadedSuite:
     folder: Path
     source_sha256: str
     trust: Trust
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """The values of secret variables that were given, by name: they are for prompts alone, and no file holds them."""
+
+
+HIDDEN = "***"
+"""What stands for a secret in everything that is written or printed."""
 
 
 def load_suite(
@@ -68,7 +75,8 @@ def load_suite(
                 document.report(loc, problem[1])
     if document.problems:
         raise SuiteError(document.problems)
-    return LoadedSuite(found.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary)
+    secrets = _secrets(variables or {})
+    return LoadedSuite(found.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary, secrets)
 
 
 def held_suite(
@@ -79,24 +87,27 @@ def held_suite(
     trust: bool = False,
     variables: Mapping[str, str] | None = None,
     judges: Mapping[str, str] | None = None,
+    hidden: Collection[str] = (),
     run_labels: RunLabels,
 ) -> LoadedSuite:
     """A suite that a run holds, checked again: its files may have changed. Raises ``SuiteError``.
 
-    ``variables`` and ``judges`` as in ``load_suite``.
+    Its paths are from the folder of ``path``; without ``trust`` it reads the working directory alone. ``variables``
+    and ``judges`` as in ``load_suite``; ``hidden`` names variables whose values the run does not hold.
     """
     if variables or judges:
         data = suite.model_dump(mode="json", include={"vars", "judges"})
-        changed = Suite.model_validate({**_STAND_INS, **_replaced(data, variables or {}, judges or {})})
+        changed = Suite.model_validate({**_STAND_INS, **data, **_replaced(data, variables or {}, judges or {})})
         suite = suite.model_copy(update={"vars": changed.vars, "judges": changed.judges})
     folder = path.absolute().parent
-    boundary = Trust(folder, Path.cwd(), everything=trust)
+    boundary = Trust.of_held_suite(everything=trust)
     with suite_counted(len(suite.cases)):
         found = list(check.problems(suite, folder, boundary, run_labels))
     if found:
         told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
         raise SuiteError(Problem(f"{path} as the run holds it", 0, 0, message) for message in told)
-    return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary)
+    secrets = _secrets(variables or {}, hidden)
+    return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary, secrets)
 
 
 def _check_cases(document: Document) -> None:
@@ -130,9 +141,17 @@ def _variables(declared: Any, variables: Mapping[str, str]) -> dict[str, Any]:
         if name not in declared:
             known = ", ".join(map(str, declared)) or "none"
             raise UsageError(f"--var {name}: the suite has no such variable (it has: {known})")
+        if text == HIDDEN:
+            raise UsageError(
+                f"--var {name}: {HIDDEN} stands for a secret value, which is not kept: give the value itself"
+            )
         if not text.isprintable() and any(0xD800 <= ord(sign) <= 0xDFFF for sign in text):
             raise UsageError(f"--var {name}: not UTF-8")
     return {**declared, **{name: plain(text) for name, text in variables.items()}}
+
+
+def _secrets(variables: Mapping[str, str], hidden: Collection[str] = ()) -> dict[str, str]:
+    return {name: text for name, text in variables.items() if name in hidden or SECRET_NAME.fullmatch(name)}
 
 
 def _judges(declared: Any, judges: Mapping[str, str]) -> dict[str, Any]:

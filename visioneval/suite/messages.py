@@ -34,6 +34,8 @@ _PATTERNS = {
     "id": "letters, digits, _ - and . (not first), at most 120",
     "label": "text without control characters",
     "size": "a size such as 1024x1536",
+    "project": "a-z, 0-9 and -",
+    "location": "a-z, 0-9 and -",
     "aspect_ratio": "a ratio such as 2:3",
     "provider": "a class of your own is written package.module:Class",
     "type": "a class of your own is written package.module:Class",

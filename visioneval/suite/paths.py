@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from visioneval.urls import beside, is_url, unreadable, url_problem
 
@@ -24,6 +24,13 @@ class Trust:
     folder: Path
     working: Path
     everything: bool = False
+    is_held: bool = False
+    """Whether the suite is that of a run, and so the working directory all that it may reach."""
+
+    @classmethod
+    def of_held_suite(cls, *, everything: bool = False) -> Self:
+        """For the suite in a run, which may be a stranger's: where it says that it lay is no reason to trust."""
+        return cls(Path.cwd(), Path.cwd(), everything, is_held=True)
 
     @property
     def _tops(self) -> tuple[str, str]:
@@ -45,6 +52,11 @@ class Trust:
         real = os.path.realpath(start / path)
         if any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in self._tops):
             return None
+        if self.is_held:
+            return (
+                f"{path!r} lies outside the working directory;"
+                " run this where the suite lies, or pass --trust-suite if you trust this suite"
+            )
         return (
             f"{path!r} lies outside the suite's folder and the working directory;"
             " pass --trust-suite if you trust this suite"

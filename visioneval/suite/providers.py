@@ -23,7 +23,8 @@ Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 DRAWING = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
-_SECRET = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNORECASE)
+SECRET_NAME = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNORECASE)
+"""How a parameter, or a variable of a suite, is called that holds a secret."""
 
 
 class WrittenFloat(float):
@@ -91,7 +92,7 @@ class DrawingProvider(BaseProvider):
     @model_validator(mode="after")
     def _no_secrets(self) -> Self:
         for name in (*self.params, *self.grid):
-            if _SECRET.fullmatch(name):
+            if SECRET_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} looks like a secret: a suite holds none; keys come from the environment")
         return self
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from visioneval.suite.case import Text
 from visioneval.types import Frozen
-from visioneval.urls import TRUSTED_HOSTS, trusted_hosts
+from visioneval.urls import TRUSTED_HOSTS, TRUSTED_PROJECTS, trusted_hosts, trusted_projects
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=120)]
 
@@ -80,6 +80,10 @@ class Remote(Frozen):
             return None
         return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or list it in {TRUSTED_HOSTS}"
 
+    def credentials_problem(self, *, trusted: bool) -> str | None:  # noqa: ARG002 - most have a key and nothing else
+        """Why this machine's own credentials must not be used for this entry; ``None`` where they may, or are not."""
+        return None
+
     def _own_host_problem(self, *, trusted: bool) -> str | None:
         """A suite must not send any variable that it names to a provider, who would then know a stranger's secret."""
         if trusted or self.key_variable in self.usual_keys:
@@ -95,11 +99,28 @@ class OpenAIOptions(Remote):
     usual_keys: ClassVar[frozenset[str]] = _OPENAI_KEYS
 
 
+CloudName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+$", max_length=63)]
+_VERTEX_HOST = re.compile(r"([a-z0-9-]+-)?aiplatform(\.mtls|\.[a-z0-9-]+\.rep|-[a-z0-9-]+\.p)?\.googleapis\.com")
+_PROJECT = re.compile(r"(?:^|/)projects/([^/]*)")
+
+
+def is_vertex_host(host: str) -> bool:
+    """Whether a host is Vertex AI itself: global, of a region, or a private endpoint of Google's."""
+    return _VERTEX_HOST.fullmatch(host) is not None
+
+
 class GoogleCloud(Frozen):
     """A Vertex AI project. Credentials are the machine's application default ones."""
 
-    project: Text
-    location: Text
+    project: CloudName = Field(description="The project's id: a-z, 0-9 and -.")
+    location: CloudName = Field(description="A region, us, eu or global: a-z, 0-9 and -.")
+
+    @property
+    def url(self) -> str:
+        """Where the location is served."""
+        if self.location in ("us", "eu"):
+            return f"https://aiplatform.{self.location}.rep.googleapis.com"
+        return f"https://{'' if self.location == 'global' else f'{self.location}-'}aiplatform.googleapis.com"
 
 
 class GeminiOptions(Remote):
@@ -116,6 +137,40 @@ class GeminiOptions(Remote):
         if self.google is not None and self.api_key_env is not None:
             raise ValueError("google (Vertex AI) uses the machine's own credentials: leave api_key_env out")
         return self
+
+    def host_problem(self, *, trusted: bool) -> str | None:
+        """Also for Vertex AI, whose credentials open far more than one model: no trust sends them elsewhere."""
+        if self.google is None:
+            return super().host_problem(trusted=trusted)
+        parts = urlsplit(self.base_url or self.google.url)
+        if parts.scheme == "https" and is_vertex_host(parts.hostname or ""):
+            return None
+        return (
+            f"base_url {parts.hostname!r} over {parts.scheme} is not Vertex AI's own host over https:"
+            " this machine's Google credentials are sent to no other"
+        )
+
+    def credentials_problem(self, *, trusted: bool) -> str | None:
+        """Names each project that would be used, as a model or a cache may be another project's."""
+        if self.google is None or trusted:
+            return None
+        named = self.model_dump(include={"model", "params", "grid"})
+        for project in (self.google.project, *_projects_in(named)):
+            if project not in trusted_projects():
+                return (
+                    "Vertex AI is called with this machine's own Google credentials: pass --trust-suite if you trust"
+                    f" this suite, or list the project {project!r} in {TRUSTED_PROJECTS}"
+                )
+        return None
+
+
+def _projects_in(value: Any) -> Iterator[str]:
+    """The projects of all resource names (``projects/NAME/...``) in plain data."""
+    if isinstance(value, str):
+        yield from _PROJECT.findall(value)
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _projects_in(item)
 
 
 MaskMode = Literal["send", "as_image", "ignore"]

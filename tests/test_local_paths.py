@@ -1,0 +1,136 @@
+"""Every path of the command line is one of this machine: a URL is refused, and never becomes a folder named s3:."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from caches import named
+from toys import Toy
+
+from visioneval.cli import app, options
+
+URLS = ("s3://bucket/x", "gs://bucket/x.html", "S3://b", "abfs+x://b/c", "https://example.org/a.csv", "file:///tmp/x")
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*words, name))
+    if not hasattr(command, "commands"):
+        yield words, command
+
+
+def paths() -> Iterator[tuple[list[str], str]]:
+    """A command line for each path of each command, up to that path."""
+    for words, command in commands(typer.main.get_command(app)):
+        arguments = [each for each in command.params if each.param_type_name == "argument" and each.required]
+        for each in command.params:
+            if "DIR" in str(each.metavar) or "FILE" in str(each.metavar) or "SUITE" in str(each.metavar):
+                if each.param_type_name == "option":
+                    yield [*words, *("x" for _ in arguments), each.opts[0]], each.opts[0]
+                else:
+                    before = arguments.index(each) if each in arguments else 0
+                    yield [*words, *("x" for _ in range(before))], each.name
+
+
+PATHS = list(paths())
+
+
+def test_all_kinds_of_paths_are_looked_at() -> None:
+    found = {(words[0], name) for words, name in PATHS}
+    assert {
+        ("run", "--out"),
+        ("run", "--cache"),
+        ("run", "--junit"),
+        ("run", "--markdown"),
+        ("run", "--log-file"),
+    } < found
+    assert {("compare", "--html"), ("export", "--output"), ("label", "--output"), ("report", "--out")} < found
+    assert {("cache", "--cache"), ("init", "folder"), ("validate", "suites"), ("questions", "--output")} < found
+    for _, command in commands(typer.main.get_command(app)):
+        for each in command.params:
+            if each.type_descriptor and "Path" in str(each.type_descriptor.annotation):
+                assert each.type_descriptor.parameter_info.parser is options.local_path, each.opts
+
+
+@pytest.mark.parametrize(("words", "name"), PATHS, ids=lambda value: value if isinstance(value, str) else value[0])
+def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> None:
+    before = sorted(toy.folder.rglob("*"))
+    for url in URLS[:2]:
+        result = toy(*words, url)
+        assert result.exit_code == 2, result.output
+        (line,) = result.stderr.splitlines()
+        assert line == f"{url}: is a URL, and this is read or written on this machine only: give a path", name
+    assert sorted(toy.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_no_run_is_written_into_a_folder_that_is_named_like_a_scheme(toy: Toy, url: str) -> None:
+    before = sorted(toy.folder.rglob("*"))
+    suite = toy.write({})
+    for words in (["--out", url], [f"--out={url}"], ["--junit", url], ["--cache", url]):
+        assert toy("run", suite, "--trust-suite", *words).exit_code == 2
+    assert toy("--env-file", url, "run", suite).exit_code == 2
+    assert sorted(toy.folder.rglob("*")) == sorted([*before, suite])
+
+
+def test_a_run_is_not_named_by_a_url(toy: Toy) -> None:
+    result = toy("show", "s3://bucket/runs/r")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "s3://bucket/runs/r: is a URL: runs are read on this machine only\n",
+    )
+
+
+def test_other_names_are_paths_as_before(toy: Toy) -> None:
+    for name in ("a:b", "x/y:z", "s3:x"):
+        assert toy.run({}, arguments=("--out", name, "--run-id", "r")).exit_code == 0
+        assert (toy.folder / name / "r" / "run.json").is_file()
+
+
+def filled(folder: Path) -> Path:
+    from visioneval.engine.cache import Cache
+
+    with Cache(folder) as cache:
+        cache.put("draw:1", "draw", {}, named(b"a picture"))
+    return folder
+
+
+def test_clear_asks_first_and_needs_a_yes_without_a_terminal(toy: Toy) -> None:
+    cache = filled(toy.folder / "kept")
+    result = toy("cache", "clear", "--cache", cache)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"this would drop all answers (1) in {cache}: pass --yes, or --older-than DAYS for old answers only\n"
+    )
+    assert "dropped 0 answers" in toy("cache", "clear", "--cache", cache, "--older-than", "1").stdout
+    assert "dropped 1 answers" in toy("cache", "clear", "--cache", cache, "--yes").stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "dropped"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("", False)]
+)
+def test_clear_at_a_terminal(toy: Toy, typed: str, dropped: bool) -> None:
+    cache = filled(toy.folder / "kept")
+    outer, inner = pty.openpty()
+    program = subprocess.Popen(
+        [sys.executable, "-m", "visioneval", "cache", "clear", "--cache", str(cache)],
+        stdin=inner, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.write(outer, typed.encode() or b"\x04")
+    stdout, stderr = program.communicate(timeout=60)
+    os.close(inner)
+    os.close(outer)
+    assert f"Drop all answers (1) in {cache}?" in stderr
+    assert (program.returncode, "dropped 1 answers" in stdout, "nothing was dropped" in stdout) == (
+        0,
+        dropped,
+        not dropped,
+    )

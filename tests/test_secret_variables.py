@@ -1,0 +1,170 @@
+"""The value of a secret variable (--var) is in prompts, and in no file: run.json, records, reports, logs, the cache."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI, Script
+from fake_api import JudgeRequest as Judged
+from toys import Toy
+
+pytest_plugins = ("fake_api.fixtures",)
+
+VALUE = "hunter-2-of-the-team"
+FROM_ENVIRONMENT = "a-key-of-the-environment"
+AGAIN = "a run does not keep the value of a secret variable: give it again, --var api_token=VALUE"
+
+
+@pytest.fixture(autouse=True)
+def _around(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    monkeypatch.setenv("TEAM_SECRET", FROM_ENVIRONMENT)
+
+
+def suite(toy: Toy, api: FakeAPI, **changes: Any) -> Path:
+    """A suite whose prompts and criteria show secrets, drawn and judged over HTTP."""
+    entry = {"provider": "openai", "base_url": api.openai_base_url, "api_key_env": "LOCAL_KEY"}
+    text = {
+        "name": "s",
+        "vars": {"api_token": "none", "who": "nobody", "pin_password": "none"},
+        "judges": {"default": {**entry, "model": "gpt-5-mini"}},
+        "cases": [
+            {"id": "one", "prompt": "A bun for {{ api_token }} and {{ who }}.", "criteria": "It says {{ api_token }}"},
+            {"id": "two", "prompt": "A loaf.", "criteria": "{{ pin_password }}"},
+        ],
+        "models": [{**entry, "params": {"model": "gpt-image-1.5"}}],
+        "graders": [
+            {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "about": "All of it."}}}
+        ],
+        "verdict": ["good"],
+        "gates": ["error_rate <= 1", "pass_rate >= 0"],
+    }
+    path = toy.folder / "s.yaml"
+    path.write_text(json.dumps({**text, **changes}))
+    return path
+
+
+VARS = ("--var", f"api_token={VALUE}", "--var", f"who={FROM_ENVIRONMENT}", "--var=pin_password=s3c")
+
+
+def run(toy: Toy, api: FakeAPI, *words: str) -> Any:
+    return toy("run", suite(toy, api), "--run-id", "r", "--log-file", "calls.jsonl", *VARS, *words)
+
+
+def holders(folder: Path, *secrets: str) -> list[Path]:
+    """The files in which a secret stands."""
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and any(secret.encode() in path.read_bytes() for secret in secrets)
+    ]
+
+
+def test_the_values_stand_in_no_file_and_in_no_output(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["visioneval", "run", "s.yaml", *VARS])
+    result = run(toy, api, "--debug", "--cache", "kept", "--junit", "j.xml", "--markdown", "m.md", "--note", VALUE)
+    assert result.exit_code == 0, result.output
+    sent = json.dumps([request.body for request in api.requests], default=str)
+    assert f"A bun for {VALUE} and {FROM_ENVIRONMENT}." in sent
+    output = result.output
+    for words in (["show", "r"], ["show", "r", "one"], ["report", "r"], ["report", "r", "--single-file"],
+                  ["export", "r", "--csv"], ["compare", "r", "r", "--html", "c.html"], ["runs"],
+                  ["baseline", "set", "r"]):  # fmt: skip
+        told = toy(*words)
+        assert told.exit_code == 0, told.output
+        output += told.output
+    assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "pin_password=s3c", '"s3c"') == []
+    assert VALUE not in output
+    assert FROM_ENVIRONMENT not in output
+    info = toy.info
+    assert info.hidden_vars == ("api_token", "who", "pin_password")
+    assert info.suite.vars == {"api_token": "***", "who": "***", "pin_password": "***"}
+    assert {"api_token=***", "who=***", "--var=pin_password=***"} < set(info.command_line)
+    assert toy.records["one"].prompt == "A bun for *** and ***."
+
+
+def test_a_judge_that_repeats_it_is_not_cached_and_not_written_down(toy: Toy, api: FakeAPI, script: Script) -> None:
+    questions = {
+        "keywords": f"A {{1}}[bun] for {VALUE}",
+        "questions": [{"id": "q1", "question": f"Does it say {VALUE}?", "choices": ["yes", "no"], "answer": "yes"}],
+    }
+    script.judge(lambda request: json.dumps(questions) if isinstance(request, Judged) else None)
+    path = suite(toy, api, graders=[{"key": "gecko", "type": "gecko"}], verdict=["gecko >= 0"])
+    toy("run", path, "--run-id", "r", "--cache", "kept", *VARS)
+    assert VALUE in json.dumps([request.body for request in api.requests], default=str)
+    assert holders(toy.folder, VALUE) == []
+
+
+def test_resume_says_what_must_be_given_again_and_then_draws_nothing_anew(toy: Toy, api: FakeAPI) -> None:
+    assert run(toy, api).exit_code == 0
+    paid = len(api.requests)
+    missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3c")
+    assert (missing.exit_code, AGAIN in missing.stderr) == (2, True), missing.output
+    named = toy("run", "s.yaml", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3c")
+    assert (named.exit_code, AGAIN in named.stderr) == (2, True), named.output
+    starred = toy("run", "--resume", "r", *VARS[:2], "--var", "who=***", "--var", "pin_password=s3c")
+    assert starred.exit_code == 2
+    assert "--var who: *** stands for a secret value" in starred.stderr
+    for words in ([], ["s.yaml"]):
+        again = toy("run", *words, "--resume", "r", *VARS)
+        assert (again.exit_code, "to draw: 0; to grade again: 0; kept: 2" in again.stderr) == (0, True), again.output
+    assert len(api.requests) == paid
+    other = toy("run", "--resume", "r", *VARS[2:], "--var", "api_token=another-value")
+    assert "to draw: 1 (1 prompt changed)" in other.stderr, other.output
+    assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "another-value") == []
+    judge = toy("run", "--resume", "r", *VARS, "--judge", "default=gemini:m")
+    assert (judge.exit_code, "name it beside --resume" in judge.stderr) == (2, True)
+
+
+def test_grade_and_prefer_say_it_too(toy: Toy, api: FakeAPI) -> None:
+    assert run(toy, api).exit_code == 0
+    for words in (["grade", "r"], ["grade", "r", "--suite", "s.yaml"], ["prefer", "r", "r"]):
+        missing = toy(*words)
+        assert (missing.exit_code, "give it again, --var api_token=VALUE" in missing.stderr) == (2, True), (
+            missing.output
+        )
+    before = len(api.requests)
+    graded = toy("grade", "r", "--run-id", "g", "--reuse", "none", *VARS)
+    assert graded.exit_code == 0, graded.output
+    assert "another prompt" not in graded.stderr
+    sent = json.dumps([request.body for request in api.requests[before:]], default=str)
+    assert f"A bun for {VALUE} and {FROM_ENVIRONMENT}." in sent
+    assert holders(toy.folder, VALUE, FROM_ENVIRONMENT) == []
+    one = toy("prefer", "r", "r", *VARS)
+    assert "one and the same" in one.stderr, one.output
+
+
+def test_the_line_to_go_on_names_them_without_their_values(
+    toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["visioneval", "run", "s.yaml", *VARS])
+    prices = {"gpt-image-1.5": {"per_image": 1}, "gpt-5-mini": {"per_call": 1}}
+    path = suite(toy, api, prices=prices)
+    result = toy("run", path, "--run-id", "r", *VARS, "--budget", "1", "--max-concurrency", "1")
+    assert "to go on: visioneval run --resume runs/r" in result.stderr, result.output
+    for name in ("api_token", "who", "pin_password"):
+        assert f"--var '{name}=***'" in result.stderr
+        assert f"--var '{name}=***'" in toy("show", "r").stderr
+    assert VALUE not in result.output
+
+
+def test_a_variable_that_is_no_secret_is_kept_as_it_is(toy: Toy, api: FakeAPI) -> None:
+    result = toy("run", suite(toy, api), "--run-id", "r", "--var", "who=Ann")
+    assert result.exit_code == 0, result.output
+    assert toy.info.hidden_vars == ()
+    assert toy.info.suite.vars == {"api_token": "none", "who": "Ann", "pin_password": "none"}
+    assert toy("run", "--resume", "r").exit_code == 0
+    refused = toy("run", "--resume", "r", "--var", "who=Bob")
+    assert (refused.exit_code, "name it beside --resume" in refused.stderr) == (2, True)
+
+
+def test_changing_a_variable_of_a_held_suite_keeps_its_judges_and_the_other_way_round(toy: Toy, api: FakeAPI) -> None:
+    assert toy("run", suite(toy, api), "--run-id", "r").exit_code == 0
+    assert toy("grade", "r", "--run-id", "g", "--var", "who=Ann").exit_code == 0
+    assert toy.info.suite.judges.keys() == {"default"}
+    toy("grade", "r", "--run-id", "h", "--judge", "default=openai:m", "--offline")
+    assert toy.info.suite.vars == {"api_token": "none", "who": "nobody", "pin_password": "none"}

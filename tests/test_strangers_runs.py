@@ -1,0 +1,313 @@
+"""A run of a stranger: nothing outside the working directory gets into a run or a report, links are not followed out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import drawn_png
+from PIL import Image
+from toys import Toy
+
+SECRET = (12, 34, 56)
+OUTSIDE = "lies outside the working directory; run this where the suite lies, or pass --trust-suite"
+
+
+@pytest.fixture
+def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private picture somewhere else on the machine."""
+    path = tmp_path_factory.mktemp("private") / "photo.png"
+    Image.new("RGB", (32, 24), SECRET).save(path)
+    return path
+
+
+def finished(toy: Toy, picture: str = "a.png", **case: Any) -> Path:
+    """A run of a finished picture."""
+    if picture == "a.png":
+        toy.pictures("a.png")
+    suite = {
+        "name": "s",
+        "cases": [{"id": "one", "prompt": "p", "pictures": {"m": [picture]}, **case}],
+        "models": [{"provider": "files"}],
+        "graders": [{"key": "file", "type": "image"}],
+        "verdict": ["not file.blank"],
+        "gates": ["pass_rate >= 0"],
+    }
+    path = toy.folder / "s.yaml"
+    path.write_text(json.dumps(suite))
+    assert toy("run", path, "--run-id", "r").exit_code == 0
+    return toy.folder / "runs" / "r"
+
+
+def as_a_strangers(run: Path, change: Callable[[str], str]) -> None:
+    info = run / "run.json"
+    info.write_text(change(info.read_text()))
+
+
+def leaked(folder: Path, secret: Path) -> list[Path]:
+    """The files that hold the private picture."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix in (".png", ".webp", ".html", ".js"):
+            data = path.read_bytes()
+            found += [path] if data == secret.read_bytes() else []
+    return found
+
+
+def far(secret: Path) -> Callable[[str], str]:
+    """A suite that is said to lie at the root of the disk, so that every file lies in its folder."""
+
+    def change(text: str) -> str:
+        data = json.loads(text)
+        data["suite_path"] = "/nothing.yaml"
+        (case,) = data["suite"]["cases"]
+        case["pictures"] = {"m": [{"path": str(secret).lstrip("/")}]}
+        case["reference"] = str(secret).lstrip("/")
+        return json.dumps(data)
+
+    return change
+
+
+@pytest.mark.parametrize("words", [["run", "--resume", "r"], ["grade", "r", "--run-id", "g"]])
+def test_where_a_run_says_that_its_suite_lay_is_no_reason_to_trust(toy: Toy, secret: Path, words: list[str]) -> None:
+    run = finished(toy)
+    as_a_strangers(run, far(secret))
+    (run / "results.jsonl").write_bytes(b"")
+    result = toy(*words)
+    assert (result.exit_code, OUTSIDE in result.stderr) == (2, True), result.output
+    assert "Traceback" not in result.output
+    assert leaked(toy.folder, secret) == []
+    trusted = toy("run", "--resume", "r", "--trust-suite")
+    assert trusted.exit_code == 0, trusted.output
+    assert leaked(run, secret) != []
+
+
+@pytest.mark.parametrize("words", [[], ["--single-file"]])
+def test_a_report_shows_no_input_from_outside(toy: Toy, secret: Path, words: list[str]) -> None:
+    run = finished(toy)
+    as_a_strangers(run, far(secret))
+    assert toy("report", "r", *words).exit_code == 0
+    pages = "".join(path.read_text() for path in run.rglob("*.js")) + "".join(p.read_text() for p in run.glob("*.html"))
+    assert "lies outside the working directory" in pages
+    assert leaked(run, secret) == []
+    assert not list(run.glob("report/pictures/*"))
+
+
+def test_a_suite_that_is_named_or_lies_here_is_trusted_as_before(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished(toy, reference="a.png")
+    elsewhere = toy.folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    (run / "results.jsonl").write_bytes(b"")
+    monkeypatch.chdir(elsewhere)
+    refused = toy("run", "--resume", run)
+    assert (refused.exit_code, OUTSIDE in refused.stderr) == (2, True), refused.output
+    assert toy("run", toy.folder / "s.yaml", "--resume", run).exit_code == 0
+    assert toy("grade", run, "--suite", toy.folder / "s.yaml", "--run-id", "g").exit_code == 0
+    monkeypatch.chdir(toy.folder)
+    (run / "results.jsonl").write_bytes(b"")
+    assert toy("run", "--resume", "r").exit_code == 0
+    assert toy("grade", "r", "--run-id", "h").exit_code == 0
+    assert toy("report", "r").exit_code == 0
+    assert list(run.glob("report/pictures/*.png"))
+
+
+def test_the_line_to_go_on_names_a_suite_that_lies_elsewhere(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    from visioneval.cli.running import resuming
+
+    suite = toy.folder / "sub" / "s.yaml"
+    here = resuming(Path("runs/r"), ["run", "s.yaml", "--var", "a=b"], suite)
+    assert here == "visioneval run --resume runs/r"
+    monkeypatch.chdir(toy.folder / "..")
+    assert resuming(Path("runs/r"), ["--var", "a=b"], suite) == here
+    (toy.folder / "work").mkdir()
+    monkeypatch.chdir(toy.folder / "work")
+    words = [
+        "run",
+        "../sub/s.yaml",
+        "--var",
+        "a=b",
+        "--judge=x=openai:m",
+        "--samples",
+        "3",
+        "--trust-suite",
+        "--tag",
+        "t",
+    ]
+    assert resuming(Path("runs/r"), words, suite) == (
+        f"visioneval run {suite} --resume runs/r --var a=b --judge x=openai:m --samples 3 --trust-suite"
+    )
+
+
+def linked(run: Path, secret: Path, *, whole: bool) -> None:
+    """Puts a link in the place of a picture, or of the whole folder of pictures; the record knows its hash."""
+    import hashlib
+
+    (own,) = (run / "artifacts").rglob("*.png")
+    digest = hashlib.sha256(own.read_bytes()).hexdigest()
+    relative = own.relative_to(run / "artifacts")
+    results = run / "results.jsonl"
+    results.write_text(results.read_text().replace(digest, hashlib.sha256(secret.read_bytes()).hexdigest()))
+    if whole:
+        target = secret.parent / "artifacts"
+        shutil.copytree(run / "artifacts", target)
+        shutil.copyfile(secret, target / relative)
+        shutil.rmtree(run / "artifacts")
+        (run / "artifacts").symlink_to(target)
+    else:
+        own.unlink()
+        own.symlink_to(secret)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_grade_follows_no_link_out_of_the_run(toy: Toy, secret: Path, depth: int) -> None:
+    run = finished(toy)
+    linked(run, secret, whole=False)
+    (own,) = (path for path in (run / "artifacts").rglob("*") if path.is_symlink())
+    if depth:  # a link in the place of a folder above it
+        folder = own.parents[depth - 1]
+        other = secret.parent / "folder"
+        folder.rename(other)
+        folder.symlink_to(other)
+    result = toy("grade", "r", "--run-id", "g")
+    assert result.exit_code == 3, result.output
+    (record,) = toy.records.values()
+    assert record.error is not None
+    assert record.error.kind == "bad_image"
+    assert "is a link that leads out of the run" in record.error.message
+    assert leaked(toy.folder / "runs" / "g", secret) == []
+    assert not any(path.is_symlink() for path in (toy.folder / "runs" / "g").rglob("*"))
+
+
+def test_a_linked_picture_is_drawn_again_on_resume_and_nothing_is_written_by_the_link(toy: Toy, secret: Path) -> None:
+    run = finished(toy)
+    linked(run, secret, whole=False)
+    before = secret.read_bytes()
+    result = toy("run", "--resume", "r")
+    assert (result.exit_code, "have lost their picture" in result.stderr) == (0, True), result.output
+    assert secret.read_bytes() == before
+    (own,) = (run / "artifacts").rglob("*.png")
+    assert not own.is_symlink()
+
+
+def test_a_linked_folder_of_a_cell_is_not_written_into(toy: Toy, secret: Path) -> None:
+    run = finished(toy)
+    outside = secret.parent / "outside"
+    outside.mkdir()
+    shutil.rmtree(run / "artifacts" / "one")
+    (run / "artifacts" / "one").symlink_to(outside)
+    result = toy("run", "--resume", "r")
+    assert (result.exit_code, "is a link that leads out of the run" in result.stderr) == (3, True), result.output
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "questions.json", "labels.jsonl", "preferences.jsonl", "artifacts"])
+@pytest.mark.parametrize(
+    "words",
+    [["show", "r"], ["run", "--resume", "r"], ["grade", "r"], ["report", "r"], ["export", "r", "--csv"],
+     ["compare", "r", "r", "--html", "c.html"], ["prefer", "r", "r"], ["agree", "r"], ["label", "export", "r"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_no_file_of_a_run_is_a_link_out_of_it(toy: Toy, secret: Path, name: str, words: list[str]) -> None:
+    run = finished(toy)
+    outside = secret.parent / "outside.jsonl"
+    if name == "artifacts":
+        linked(run, secret, whole=True)
+    else:
+        outside.write_bytes((run / name).read_bytes() if (run / name).exists() else b"")
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(outside)
+    before = outside.read_bytes() if outside.exists() else b""
+    result = toy(*words)
+    assert result.exit_code == 2, result.output
+    assert f"{name}: is a link that leads out of the run" in result.stderr
+    assert (outside.read_bytes() if outside.exists() else b"") == before
+    assert not (toy.folder / "c.html").exists()
+
+
+@pytest.mark.parametrize("words", [["compare", "r", "r2", "--html", "c.html"], ["report", "r"], ["grade", "r2"]])
+def test_other_readers_of_pictures_follow_none(toy: Toy, secret: Path, words: list[str]) -> None:
+    run = finished(toy)
+    shutil.copytree(run, run.with_name("r2"))
+    for each in (run, run.with_name("r2")):
+        linked(each, secret, whole=False)
+    toy(*words)
+    page = toy.folder / "c.html"
+    assert ";base64,UklGR" not in (page.read_text() if page.exists() else "")
+    assert not list(run.glob("report/thumbs/*"))
+    assert not list(run.glob("report/pictures/*"))
+
+
+def test_the_files_provider_follows_none(toy: Toy, secret: Path) -> None:
+    linked(finished(toy), secret, whole=False)
+    path = toy.folder / "s.yaml"
+    path.write_text(path.read_text().replace('{"provider": "files"}', '{"provider": "files", "run": "r"}'))
+    assert toy("run", path, "--run-id", "again").exit_code == 3
+    assert leaked(toy.folder / "runs" / "again", secret) == []
+
+
+@pytest.mark.parametrize("path", ["/etc/hostname", "../../a.png", "artifacts/../../../a.png", "artifacts\\..\\a"])
+@pytest.mark.parametrize("words", [["show", "r"], ["grade", "r"], ["run", "--resume", "r"], ["report", "r"]])
+def test_a_picture_of_a_record_lies_in_the_run(toy: Toy, path: str, words: list[str]) -> None:
+    run = finished(toy)
+    results = run / "results.jsonl"
+    record = json.loads(results.read_text())
+    record["artifact_path"] = path
+    results.write_text(json.dumps(record) + "\n")
+    result = toy(*words)
+    assert (result.exit_code, "does not lie in the run" in result.stderr) == (2, True), result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_linked_report_folder_is_not_written_into(toy: Toy, secret: Path) -> None:
+    run = finished(toy)
+    outside = secret.parent / "site"
+    outside.mkdir()
+    (run / "report").symlink_to(outside)
+    result = toy("report", "r")
+    assert (result.exit_code, "report: is a link" in result.stderr) == (2, True), result.output
+    assert list(outside.iterdir()) == []
+
+
+def test_agreed_answers_from_outside_are_not_read(toy: Toy, secret: Path) -> None:
+    run = finished(toy)
+    (secret.parent / "agreed.jsonl").write_bytes(b"")
+
+    def change(text: str) -> str:
+        data = json.loads(text)
+        data["suite_path"] = "/nothing.yaml"
+        data["suite"]["labels"] = {"ready": "ui", "anchors": str(secret.parent / "agreed.jsonl").lstrip("/")}
+        return json.dumps(data)
+
+    as_a_strangers(run, change)
+    result = toy("agree", "r")
+    assert (result.exit_code, "lies outside the working directory" in result.stderr) == (2, True), result.output
+
+
+def test_a_bucket_in_a_record_is_not_read_without_trust(toy: Toy) -> None:
+    """A record may name any address, which the judge would read with this machine's credentials."""
+    run = finished(toy)
+    results = run / "results.jsonl"
+    record = json.loads(results.read_text())
+    record.update(artifact_path=None, artifact_sha256=None, run_params={"path": "gs://private/x.png"})
+    results.write_text(json.dumps(record) + "\n")
+    assert toy("grade", "r", "--run-id", "g").exit_code == 3
+    (graded,) = toy.records.values()
+    assert graded.error is not None
+    assert graded.error.message == "gs://private/x.png: lies in a bucket: pass --trust-suite to have it read there"
+
+
+def test_links_within_a_run_are_no_harm(toy: Toy) -> None:
+    run = finished(toy)
+    (own,) = (run / "artifacts").rglob("*.png")
+    os.link(own, run / "artifacts" / "kept.png")
+    own.unlink()
+    own.symlink_to(run / "artifacts" / "kept.png")
+    assert own.read_bytes() == (toy.folder / "a.png").read_bytes()
+    assert drawn_png("white")
+    assert toy("grade", "r", "--run-id", "g").exit_code == 0
+    assert not any(path.is_symlink() for path in (toy.folder / "runs" / "g").rglob("*"))
