@@ -72,7 +72,7 @@ class Resumed:
 
     def forget(self) -> None:
         """Drops what the run paid for, so that it must be drawn again."""
-        assert self.toy("cache", "clear").exit_code == 0
+        assert self.toy("cache", "clear", "--yes").exit_code == 0
 
     @property
     def folder(self) -> Path:
