@@ -124,6 +124,7 @@ async def _raise_error(response: httpx2.Response) -> None:
         told = json.loads(body)
     except (ValueError, RecursionError):
         return  # the SDK says what is wrong with it
+    told = told[0] if isinstance(told, list) and len(told) == 1 else told
     error = told.get("error") if isinstance(told, dict) and not told.get("candidates") else None
     if error:
         fields = error if isinstance(error, dict) else {}
