@@ -30,7 +30,11 @@ def edit(image: str, mask: str = "mask.png") -> str:
         (".", None, ".: it is a directory, not a picture"),
         ("empty.png", b"", "empty.png: the file is empty"),
         ("text.png", b"hello", "text.png: not a picture we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
-        ("bomb.png", png(50_000, 50_000), "bomb.png: it declares more pixels than the limit of 100,000,000"),
+        (
+            "bomb.png",
+            png(50_000, 50_000),
+            "bomb.png: it declares more pixels than the limit of 50 million pixels (to allow more: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)",
+        ),
         (
             "https://x.org/a.png",
             None,

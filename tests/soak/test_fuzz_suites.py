@@ -8,6 +8,7 @@ import faulthandler
 import io
 import json
 import random
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -116,11 +117,10 @@ def test_every_suite_is_checked_or_refused(
     for at in range(SUITES):
         folder, data = dice.choice(known)
         text = damaged(json.dumps(mutated(data, dice), ensure_ascii=False, indent=dice.choice([None, 1])), dice)
-        path = tmp_path / "suite.yaml"
+        path = tmp_path / folder.name / "suite.yaml"
+        if not path.parent.exists():
+            shutil.copytree(folder, path.parent)
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        for name in ("images", "assets", "prompts"):
-            if (folder / name).is_dir() and not (tmp_path / name).exists():
-                (tmp_path / name).symlink_to(folder / name)
         watched()
         began = time.process_time()
         with contextlib.redirect_stderr(io.StringIO()):
