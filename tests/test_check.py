@@ -30,7 +30,11 @@ def edit(image: str, mask: str = "mask.png") -> str:
         (".", None, ".: it is a directory, not a picture"),
         ("empty.png", b"", "empty.png: the file is empty"),
         ("text.png", b"hello", "text.png: not a picture we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
-        ("bomb.png", png(50_000, 50_000), "bomb.png: it declares more pixels than the limit of 100,000,000"),
+        (
+            "bomb.png",
+            png(50_000, 50_000),
+            "bomb.png: it declares more pixels than the limit of 50 million pixels (to allow more: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)",
+        ),
         (
             "https://x.org/a.png",
             None,
@@ -123,7 +127,7 @@ def test_ids(problems: Problems, ids: str, told: list[str]) -> None:
         ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (there is: nothing)"),
         ("prompt: '{{ expect.text }}'", "25: undefined template variable: there is no 'text' (there is: refusal)"),
         ("prompt: '{{ case }'", "25: template line 1: unexpected '}'"),
-        ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template does not render: a value of over 10,000 characters"),
+        ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template does not render: it takes over 1,000,000 steps of work (to allow more: --max-template-steps N or VISIONEVAL_MAX_TEMPLATE_STEPS=N)"),
         ("prompt: '{{ metadata.empty }}', metadata: {empty: ''}", "25: the prompt is empty once it is rendered"),
         ("prompt: x, criteria: '{{ brand }}'", "38: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
     ],

@@ -6,7 +6,7 @@ import io
 import json
 import random
 import struct
-import sys
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,6 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from visioneval import images
 from visioneval.cli import app
 from visioneval.records import read_records
 
@@ -95,7 +94,7 @@ MAKERS: tuple[Callable[[random.Random], bytes], ...] = (
 def loads(data: bytes) -> bool:
     """Whether Pillow loads the whole of a file, and a PNG has all the rows that it declares."""
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data)) as image:
             image.load()
             is_png, size = image.format == "PNG", image.size
     except Exception:  # it may raise anything
@@ -150,21 +149,15 @@ def test_no_broken_image_is_completed(
     ended = {record.test_id: record for record in records}
     wrong_ok = [name for name, record in ended.items() if record.status == "completed" and not whole[name]]
     refused = [name for name, record in ended.items() if record.status != "completed" and whole[name]]
-    internal = [name for name, record in ended.items() if record.error and record.error.kind != "bad_image"]
+    internal = [
+        name for name, record in ended.items() if record.error and record.error.kind not in ("bad_image", "unmeasured")
+    ]
     told(
         f"{len(ended)} images, seed {SEED}: {sum(whole.values())} whole,"
         f" {sum(record.status == 'completed' for record in records)} completed; tracebacks {tracebacks},"
         f" wrongly completed {len(wrong_ok)}, wrongly refused {len(refused)}, other errors {len(internal)}"
     )
     assert (tracebacks, wrong_ok, internal, len(records)) == (0, [], [], IMAGES), result.output[-2000:]
-    checked = [name for name in refused if b"PNG" not in (tmp_path / "images" / name).read_bytes()[:8]]
-    assert checked == [], "what is refused although Pillow loads it is a PNG with a bad checksum"
-    for name in refused:
-        with pytest.raises(SyntaxError if sys.version_info else OSError):
-            broken_checksums(tmp_path / "images" / name)
-    assert images.inspect  # the run went through it
-
-
-def broken_checksums(path: Path) -> None:
-    with Image.open(path) as image:
-        image.verify()
+    for name in refused:  # what is refused although Pillow loads it is a PNG with a bad checksum
+        with pytest.raises(SyntaxError), Image.open(tmp_path / "images" / name) as image:
+            image.verify()
