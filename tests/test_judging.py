@@ -75,11 +75,12 @@ def test_an_answer_is_found_among_other_words(text: str, how: str) -> None:
         ('[{"n": 3}', "it is a list of them"),
         ('{"n": 3}\nWait, one more. {"n": 4', "the JSON does not end"),
         ("<think>{'n': 3}", "the JSON does not end"),
+        ('{"n": 4\n "m": 5}', "',' or '}' is missing"),
         ('{"n": NaN}', "not JSON: NaN is no number"),
         ("[" * 100_000, "the answer is not a JSON object"),
         ('{"n":' * 20_000, "nested over 32 levels deep"),
         ('{"n": 4}' * 101, "the answer holds over 100 JSON objects"),
-        ('{"n": 4}' + "." * MAX_CHARS, "characters, over the limit of 524,288"),
+        ('{"n": 4}' + "." * MAX_CHARS, "characters, over the limit of 262,144"),
     ],
 )
 def test_an_answer_off_the_schema_is_asked_again_once_with_the_fault_and_the_answer(first: str, fault: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-MAX_CHARS = 1 << 19
+MAX_CHARS = 1 << 18
 """Characters of a text that is read; a longer one holds no answer."""
 MAX_DEPTH = 32
 """Levels of objects and lists within each other."""
@@ -206,7 +206,8 @@ class _Parser:
             if mark == ",":
                 mark = self._after_comma(end)
             elif mark != end:
-                if "\n" not in self.text[after : self.at]:
+                ends_in_digit = self.text[after - 1] in "0123456789"  # where "0," is missing, too, 90 would be 9
+                if ends_in_digit or "\n" not in self.text[after : self.at]:
                     self._broken(f"',' or '{end}' is missing")
                 self._repair("a comma is missing")
         self.at += 1
