@@ -234,7 +234,7 @@ def test_arguments_that_are_no_object_get_an_answer(api: FakeAPI, script: Script
     listed: Any = ["output", 3]
     script.judge(lambda request: ToolCall("crop", listed) if request.turns == 0 else GOOD)
     ask(api.openai_base_url, way, looking())
-    assert asked_judge(api).tool_results[0].text == "The arguments must be a JSON object."
+    assert asked_judge(api).tool_results[0].text == "The arguments are not JSON: the answer is not a JSON object."
 
 
 CALLS = [("zoom", '{"x": 1}'), ("crop", '{"image_id": "a", x1'), ("crop", "")]

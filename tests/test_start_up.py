@@ -9,7 +9,7 @@ import pytest
 
 HEAVY = (
     "numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "pydantic_core", "rapidocr", "onnxruntime", "openai",
-    "google", "skimage", "scipy", "tenacity", "fsspec", "genai_prices", "httpx", "json_repair", "csv", "asyncio",
+    "google", "skimage", "scipy", "tenacity", "fsspec", "genai_prices", "httpx", "csv", "asyncio",
     "visioneval.suite", "visioneval.records", "visioneval.plan", "visioneval.graders", "visioneval.providers",
     "visioneval.engine", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.images",
     "visioneval.templates", "visioneval.label", "visioneval.labels", "starlette", "uvicorn", "rich.progress", "rich.table",

@@ -110,7 +110,7 @@ def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: An
     ("said", "error"),
     [
         (ProviderError("503: overloaded", kind="transient"), "503: overloaded"),
-        ("I see a sale.", "the judge did not answer in shape: not JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("I see a sale.", "the judge did not answer in shape: not JSON: it holds no JSON object"),
         ({"lines": "SPRING SALE"}, "the judge did not answer in shape: 'lines' is not a list of texts"),
         ({"lines": [1]}, "the judge did not answer in shape: 'lines' is not a list of texts"),
         ({"text": []}, "the judge did not answer in shape: the key 'lines' is missing"),
@@ -134,13 +134,14 @@ CHECKED = {"lines": BOTH, "criteria_met": True, "reason": "the lamp is red"}
 
 def test_by_way_of_a_description_the_second_call_has_no_picture(tmp_path: Path) -> None:
     seen = 'A red lamp. "SPRING SALE"'
-    grade, judge = graded(tmp_path, seen, CHECKED, describe=True, case=CRITERIA)
+    grade, judge = graded(tmp_path, {"description": seen}, CHECKED, describe=True, case=CRITERIA)
     assert grade.scores["copy"] is True
     assert [len(judge.images(at)) for at in (0, 1)] == [1, 0]
-    assert judge.questions[0].schema is None
+    assert judge.questions[0].schema is not None
+    assert judge.questions[0].schema["required"] == ["description"]
     assert "A red lamp" not in judge.words(0)[0], "a description that knows what is wanted finds it"
     assert "SPRING" not in judge.words(0)[0]
-    assert seen in judge.words(1)[0]
+    assert f'"""\n{seen}\n"""' in judge.words(1)[0]
     assert "these criteria:\n\nA red lamp.\n" in judge.words(1)[0]
     assert judge.questions[1].names == ("lines", "criteria_met", "reason")
     assert grade.details["description"] == seen
@@ -151,10 +152,10 @@ def test_by_way_of_a_description_the_second_call_has_no_picture(tmp_path: Path) 
 
 def test_criteria_that_are_not_met_fail_with_their_reason(tmp_path: Path) -> None:
     unmet = {**CHECKED, "criteria_met": False, "reason": "the lamp is blue"}
-    grade, _ = graded(tmp_path, "A blue lamp.", unmet, describe=True, case=CRITERIA)
+    grade, _ = graded(tmp_path, {"description": "A blue lamp."}, unmet, describe=True, case=CRITERIA)
     assert grade.scores == {"copy": False, "copy.recall": 1.0, "copy.cer": 0.0}
     assert grade.reasons["copy"].endswith("criteria not met: the lamp is blue")
-    without, judge = graded(tmp_path, "A blue lamp.", unmet, describe=True)
+    without, judge = graded(tmp_path, {"description": "A blue lamp."}, unmet, describe=True)
     assert without.scores["copy"] is True, "a case without criteria has none to miss"
     assert '"criteria_met": true.' in judge.words(1)[0]
 
@@ -162,22 +163,25 @@ def test_criteria_that_are_not_met_fail_with_their_reason(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("described", "error"),
     [
-        (Reply("A lamp, and the wor", "m", stopped="max_tokens"), "the judge's description was cut off (max_tokens)"),
-        (Reply(" ", "m"), "the judge's description is empty"),
+        (Reply("A lamp, and the wor", "m", stopped="max_tokens"), "the answer was cut off (max_tokens)"),
+        (Reply('{"description": "A lamp, and the wor', "m"), "the JSON does not end: the answer was cut off"),
+        (Reply('{"description": " "}', "m"), "'description' is not text, or empty"),
+        (Reply(" ", "m"), "the answer was empty"),
     ],
 )
 def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_path: Path) -> None:
-    grade, judge = graded(tmp_path, described, CHECKED, describe=True)
+    grade, judge = graded(tmp_path, described, describe=True)
     assert set(grade.scores.values()) == {None}
-    assert grade.error == error
-    assert grade.details["replies"] == [described.text]
-    assert len(judge.questions) == 1
+    assert grade.error == f"the judge did not answer in shape: {error}"
+    assert grade.details["replies"] == [described.text] * 2
+    assert len(judge.questions) == 2
 
 
 def test_a_second_call_off_the_schema_keeps_all_words(tmp_path: Path) -> None:
-    grade, _ = graded(tmp_path, "A lamp.", {**CHECKED, "criteria_met": "yes"}, describe=True)
+    said = {"description": "A lamp."}
+    grade, _ = graded(tmp_path, said, {**CHECKED, "criteria_met": "yes"}, describe=True)
     assert grade.error == "the judge did not answer in shape: 'criteria_met' is neither true nor false"
-    assert grade.details["replies"][0] == "A lamp."
+    assert grade.details["replies"][0] == '{"description": "A lamp."}'
     assert (len(grade.details["replies"]), grade.usage) == (3, {"input": 30})
 
 

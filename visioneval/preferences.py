@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import SerializerFunctionWrapHandler, TypeAdapter, model_serializer
 
 from visioneval.errors import StorageError
 from visioneval.journal import append_lines, locked
@@ -42,6 +42,13 @@ class Preference(Frozen):
     reason: str | None
     judge: str
     error: str | None
+    extra_keys: dict[str, str] | None = None
+    """What the judge said beside what it was asked: keys, and the beginnings of their values."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, as_usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        line: dict[str, Any] = as_usual(self)
+        return line if self.extra_keys else {name: value for name, value in line.items() if name != "extra_keys"}
 
     @property
     def key(self) -> PreferenceKey:

@@ -10,9 +10,9 @@ import json
 import threading
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
 
 from visioneval.errors import RunFormatError, StorageError
 from visioneval.records import SCHEMA_VERSION
@@ -49,6 +49,13 @@ class PromptQuestions(Frozen):
     coverage: Annotated[float, Field(ge=0, le=1)] | None = None
     questions: tuple[GeckoQuestion, ...]
     dropped: tuple[DroppedQuestion, ...] = ()
+    extra_keys: dict[str, str] | None = None
+    """What the judge said beside what it was asked: keys, and the beginnings of their values."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, as_usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        entry: dict[str, Any] = as_usual(self)
+        return entry if self.extra_keys else {name: value for name, value in entry.items() if name != "extra_keys"}
 
 
 class QuestionsFile(Frozen):

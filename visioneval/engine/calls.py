@@ -136,10 +136,8 @@ class Calls:
         self._stop_if_broken()
         return _drawn(drawing, pictures, cost, tries.count)
 
-    async def ask(
-        self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter, *, anew: bool = False
-    ) -> Reply:
-        """One round with a judge, or a kept answer to the same words and pictures, unless it is to be ``anew``.
+    async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
+        """One round with a judge, or a kept answer to the same words and pictures.
 
         The same question at the same moment is asked once. Raises ``ProviderError`` and ``BudgetError``.
         """
@@ -149,7 +147,8 @@ class Calls:
             return reply
         lane = judge_lane(config)
         key = question_key(config, question)  # short work, as no picture is read for it: a thread would take longer
-        if not self.reuse.judgements or (anew and not self.reuse.offline):
+        past_cache = question.past_cache and not self.reuse.offline
+        if not self.reuse.judgements or past_cache:
             return self._metered(meter, await self._put_to(lane, key, config, judge, question, about), cached=False)
         while (same := self._asked.get(key)) is not None:
             with contextlib.suppress(AbandonedError):
@@ -181,7 +180,7 @@ class Calls:
         kept = self.cache.get(key) if self.cache else None
         if kept is not None:
             self.log.hit(lane, key)
-            return _reply(kept), True
+            return replace(_reply(kept), from_cache=not self.reuse.offline), True
         if self.reuse.offline:
             cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
             raise ProviderError(f"not in the cache: an answer of {lane} about {cell}", kind="offline")
@@ -194,6 +193,7 @@ class Calls:
         reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply), asked)
         reply = replace(reply, cost_usd=cost)
         answer = asdict(reply)
+        del answer["from_cache"]
         if not self.plain.hides(answer):  # what is masked would be another answer the next time
             await asyncio.to_thread(self._store, key, "judge", self.plain.mapping(answer))
         self._stop_if_broken()

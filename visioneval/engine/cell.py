@@ -6,7 +6,7 @@ No step lets an exception through but ``StoppedError``: an error of a cell is it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,6 @@ from visioneval.engine.guard import described
 from visioneval.engine.plain import amount
 from visioneval.engine.throttle import Tries
 from visioneval.errors import ImageError, ProviderError, StoppedError
-from visioneval.graders.judging import OFF_SHAPE
 from visioneval.plan import Call, generation_key, grade_key
 from visioneval.providers.base import DrawRequest
 from visioneval.records import CellError, Record
@@ -183,8 +182,7 @@ async def again(existing: Existing, bench: Bench, deadline: float) -> Record:
     if isinstance(picture, CellError):
         return make(status=Status.ERROR, verdict=Verdict.ERROR, error=picture)
     params = record.run_params or call.params
-    anew = [each.key for each in record.graders if each.error and OFF_SHAPE in each.error]
-    return await _looked_at(call, record.sample_index, picture, params, make, bench, deadline, anew)
+    return await _looked_at(call, record.sample_index, picture, params, make, bench, deadline)
 
 
 _OF_THE_DRAWING = (
@@ -239,7 +237,6 @@ async def _looked_at(
     make: partial[Record],
     bench: Bench,
     deadline: float,
-    anew: Collection[str] = (),
 ) -> Record:
     """A cell whose picture is in its place; ``None`` where only recorded answers are there."""
     make = partial(make, status=Status.COMPLETED)
@@ -255,7 +252,7 @@ async def _looked_at(
         )
         if call.case.expect.refusal:
             return make(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rules(call))
-    return _judged(call, await grade(call, sample, picture, params, bench, deadline, anew), make)
+    return _judged(call, await grade(call, sample, picture, params, bench, deadline), make)
 
 
 def _placed(call: Call, sample: int, ended: Ended, bench: Bench) -> tuple[partial[Record], Picture | Record | None]:

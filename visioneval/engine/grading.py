@@ -54,12 +54,8 @@ async def grade(
     params: Mapping[str, Any],
     bench: Bench,
     deadline: float,
-    anew: Collection[str] = (),
 ) -> Graded:
-    """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone.
-
-    ``anew`` are graders whose kept answers were of no use.
-    """
+    """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
 
     def save(name: str, data: bytes) -> str:
         if "." not in name.strip("."):
@@ -84,7 +80,7 @@ async def grade(
         keep_questions=partial(_keep_questions, bench),
     )
     about = CellRef(call.case.id, call.run.label, sample)
-    told = await together(_ask(each, subject, about, bench, deadline, anew=each.key in anew) for each in call.graders)
+    told = await together(_ask(each, subject, about, bench, deadline) for each in call.graders)
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -95,14 +91,14 @@ async def grade(
     return Graded(scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told))
 
 
-def _judges(about: CellRef, bench: Bench, meter: Meter, *, anew: bool) -> Callable[[str, Question], Awaitable[Reply]]:
+def _judges(about: CellRef, bench: Bench, meter: Meter) -> Callable[[str, Question], Awaitable[Reply]]:
     """What one grader asks judges with; ``meter`` counts what that used, lost answers included."""
 
     async def ask(name: str, question: Question) -> Reply:
         judge, config = bench.tools.judges[name], bench.plan.suite.judges[name]
 
         async def once(each: Question) -> Reply:
-            return await bench.calls.ask(config, judge, each, about, meter, anew=anew)
+            return await bench.calls.ask(config, judge, each, about, meter)
 
         try:
             return await converse(once, question)
@@ -131,11 +127,11 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
 
 
 async def _ask(
-    config: BaseGrader, subject: Subject, about: CellRef, bench: Bench, deadline: float, *, anew: bool
+    config: BaseGrader, subject: Subject, about: CellRef, bench: Bench, deadline: float
 ) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     meter = Meter()
-    own = replace(subject, ask=_judges(about, bench, meter, anew=anew))
+    own = replace(subject, ask=_judges(about, bench, meter))
     kind = "unmeasured"
     try:
         async with asyncio.timeout_at(deadline):

@@ -179,7 +179,7 @@ async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Pr
     """One answer, or the error in its place."""
     limit = panel.plan.suite.cell_timeout_s
     answer: Literal["a", "b", "tie"] | None = None
-    reason = error = None
+    reason = error = extra_keys = None
     try:
         async with asyncio.timeout(limit):
             question = await asyncio.to_thread(_question, panel, matchup, first)
@@ -187,6 +187,7 @@ async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Pr
         second: Literal["a", "b"] = "b" if first == "a" else "a"
         answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
         answer, reason = answers[choice.answer], panel.plain.text(choice.reason)
+        extra_keys = panel.plain.texts(choice.extra_keys) or None
     except StoppedError:
         raise
     except (GraderError, ProviderError, ImageError) as failure:
@@ -206,6 +207,7 @@ async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Pr
         reason=reason,
         judge=panel.judge.title,
         error=error,
+        extra_keys=extra_keys,
     )
 
 

@@ -29,6 +29,7 @@ from visioneval.suite.graders import AlignmentGrader
 from visioneval.templates import render_file, template_digest
 
 Requirements = Sequence[Mapping[str, Any]]
+_ITEM_KEYS = tuple(alignment_schema()[REQUIREMENTS]["items"]["properties"])
 
 
 class Alignment:
@@ -52,7 +53,7 @@ class Alignment:
         gaps = gaps_of(found)
         details = {
             **told(answer),
-            "requirements": [dict(each) for each in found],
+            "requirements": [{key: each[key] for key in _ITEM_KEYS if key in each} for each in found],
             "gaps": gaps,
             "judge_score": answer.data.get(OWN_SCORE),
         }
@@ -102,7 +103,6 @@ def faults(data: Any) -> list[str]:
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
     wrong = [f"the key {key!r} is missing" for key in (REQUIREMENTS, OWN_SCORE) if key not in data]
-    wrong += [f"the key {key!r:.60} was not asked for" for key in data if key not in (REQUIREMENTS, OWN_SCORE)]
     score = data.get(OWN_SCORE, 0)
     if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 100:
         wrong.append(f"score is {score!r:.60}, not a number from 0 to 100")

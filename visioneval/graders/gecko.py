@@ -14,9 +14,9 @@ from typing import Any
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.exhibits import as_parts, output
 from visioneval.graders.gecko_answers import Said, answers_schema, chosen
-from visioneval.graders.gecko_asking import OFF_SHAPE, Answered, ask_all
+from visioneval.graders.gecko_asking import Answered, ask_all, ask_past_cache
 from visioneval.graders.gecko_making import make, making_key, pinned, way_of, with_added
-from visioneval.graders.gecko_score import Points, points, shares
+from visioneval.graders.gecko_score import OnUnanswered, Points, points, shares
 from visioneval.graders.judging import MAX_KEPT, total_cost, total_usage
 from visioneval.plan import digest
 from visioneval.providers.base import Part, Reply
@@ -47,13 +47,10 @@ class Gecko:
         def words(asked: Sequence[GeckoQuestion]) -> str:
             return render_file(config.template_for_answers, folders, asking_context(asked))
 
-        answered = await ask_all(
-            partial(subject.ask, config.judge),
-            entry.questions,
-            words,
-            await _shown(subject, config),
-            single=config.mode == "single",
-        )
+        ask, shown, single = partial(subject.ask, config.judge), await _shown(subject, config), config.mode == "single"
+        answered = await ask_all(ask, entry.questions, words, shown, single=single)
+        if _policy(config, answered) == "error":
+            answered = await ask_past_cache(ask, entry.questions, words, shown, answered, single=single)
         return _graded(config, subject, entry, answered, bill)
 
 
@@ -84,19 +81,25 @@ async def _shown(subject: Subject, config: GeckoGrader) -> list[Part]:
     return as_parts(shown) if subject.picture.is_video else [each.part for each in shown]
 
 
+def _policy(config: GeckoGrader, answered: Answered) -> OnUnanswered:
+    """What a question without an answer counts as. A reply that could not be read says nothing about the picture."""
+    return "error" if answered.off_shape() else config.on_unanswered
+
+
 def _graded(
     config: GeckoGrader, subject: Subject, entry: PromptQuestions, answered: Answered, bill: Sequence[Reply]
 ) -> Grade:
     questions, said = entry.questions, answered.said
     right = {q.id: _right(q, said.get(q.id, Said())) for q in questions}
-    scored = points(questions, right, config.on_unanswered)
-    total, by_type = shares(questions, scored, config.on_unanswered)
+    policy = _policy(config, answered)
+    scored = points(questions, right, policy)
+    total, by_type = shares(questions, scored, policy)
     scores: dict[str, Score] = {config.key: total, **{f"{config.key}.{kind}": own for kind, own in by_type.items()}}
     if answered.fault:
         scores = dict.fromkeys(scores)
     replies = (*bill, *answered.replies)
     last = answered.replies[-1] if answered.replies else None
-    off = [reply.text for reply in answered.replies if reply.text] if _off_shape(answered) else []
+    off = [reply.text for reply in answered.replies if reply.text] if answered.off_shape() else []
     return Grade(
         scores=scores,
         reasons=_reasons(config, questions, said, scored),
@@ -109,6 +112,7 @@ def _graded(
             "dropped": len(entry.dropped),
             "questions": [_detail(subject, entry, q, answered, scored) for q in questions],
             **({"unasked": list(answered.unasked)} if answered.unasked else {}),
+            **({"extra_keys": dict(answered.extra_keys)} if answered.extra_keys else {}),
             **({"replies": [text[:MAX_KEPT] for text in off]} if off else {}),
         },
         error=answered.fault or _unmeasured(config, questions, said, scores),
@@ -118,10 +122,6 @@ def _graded(
         template_sha256=template_digest(config.all_templates, subject.template_folders),
         schema_sha256=digest(answers_schema()),
     )
-
-
-def _off_shape(answered: Answered) -> bool:
-    return any(said.fault == OFF_SHAPE for said in answered.said.values())
 
 
 def _right(question: GeckoQuestion, said: Said) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ def answer_faults(questions: Sequence[GeckoQuestion], data: Any) -> list[str]:
             entry for entry in data["answers"] if not isinstance(entry, dict) or not {"id", "answer"} <= entry.keys()
         ]
         return ["an entry of 'answers' has no id or no answer"] if odd else []
-    if isinstance(data, dict) and data and data.keys() <= {question.id for question in questions}:
+    if isinstance(data, dict) and any(question.id in data for question in questions):
         return []
     return ["the answer is not a JSON object with the key 'answers', a list of {id, reason, answer}"]
 
@@ -78,9 +78,9 @@ def read_answers(questions: Sequence[GeckoQuestion], data: Mapping[str, Any]) ->
 
     Two different answers to one question are no answer; what no choice fits has a ``fault``.
     """
-    entries = data["answers"] if isinstance(data.get("answers"), list) else _entries(data)
-    said: dict[str, Said] = {}
     by_id = {question.id: question for question in questions}
+    entries = data["answers"] if isinstance(data.get("answers"), list) else _entries(data, by_id)
+    said: dict[str, Said] = {}
     unasked: list[str] = []
     for entry in entries:
         question = by_id.get(str(entry["id"]).strip())
@@ -95,8 +95,8 @@ def read_answers(questions: Sequence[GeckoQuestion], data: Mapping[str, Any]) ->
     return {question.id: said.get(question.id, Said()) for question in questions}, unasked
 
 
-def _entries(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"id": name, "answer": answer} for name, answer in data.items()]
+def _entries(data: Mapping[str, Any], asked: Collection[str]) -> list[dict[str, Any]]:
+    return [{"id": name, "answer": answer} for name, answer in data.items() if name in asked]
 
 
 def _said(question: GeckoQuestion, entry: Mapping[str, Any]) -> Said:
@@ -109,6 +109,14 @@ def _said(question: GeckoQuestion, entry: Mapping[str, Any]) -> Said:
 
 def as_json(question: GeckoQuestion, text: str) -> str:
     """A reply to one question alone that is no JSON but names a choice, as the JSON that was asked for."""
-    if choice_of(question, text) is None:
+    if len(text) > MAX_SAID or choice_of(question, text) is None or _may_go_on(question, text):
         return text
     return json.dumps({"answers": [{"id": question.id, "reason": "", "answer": text.strip()}]})
+
+
+def _may_go_on(question: GeckoQuestion, text: str) -> bool:
+    """Whether a text that names a choice is also how the text of another one begins: it may have been cut off there."""
+    choice = choice_of(question, text)
+    offered = [(at, folded_text(each)) for at, each in enumerate(lettered(question).values())]
+    offered += [(len(offered) - 1, each) for each in _NONE] if offers_none(question) else []
+    return any(at != choice and each.startswith(folded_text(text)) for at, each in offered)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from visioneval.errors import ProviderError
 from visioneval.graders.gecko_answers import MAX_SAID, Said, answer_faults, answers_schema, as_json, read_answers
-from visioneval.graders.judging import Ask, OffSchemaError, ask_for_json
+from visioneval.graders.judging import MAX_EXTRA_KEYS, Ask, OffSchemaError, exchange, past_cache
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.questions import GeckoQuestion
 from visioneval.together import together
 
 OFF_SHAPE = "the reply was not in shape"
+MAX_UNASKED = 100
+"""Ids that nobody asked for which a record names."""
 Words = Callable[[Sequence[GeckoQuestion]], str]
 """The instructions for some of the questions."""
 
@@ -29,6 +31,14 @@ class Answered:
     again: frozenset[str] = field(default_factory=frozenset)
     """Ids of the questions that were asked once more."""
     fault: str | None = None
+    cached: frozenset[str] = field(default_factory=frozenset)
+    """Ids of the questions whose answers came from the cache, and could be asked for again."""
+    extra_keys: Mapping[str, str] = field(default_factory=dict)
+    """What was said beside what was asked (``judging.Answer``)."""
+
+    def off_shape(self) -> bool:
+        """Whether a reply could not be read, which is no answer at all: it is neither wrong nor left out."""
+        return any(each.fault == OFF_SHAPE for each in self.said.values())
 
 
 async def ask_all(
@@ -46,6 +56,22 @@ async def ask_all(
         _asked(ask, (each,), _again(words, each, whole.said[each.id]), shown, again=True) for each in open_ones
     )
     return _joined([whole, *second])
+
+
+async def ask_past_cache(
+    ask: Ask,
+    questions: Sequence[GeckoQuestion],
+    words: Words,
+    shown: Sequence[Part],
+    answered: Answered,
+    *,
+    single: bool,
+) -> Answered:
+    """Asks the judge itself what the cache holds no usable answer to, and nothing else."""
+    lost = [each for each in questions if each.id in answered.cached and answered.said[each.id].fault]
+    if answered.fault or not lost:
+        return answered
+    return _joined([answered, await ask_all(past_cache(ask), lost, words, shown, single=single)])
 
 
 def _again(words: Words, question: GeckoQuestion, said: Said) -> str:
@@ -72,22 +98,38 @@ async def _asked(
         texts={each.id: each.question for each in group},
     )
     try:
-        answer = await ask_for_json(tolerant, question, partial(answer_faults, group), {"answers": []})
+        answer = await exchange(tolerant, question, partial(answer_faults, group), {"answers": []})
     except OffSchemaError as error:
         said = {each.id: Said(error.replies[-1].text[:MAX_SAID], fault=OFF_SHAPE) for each in group}
-        return Answered(said, error.replies, again=frozenset(said) if len(group) == 1 else frozenset())
+        asked_again = frozenset(said) if len(group) == 1 else frozenset()
+        return Answered(said, error.replies, again=asked_again, cached=_cached(said, error.replies))
     except ProviderError as error:
         return Answered({}, fault=str(error))
     said, unasked = read_answers(group, answer.data)
-    return Answered(said, answer.replies, tuple(unasked), frozenset(said) if again else frozenset())
+    return Answered(
+        said,
+        answer.replies,
+        tuple(unasked[:MAX_UNASKED]),
+        again=frozenset(said) if again else frozenset(),
+        cached=_cached(said, answer.replies),
+        extra_keys={name: value for name, value in answer.extra_keys.items() if name not in said},
+    )
+
+
+def _cached(said: Iterable[str], replies: Sequence[Reply]) -> frozenset[str]:
+    return frozenset(said) if all(reply.from_cache for reply in replies) else frozenset()
 
 
 def _joined(parts: Sequence[Answered]) -> Answered:
     """Several calls together; what was said later wins."""
+    cached = {name: name in part.cached for part in parts for name in part.said}
+    extra_keys = {name: value for part in parts for name, value in part.extra_keys.items()}
     return Answered(
         said={name: said for part in parts for name, said in part.said.items()},
         replies=tuple(reply for part in parts for reply in part.replies),
         unasked=tuple(dict.fromkeys(name for part in parts for name in part.unasked)),
         again=frozenset(name for part in parts for name in part.again),
         fault=next((part.fault for part in parts if part.fault), None),
+        cached=frozenset(name for name, is_cached in cached.items() if is_cached),
+        extra_keys=dict(list(extra_keys.items())[:MAX_EXTRA_KEYS]),
     )

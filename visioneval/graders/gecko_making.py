@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from visioneval.errors import GraderError
 from visioneval.graders.gecko_answers import Said, chosen
-from visioneval.graders.gecko_asking import ask_all
+from visioneval.graders.gecko_asking import OFF_SHAPE, ask_all, ask_past_cache
 from visioneval.graders.gecko_reading import Made, coverage, made_schema, read_json, read_made
-from visioneval.graders.judging import Ask, again
+from visioneval.graders.judging import SHORT, Ask, again, past_cache
 from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
 from visioneval.question_file import DroppedQuestion, PromptQuestions, prompt_sha256
+from visioneval.reply_json import UnreadableReplyError
 from visioneval.suite.case import TestCase
 from visioneval.suite.gecko import CHECK, GeckoOptions, checking_context, making_context
 from visioneval.suite.questions import GeckoQuestion, dependency_problems, without_bad_dependencies
 from visioneval.templates import render_file, template_digest
+from visioneval.together import in_thread
 
 Folders = tuple[Path, ...]
 UNSAID = "the prompt does not say"
@@ -64,39 +67,55 @@ async def make(ask: Ask, prompt: str, options: GeckoOptions, folders: Folders, b
         coverage=coverage(made, kept),
         questions=kept,
         dropped=(*made.dropped, *unborne),
+        extra_keys=dict(made.extra_keys) or None,
     )
 
 
 async def _made(ask: Ask, question: Question, options: GeckoOptions, bill: list[Reply]) -> Made:
-    first = await ask(question)
-    bill.append(first)
-    made = _read(first, options)
-    if isinstance(made, str):
-        second = await ask(again(question, first, [made]))
-        bill.append(second)
-        made = _read(second, options)
+    made, replies = await _exchange(ask, question, options)
+    bill += replies
+    if isinstance(made, str) and all(reply.from_cache for reply in replies):
+        made, replies = await _exchange(past_cache(ask), question, options)
+        bill += replies
     if isinstance(made, str):
         raise GraderError(f"the judge made no usable questions: {made}")
     return made
 
 
-def _read(reply: Reply, options: GeckoOptions) -> Made | str:
+async def _exchange(ask: Ask, question: Question, options: GeckoOptions) -> tuple[Made | str, list[Reply]]:
+    """Asks, and once more with what was wrong."""
+    first = await ask(question)
+    made = await _read(first, options)
+    if isinstance(made, Made):
+        return made, [first]
+    second = await ask(again(question, first, [made]))
+    return await _read(second, options), [first, second]
+
+
+async def _read(reply: Reply, options: GeckoOptions) -> Made | str:
+    return await in_thread(_read_now, reply, options, when=len(reply.text) > SHORT)
+
+
+def _read_now(reply: Reply, options: GeckoOptions) -> Made | str:
     """The questions of a reply, with dependencies that hold, or what is wrong with it."""
     if reply.stopped:
         return f"the answer was cut off ({reply.stopped})"
-    made = read_made(read_json(reply.text), options.media)
+    try:
+        data = read_json(reply.text)
+    except UnreadableReplyError as error:
+        return str(error)
+    made = read_made(data, options.media)
     if isinstance(made, str):
         return made
-    questions = without_gone(made.questions, {q.id for q in made.questions} | _named(reply.text))
+    questions = without_gone(made.questions, {q.id for q in made.questions} | _named(data))
     problem = next(iter(dependency_problems(questions)), None)
     if problem is not None and options.on_bad_dependency == "error":
         return problem[1]
     return replace(made, questions=settled(questions, options))
 
 
-def _named(text: str) -> set[str]:
+def _named(data: Mapping[str, Any]) -> set[str]:
     """The ids of all questions of a reply, the dropped ones too."""
-    data = read_json(text)
     return {str(raw.get("id")) for raw in data["questions"] if isinstance(raw, dict)}
 
 
@@ -121,9 +140,11 @@ async def _borne_out(
 
     asked = [each.model_copy(update={"choices": (*each.choices, UNSAID)}) for each in made.questions]
     answered = await ask_all(ask, asked, words, (), single=False)
+    if answered.off_shape():
+        answered = await ask_past_cache(ask, asked, words, (), answered, single=False)
     bill += answered.replies
-    if answered.fault:
-        raise GraderError(f"the questions could not be checked: {answered.fault}")
+    if answered.fault or answered.off_shape():
+        raise GraderError(f"the questions could not be checked: {answered.fault or OFF_SHAPE}")
     said = answered.said
     kept = tuple(question for question in made.questions if said[question.id].choice == question.expected)
     dropped = [

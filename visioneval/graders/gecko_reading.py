@@ -1,7 +1,7 @@
 """A judge's reply to "make questions": read with tolerance, checked without any, coverage counted. Pure.
 
-The form of the reply is forgiven (fences, prose around it, trailing and missing commas); what a question says is not:
-one that is unusable is dropped with the reason.
+Slips in the form of the reply are forgiven where none can hide a cut (``reply_json``); what a question says is not: one
+that is unusable is dropped with the reason.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from visioneval.graders.gecko_answers import choice_of
-from visioneval.graders.judging import object_schema
+from visioneval.graders.judging import extra_keys_of, object_schema
 from visioneval.question_file import DroppedQuestion
+from visioneval.reply_json import UnreadableReplyError, read_objects
 from visioneval.suite.questions import MAX_QUESTIONS, TYPES, YES_NO, GeckoQuestion, Media, folded_text
 
 VIDEO_CHOICES = 4
-_FENCE = re.compile(r"```[A-Za-z]*\s*\n(.*?)```", re.DOTALL)
+MAX_READ = 10 * MAX_QUESTIONS
+"""Questions of a reply that are looked at."""
 _ITEM = re.compile(r"\{(\d{1,3})\}\s*\[([^\[\]]*)\]")
 _LETTERED = re.compile(r"\(?([A-Za-z])[).:]\s*(\S.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
@@ -45,6 +47,8 @@ class Made:
     items: Mapping[int, Item]
     about: Mapping[str, int]
     """For each question (by id) the number of its item."""
+    extra_keys: Mapping[str, str] = field(default_factory=dict)
+    """What was said beside what was asked (``judging.Answer``)."""
 
 
 def made_schema(media: Media) -> dict[str, Any]:
@@ -58,30 +62,13 @@ def made_schema(media: Media) -> dict[str, Any]:
     return object_schema({"keywords": text, "questions": {"type": "array", "items": object_schema(one)}})
 
 
-def read_json(text: str) -> Any:
-    """The JSON of a reply, ``None`` where there is none or it was cut off: a list that lost its end is another list."""
-    fenced = _FENCE.search(text)
-    body = (fenced[1] if fenced else text).strip()
-    start = min((at for at in (body.find("{"), body.find("[")) if at >= 0), default=-1)
-    end = max(body.rfind("}"), body.rfind("]"))
-    for candidate in (body, body[start : end + 1] if 0 <= start < end else ""):
-        try:
-            return json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-    return _mended(body[start : end + 1]) if 0 <= start < end and _is_whole(body[start : end + 1]) else None
-
-
-def _is_whole(text: str) -> bool:
-    """Whether as many brackets close as open, outside of strings."""
-    bare = re.sub(r'"(?:\\.|[^"\\])*"', '""', text)
-    return bare.count("{") == bare.count("}") and bare.count("[") == bare.count("]")
-
-
-def _mended(text: str) -> Any:
-    from json_repair import repair_json
-
-    return repair_json(text, return_objects=True)
+def read_json(text: str) -> dict[str, Any]:
+    """The JSON object of a reply, slips forgiven. Raises ``UnreadableReplyError``, as for a reply that was cut off."""
+    objects = [each.value for each in read_objects(text)]
+    fitting = [each for each in objects if "questions" in each]
+    if len({json.dumps(each, sort_keys=True) for each in fitting}) > 1:
+        raise UnreadableReplyError(f"the answer holds {len(fitting)} JSON objects that fit, and they differ")
+    return (fitting or objects)[0]
 
 
 def read_items(keywords: str, media: Media) -> dict[int, Item]:
@@ -105,6 +92,8 @@ def read_made(data: Any, media: Media) -> Made | str:
     if not items:
         form = "{1}[word]" if media == "image" else "{1}[word, type, 1.0]"
         return f"'keywords' does not number the items of the prompt in the form {form}"
+    if len(data["questions"]) > MAX_READ:
+        return f"there are {len(data['questions']):,} questions, over the limit of {MAX_READ}"
     kept: dict[str, GeckoQuestion] = {}
     dropped: list[DroppedQuestion] = []
     about: dict[str, int] = {}
@@ -120,7 +109,11 @@ def read_made(data: Any, media: Media) -> Made | str:
     if not kept:
         why = f": {dropped[0].reason}" if dropped else ""
         return f"no question is usable{why}"
-    return Made(_utf8(keywords), tuple(kept.values()), tuple(dropped), items, about)
+    return Made(_utf8(keywords), tuple(kept.values()), tuple(dropped), items, about, _extra_keys(data, media))
+
+
+def _extra_keys(data: Mapping[str, Any], media: Media) -> dict[str, str]:
+    return {_utf8(name): _utf8(value) for name, value in extra_keys_of(data, made_schema(media)).items()}
 
 
 def _utf8(value: Any) -> str:

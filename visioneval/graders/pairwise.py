@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from visioneval.graders.base import Subject
@@ -22,6 +23,8 @@ class Choice:
 
     answer: Literal["first", "second", "tie"]
     reason: str
+    extra_keys: Mapping[str, str] = field(default_factory=dict)
+    """What it said beside what it was asked (``judging.Answer``)."""
 
 
 def pair_question(config: PairwiseGrader, subject: Subject, first: Picture, second: Picture) -> Question:
@@ -48,7 +51,7 @@ async def choose(ask: Ask, question: Question) -> Choice:
     """Asks. Raises ``ProviderError``, and ``OffSchemaError`` where two answers were of no use."""
     answer = await ask_for_json(ask, question, faults)
     said: dict[str, Literal["first", "second", "tie"]] = {FIRST: "first", SECOND: "second", TIE: "tie"}
-    return Choice(said[answer.data[ANSWER]], answer.data[REASON])
+    return Choice(said[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys)
 
 
 def faults(data: Any) -> list[str]:
@@ -56,7 +59,6 @@ def faults(data: Any) -> list[str]:
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
     wrong = [f"the key {key!r} is missing" for key in (REASON, ANSWER) if key not in data]
-    wrong += [f"the key {key!r:.60} was not asked for" for key in data if key not in (REASON, ANSWER)]
     if ANSWER in data and data[ANSWER] not in (FIRST, SECOND, TIE):
         wrong.append(f"answer is {data[ANSWER]!r:.60}, not {FIRST}, {SECOND} or {TIE}")
     if not isinstance(data.get(REASON, ""), str):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median_low
 from typing import Any
@@ -14,10 +14,12 @@ from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, Subject
 from visioneval.graders.exhibits import Exhibit, as_parts, laid_out
 from visioneval.graders.judging import (
+    MAX_EXTRA_KEYS,
     Answer,
     OffSchemaError,
-    ask_for_json,
+    exchange,
     object_schema,
+    past_cache,
     total_cost,
     total_usage,
     words,
@@ -55,6 +57,11 @@ class Ballot:
     fault: str | None = None
     crops: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def was_lost_in_cache(self) -> bool:
+        """Whether there is no answer, and all that was read of the judge came from the cache."""
+        return self.answer is None and bool(self.replies) and all(reply.from_cache for reply in self.replies)
+
     def said(self, key: str, default: Any = None) -> Any:
         """What was answered under a key of the reply."""
         return default if self.answer is None else self.answer.data.get(key, default)
@@ -78,8 +85,19 @@ class Rubric:
         ballots = await together(
             self._vote(subject, shown, group, vote) for group in rubric_groups(config) for vote in range(config.votes)
         )
+        missing = {name for name, score in _scores(config, ballots).items() if score is None}
+        if missing:
+            ballots = await together(self._cast_again(subject, shown, ballot, missing) for ballot in ballots)
         template = template_digest((config.template,), subject.template_folders)
         return _counted(config, ballots, template=template, schema=self._schema_sha256)
+
+    async def _cast_again(
+        self, subject: Subject, shown: Sequence[Exhibit], ballot: Ballot, missing: Set[str]
+    ) -> Ballot:
+        """A new ballot where a ``missing`` score needs one and the cached replies are unusable; else the same."""
+        if not ballot.was_lost_in_cache or not missing & ballot.metrics.keys():
+            return ballot
+        return await self._vote(replace(subject, ask=_past_cache(subject)), shown, ballot.metrics, ballot.vote)
 
     async def _vote(self, subject: Subject, shown: Sequence[Exhibit], metrics: Metrics, vote: int) -> Ballot:
         config = self._config
@@ -94,7 +112,7 @@ class Rubric:
         unrecorded: dict[str, Any] = {REASON: "", TAGS: [], VERDICT: "PASS"}
         keys = rubric_keys(metrics, config.failure_tags)
         try:
-            answer = await ask_for_json(
+            answer = await exchange(
                 ask,
                 question,
                 partial(faults, metrics, config.failure_tags),
@@ -140,12 +158,11 @@ class Rubric:
 
 
 def faults(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> list[str]:
-    """What is wrong with a judge's reply. Tags beyond the declared list are no fault: they are kept apart."""
+    """What is wrong with a judge's reply. Tags beyond the declared list are no fault, and neither are other keys."""
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
     keys = rubric_keys(metrics, failure_tags)
     wrong = [f"the key {key!r} is missing" for key in keys if key not in data]
-    wrong += [f"the key {key!r:.60} was not asked for" for key in data if key not in keys]
     for name, metric in metrics.items():
         if name in data and not metric.fits(data[name]):
             wrong.append(f"{name} is {data[name]!r:.60}, which is not on its scale")
@@ -159,9 +176,24 @@ def faults(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> list[str
     return wrong
 
 
+def _votes(config: RubricGrader, ballots: Sequence[Ballot]) -> dict[str, list[Any]]:
+    return {name: [ballot.said(name) for ballot in ballots if name in ballot.metrics] for name in config.asked}
+
+
+def _scores(config: RubricGrader, ballots: Sequence[Ballot]) -> dict[str, Score]:
+    return {name: _score(values) for name, values in _votes(config, ballots).items()}
+
+
+def _past_cache(subject: Subject) -> Callable[[str, Question], Awaitable[Reply]]:
+    async def ask(judge: str, question: Question) -> Reply:
+        return await past_cache(partial(subject.ask, judge))(question)
+
+    return ask
+
+
 def _counted(config: RubricGrader, ballots: Sequence[Ballot], *, template: str, schema: str) -> Grade:
-    votes = {name: [ballot.said(name) for ballot in ballots if name in ballot.metrics] for name in config.asked}
-    scores = {name: _score(values) for name, values in votes.items()}
+    votes = _votes(config, ballots)
+    scores = _scores(config, ballots)
     replies = tuple(reply for ballot in ballots for reply in ballot.replies)
     lost = [ballot.fault for ballot in ballots if ballot.fault]
     return Grade(
@@ -237,7 +269,16 @@ def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str
         "undeclared_tags": sorted(tags - set(config.failure_tags)),
         "read": sorted({answer.how for answer in answers} - {"json"}),
         "asked_again": sum(len(ballot.replies) > 1 for ballot in ballots),
+        "extra_keys": _extra_keys(ballots),
         "replies": words(reply for ballot in odd for reply in ballot.replies),
         "crops": [dict(crop) for ballot in ballots for crop in ballot.crops],
     }
     return {name: value for name, value in kept.items() if value}
+
+
+def _extra_keys(ballots: Sequence[Ballot]) -> dict[str, str]:
+    """What the judge said beside what it was asked, of the first vote that said it, as far as a record keeps it."""
+    found: dict[str, str] = {}
+    for ballot in ballots:
+        found = {**(ballot.answer.extra_keys if ballot.answer else {}), **found}
+    return dict(list(found.items())[:MAX_EXTRA_KEYS])

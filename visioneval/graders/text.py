@@ -19,7 +19,11 @@ from visioneval.providers.base import Reply
 from visioneval.suite.alphabet import unreadable
 from visioneval.suite.case import ExpectText
 from visioneval.suite.graders import TextGrader
+from visioneval.together import in_thread
 from visioneval.types import Score
+
+SHORT = 500
+"""Characters that a judge read whose comparison takes less time than it takes to have a thread do it."""
 
 
 class Text:
@@ -55,7 +59,8 @@ class Text:
             return _unread(self._config, subject, error.replies, str(error))
         except ProviderError as error:
             return _unread(self._config, subject, (), str(error))
-        found = check(said.readings, expected, fold=False, min_confidence=0.0)
+        size = sum(len(reading.text) for reading in said.readings)
+        found = await in_thread(_unfolded, said.readings, expected, when=size > SHORT)
         graded = _grade(self._config, expected, said.readings, found, "judge")
         return replace(
             _with_criteria(graded, self._config.key, said),
@@ -71,6 +76,10 @@ class Text:
 def _read(path: Path) -> list[Reading]:
     with room_for(path):
         return ocr.read(load_rgb(path))
+
+
+def _unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
+    return check(readings, expected, fold=False, min_confidence=0.0)
 
 
 def _unread(config: TextGrader, subject: Subject, replies: tuple[Reply, ...], why: str) -> Grade:

@@ -28,7 +28,13 @@ from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST, text_contexts
 from visioneval.templates import render_file, template_digest
 
 _LINES = {"lines": {"type": "array", "items": {"type": "string"}}}
+_DESCRIBED = {"description": {"type": "string"}}
 _CHECKED = {**_LINES, "criteria_met": {"type": "boolean"}, "reason": {"type": "string"}}
+
+MAX_LINES = 1000
+"""Lines that a judge may have read; a picture does not show more."""
+MAX_LINE_CHARS = 20_000
+"""Characters of all these lines together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +63,43 @@ class Read:
 async def read(subject: Subject, config: TextGrader) -> Read:
     """Asks the judge.
 
-    Raises ``OffSchemaError`` where it never answers in shape or its description is cut off, and ``ProviderError``.
+    Raises ``OffSchemaError`` where it never answers in shape, and ``ProviderError``.
     """
     ask = partial(subject.ask, config.judge)
     part = await asyncio.to_thread(subject.show, subject.drawn.path)
     if not config.describe:
         answer = await ask_for_json(ask, _question(_words(LIST, subject), _LINES, part), partial(_faults, _LINES))
         return Read(_readings(answer), told(answer), answer.replies, *_hashes(subject, _LINES, LIST))
-    described = await ask(Question(parts=(_words(DESCRIBE, subject), part)))
-    if described.stopped or not described.text.strip():
-        fault = f"was cut off ({described.stopped})" if described.stopped else "is empty"
-        raise OffSchemaError(f"the judge's description {fault}", (described,))
+    question = _question(_words(DESCRIBE, subject), _DESCRIBED, part)
+    described = await ask_for_json(ask, question, _description_faults, {"description": "-"})
     answer = await _checked(ask, subject, described)
     return Read(
         _readings(answer),
-        {**told(answer), "description": described.text[:MAX_KEPT]},
-        (described, *answer.replies),
-        *_hashes(subject, _CHECKED, DESCRIBE, CHECK),
+        {**told(answer), "description": _description(described)[:MAX_KEPT]},
+        (*described.replies, *answer.replies),
+        *_hashes(subject, {**_DESCRIBED, **_CHECKED}, DESCRIBE, CHECK),
         criteria_met=answer.data.get("criteria_met") if subject.case.criteria else None,
         reason=str(answer.data.get("reason", "")),
     )
 
 
-async def _checked(ask: Ask, subject: Subject, described: Reply) -> Answer:
+async def _checked(ask: Ask, subject: Subject, described: Answer) -> Answer:
     """The second call, which sees no picture."""
-    question = _question(_words(CHECK, subject, described.text), _CHECKED)
+    question = _question(_words(CHECK, subject, _description(described)), _CHECKED)
     try:
         return await ask_for_json(ask, question, partial(_faults, _CHECKED), {"criteria_met": True, "reason": ""})
     except OffSchemaError as error:
-        raise OffSchemaError(str(error), (described, *error.replies)) from None
+        raise OffSchemaError(str(error), (*described.replies, *error.replies)) from None
+
+
+def _description(answer: Answer) -> str:
+    return str(answer.data.get("description", ""))
+
+
+def _description_faults(data: Any) -> list[str]:
+    """A description is a value of a JSON object, as prose that was cut off looks like prose."""
+    words = data.get("description") if isinstance(data, dict) else None
+    return [] if isinstance(words, str) and words.strip() else ["'description' is not text, or empty"]
 
 
 def _words(template: str, subject: Subject, description: str = "") -> str:
@@ -109,6 +123,8 @@ def _faults(names: Iterable[str], data: Any) -> list[str]:
     lines = data["lines"]
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         return ["'lines' is not a list of texts"]
+    if len(lines) > MAX_LINES or sum(map(len, lines)) > MAX_LINE_CHARS:
+        return [f"'lines' holds over {MAX_LINES} lines or {MAX_LINE_CHARS:,} characters"]
     if "criteria_met" in data and not isinstance(data["criteria_met"], bool):
         return ["'criteria_met' is neither true nor false"]
     return []

@@ -180,6 +180,8 @@ class Question:
     """The rounds so far, of a question with tools."""
     must_answer: bool = False
     """No tool may be called any more."""
+    past_cache: bool = False
+    """The judge itself is to be asked: the answers in the cache could not be used. No part of what is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,8 @@ class Reply:
     """What it wants to see before it answers."""
     said: Any = None
     """This round in the judge's own form, as plain data, where there must be another one."""
+    from_cache: bool = False
+    """Whether an earlier call was answered so, and the judge itself could be asked."""
 
 
 class Judge(Protocol):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import Part, Question, Reply, Tool, ToolCall, Turn
+from visioneval.reply_json import UnreadableReplyError, read_objects
 
 SPARE_CALLS = 2
 """Calls after the last one allowed that a judge may still make, and is told that none is left."""
@@ -42,10 +42,10 @@ def called(tools: Sequence[Tool], call: ToolCall) -> Sequence[Part]:
     if tool is None:
         return [f"There is no tool {call.name!r}. There are: {', '.join(each.name for each in tools)}."]
     try:
-        asked = json.loads(call.arguments or "{}")
-    except ValueError as error:
+        objects = read_objects(call.arguments or "{}")
+    except UnreadableReplyError as error:
         return [f"The arguments are not JSON: {error}."]
-    return tool.call(asked) if isinstance(asked, dict) else ["The arguments must be a JSON object."]
+    return tool.call(objects[0].value) if len(objects) == 1 else ["The arguments must be one JSON object."]
 
 
 def _usage(rounds: Sequence[Reply]) -> dict[str, int] | None:

@@ -69,7 +69,7 @@ def readable(arguments: str) -> str:
     """Arguments that are no JSON would fail the whole next request, not only the call."""
     try:
         json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "{}"
     return arguments
 

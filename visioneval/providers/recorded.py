@@ -69,5 +69,5 @@ def _value(value: Any, schema: Mapping[str, Any]) -> Any:
         return text.lower() == "true"
     try:
         return json.loads(text, parse_constant=lambda _: value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value

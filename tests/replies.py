@@ -1,0 +1,159 @@
+"""Replies of judges to each kind of question, whole, and what each grader makes of a reply or of a part of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from visioneval.graders import alignment, pairwise, rubric, text_judge
+from visioneval.graders.gecko_answers import answer_faults, as_json, read_answers
+from visioneval.graders.gecko_reading import Made, read_json, read_made
+from visioneval.graders.judging import Check, read_reply
+from visioneval.providers.base import Reply, Tool, ToolCall
+from visioneval.providers.conversation import called
+from visioneval.reply_json import UnreadableReplyError
+from visioneval.suite.questions import GeckoQuestion
+from visioneval.suite.rubric import PassFail, ScaleScore
+
+METRICS = {
+    "clear": PassFail(type="pass_fail", about="Is it clear?"),
+    "layout": ScaleScore(type="score", scale=(0, 100), about="How is the layout?"),
+    "style": ScaleScore(type="score", scale=(0, 5), step=0.5, about="How is the style?"),
+}
+TAGS = ("blurry", "cut_off")
+QUESTIONS = (
+    GeckoQuestion(id="dog", question="Is there a dog?"),
+    GeckoQuestion(id="red", question="Which colour?", choices=("blue", "red", "green"), answer="red", type="color"),
+)
+ALONE = GeckoQuestion(id="q", question="What?", choices=("no", "none left", "blue"), answer="no", type="other")
+
+
+def item(what: str, *, met: bool) -> dict[str, Any]:
+    return {"requirement": what, "question": f"Is there {what}?", "analysis": "I {looked}.", "answer": met, "gap": ""}
+
+
+def question(name: str, words: str, *parents: str) -> dict[str, Any]:
+    known = {"choices": ["yes", "no"], "answer": "yes", "type": "animal", "justification": "dogs"}
+    return {"id": name, "keyword": 2, "question": words, **known, "depends_on": list(parents)}
+
+
+RUBRIC = {"reason": 'It says "A {1}" \\ well', "clear": True, "layout": 90, "style": 4.5, "failure_tags": ["blurry"],
+          "verdict": "PASS"}  # fmt: skip
+LINES = {"lines": ["SPRING SALE", "10\u201320 % OFF", "{1} only"]}
+CHECKED = {"lines": ["SPRING SALE", "OFF"], "criteria_met": True, "reason": "the lamp is red"}
+ALIGNED = {"requirements": [item("a bun", met=True), item("snow", met=False), item("a plate", met=True)], "score": 66}
+ANSWERS = {"answers": [{"id": "dog", "reason": "seen", "answer": "yes"}, {"id": "red", "reason": "", "answer": "b"}]}
+MADE = {
+    "keywords": "{1}[Two] {2}[dogs] on a {3}[boat]",
+    "questions": [question("q1", "Are there dogs?"), question("q2", "Are there two?", "q1"), question("q3", "Boat?")],
+}
+PAIR = {"reason": "A is calm, B is not", "answer": "B"}
+CROP = {"image_id": "output", "x1": 10, "y1": 20, "x2": 130, "y2": 240}
+
+
+def read(check: Check, scored: Callable[[Any], Any], text: str) -> Any:
+    """What is scored of a reply; ``None`` where it is no answer."""
+    found = read_reply(Reply(text, "m"), check)
+    return None if found.how is None else scored(found.data)
+
+
+def made(text: str) -> Any:
+    try:
+        found = read_made(read_json(text), "image")
+    except UnreadableReplyError:
+        return None
+    return (found.keywords, found.questions) if isinstance(found, Made) else None
+
+
+def cropped(text: str) -> Any:
+    """The arguments that the tool was called with."""
+    seen: list[Mapping[str, Any]] = []
+    tool = Tool("crop", "", {}, lambda asked: [seen.append(asked) or ""])  # type: ignore[func-returns-value]
+    called([tool], ToolCall("crop", text or " ", "1"))
+    return [dict(each) for each in seen] or None
+
+
+def keys(*names: str) -> Callable[[Any], Any]:
+    return lambda data: {name: data.get(name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of reply: how it is read, and whole ones."""
+
+    scored: Callable[[str], Any]
+    wholes: tuple[str, ...]
+
+
+def dressed(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """One answer in many forms."""
+    plain, wide = json.dumps(said), json.dumps(said, indent=1, ensure_ascii=False)
+    return (
+        plain,
+        wide,
+        f"```json\n{wide}\n```",
+        f"Here {{it}} is:\n\n```\n{plain}\n```\nAnything {{else}}?",
+        f"I looked {{closely}}. {plain} Is that clear?",
+        f'<think>Perhaps {{"layout": 3}} or {{"score": 1, </think>\n{wide}',
+        re.sub(r"(\n *[\]}])", r",\1", wide),
+        re.sub(r"(?<![0-9]),\n", "\n", wide),
+        json.dumps({"note": {"mood": ["calm"]}, **said, "confidence": 0.5}),
+        plain.replace('"verdict":', "verdict:").replace('"score":', "score:").replace('"answer":', "answer:"),
+    )
+
+
+KINDS: dict[str, Kind] = {
+    "rubric": Kind(
+        partial(read, partial(rubric.faults, METRICS, TAGS), keys(*METRICS, "failure_tags", "verdict", "reason")),
+        dressed(RUBRIC),
+    ),
+    "text": Kind(partial(read, partial(text_judge._faults, ["lines"]), keys("lines")), dressed(LINES)),
+    "checked text": Kind(
+        partial(read, partial(text_judge._faults, [*CHECKED]), keys("lines", "criteria_met")), dressed(CHECKED)
+    ),
+    "description": Kind(
+        partial(read, text_judge._description_faults, keys("description")),
+        dressed({"description": 'A red lamp.\nIt says "SALE {1}".'}),
+    ),
+    "alignment": Kind(
+        partial(read, alignment.faults, lambda data: [each["answer"] for each in data["requirements"]]),
+        dressed(ALIGNED),
+    ),
+    "gecko answers": Kind(
+        partial(read, partial(answer_faults, QUESTIONS), lambda data: choices(data)),
+        (*dressed(ANSWERS), *dressed({"dog": "yes", "red": "b"})),
+    ),
+    "gecko answer": Kind(
+        lambda text: read(partial(answer_faults, [ALONE]), alone, as_json(ALONE, text)),
+        (
+            *dressed({"answers": [{"id": "q", "reason": "", "answer": "none of them"}]}),
+            "c",
+            "a) no",
+            "blue",
+            "Blue.",
+            "none left",
+            "none of them",
+        ),
+    ),
+    "gecko questions": Kind(made, dressed(MADE)),
+    "pairwise": Kind(partial(read, pairwise.faults, keys("answer")), dressed(PAIR)),
+    "zoom": Kind(cropped, (json.dumps(CROP), json.dumps(CROP, indent=1))),
+}
+
+
+def choices(data: Mapping[str, Any]) -> Any:
+    return {name: said.choice for name, said in read_answers(QUESTIONS, data)[0].items()}
+
+
+def alone(data: Mapping[str, Any]) -> Any:
+    said, _ = read_answers([ALONE], data)
+    return said["q"].choice
+
+
+def cuts(text: str) -> list[str]:
+    """The beginnings of a text, at each of its characters: a byte within one is no text that JSON could hold."""
+    return [text[:end] for end in range(len(text))]

@@ -1,0 +1,300 @@
+"""JSON objects in what a judge wrote, read only where the text leaves no doubt about them. Pure, linear and bounded.
+
+A reply that was cut off is the beginning of another reply, and a server need not say that it cut it. So no bracket and
+no quote is ever closed on the judge's behalf: a text that ends inside an object holds no answer, and neither does one
+whose objects are broken. What cannot hide a cut is forgiven: words and code fences around an object, thoughts in
+``<think>`` before it, and inside it trailing commas, commas missing at the end of a line, single quotes, bare keys,
+line breaks in texts, and Python's ``True``, ``False`` and ``None``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+MAX_CHARS = 1 << 18
+"""Characters of a text that is read; a longer one holds no answer."""
+MAX_DEPTH = 32
+"""Levels of objects and lists within each other."""
+MAX_OBJECTS = 100
+"""Objects in one text."""
+
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_DOUBLE = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_SINGLE = re.compile(r"'(?:[^'\\]|\\.)*+'", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][-+]?[0-9]++)?(?![\w.+-])")
+_BRACE = re.compile(r"\{(?=[ \t\r\n]*+(?:[}\"'A-Za-z_]|```|\Z))")
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_THOUGHTS = re.compile(r"\s*<(think|thinking)>")
+_WORDS = {"true": True, "false": False, "null": None}
+_PYTHON_WORDS = {"True": True, "False": False, "None": None}
+
+
+class UnreadableReplyError(ValueError):
+    """A text that holds no JSON object, or of which cannot be told for sure what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class JSONObject:
+    """An object of a text. ``is_alone`` where the text holds nothing else; ``repair`` is the first slip forgiven."""
+
+    value: dict[str, Any]
+    is_alone: bool
+    repair: str | None = None
+
+
+def read_objects(text: str) -> list[JSONObject]:
+    """The outermost JSON objects of a text, in order, at least one. Raises ``UnreadableReplyError`` with the reason."""
+    if len(text) > MAX_CHARS:
+        raise UnreadableReplyError(f"the answer has {len(text):,} characters, over the limit of {MAX_CHARS:,}")
+    if (whole := _strict(text)) is not None:
+        return [JSONObject(whole, is_alone=True)]
+    objects: list[JSONObject] = []
+    for parser in _parsers(text, _after_thoughts(text)):
+        start = parser.at
+        value = parser.object(1)
+        is_alone = not text[:start].strip() and not text[parser.at :].strip()
+        objects.append(JSONObject(value, is_alone, parser.repair))
+        if len(objects) > MAX_OBJECTS:
+            raise UnreadableReplyError(f"the answer holds over {MAX_OBJECTS} JSON objects")
+    if not objects:
+        what = "the answer is not a JSON object" if text.strip()[:1] == "[" else "not JSON: it holds no JSON object"
+        raise UnreadableReplyError(what)
+    return objects
+
+
+def _strict(text: str) -> dict[str, Any] | None:
+    """The object that a text is as a whole, by the standard library, which is fast; ``None`` where it takes more."""
+    try:
+        value = json.loads(text, object_pairs_hook=_unambiguous, parse_constant=_no_number)
+    except UnreadableReplyError:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    if _is_deep(value):
+        _too_deep()
+    return value if isinstance(value, dict) else None
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for key, value in pairs:
+            if not _same(found[key], value):
+                _two_values(key)
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise UnreadableReplyError(f"not JSON: {name} is no number")
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        nested = [each for each in level if isinstance(each, (dict, list))]
+        level = [child for each in nested for child in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep() -> NoReturn:
+    raise UnreadableReplyError(f"the JSON is nested over {MAX_DEPTH} levels deep")
+
+
+def _two_values(key: str) -> NoReturn:
+    raise UnreadableReplyError(f"the key {key!r:.60} is there twice, with different values")
+
+
+def _after_thoughts(text: str) -> int:
+    """Where the answer begins after thoughts that are marked as such: what is tried out in them is no answer."""
+    thoughts = _THOUGHTS.match(text)
+    if thoughts is None:
+        return 0
+    end = text.find(f"</{thoughts[1]}>", thoughts.end())
+    if end < 0:
+        _cut_off()
+    return end + len(thoughts[1]) + 3
+
+
+def _parsers(text: str, at: int) -> Iterator[_Parser]:
+    """One for each place where an object begins; it must be used before the next is asked for."""
+    while brace := _BRACE.search(text, at):
+        start = brace.start()
+        parser = _Parser(text, start)
+        if not parser.begins_an_object():  # braces among words, as in "{them}"
+            at = start + 1
+            continue
+        if (
+            text[at:start].rstrip()[-1:] == "["
+        ):  # where the list was cut off, its last object would pass for the only one
+            raise UnreadableReplyError("the answer is not a JSON object: it is a list of them")
+        yield parser
+        at = parser.at
+
+
+def _cut_off() -> NoReturn:
+    raise UnreadableReplyError("the JSON does not end: the answer was cut off")
+
+
+class _Parser:
+    """Reads from a place on. It looks at each character a fixed number of times, and ends at the first doubt."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self.text = text
+        self.at = at
+        self.repair: str | None = None
+
+    def begins_an_object(self) -> bool:
+        """Whether ``{}`` or ``{key:`` stands here. Raises ``UnreadableReplyError`` where the text ends before that."""
+        start, self.at = self.at, self.at + 1
+        mark = self._next()
+        begins = mark == "}"
+        key = {'"': _DOUBLE, "'": _SINGLE}.get(mark, _WORD).match(self.text, self.at)
+        if key is None and mark in "\"'":
+            _cut_off()
+        if key is not None:
+            self.at = key.end()
+            begins = self._next() == ":"
+        self.at = start
+        return begins
+
+    def _next(self) -> str:
+        """The next character that is no white space, which is passed over. A text that ends here was cut off."""
+        space = _SPACE.match(self.text, self.at)
+        self.at = space.end() if space else self.at
+        if self.at == len(self.text) or self.text.startswith("```", self.at):
+            _cut_off()
+        return self.text[self.at]
+
+    def object(self, depth: int) -> dict[str, Any]:
+        """The object that begins here."""
+        found: dict[str, Any] = {}
+        for _ in self._items("}", depth):
+            key = self._key()
+            if self._next() != ":":
+                self._broken("':' is missing")
+            self.at += 1
+            value = self._value(depth)
+            if key in found and not _same(found[key], value):
+                _two_values(key)
+            found[key] = value
+        return found
+
+    def _list(self, depth: int) -> list[Any]:
+        return [self._value(depth) for _ in self._items("]", depth)]
+
+    def _items(self, end: str, depth: int) -> Iterator[None]:
+        """Stops at each item of an object or a list, which must be read before the next one is asked for."""
+        if depth > MAX_DEPTH:
+            _too_deep()
+        self.at += 1
+        mark = self._next()
+        if mark == ",":
+            mark = self._after_comma(end)
+            if mark != end:
+                self._broken("an item is missing")
+        while mark != end:
+            yield
+            after = self.at
+            mark = self._next()
+            if mark == ",":
+                mark = self._after_comma(end)
+            elif mark != end:
+                ends_in_digit = self.text[after - 1] in "0123456789"  # where "0," is missing, too, 90 would be 9
+                if ends_in_digit or "\n" not in self.text[after : self.at]:
+                    self._broken(f"',' or '{end}' is missing")
+                self._repair("a comma is missing")
+        self.at += 1
+
+    def _after_comma(self, end: str) -> str:
+        self.at += 1
+        mark = self._next()
+        if mark == end:
+            self._repair("a comma at the end")
+        return mark
+
+    def _key(self) -> str:
+        mark = self.text[self.at]
+        if mark in "\"'":
+            return self._string(mark)
+        self._repair("a key without quotes")
+        return self._token(_WORD, "a key is missing")[0]
+
+    def _value(self, depth: int) -> Any:
+        mark = self._next()
+        if mark == "{":
+            return self.object(depth + 1)
+        if mark == "[":
+            return self._list(depth + 1)
+        if mark in "\"'":
+            return self._string(mark)
+        return self._number() if mark in "-0123456789" else self._word()
+
+    def _word(self) -> bool | None:
+        word = self._token(_WORD, "no value begins here")[0]
+        if word in _PYTHON_WORDS:
+            self._repair(f"{word} is Python's")
+            return _PYTHON_WORDS[word]
+        if word not in _WORDS:
+            self._broken(f"{word!r:.40} is no value")
+        return _WORDS[word]
+
+    def _number(self) -> int | float:
+        found = self._token(_NUMBER, "this is no number")
+        try:
+            return float(found[0]) if found[1] or found[2] else int(found[0])
+        except ValueError:  # thousands of digits
+            self._broken("the number is too long")
+
+    def _string(self, mark: str) -> str:
+        found = (_DOUBLE if mark == '"' else _SINGLE).match(self.text, self.at)
+        if found is None:
+            _cut_off()
+        literal = found[0] if mark == '"' else _double_quoted(found[0])
+        if mark == "'":
+            self._repair("single quotes")
+        elif _CONTROL.search(literal):
+            self._repair("a line break in a text")
+        try:
+            value: str = json.loads(literal, strict=False)
+        except ValueError:
+            self._broken("a bad escape in a text")
+        self.at = found.end()
+        return value
+
+    def _token(self, pattern: re.Pattern[str], problem: str) -> re.Match[str]:
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            self._broken(problem)
+        self.at = found.end()
+        if self.at == len(self.text):  # "9" may have been 90
+            _cut_off()
+        return found
+
+    def _repair(self, slip: str) -> None:
+        self.repair = self.repair or f"{slip} ({self._where()})"
+
+    def _broken(self, problem: str) -> NoReturn:
+        raise UnreadableReplyError(f"not JSON: {problem} ({self._where()})")
+
+    def _where(self) -> str:
+        before = self.text[: self.at]
+        return f"line {before.count(chr(10)) + 1} column {len(before) - before.rfind(chr(10))}"
+
+
+def _double_quoted(literal: str) -> str:
+    """A text in single quotes as JSON writes it."""
+    swapped = {"\\'": "'", '"': '\\"'}
+    body = re.sub(r'\\.|"', lambda found: swapped.get(found[0], found[0]), literal[1:-1], flags=re.DOTALL)
+    return f'"{body}"'
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are written alike: ``1`` is not ``true``, though Python takes them for equal."""
+    return json.dumps(one) == json.dumps(other)
