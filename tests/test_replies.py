@@ -308,14 +308,16 @@ def test_a_compressed_reply_is_read(tmp_path: Path, api: FakeAPI, call: str, cod
     assert replying.run().verdict == "PASS"
 
 
-@pytest.mark.parametrize(("flags", "variable"), [(("--max-reply-mb", "0.0001"), "1"), ((), "0.0001")])
+@pytest.mark.parametrize(("flags", "variable"), [(("--max-reply-mb", "1"), "9"), ((), "1")])
 def test_the_limit_is_set_by_a_flag_or_else_by_the_environment(
     tmp_path: Path, api: FakeAPI, flags: tuple[str, ...], variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISIONEVAL_MAX_REPLY_MB", variable)
     replying = Replying(tmp_path, api, "generation")
-    assert error_of(replying.run(*flags)).startswith("the reply is over the limit of 0.0001 MB: ")
-    assert replying.run("--max-reply-mb", "1", resume=True).verdict == "PASS"
+    record = replying.meets(Fault("large", size=3), *flags)
+    assert error_of(record).startswith("the reply is over the limit of 1 MB: ")
+    api.faults.clear()
+    assert replying.run("--max-reply-mb", "9", resume=True).verdict == "PASS"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e9", "much"])
@@ -329,7 +331,7 @@ def test_a_limit_that_is_none_is_wrong_usage(
     monkeypatch.setenv("VISIONEVAL_MAX_REPLY_MB", text)
     result = replying.paid.run()
     assert (result.exit_code, len(result.stderr.splitlines()), api.requests) == (2, 1, [])
-    assert result.stderr.startswith(f"VISIONEVAL_MAX_REPLY_MB: '{text}' is not a number of megabytes")
+    assert result.stderr.startswith(f"VISIONEVAL_MAX_REPLY_MB='{text}': write a whole number from 1 to")
 
 
 def test_the_line_to_resume_keeps_the_limit(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,8 @@ MODEL_RUNS = Bound("--max-model-runs", "VISIONEVAL_MAX_MODEL_RUNS", 10_000, "Mod
 TEMPLATE_STEPS = Bound(
     "--max-template-steps", "VISIONEVAL_MAX_TEMPLATE_STEPS", 1_000_000, "Steps that rendering one template may take."
 )
-ALL = (MEGAPIXELS, CELLS, MODEL_RUNS, TEMPLATE_STEPS)
+REPLY_MB = Bound("--max-reply-mb", "VISIONEVAL_MAX_REPLY_MB", 64, "Megabytes of one reply of a provider, decompressed.")
+ALL = (MEGAPIXELS, CELLS, MODEL_RUNS, TEMPLATE_STEPS, REPLY_MB)
 
 
 def check_environment() -> None:

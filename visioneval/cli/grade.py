@@ -51,7 +51,6 @@ def grade(
     budget: options.BudgetUsd = None,
     max_concurrency: options.MaxConcurrency = 64,
     log_file: options.LogFile = None,
-    max_reply_mb: options.MaxReplyMb = None,
     debug: options.Debug = False,
     trust_suite: options.TrustSuite = False,
 ) -> None:
@@ -65,7 +64,7 @@ def grade(
     changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge, samples=source.info.suite.samples)
     loaded, plan, kept = _planned(source, suite, options.selection(case, tag, model, grader, limit), changes)
     reused = options.reuse_of(reuse, offline=offline, resuming=False)
-    session = options.session(reused, cache, budget, max_concurrency, log_file, debug=debug, max_reply_mb=max_reply_mb)
+    session = options.session(reused, cache, budget, max_concurrency, log_file, debug=debug)
     check_reports(junit, markdown)
     info = _described(source, loaded, plan, kept, run_id, note)
     begun = _begun(source, plan, session, info, out, named=run_id is not None, quiet=quiet)
@@ -125,7 +124,7 @@ def _begun(
     from visioneval.run_writer import RunWriter
 
     check_budget(plan, session)
-    tools = build_tools(plan, offline=session.reuse.offline, reply_bytes=session.reply_bytes)
+    tools = build_tools(plan, offline=session.reuse.offline)
     grading = grading_of(plan, read_records(source.folder), source.folder, source.info.run_id)
     writer = RunWriter.create(out, info)
     take_questions(source.folder, writer.folder)

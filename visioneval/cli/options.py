@@ -124,10 +124,6 @@ LogFile = Annotated[
     Path | None,
     value("--log-file", "FILE", "Append a line of JSON for each call: how it went, not what was said.", CALLS),
 ]
-MaxReplyMb = Annotated[
-    float | None,
-    value("--max-reply-mb", "MB", "The largest reply of a provider that is read, in megabytes; 64.", CALLS),
-]
 Debug = Annotated[bool, flag("--debug", "Tell each call and each unexpected error in full on standard error.", CALLS)]
 
 
@@ -297,17 +293,15 @@ def session(
     log_file: Path | None,
     *,
     debug: bool,
-    max_reply_mb: float | None = None,
 ) -> Session:
     """How providers are called. Raises ``UsageError``."""
     from math import isfinite
 
     from visioneval.engine.session import Session
-    from visioneval.providers.reply_limit import reply_limit
 
     if budget is not None and not isfinite(budget):
         raise UsageError(f"--budget {budget}: not a sum of money")
-    return Session(most, cache, reuse, budget, log_file, debug, reply_limit(max_reply_mb))
+    return Session(most, cache, reuse, budget, log_file, debug)
 
 
 def console(*, errors: bool = False) -> Console:

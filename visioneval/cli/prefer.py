@@ -55,7 +55,6 @@ def prefer(
     budget: options.BudgetUsd = None,
     max_concurrency: options.MaxConcurrency = 64,
     log_file: options.LogFile = None,
-    max_reply_mb: options.MaxReplyMb = None,
     debug: options.Debug = False,
     trust_suite: options.TrustSuite = False,
 ) -> None:
@@ -74,7 +73,7 @@ def prefer(
     _, plan = options.load_held(folder_b, chosen, changes)
     plan = judged_suite(plan, judge)
     reused = options.reuse_of(reuse, offline=offline, resuming=False)
-    session = options.session(reused, cache, budget, max_concurrency, log_file, debug=debug, max_reply_mb=max_reply_mb)
+    session = options.session(reused, cache, budget, max_concurrency, log_file, debug=debug)
     sides = read_side(a, out), read_side(b, out)
     found = described_pairs(plan, sides, (folder_a, folder_b), renamed or ())
     if not quiet:

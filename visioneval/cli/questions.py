@@ -27,7 +27,6 @@ def questions(
     judge: options.Judges = None,
     reuse: options.ReuseAnswers = options.Reused.judges,
     cache: options.CacheFolder = None,
-    max_reply_mb: options.MaxReplyMb = None,
     trust_suite: options.TrustSuite = False,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
@@ -38,7 +37,6 @@ def questions(
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
     from visioneval.engine.session import Session, check_budget, open_calls
     from visioneval.engine.tools import build_tools
-    from visioneval.providers.reply_limit import reply_limit
     from visioneval.report.questions import pinned_yaml
 
     if output is not None and output.exists():
@@ -47,10 +45,10 @@ def questions(
     _, plan = options.load_and_expand(suite, options.selection(case, tag, None, None, limit), flags)
     asking = question_plan(plan)
     reused = options.reuse_of(reuse, offline=False, resuming=False)
-    session = Session(cache=cache, reuse=reused, reply_bytes=reply_limit(max_reply_mb))
+    session = Session(cache=cache, reuse=reused)
     check_budget(asking, session)
     with open_calls(asking, session, "", options.say) as calls:
-        tools = build_tools(asking, reply_bytes=session.reply_bytes)
+        tools = build_tools(asking)
         done = make_questions(asking, asker(asking, tools, calls), calls, _say, options.say)
     if done.refusal is not None:
         options.say(done.refusal)

@@ -76,7 +76,6 @@ def run(
     budget: options.BudgetUsd = None,
     max_concurrency: options.MaxConcurrency = 64,
     log_file: options.LogFile = None,
-    max_reply_mb: options.MaxReplyMb = None,
     debug: options.Debug = False,
     dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; call and write nothing.")] = False,
     trust_suite: options.TrustSuite = False,
@@ -119,7 +118,6 @@ def run(
         max_concurrency,
         log_file,
         debug=debug,
-        max_reply_mb=max_reply_mb,
     )
     flags = Flags(chosen, out, run_id, note, session, Shown(as_json, quiet), resumed, keep_errors, not given)
     check_reports(junit, markdown)
@@ -170,10 +168,7 @@ def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders:
         check_budget(plan, flags.session)
     for _, plan in planned:
         check_session(plan, flags.session, options.say)
-    tools = [
-        build_tools(plan, offline=flags.session.reuse.offline, reply_bytes=flags.session.reply_bytes)
-        for _, plan in planned
-    ]
+    tools = [build_tools(plan, offline=flags.session.reuse.offline) for _, plan in planned]
     codes: list[int] = []
     for (loaded, plan), own in zip(planned, tools, strict=True):
         begun = _begun(loaded, plan, own, flags)

@@ -56,7 +56,7 @@ def resuming(folder: Path, typed: Sequence[str] = (), suite: Path | None = None,
     from visioneval.suite.load import HIDDEN
 
     named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
-    kept = {"--cache", "--reuse", "--budget", "--env-file", "--max-reply-mb", *(bound.flag for bound in bounds.ALL)}
+    kept = {"--cache", "--reuse", "--budget", "--env-file", *(bound.flag for bound in bounds.ALL)}
     kept |= {"--var", "--judge", "--samples"} if named else set()
     before: list[str] = []
     after: list[str] = []

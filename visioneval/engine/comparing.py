@@ -149,7 +149,7 @@ def compare_runs(plan: Plan, opposed: Opposed, folder: Path, session: Session, s
     """Puts the pairs to the judge, and keeps its answers in ``folder``, the run B."""
     (config,) = (each for each in plan.suite.graders if isinstance(each, PairwiseGrader))
     check_budget(plan, session)
-    tools = build_tools(plan, offline=session.reuse.offline, reply_bytes=session.reply_bytes)
+    tools = build_tools(plan, offline=session.reuse.offline)
     with open_calls(plan, session, read_info(folder).run_id, say) as calls:
         places = template_folders(plan.suite, plan.folder, builtin("prompts"))
         panel = Panel(plan, config, tools, calls, folder, places, secrets_around(plan))

@@ -35,8 +35,6 @@ class Session:
     """Instead of the suite's."""
     log_file: Path | None = None
     debug: bool = False
-    reply_bytes: int | None = None
-    """The most that a reply of a provider may hold, instead of what the environment says."""
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from visioneval.providers import JUDGES, PROVIDERS
 from visioneval.providers.base import CellRef, Drawing, DrawRequest, Editor, Generator, Judge, Question, Reply
 from visioneval.registry import load_class
 from visioneval.suite.judges import BaseJudge, RecordedJudge
-from visioneval.suite.remote import Remote
 from visioneval.types import ModelRun, TaskType
 
 
@@ -43,11 +42,10 @@ class Nobody:
         raise ProviderError("nothing is called offline", kind="offline")
 
 
-def build_tools(plan: Plan, *, offline: bool = False, reply_bytes: int | None = None) -> Tools:
+def build_tools(plan: Plan, *, offline: bool = False) -> Tools:
     """Builds everything that the plan needs; offline, nothing that is paid for and no key.
 
-    ``reply_bytes`` bounds each reply of a provider, instead of what the environment says. Raises ``UsageError`` where
-    something is missing or cannot do its task.
+    Raises ``UsageError`` where something is missing or cannot do its task.
     """
     if not offline:
         _check_keys(plan)
@@ -56,12 +54,12 @@ def build_tools(plan: Plan, *, offline: bool = False, reply_bytes: int | None = 
         if offline and not run.config.is_free:
             providers[run.label] = Nobody()
             continue
-        providers[run.label] = _built(PROVIDERS, run.provider, run.config, plan.folder, reply_bytes)
+        providers[run.label] = _built(PROVIDERS, run.provider, run.config, plan.folder)
         _check_ability(providers[run.label], run, (case.task_type for case in plan.suite.cases))
     used = [g for g in plan.suite.graders if any(applies(g, case) for case in plan.suite.cases)]
     graders = {g.key: _built(GRADERS, str(getattr(g, "type", "")), g, plan.folder) for g in used}
     judges: dict[str, Judge] = {
-        name: Nobody() if offline and not config.is_free else _judge(config, plan.folder, reply_bytes)
+        name: Nobody() if offline and not config.is_free else _judge(config, plan.folder)
         for name, config in plan.judges.items()
     }
     watching = frozenset(name for name, config in plan.judges.items() if config.watches)
@@ -78,18 +76,18 @@ def _check_keys(plan: Plan) -> None:
         raise UsageError("\n".join(lines))
 
 
-def _judge(config: BaseJudge, folder: Path, reply_bytes: int | None) -> Judge:
+def _judge(config: BaseJudge, folder: Path) -> Judge:
     name = str(getattr(config, "provider", ""))
     if isinstance(config, RecordedJudge):
         config = config.model_copy(update={"path": str(folder / config.path)})
-    judge: Judge = _built(JUDGES, name, config, folder, reply_bytes)
+    judge: Judge = _built(JUDGES, name, config, folder)
     return judge
 
 
-def _built(table: Mapping[str, str], name: str, config: Any, folder: Path, reply_bytes: int | None = None) -> Any:
+def _built(table: Mapping[str, str], name: str, config: Any, folder: Path) -> Any:
     cls = load_class(name, table, folder)
     try:
-        return cls(config, reply_bytes) if isinstance(config, Remote) else cls(config)
+        return cls(config)
     except VisionEvalError:
         raise
     except (Exception, SystemExit) as error:

@@ -24,7 +24,6 @@ from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.providers.masks import mask_use
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
-from visioneval.providers.reply_limit import reply_limit
 from visioneval.providers.retry_after import retry_after, seconds
 from visioneval.suite.providers import GeminiProvider
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
@@ -63,24 +62,24 @@ _CODES = {
 """The HTTP status of Google's status names; of any other it is 500."""
 
 
-def client_for(options: GeminiOptions, limit: int | None = None) -> genai.Client:
+def client_for(options: GeminiOptions) -> genai.Client:
     """A client for the Developer API, or for Vertex AI where the suite names a project; no variable decides that.
 
-    ``limit`` is of a reply, in bytes. Raises ``UsageError`` without a key, or without credentials for Vertex AI.
+    Raises ``UsageError`` without a key, or without credentials for Vertex AI.
     """
     try:
         if options.google is not None:
-            return _vertex(options.google, options.base_url, limit)
+            return _vertex(options.google, options.base_url)
         key = os.environ.get(options.key_variable)
         if not key:
             raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'the Gemini API'}")
-        http = _http(options.base_url or DEVELOPER_URL, API_VERSION, limit)
+        http = _http(options.base_url or DEVELOPER_URL, API_VERSION)
         return genai.Client(vertexai=False, api_key=key, http_options=http)
     except (ImportError, ValueError) as error:
         raise UsageError(f"gemini: no client can be made: {error}") from None
 
 
-def _vertex(cloud: GoogleCloud, base_url: str | None, limit: int | None) -> genai.Client:
+def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
     try:
         credentials, _ = google.auth.default(scopes=_SCOPES)
     except GoogleAuthError as error:
@@ -90,11 +89,11 @@ def _vertex(cloud: GoogleCloud, base_url: str | None, limit: int | None) -> gena
         project=cloud.project,
         location=cloud.location,
         credentials=credentials,
-        http_options=_http(base_url or cloud.url, VERTEX_API_VERSION, limit),
+        http_options=_http(base_url or cloud.url, VERTEX_API_VERSION),
     )
 
 
-def _http(base_url: str, api_version: str, limit: int | None) -> types.HttpOptions:
+def _http(base_url: str, api_version: str) -> types.HttpOptions:
     """Options with an HTTP client of our own, with which the SDK retries nothing.
 
     It opens as many connections as there are calls and keeps none: one that idled through somebody else's minutes
@@ -107,7 +106,7 @@ def _http(base_url: str, api_version: str, limit: int | None) -> types.HttpOptio
         headers=ACCEPT_ENCODING,
         event_hooks={
             "request": [_only_to(urlsplit(base_url).hostname or "")],
-            "response": [check_reply(reply_limit() if limit is None else limit), _raise_error],
+            "response": [check_reply(), _raise_error],
         },
     )
     return types.HttpOptions(
@@ -207,9 +206,9 @@ def _retry_after(error: errors.APIError) -> float | None:
 class Gemini:
     """One client for a model entry. ``n`` pictures are ``n`` calls: the API gives one each."""
 
-    def __init__(self, config: GeminiProvider, limit: int | None = None) -> None:
+    def __init__(self, config: GeminiProvider) -> None:
         self._config = config
-        self._client = client_for(config, limit)
+        self._client = client_for(config)
 
     async def generate(self, request: DrawRequest) -> Drawing:
         """Draws from the prompt alone."""

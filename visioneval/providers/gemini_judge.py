@@ -19,9 +19,9 @@ WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
 class Gemini:
     """Asks with a JSON schema. A model that takes no schema beside tools gets the schema once it calls no more."""
 
-    def __init__(self, config: GeminiJudge, limit: int | None = None) -> None:
+    def __init__(self, config: GeminiJudge) -> None:
         self._config = config
-        self._client: genai.Client = client_for(config, limit)
+        self._client: genai.Client = client_for(config)
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
         """One round. A question with tools has one more at its end, for the answer in shape."""

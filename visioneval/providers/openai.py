@@ -23,7 +23,6 @@ from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.providers.masks import MaskUse, mask_use
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
-from visioneval.providers.reply_limit import reply_limit
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.providers import OpenAIProvider
 from visioneval.suite.remote import OpenAIOptions
@@ -43,8 +42,8 @@ _SHORTEST_SECRET = 8
 """Local servers take any key, such as ``ollama``: a word that may well stand in what they say."""
 
 
-def client_for(options: OpenAIOptions, limit: int | None = None) -> openai.AsyncOpenAI:
-    """A client whose host, key and headers come from the suite alone. ``limit`` is of a reply, in bytes.
+def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
+    """A client whose host, key and headers come from the suite alone.
 
     Raises ``UsageError`` without a usable key.
     """
@@ -62,7 +61,7 @@ def client_for(options: OpenAIOptions, limit: int | None = None) -> openai.Async
                 limits=LIMITS,
                 follow_redirects=False,
                 headers=ACCEPT_ENCODING,
-                event_hooks={"response": [check_reply(reply_limit() if limit is None else limit)]},
+                event_hooks={"response": [check_reply()]},
             ),
         )
 
@@ -189,8 +188,8 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 class Connection:
     """The client of one entry. It is closed with the event loop in which it was used first."""
 
-    def __init__(self, options: OpenAIOptions, limit: int | None = None) -> None:
-        self._client = client_for(options, limit)
+    def __init__(self, options: OpenAIOptions) -> None:
+        self._client = client_for(options)
         self._closing: AsyncGenerator[None, None] | None = None
 
     @asynccontextmanager
@@ -218,9 +217,9 @@ class Connection:
 class OpenAI:
     """One client for a model entry; parameters are passed through as the suite wrote them."""
 
-    def __init__(self, config: OpenAIProvider, limit: int | None = None) -> None:
+    def __init__(self, config: OpenAIProvider) -> None:
         self._config = config
-        self._connection = Connection(config, limit)
+        self._connection = Connection(config)
 
     async def generate(self, request: DrawRequest) -> Drawing:
         """Draws ``n`` pictures with one call."""

@@ -118,7 +118,7 @@ def _refuse(answer: Mapping[str, Any], contents: list[Mapping[str, Any]]) -> Non
         raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
 
 
-def open_judge(config: OpenAIJudge, limit: int | None = None) -> ResponsesJudge | ChatJudge:
+def open_judge(config: OpenAIJudge) -> ResponsesJudge | ChatJudge:
     """The judge that a suite's entry stands for. Raises ``UsageError`` without its key."""
-    connection = Connection(config, limit)
+    connection = Connection(config)
     return ResponsesJudge(config, connection) if config.api == "responses" else ChatJudge(config, connection)

@@ -11,24 +11,27 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
+from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError
 from visioneval.inflate import ACCEPTED, CodingError, Inflater
-from visioneval.providers.reply_limit import MAX_REPLY_FLAG, MAX_REPLY_VARIABLE, MEGABYTE
 
 ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
 """A header for every request: ``check_reply`` reads these codings alone."""
+MEGABYTE = 1_000_000
 MAX_ERROR_BYTES = MEGABYTE
 """Of the body of an error reply; the rest is dropped, as its status says what it is and its words come first."""
 Hook = Callable[[httpx2.Response], Awaitable[None]]
 
 
-def check_reply(limit: int) -> Hook:
-    """A response hook for the HTTP client of an SDK. ``limit`` is in bytes, on the wire and when decompressed.
+def check_reply() -> Hook:
+    """A response hook for the HTTP client of an SDK, which bounds replies on the wire and when decompressed.
 
     The hook, or reading the reply after it, raises ``ProviderError`` of the kind ``invalid`` for a redirect and for a
     reply over the limit, and an ``httpx2`` error for compressed content that is damaged. The body of an error reply is
     cut instead.
     """
+
+    limit = REPLY_MB.limit * MEGABYTE
 
     async def check(response: httpx2.Response) -> None:
         if 300 <= response.status_code < 400:
@@ -66,7 +69,7 @@ def _origin(url: str, location: str | None) -> str:
 
 def _too_large(limit: int) -> ProviderError:
     megabytes = f"{limit / MEGABYTE:,.6g} MB"
-    message = f"the reply is over the limit of {megabytes}: {MAX_REPLY_FLAG} or {MAX_REPLY_VARIABLE} raises it"
+    message = f"the reply is over the limit of {megabytes}: {REPLY_MB.flag} or {REPLY_MB.variable} raises it"
     return ProviderError(message, kind="invalid", may_be_billed=True)
 
 
