@@ -9,10 +9,10 @@ from typing import Any
 
 from PIL import Image
 
-from visioneval.builtin import builtin
 from visioneval.graders.base import Subject
-from visioneval.images import picture_at
+from visioneval.media.images import picture_at
 from visioneval.providers.base import ImagePart, Question, Reply
+from visioneval.resources import builtin
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles
 

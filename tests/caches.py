@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.engine.cache import Cache
+from visioneval.engine.calls.cache import Cache
 
 ONE, TWO = b"the first picture", b"the second picture, a little longer"
 

@@ -16,7 +16,7 @@ from PIL import Image
 from toys import Toy
 
 from visioneval.errors import SuiteError, UsageError
-from visioneval.suite.load import LoadedSuite, load_suite
+from visioneval.suite.loading.load import LoadedSuite, load_suite
 
 __all__ = ["browser", "open_page", "rate", "serve"]
 

@@ -193,7 +193,7 @@ def desk() -> str:
     """What the label page is sent for its first items, as the server sends it. Raises ``VisionEvalError``."""
     from starlette.responses import JSONResponse
 
-    from visioneval.label.desk import Desk
+    from visioneval.label.labeling import Desk
     from visioneval.label.work import Wish, prepare
 
     with suppress(UsageError):  # nobody disputes a cell

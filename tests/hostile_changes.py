@@ -15,13 +15,13 @@ from hostile import COMMANDS, DESK, FILES, call, desk
 from markdown_it import MarkdownIt
 
 from visioneval.analysis.cells import read_cells
-from visioneval.baselines import read_baseline
 from visioneval.errors import RunFormatError, VisionEvalError
-from visioneval.label.progress import read_entries
-from visioneval.labels import read_labels
-from visioneval.preferences import read_preferences
-from visioneval.question_file import read_questions
-from visioneval.records import read_info, read_records
+from visioneval.label.sittings import read_entries
+from visioneval.records.baselines import read_baseline
+from visioneval.records.labels import read_labels
+from visioneval.records.model import read_info, read_records
+from visioneval.records.preferences import read_preferences
+from visioneval.records.questions import read_questions
 
 MARK = "hostilemark"
 ESCAPES = f"\x1b[31m{MARK}\x1b]0;title\x07\x9b2J\u202e\x00\r\nnext"

@@ -18,8 +18,8 @@ import pytest
 from made import info, record
 from PIL import Image, ImageDraw
 
-from visioneval.images import encode_png
-from visioneval.run_writer import RunWriter
+from visioneval.media.images import encode_png
+from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 from made import info, record
 
-from visioneval.analysis.answers import Labelled
-from visioneval.labels import Label
+from visioneval.analysis.agreement.answers import Labelled
+from visioneval.records.labels import Label
 from visioneval.suite.model import Suite
 from visioneval.types import Verdict
 

@@ -18,7 +18,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
-from visioneval.records import Record, read_info, read_records
+from visioneval.records.model import Record, read_info, read_records
 
 KEY = "PAID_KEY"
 MODELS = {

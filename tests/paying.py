@@ -10,7 +10,7 @@ from fake_api import DrawRequest, FakeAPI, JudgeRequest
 from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
-from visioneval.records import Record, RunInfo, read_info, read_records
+from visioneval.records.model import Record, RunInfo, read_info, read_records
 
 PRICES: dict[str, Any] = {"openai:gpt-image-1.5": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
 LOOK: dict[str, Any] = {

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from visioneval.graders import alignment, pairwise, rubric, text_judge
-from visioneval.graders.gecko_answers import answer_faults, as_json, read_answers
-from visioneval.graders.gecko_reading import Made, read_json, read_made
-from visioneval.graders.judging import Check, read_reply
+from visioneval.graders.alignment import grader as alignment
+from visioneval.graders.gecko.answers import answer_faults, as_json, read_answers
+from visioneval.graders.gecko.reading import Made, read_json, read_made
+from visioneval.graders.pairwise import grader as pairwise
+from visioneval.graders.rubric import grader as rubric
+from visioneval.graders.rubric.config import PassFail, ScaleScore
+from visioneval.graders.text import judge as text_judge
+from visioneval.judging.ask import Check, read_reply
 from visioneval.providers.base import Reply, Tool, ToolCall
 from visioneval.providers.conversation import called
-from visioneval.reply_json import UnreadableReplyError
+from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.suite.questions import GeckoQuestion
-from visioneval.suite.rubric import PassFail, ScaleScore
 
 METRICS = {
     "clear": PassFail(type="pass_fail", about="Is it clear?"),

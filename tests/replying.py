@@ -10,7 +10,7 @@ from fake_api import FakeAPI, Fault, JudgeRequest
 from paid import METRIC, MODELS, Paid, scripted
 from PIL import Image
 
-from visioneval.records import Record
+from visioneval.records.model import Record
 
 CALLS = ("generation", "edit", "responses", "chat", "gemini", "gemini judge")
 """What is called when the fault comes."""

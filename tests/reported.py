@@ -10,10 +10,10 @@ from typing import Any
 from made import record, run_of
 from PIL import Image, ImageDraw
 
-from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo, read_info
-from visioneval.report.html import target_of, write_report
-from visioneval.report.lean import read_lean
-from visioneval.run_writer import RunWriter
+from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo, read_info
+from visioneval.records.writer import RunWriter
+from visioneval.report.html.report import target_of, write_report
+from visioneval.report.html.slim_run import read_lean
 
 METRICS: dict[str, Any] = {
     "look": {"type": "bool"},

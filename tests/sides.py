@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from visioneval.analysis.cells import Cell, Mark, Side
-from visioneval.records import Fingerprint
+from visioneval.records.model import Fingerprint
 from visioneval.types import Metric, Verdict
 
 METRICS = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine import throttle
+from visioneval.engine.calls import throttle
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:

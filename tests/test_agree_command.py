@@ -12,8 +12,8 @@ from opinions import CLEAR, USABLE, label, run_info
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.labels import Label, append_labels
-from visioneval.run_writer import RunWriter
+from visioneval.records.labels import Label, append_labels
+from visioneval.records.writer import RunWriter
 
 HOSTILE = "\x1b[31m<script>[bold]\u202e"
 

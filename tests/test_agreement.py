@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from opinions import BETTER, CLEAR, SHARP, USABLE, label, labelled
 
-from visioneval.analysis import among_people
-from visioneval.analysis.agreement import Least, agree
+from visioneval.analysis.agreement import among_raters as among_people
+from visioneval.analysis.agreement.agreement import Least, agree
 from visioneval.errors import UsageError
 
 # What graders and people say of eight cells: the grader fails a, b, c, d; people fail a, b, c, e.

@@ -14,12 +14,12 @@ from fake_api import FakeAPI, JudgeRequest
 from made import drawn_png
 from typer.testing import CliRunner
 
-from visioneval.builtin import builtin
 from visioneval.cli import app
 from visioneval.errors import ProviderError
-from visioneval.graders.alignment import Alignment, faults, gaps_of, score_of
+from visioneval.graders.alignment.grader import Alignment, faults, gaps_of, score_of
 from visioneval.graders.base import Grade
-from visioneval.records import read_records
+from visioneval.records.model import read_records
+from visioneval.resources import builtin
 from visioneval.suite.graders import AlignmentGrader
 
 pytest_plugins = ("fake_api.fixtures",)

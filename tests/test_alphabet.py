@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from visioneval.suite.alphabet import alphabet, fold_character, unreadable
+from visioneval.graders.text.alphabet import alphabet, fold_character, unreadable
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_unreadable_names_what_ocr_cannot_read(text: str, strange: list[str]) ->
 def test_the_alphabet_is_the_model_s_dictionary() -> None:
     pytest.importorskip("rapidocr")
     onnxruntime = pytest.importorskip("onnxruntime")
-    from visioneval.graders.ocr import model_path
+    from visioneval.graders.text.ocr import model_path
 
     session = onnxruntime.InferenceSession(str(model_path("Rec")), providers=["CPUExecutionProvider"])
     dictionary = set(session.get_modelmeta().custom_metadata_map["character"].splitlines())
@@ -50,7 +50,7 @@ def test_everything_that_folds_into_the_alphabet_stays_there() -> None:
 
 def test_importing_it_imports_nothing_heavy() -> None:
     code = (
-        "import sys, visioneval.suite.alphabet\n"
+        "import sys, visioneval.graders.text.alphabet\n"
         "print(*{'numpy', 'PIL', 'cv2', 'onnxruntime', 'rapidocr'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,9 +18,9 @@ from fake_api import FakeAPI, Script
 from paying import Paying
 from PIL import Image
 
-from visioneval import images
 from visioneval.errors import ImageError
-from visioneval.records import Record
+from visioneval.media import images
+from visioneval.records.model import Record
 
 pytest_plugins = ("fake_api.fixtures",)
 

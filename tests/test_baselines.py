@@ -11,9 +11,9 @@ from made import record, run_of
 from toys import Toy
 
 from visioneval.analysis.cells import Side, side_of_baseline, writers_of
-from visioneval.baselines import Baseline, is_baseline, make_baseline, read_baseline, write_baseline
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records import Record
+from visioneval.records.baselines import Baseline, is_baseline, make_baseline, read_baseline, write_baseline
+from visioneval.records.model import Record
 
 INFO = run_of({"one": {}, "two": {}}, ["m"], [], {"fine": {"type": "bool"}})
 GRADER = {"key": "look", "type": "own:Look", "details": {"raw": "much"}, "cost_usd": 0.25, "fingerprint": {"config_sha256": "c" * 64}}  # fmt: skip

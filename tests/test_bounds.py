@@ -18,8 +18,8 @@ from typer.testing import CliRunner, Result
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import app
 from visioneval.errors import TemplateError
-from visioneval.pixels import PixelBudget
-from visioneval.templates import render
+from visioneval.media.pixel_budget import PixelBudget
+from visioneval.templates.render import render
 
 TEN = list(range(10))
 GRID = {"seed": TEN, **dict.fromkeys("abcde", TEN)}

@@ -17,8 +17,8 @@ from made import drawn_png
 from toys import Toy
 
 from visioneval.errors import UsageError
-from visioneval.suite.datasets import read_rows
-from visioneval.urls import fetch
+from visioneval.media.urls import fetch
+from visioneval.suite.loading.datasets import read_rows
 
 REFUSED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 

@@ -15,7 +15,8 @@ from stories import play, settle
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.bounds import (
+from visioneval.engine.calls.budget import Budget, Prices
+from visioneval.engine.calls.cost_bounds import (
     ANSWER_TOKENS,
     GENERATED_TOKENS,
     Bound,
@@ -24,8 +25,7 @@ from visioneval.engine.bounds import (
     least_drawing_size,
     stated_maximum,
 )
-from visioneval.engine.budget import Budget, Prices
-from visioneval.engine.throttle import Lane
+from visioneval.engine.calls.throttle import Lane
 from visioneval.errors import BudgetError
 from visioneval.suite.limits import Price
 

@@ -12,7 +12,7 @@ from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest
 from paying import LOOK, PRICES, Paying
 from typer.testing import Result
 
-from visioneval.preferences import read_preferences
+from visioneval.records.preferences import read_preferences
 
 IMAGE, JUDGE = "openai:gpt-image-1.5", "openai:gpt-5.4"
 IDS = tuple(f"case{at:02}" for at in range(12))
@@ -133,7 +133,7 @@ def test_cached_images_cost_no_budget(paying: Paying) -> None:
 def test_a_try_whose_answer_got_lost_counts_and_one_that_was_turned_away_does_not(
     paying: Paying, monkeypatch: pytest.MonkeyPatch, fault: Fault, drawn: int
 ) -> None:
-    monkeypatch.setattr("visioneval.engine.throttle.BACKOFF_S", 0.01)
+    monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.01)
     paying.write(*IDS, **LOCAL)
     paying.api.faults.queue(fault)
     assert paying.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
@@ -141,7 +141,7 @@ def test_a_try_whose_answer_got_lost_counts_and_one_that_was_turned_away_does_no
 
 
 def test_a_try_that_runs_out_of_time_counts(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.throttle.BACKOFF_S", 0.01)
+    monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.01)
     paying.write(*IDS, limits={"openai": {"timeout_s": 2}}, **LOCAL)
     paying.api.faults.queue(Fault("hang"))
     assert paying.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
@@ -149,7 +149,7 @@ def test_a_try_that_runs_out_of_time_counts(paying: Paying, monkeypatch: pytest.
 
 
 def test_a_server_that_is_not_there_costs_nothing(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.throttle.BACKOFF_S", 0.001)
+    monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.001)
     models = [{**of_three(paying, 1)[0], "base_url": "http://127.0.0.1:9/v1"}]
     paying.write(*IDS, models=models, **LOCAL)
     result = paying.run("--budget", "0.05")

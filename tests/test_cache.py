@@ -15,7 +15,7 @@ from caches import ONE, TWO, Opened, digest, files, named, read_only
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.cache import Cache
+from visioneval.engine.calls.cache import Cache
 from visioneval.errors import UsageError
 
 
@@ -247,7 +247,7 @@ WRITER = """\
 import sys
 from hashlib import sha256
 from pathlib import Path
-from visioneval.engine.cache import Cache
+from visioneval.engine.calls.cache import Cache
 
 folder, me = Path(sys.argv[1]), sys.argv[2]
 sys.stdout.write("ready\\n")

@@ -18,8 +18,8 @@ from paid import KEY, MODELS, Paid, case_id, pictured, prompt, quality, scripted
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.preferences import read_preferences
-from visioneval.records import read_info
+from visioneval.records.model import read_info
+from visioneval.records.preferences import read_preferences
 
 Service = Literal["openai", "gemini"]
 CELLS = 24
@@ -369,7 +369,7 @@ def test_a_run_that_cannot_be_written_keeps_what_is_in_flight_in_the_cache(tmp_p
     api.latency["judge"] = (0.1, 0.6)
     small = (
         "import resource, sys; sys.argv[0] = 'visioneval';"
-        "from visioneval.run_writer import RunWriter; from visioneval.errors import StorageError; append = RunWriter.append\n"
+        "from visioneval.records.writer import RunWriter; from visioneval.errors import StorageError; append = RunWriter.append\n"
         "def full(self, record):\n"
         "    if self._end: raise StorageError('runs/r: cannot write a record: No space left on device')\n"
         "    append(self, record)\n"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from toys import Toy
 
-from visioneval.records import Record
+from visioneval.records.model import Record
 
 DRAW = """
 import json, os, signal, subprocess, sys, time

@@ -11,8 +11,8 @@ from scipy.stats import binom, binomtest, wilcoxon
 from sides import METRICS, cell, mark, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell, Side
-from visioneval.analysis.compare import Chosen, Comparison, compare
-from visioneval.analysis.differences import Difference
+from visioneval.analysis.compare.compare import Chosen, Comparison, compare
+from visioneval.analysis.compare.differences import Difference
 from visioneval.errors import UsageError
 from visioneval.types import Metric
 

@@ -11,8 +11,8 @@ import pytest
 from toys import SECOND, Toy
 from typer.testing import CliRunner
 
-from visioneval.builtin import builtin
 from visioneval.cli import app
+from visioneval.resources import builtin
 
 BAD = {"look": "bad"}
 

@@ -9,8 +9,8 @@ import pytest
 from sides import cell, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell
-from visioneval.analysis.compare import compare
-from visioneval.analysis.compare_gates import DEFAULT, Held, exit_code, hold, parse_fail_on
+from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.gates import DEFAULT, Held, exit_code, hold, parse_fail_on
 from visioneval.errors import UsageError
 from visioneval.types import Metric
 

@@ -12,10 +12,10 @@ from reported import png, run_info, save_run
 from sides import side, verdicts
 
 from visioneval.analysis.cells import Side, read_cells, side_of_run
-from visioneval.analysis.compare import compare
-from visioneval.analysis.compare_gates import hold, parse_fail_on
-from visioneval.records import read_info
-from visioneval.report.compare_page import comparison_page
+from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.gates import hold, parse_fail_on
+from visioneval.records.model import read_info
+from visioneval.report.compare.page import comparison_page
 
 if TYPE_CHECKING:
     from browser import OpenPage

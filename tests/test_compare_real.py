@@ -14,8 +14,8 @@ from made import record
 from scipy.stats import bootstrap, rankdata
 
 from visioneval.analysis.cells import Side
-from visioneval.analysis.compare import compare
-from visioneval.cli.found import read_side
+from visioneval.analysis.compare.compare import compare
+from visioneval.cli.run_lookup import read_side
 
 Scores = dict[str, dict[str, float]]
 

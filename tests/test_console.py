@@ -15,10 +15,10 @@ from rich.console import Console
 
 from visioneval.analysis.findings import Summary
 from visioneval.analysis.summary import summarise
-from visioneval.records import Fingerprint, GraderRecord, Record, RunInfo
-from visioneval.report.cell import print_cells
-from visioneval.report.console import last_line, print_summary, show_usd, why
-from visioneval.report.table import Column, table
+from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo
+from visioneval.report.terminal.cell import print_cells
+from visioneval.report.terminal.summary import last_line, print_summary, show_usd, why
+from visioneval.report.terminal.table import Column, table
 from visioneval.report.text import clean, one_line
 
 METRICS: dict[str, Any] = {

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from visioneval.graders.copy_check import CopyCheck, check
-from visioneval.graders.copy_match import Reading, copy_of, skeleton
-from visioneval.graders.reading_order import follows
+from visioneval.graders.text.copy_check import CopyCheck, check
+from visioneval.graders.text.copy_match import Reading, copy_of, skeleton
+from visioneval.graders.text.reading_order import follows
 from visioneval.suite.case import ExpectText
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from toys import LOOK, Toy
 
-from visioneval.records import list_runs, read_records
+from visioneval.records.model import list_runs, read_records
 
 
 def problems(toy: Toy, *, code: str | None = None, **changes: Any) -> str:

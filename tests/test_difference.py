@@ -8,8 +8,8 @@ from PIL import Image, ImageDraw
 from skimage.color import deltaE_ciede2000, rgb2lab
 from skimage.metrics import structural_similarity
 
-from visioneval.graders import difference
-from visioneval.graders.difference import (
+from visioneval.graders.pixels import difference
+from visioneval.graders.pixels.difference import (
     NEUTRAL_CHROMA,
     changed_exactly,
     changed_visibly,

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.summary import summarise
-from visioneval.records import Fingerprint, GraderRecord, Record
-from visioneval.report.console import print_summary
+from visioneval.records.model import Fingerprint, GraderRecord, Record
+from visioneval.report.terminal.summary import print_summary
 from visioneval.suite.model import Suite
 
 SUITE = Suite.model_validate(

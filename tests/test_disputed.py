@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from made import info, record
 
-from visioneval.analysis.disputed import Disputes
-from visioneval.records import Record, RunInfo
+from visioneval.analysis.review_priority import Disputes
+from visioneval.records.model import Record, RunInfo
 from visioneval.suite.model import Suite
 
 RUBRIC: dict[str, Any] = {

@@ -9,13 +9,15 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from visioneval import labels, preferences, question_file
 from visioneval.cli import app
-from visioneval.label.progress import Session, Step
-from visioneval.records import Record
-from visioneval.suite import case, graders, judges, limits, model, providers, questions, scope
+from visioneval.label.sittings import Session, Step
+from visioneval.providers.mock.config import SketchParams
+from visioneval.records import labels, preferences
+from visioneval.records import questions as question_file
+from visioneval.records.model import Record
+from visioneval.suite import case, graders, judges, limits, model, providers, questions
+from visioneval.suite import filters as scope
 from visioneval.suite import labels as suite_labels
-from visioneval.suite.sketch import SketchParams
 
 ROOT = Path(__file__).parent.parent
 SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when"}

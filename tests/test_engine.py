@@ -207,7 +207,7 @@ def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_e
 
     monkeypatch.setattr(CustomProvider, "pictures_per_call", lambda self, params: 2)
     toy.run({}, samples=2)
-    from visioneval.records import read_records
+    from visioneval.records.model import read_records
 
     records = {record.sample_index: record for record in read_records(toy.latest)}
     assert {at: record.status for at, record in records.items()} == {

@@ -10,8 +10,8 @@ import pytest
 from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest
 from paid import FIFTH, Paid, case_id, prompt, scripted
 
-from visioneval.engine import throttle
-from visioneval.records import read_info
+from visioneval.engine.calls import throttle
+from visioneval.records.model import read_info
 
 Service = Literal["openai", "gemini"]
 CELLS = 60

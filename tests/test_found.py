@@ -8,10 +8,10 @@ import pytest
 from made import record, run_of
 from toys import Toy
 
-from visioneval.cli.found import read_side
+from visioneval.cli.run_lookup import read_side
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records import Record
-from visioneval.run_writer import RunWriter
+from visioneval.records.model import Record
+from visioneval.records.writer import RunWriter
 
 RUNS = Path("runs")
 METRICS = {"fine": {"type": "bool"}, "level": {"type": "number", "better": "lower"}}

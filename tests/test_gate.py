@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from stories import Clock, play, settle
 
-from visioneval.engine.throttle import Gate, Rate
+from visioneval.engine.calls.throttle import Gate, Rate
 from visioneval.errors import ClosingError, ProviderError
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from asked import Asked, subject
 
-from visioneval.engine.once import Once
+from visioneval.engine.single_flight import Once
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade
-from visioneval.graders.gecko import Gecko
+from visioneval.graders.gecko.grader import Gecko
 from visioneval.providers.base import Reply
-from visioneval.question_file import PromptQuestions, QuestionsWriter
+from visioneval.records.questions import PromptQuestions, QuestionsWriter
 from visioneval.suite.graders import GeckoGrader
 
 DOG = {"id": "dog", "question": "Is there a dog?", "type": "animal"}

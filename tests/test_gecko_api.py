@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from visioneval.analysis.summary import summarise
 from visioneval.cli import app
-from visioneval.question_file import read_questions
-from visioneval.records import Record, read_info, read_records
+from visioneval.records.model import Record, read_info, read_records
+from visioneval.records.questions import read_questions
 from visioneval.types import Verdict
 
 pytest_plugins = ("fake_api.fixtures",)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.graders.gecko_reading import Item, Made, coverage, made_schema, read_items, read_json, read_made
-from visioneval.reply_json import UnreadableReplyError
+from visioneval.graders.gecko.reading import Item, Made, coverage, made_schema, read_items, read_json, read_made
+from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.suite.questions import MAX_QUESTIONS, TYPES
 
 KEYWORDS = "{1}[Two] {2}[dogs] on a {3}[red] {4}[boat]"

@@ -14,8 +14,8 @@ from fake_api import FakeAPI, JudgeRequest
 from gecko_script import judge
 from typer.testing import CliRunner
 
-from visioneval.builtin import builtin
 from visioneval.cli import app
+from visioneval.resources import builtin
 
 pytest_plugins = ("fake_api.fixtures",)
 NAMES = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}

@@ -21,7 +21,7 @@ from PIL import Image
 
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Drawing, DrawRequest
-from visioneval.providers.gemini import Gemini
+from visioneval.providers.gemini.generator import Gemini
 from visioneval.suite.case import TestCase
 from visioneval.suite.providers import GeminiProvider
 from visioneval.types import CaseFiles, TaskType

@@ -16,8 +16,8 @@ from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Question, Reply, Tool
 from visioneval.providers.base import ToolCall as Called
 from visioneval.providers.conversation import called, converse
-from visioneval.providers.gemini_judge import Gemini
-from visioneval.records import read_records
+from visioneval.providers.gemini.judge import Gemini
+from visioneval.records.model import read_records
 from visioneval.suite.judges import GeminiJudge
 
 pytest_plugins = ("fake_api.fixtures",)

@@ -11,7 +11,7 @@ import pytest
 from fake_api import FakeAPI, Script
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records import Record, read_info, read_records
+from visioneval.records.model import Record, read_info, read_records
 from visioneval.types import Status, Verdict
 
 pytest_plugins = ("fake_api.fixtures",)

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, Subject
-from visioneval.graders.image import ImageFile, is_flat
+from visioneval.graders.properties.grader import ImageFile, is_flat
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import ImageGrader
 from visioneval.types import CaseFiles, Picture, TaskType

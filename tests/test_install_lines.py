@@ -19,7 +19,7 @@ import pytest
 import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 
-from visioneval.urls import BUCKETS
+from visioneval.media.urls import BUCKETS
 
 ROOT = Path(__file__).parent.parent
 WORKFLOW = ROOT / "visioneval" / "cli" / "github.yml"
@@ -78,7 +78,12 @@ def _names_visioneval_on_the_index(word: str) -> bool:
 
 def test_no_install_line_names_visioneval_on_the_index() -> None:
     printed = _printed()
-    assert {"README.md", "docs/suite.md", "visioneval/cli/github.yml", "visioneval/graders/ocr.py"} <= printed.keys()
+    assert {
+        "README.md",
+        "docs/suite.md",
+        "visioneval/cli/github.yml",
+        "visioneval/graders/text/ocr.py",
+    } <= printed.keys()
     bad = {file: [word for word in words if _names_visioneval_on_the_index(word)] for file, words in printed.items()}
     assert not {file: words for file, words in bad.items() if words}
 

@@ -15,8 +15,8 @@ import pytest
 from toys import Toy
 
 from visioneval.cli.running import resuming
-from visioneval.records import list_runs, read_info, read_records
-from visioneval.standing import as_it_stands, standing
+from visioneval.records.model import list_runs, read_info, read_records
+from visioneval.records.run_state import as_it_stands, standing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.journal import append_lines, locked
-from visioneval.preferences import NAME, Preference, append_preferences, forget_preferences, read_preferences
+from visioneval.records.jsonl import append_lines, locked
+from visioneval.records.preferences import NAME, Preference, append_preferences, forget_preferences, read_preferences
 
 
 def preference(case: str, first: str = "a") -> Preference:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.builtin import builtin
-from visioneval.graders.judging import object_schema
-from visioneval.graders.rubric import faults
+from visioneval.graders.rubric.grader import faults
+from visioneval.judging.ask import object_schema
+from visioneval.resources import builtin
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import RubricGrader
 from visioneval.suite.judge_prompt import (
@@ -23,7 +23,7 @@ from visioneval.suite.judge_prompt import (
     rules_over,
     text_contexts,
 )
-from visioneval.templates import render_file
+from visioneval.templates.render import render_file
 
 METRICS = {
     "gate": {"type": "pass_fail", "about": "A gate.", "pass_if": ["it is there"], "fail_if": ["it is torn"]},

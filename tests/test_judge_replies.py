@@ -13,9 +13,9 @@ from gecko_script import asked, made, prompt_of
 from PIL import Image
 from toys import Toy
 
-from visioneval.preferences import read_preferences
-from visioneval.question_file import read_questions
-from visioneval.records import Record, read_records
+from visioneval.records.model import Record, read_records
+from visioneval.records.preferences import read_preferences
+from visioneval.records.questions import read_questions
 
 pytest_plugins = ("fake_api.fixtures",)
 

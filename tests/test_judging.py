@@ -11,7 +11,7 @@ from asked import Asked, Said
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.graders.judging import (
+from visioneval.judging.ask import (
     Answer,
     OffSchemaError,
     ask_for_json,
@@ -22,7 +22,7 @@ from visioneval.graders.judging import (
     total_usage,
 )
 from visioneval.providers.base import Question, Reply
-from visioneval.reply_json import MAX_CHARS
+from visioneval.providers.reply_json import MAX_CHARS
 
 GOOD = {"n": 4}
 QUESTION = Question(parts=("how many?",), schema=object_schema({"n": {"type": "integer"}}), names=("n",))

@@ -13,7 +13,7 @@ import pytest
 from fake_api import FakeAPI
 from paid import Paid, scripted, until
 
-from visioneval.records import read_info
+from visioneval.records.model import read_info
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 AT_ONCE = 4

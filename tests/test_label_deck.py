@@ -8,8 +8,8 @@ import pytest
 from made import record
 
 from visioneval.errors import UsageError
-from visioneval.label.deck import Item, Subject, Which, choose, deal, pairs
-from visioneval.records import Record
+from visioneval.label.sampling import Item, Subject, Which, choose, deal, pairs
+from visioneval.records.model import Record
 
 
 def cells(count: int, verdicts: str = "P") -> list[Record]:

@@ -12,9 +12,9 @@ from labelled import ASKED, SECRET_A, SECRET_B, lines, secrets_in, write_run
 from PIL import Image
 
 from visioneval.errors import UsageError
-from visioneval.label.desk import Desk, UnknownItemError
+from visioneval.label.labeling import Desk, UnknownItemError
 from visioneval.label.work import Wish, prepare
-from visioneval.labels import Label, append_labels, newest, read_labels
+from visioneval.records.labels import Label, append_labels, newest, read_labels
 
 NOON = datetime(2025, 6, 14, 12, tzinfo=UTC)
 GOOD: dict[str, Any] = {"usable": True, "clarity": 4}

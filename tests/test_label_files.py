@@ -13,8 +13,8 @@ from made import info, record
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.labels import Label, append_labels, newest, read_labels
-from visioneval.run_writer import RunWriter
+from visioneval.records.labels import Label, append_labels, newest, read_labels
+from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
 
 LABELS = {

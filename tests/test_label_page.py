@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from labelled import READY, SECRET_A, SECRET_B, Server, lines, waited, write_run
 
-from visioneval.labels import newest, read_labels
+from visioneval.records.labels import newest, read_labels
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -13,12 +13,13 @@ from clips import clip, colour_of
 from labelled import SECRET_A, picture, write_run
 from PIL import Image
 
-from visioneval import video
 from visioneval.errors import ImageError
-from visioneval.label import pictures, work
-from visioneval.label.desk import Desk
+from visioneval.label import images as pictures
+from visioneval.label import work
+from visioneval.label.labeling import Desk
 from visioneval.label.work import Wish, prepare
-from visioneval.video import sample_frames
+from visioneval.media import video
+from visioneval.media.video import sample_frames
 
 
 def shown(folder: Path) -> tuple[Desk, dict[str, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from writing import suite
 
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.suite.load import LoadedSuite, load_suite
+from visioneval.suite.loading.load import LoadedSuite, load_suite
 from visioneval.suite.model import Suite
 
 Problems = Callable[..., list[str]]
@@ -391,7 +391,7 @@ def test_a_variable_that_the_suite_does_not_have(load: Load) -> None:
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from visioneval.suite.load import load_suite
+from visioneval.suite.loading.load import load_suite
 load_suite(Path(sys.argv[1]), run_labels=lambda run: [])
 status = Path("/proc/self/status")
 if status.exists():  # what getrusage says on Linux includes the process that started this one

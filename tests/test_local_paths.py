@@ -96,7 +96,7 @@ def test_other_names_are_paths_as_before(toy: Toy) -> None:
 
 
 def filled(folder: Path) -> Path:
-    from visioneval.engine.cache import Cache
+    from visioneval.engine.calls.cache import Cache
 
     with Cache(folder) as cache:
         cache.put("draw:1", "draw", {}, named(b"a picture"))

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, Subject
-from visioneval.graders.locality import Locality, LocalityFinding, measure_locality
-from visioneval.images import picture_at, size_of
+from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality
+from visioneval.media.images import picture_at, size_of
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import LocalityGrader
 from visioneval.types import CaseFiles, TaskType

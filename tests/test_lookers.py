@@ -11,7 +11,7 @@ import pytest
 from toys import SECOND, Toy
 from writing import suite
 
-from visioneval.records import read_records
+from visioneval.records.model import read_records
 from visioneval.types import Status, Verdict
 
 Problems = Callable[..., list[str]]

@@ -6,7 +6,7 @@ import numpy as np
 from make_assets import mask, storefront
 from PIL import Image
 
-from visioneval.builtin import builtin
+from visioneval.resources import builtin
 
 
 def test_the_pictures_of_the_quickstart_are_what_the_script_draws():

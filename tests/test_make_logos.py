@@ -6,7 +6,7 @@ import numpy as np
 from make_logos import SIZE, pictures
 from PIL import Image
 
-from visioneval.builtin import builtin
+from visioneval.resources import builtin
 
 ASSETS = builtin("suites") / "logo_edits" / "assets"
 

@@ -6,8 +6,8 @@ import numpy as np
 from make_try_on import SIDE, pictures
 from PIL import Image
 
-from visioneval.builtin import builtin
-from visioneval.images import load_mask
+from visioneval.media.images import load_mask
+from visioneval.resources import builtin
 
 ASSETS = builtin("suites") / "try_on" / "assets"
 

@@ -8,8 +8,8 @@ import pytest
 from made import record, run_of
 from sides import cell, scored, side, verdicts
 
-from visioneval.analysis.compare import compare
-from visioneval.analysis.compare_gates import hold, parse_fail_on
+from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.gates import hold, parse_fail_on
 from visioneval.analysis.summary import summarise
 from visioneval.report.markdown import SHOWN, code, comparison_markdown, summary_markdown
 

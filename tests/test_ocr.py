@@ -11,7 +11,7 @@ from visioneval.errors import GraderError
 
 pytest.importorskip("rapidocr")
 
-from visioneval.graders import ocr
+from visioneval.graders.text import ocr
 
 FLYER = ["GRAND OPENING", "BUTTER & FLOUR", "20% OFF", "Croissants $4.50", "Aug 12-14, 7:30 PM"]
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from visioneval.engine.once import Once
+from visioneval.engine.single_flight import Once
 
 
 def test_the_first_does_it_for_all() -> None:

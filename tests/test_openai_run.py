@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
-from visioneval.records import Record, read_records
+from visioneval.records.model import Record, read_records
 
 pytest_plugins = ("fake_api.fixtures",)
 

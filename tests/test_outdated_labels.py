@@ -13,11 +13,11 @@ from labelled import SECRET_A, lines, write_run
 from opinions import label, labelled
 from typer.testing import CliRunner
 
-from visioneval.analysis.agreement import agree
+from visioneval.analysis.agreement.agreement import agree
 from visioneval.cli import app
-from visioneval.label.desk import Desk
+from visioneval.label.labeling import Desk
 from visioneval.label.work import Wish, prepare
-from visioneval.labels import Label, append_labels, is_of
+from visioneval.records.labels import Label, append_labels, is_of
 
 THEN, NOW = "1" * 64, "2" * 64
 AT = "2025-06-01T12:00:00+00:00"

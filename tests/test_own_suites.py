@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.cli.suite import Template
-from visioneval.records import read_records
+from visioneval.records.model import read_records
 from visioneval.types import Verdict
 
 

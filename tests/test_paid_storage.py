@@ -14,10 +14,10 @@ from fake_api import FakeAPI
 from paid import Paid, prompt, scripted
 
 from visioneval.analysis.summary import summarise
-from visioneval.engine import cache as cache_module
 from visioneval.engine import provenance
-from visioneval.records import read_info
-from visioneval.report.overview import overview
+from visioneval.engine.calls import cache as cache_module
+from visioneval.records.model import read_info
+from visioneval.report.html.overview import overview
 
 CELLS = 24
 AT_ONCE = 4

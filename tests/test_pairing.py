@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sides import cell, side, verdicts
 
-from visioneval.analysis.pairing import CHANGES, Pair, pair_cells, parse_map
+from visioneval.analysis.compare.pairing import CHANGES, Pair, pair_cells, parse_map
 from visioneval.errors import UsageError
 
 

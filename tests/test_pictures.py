@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from toys import Toy
 from writing import suite
 
-from visioneval.suite.pictures import FinishedPicture, picture_of_cell
+from visioneval.suite.outputs import FinishedPicture, picture_of_cell
 
 Problems = Callable[..., list[str]]
 

@@ -11,9 +11,9 @@ from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import SuiteError, UsageError
 from visioneval.plan import Plan, expand, run_labels
-from visioneval.records import RunInfo, Selection, read_info
-from visioneval.suite.load import LoadedSuite, load_suite
-from visioneval.suite.paths import Trust
+from visioneval.records.model import RunInfo, Selection, read_info
+from visioneval.suite.loading.load import LoadedSuite, load_suite
+from visioneval.suite.loading.paths import Trust
 
 GRID = """\
 name: sweep
@@ -127,7 +127,7 @@ def test_run_json_expands_to_the_cells_that_were_run(toy: Toy, sweep: Path, flag
     toy("run", sweep, "--trust-suite", *flags)
     info = toy.info
     plan = _again(info.suite, sweep)
-    from visioneval.records import read_records
+    from visioneval.records.model import read_records
 
     recorded = {record.cell for record in read_records(toy.latest)}
     assert {(case, label, sample) for case, label, sample, *_ in cells(plan)} == recorded
@@ -171,7 +171,7 @@ def test_calls_are_made_as_they_are_asked_for(toy: Toy) -> None:
 
 
 def test_an_estimate_counts_and_names_what_is_missing(toy: Toy) -> None:
-    from visioneval.engine.estimate import estimate
+    from visioneval.engine.calls.estimate import estimate
     from visioneval.plan import needed_keys
 
     toy.pictures("pictures/case0.png")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import NormalIndPower
 
-from visioneval.analysis.power import detectable_mean_difference, detectable_rate_difference
-from visioneval.analysis.stats import mcnemar_exact
+from visioneval.analysis.stats.basic import mcnemar_exact
+from visioneval.analysis.stats.power import detectable_mean_difference, detectable_rate_difference
 
 
 @pytest.mark.parametrize("n", [12, 30, 80])

@@ -14,7 +14,7 @@ from fake_api import FakeAPI, Fault, JudgeRequest, Script
 from PIL import Image
 from toys import Toy
 
-from visioneval.preferences import Preference, append_preferences, read_preferences
+from visioneval.records.preferences import Preference, append_preferences, read_preferences
 
 pytest_plugins = ("fake_api.fixtures",)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from visioneval.analysis.preferences import preferred, win_interval
-from visioneval.preferences import Preference
+from visioneval.analysis.compare.preferences import preferred, win_interval
+from visioneval.records.preferences import Preference
 
 
 def asked(case: str, first: str, answer: Any, sample: int = 0, **more: Any) -> Preference:

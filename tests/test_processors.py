@@ -20,9 +20,9 @@ import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # the names NumPy's variable takes
 from PIL import Image, ImageDraw, ImageFont
 
-from visioneval.graders.reference import measure_reference
-from visioneval.opencv import portable_opencv
-from visioneval.records import Record, read_records
+from visioneval.graders.pixels.reference import measure_reference
+from visioneval.media.opencv import portable_opencv
+from visioneval.records.model import Record, read_records
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 COMMAND = "from visioneval.cli import app; app()"

@@ -13,7 +13,7 @@ from made import info, record
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.run_writer import RunWriter
+from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
 
 SPEARMAN = {"MagicBrush": 0.4689, "InstructPix2Pix": 0.4856, "CycleDiffusion": 0.4387, "SDEdit": 0.1091}

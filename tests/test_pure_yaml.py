@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from visioneval.suite import yaml_reader
+from visioneval.suite.loading import yaml_reader
 
 ROOT = Path(__file__).parent.parent
 SUITES = sorted((ROOT / "suites").glob("*/suite.yaml"))

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from visioneval.errors import RunFormatError, StorageError
-from visioneval.question_file import DroppedQuestion, PromptQuestions, QuestionsWriter, prompt_sha256, read_questions
+from visioneval.records.questions import (
+    DroppedQuestion,
+    PromptQuestions,
+    QuestionsWriter,
+    prompt_sha256,
+    read_questions,
+)
 from visioneval.suite.questions import GeckoQuestion
 
 DOG = GeckoQuestion(id="q1", question="Is there a dog?", type="animal")

@@ -11,8 +11,8 @@ from rich.console import Console
 from visioneval.analysis.findings import Summary
 from visioneval.analysis.questions import TypeFinding
 from visioneval.analysis.summary import summarise
-from visioneval.records import Fingerprint, GraderRecord
-from visioneval.report.console import print_summary
+from visioneval.records.model import Fingerprint, GraderRecord
+from visioneval.report.terminal.summary import print_summary
 from visioneval.suite.model import Suite
 
 

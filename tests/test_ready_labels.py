@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from labelled import picture, write_run
 
-from visioneval.builtin import builtin
-from visioneval.label.desk import Desk
+from visioneval.label.labeling import Desk
 from visioneval.label.work import Wish, prepare
+from visioneval.resources import builtin
 from visioneval.suite.graders import RubricGrader
-from visioneval.suite.load import load_suite
+from visioneval.suite.label_presets import READY, asked_of
+from visioneval.suite.loading.load import load_suite
 from visioneval.suite.model import Suite
-from visioneval.suite.ready_labels import READY, asked_of
 from visioneval.types import TaskType
 
 ROOT = Path(__file__).parent.parent

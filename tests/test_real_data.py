@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.records import Record, read_info, read_records
+from visioneval.records.model import Record, read_info, read_records
 from visioneval.types import Verdict
 
 SUITES = Path(__file__).parent / "suites"

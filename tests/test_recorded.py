@@ -13,7 +13,7 @@ from toys import Toy
 from visioneval.errors import ProviderError, SuiteError, UsageError
 from visioneval.providers.base import CellRef, Question
 from visioneval.providers.recorded import Recorded
-from visioneval.records import read_records
+from visioneval.records.model import read_records
 from visioneval.suite.judges import RecordedJudge
 
 WHOLE = {"model": "model", "sample": "sample"}

@@ -13,10 +13,10 @@ from made import info, record
 from pydantic import TypeAdapter
 from toys import Toy
 
-from visioneval import records as storage
-from visioneval import run_writer
 from visioneval.errors import RunFormatError, StorageError, UsageError
-from visioneval.records import (
+from visioneval.records import model as storage
+from visioneval.records import writer as run_writer
+from visioneval.records.model import (
     CellError,
     Fingerprint,
     GraderRecord,
@@ -26,7 +26,7 @@ from visioneval.records import (
     read_info,
     read_records,
 )
-from visioneval.run_writer import RunWriter, model_slug
+from visioneval.records.writer import RunWriter, model_slug
 
 FIELDS = [
     "schema_version",

@@ -11,8 +11,8 @@ from PIL import Image, ImageDraw
 
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, Subject
-from visioneval.graders.reference import Reference, measure_reference
-from visioneval.images import picture_at, size_of
+from visioneval.graders.pixels.reference import Reference, measure_reference
+from visioneval.media.images import picture_at, size_of
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import ReferenceGrader
 from visioneval.types import CaseFiles, TaskType

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from visioneval.errors import GraderError
-from visioneval.graders.registration import lay_over, read_pixels, scaled_over
+from visioneval.graders.pixels.registration import lay_over, read_pixels, scaled_over
 
 
 def a_scene(width: int = 480, height: int = 360) -> np.ndarray:

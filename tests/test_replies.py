@@ -14,7 +14,7 @@ from canned_api import canned
 from fake_api import FakeAPI, Fault
 from replying import CALLS, Replying, error_of, scripted
 
-from visioneval.engine import throttle
+from visioneval.engine.calls import throttle
 
 FEW = ("generation", "responses", "gemini", "gemini judge")
 """A call of each client for images and for judgements."""

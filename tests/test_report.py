@@ -12,17 +12,17 @@ from PIL import Image
 from reported import LABELS, demo, grader, png, report, run_info, save_run
 from typer.testing import CliRunner
 
+from visioneval.analysis.accumulators import count
 from visioneval.analysis.findings import rate
 from visioneval.analysis.summary import summarise
-from visioneval.analysis.tally import count
 from visioneval.cli import app
 from visioneval.errors import UsageError
-from visioneval.records import read_info
-from visioneval.report.lean import read_lean
-from visioneval.report.page_data import as_block, as_json, as_script, command_of, index_of
-from visioneval.report.pictures import EmbeddedShelf, FolderShelf
-from visioneval.report.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
-from visioneval.report.spread import grading_rows, metric_rows
+from visioneval.records.model import read_info
+from visioneval.report.html.distributions import grading_rows, metric_rows
+from visioneval.report.html.images import EmbeddedShelf, FolderShelf
+from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
+from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
+from visioneval.report.html.slim_run import read_lean
 from visioneval.suite.graders import GeckoGrader
 
 

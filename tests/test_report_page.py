@@ -10,7 +10,7 @@ from browser import PHONE, until
 from made import record, run_of
 from reported import LABELS, METRICS, demo, grader, png, report, run_info, save_run
 
-from visioneval.records import CellError
+from visioneval.records.model import CellError
 from visioneval.types import Metric
 
 if TYPE_CHECKING:

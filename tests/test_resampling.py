@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from visioneval.analysis import resampling
-from visioneval.analysis.resampling import cluster_bootstrap, cluster_bootstrap_mean, clusters_of
+from visioneval.analysis.stats import resampling
+from visioneval.analysis.stats.resampling import cluster_bootstrap, cluster_bootstrap_mean, clusters_of
 
 
 def _scores(k: int, n: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records import read_records
+from visioneval.records.model import read_records
 
 COUNT = """
 import mine, pathlib

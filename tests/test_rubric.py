@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from visioneval.errors import AuthError, ProviderError
 from visioneval.graders.base import Grade, Subject
-from visioneval.graders.rubric import Rubric, faults
+from visioneval.graders.rubric.config import PassFail, ScaleScore
+from visioneval.graders.rubric.grader import Rubric, faults
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.graders import RubricGrader
-from visioneval.suite.rubric import PassFail, ScaleScore
-from visioneval.templates import template_digest
+from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles
 
 METRICS = {

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from writing import suite
 
+from visioneval.suite.loading.yaml_reader import read_yaml
 from visioneval.suite.model import json_schema
-from visioneval.suite.yaml_reader import read_yaml
 
 Problems = Callable[..., list[str]]
 ROOT = Path(__file__).parent.parent

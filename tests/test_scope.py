@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.suite.scope import Scope, VerdictRule, When, any_glob
+from visioneval.suite.filters import Scope, VerdictRule, When, any_glob
 from visioneval.types import TaskType
 
 GENERATION, EDITING = TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, wilcoxon
 
-from visioneval.analysis.signed_rank import signed_rank
-from visioneval.analysis.stats import mcnemar_exact
+from visioneval.analysis.stats.basic import mcnemar_exact
+from visioneval.analysis.stats.signed_rank import signed_rank
 
 # C. Darwin's heights of crossed less self-fertilised plants, in eighths of an inch, as R. A. Fisher prints them in
 # "The Design of Experiments" (1935), chapter III

@@ -14,13 +14,13 @@ import pytest
 from make_assets import MASK, SHOP, WORD, storefront
 from PIL import Image
 
-from visioneval.builtin import builtin
 from visioneval.errors import ProviderError
-from visioneval.images import load_rgb
+from visioneval.media.images import load_rgb
 from visioneval.providers.base import Drawing, DrawRequest, Editor, Generator
-from visioneval.providers.sketch import SOFTWARE, Sketch
+from visioneval.providers.mock.config import SEEN_BY, Flaw, SketchParams
+from visioneval.providers.mock.generator import SOFTWARE, Sketch
+from visioneval.resources import builtin
 from visioneval.suite.case import TestCase
-from visioneval.suite.sketch import SEEN_BY, Flaw, SketchParams
 from visioneval.types import CaseFiles, TaskType
 
 ASSETS = builtin("suites") / "quickstart" / "assets"

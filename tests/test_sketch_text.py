@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visioneval.providers.sketch_text import _OTHER, _OTHER_DIGIT, Dice, tidy, with_typo
+from visioneval.providers.mock.text import _OTHER, _OTHER_DIGIT, Dice, tidy, with_typo
 
 LOOK_ALIKES = ("Il1|ij", "O0oQDC", "cCGeo", "sS5", "vVuUyY", "wW", "xXkK", "zZ2", "B8", "hbn", "rnm", "gq9")
 

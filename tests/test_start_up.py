@@ -10,9 +10,9 @@ import pytest
 HEAVY = (
     "numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "pydantic_core", "rapidocr", "onnxruntime", "openai",
     "google", "skimage", "scipy", "tenacity", "fsspec", "genai_prices", "httpx", "csv", "asyncio",
-    "visioneval.suite", "visioneval.records", "visioneval.plan", "visioneval.graders", "visioneval.providers",
-    "visioneval.engine", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.images",
-    "visioneval.templates", "visioneval.label", "visioneval.labels", "starlette", "uvicorn", "rich.progress", "rich.table",
+    "visioneval.suite", "visioneval.records.model", "visioneval.plan", "visioneval.graders", "visioneval.providers",
+    "visioneval.engine", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.media.images",
+    "visioneval.templates.render", "visioneval.label", "visioneval.records.labels", "starlette", "uvicorn", "rich.progress", "rich.table",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from scipy.stats import binomtest, mannwhitneyu
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from visioneval.analysis.stats import auroc, holm, mcnemar_exact, wilson_interval
+from visioneval.analysis.stats.basic import auroc, holm, mcnemar_exact, wilson_interval
 
 # R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
 # method 3 (score without continuity correction)

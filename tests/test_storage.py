@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from toys import Toy
 
-from visioneval.records import read_info, read_records
-from visioneval.run_writer import RunWriter
+from visioneval.records.model import read_info, read_records
+from visioneval.records.writer import RunWriter
 
 
 def in_the_way(folder: Path) -> Path:

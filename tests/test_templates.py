@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.errors import TemplateError
-from visioneval.suite.datasets import literal
-from visioneval.templates import MAX_CHARACTERS, render
+from visioneval.suite.loading.datasets import literal
+from visioneval.templates.render import MAX_CHARACTERS, render
 
 SEEN: dict[str, Any] = {
     "brand": "Butter & Flour",

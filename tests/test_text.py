@@ -17,7 +17,7 @@ from visioneval.types import CaseFiles, Picture, TaskType
 
 pytest.importorskip("rapidocr")
 
-from visioneval.graders.text import Text
+from visioneval.graders.text.grader import Text
 
 EDITS = Path(__file__).resolve().parents[2] / "shared" / "data" / "edits"
 

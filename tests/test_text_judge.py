@@ -9,10 +9,10 @@ from asked import Asked, Said, subject
 from pydantic import ValidationError
 
 from visioneval.errors import ProviderError
-from visioneval.graders import ocr
 from visioneval.graders.base import Grade
-from visioneval.graders.copy_match import Reading
-from visioneval.graders.text import Text
+from visioneval.graders.text import ocr
+from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.grader import Text
 from visioneval.providers.base import Reply
 from visioneval.suite.graders import TextGrader
 

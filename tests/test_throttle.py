@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from stories import Clock, play, settle
 
-from visioneval.engine import throttle
-from visioneval.engine.throttle import Lane, Throttle, Tries
+from visioneval.engine.calls import throttle
+from visioneval.engine.calls.throttle import Lane, Throttle, Tries
 from visioneval.errors import BudgetError, ClosingError, ProviderError
 from visioneval.suite.limits import MAX_ATTEMPTS, Limits
 

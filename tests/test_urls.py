@@ -12,7 +12,7 @@ from buckets import web_server
 from writing import suite
 
 from visioneval.errors import UsageError
-from visioneval.urls import _public_client, _public_socket, beside, fetch, is_url, url_problem
+from visioneval.media.urls import _public_client, _public_socket, beside, fetch, is_url, url_problem
 
 Problems = Callable[..., list[str]]
 

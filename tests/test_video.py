@@ -13,11 +13,11 @@ from clips import clip, colour_of
 from made import drawn_png
 from PIL import Image
 
-from visioneval.artifacts import artifact, ending
 from visioneval.errors import ImageError
-from visioneval.images import MAX_BYTES
+from visioneval.media.formats import artifact, ending
+from visioneval.media.images import MAX_BYTES
+from visioneval.media.video import sample_frames, video_at, video_mime
 from visioneval.types import TaskType
-from visioneval.video import sample_frames, video_at, video_mime
 
 VIDEO = TaskType.VIDEO_GENERATION
 RED, GREEN, BLUE = (True, False, False), (False, True, False), (False, False, True)
@@ -112,7 +112,7 @@ def test_without_the_extra_a_line_says_what_to_install(tmp_path: Path) -> None:
     path = clip(tmp_path / "a.mp4", ["red"])
     code = (
         "import sys; sys.modules['av'] = None\n"
-        "from pathlib import Path\nfrom visioneval.errors import ImageError\nfrom visioneval.video import sample_frames\n"
+        "from pathlib import Path\nfrom visioneval.errors import ImageError\nfrom visioneval.media.video import sample_frames\n"
         "try: sample_frames(Path(sys.argv[1]), 1)\nexcept ImageError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)

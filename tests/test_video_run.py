@@ -15,7 +15,7 @@ from fake_api import FakeAPI, JudgeRequest, SentFile
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.records import Record, read_records
+from visioneval.records.model import Record, read_records
 
 pytest_plugins = ("fake_api.fixtures",)
 MODELS = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}

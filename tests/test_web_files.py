@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
 from visioneval.providers import files
-from visioneval.records import read_records
-from visioneval.suite import datasets
+from visioneval.records.model import read_records
+from visioneval.suite.loading import datasets
 
 ROWS = b"id,prompt\none,a tree\n"
 SUITE = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.whole_file import write_whole
+from visioneval.atomic import write_whole
 
 
 def test_text_and_bytes_take_the_place_of_what_was_there(tmp_path: Path) -> None:

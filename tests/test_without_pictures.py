@@ -7,7 +7,7 @@ from typing import Any
 from toys import Toy
 
 from visioneval.engine.grading import checked_scores
-from visioneval.records import read_records
+from visioneval.records.model import read_records
 from visioneval.types import Metric, Verdict
 
 MODELS = [{"provider": "files", "pictures": "none", "label": label} for label in ("m", "n")]

@@ -12,9 +12,9 @@ from fake_api import FakeAPI, JudgeRequest
 from PIL import Image, ImageDraw, ImageFont
 from typer.testing import CliRunner
 
-from visioneval.builtin import builtin
 from visioneval.cli import app
-from visioneval.records import Record, read_info, read_records
+from visioneval.records.model import Record, read_info, read_records
+from visioneval.resources import builtin
 from visioneval.types import Verdict
 
 pytest_plugins = ("fake_api.fixtures",)

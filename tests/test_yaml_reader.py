@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.errors import SuiteError
+from visioneval.suite.loading.yaml_reader import MAX_DEPTH, decode, plain, positions, read_yaml
 from visioneval.suite.providers import as_written
-from visioneval.suite.yaml_reader import MAX_DEPTH, decode, plain, positions, read_yaml
 
 
 def refusal(text: str) -> str:

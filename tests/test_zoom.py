@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from visioneval.graders.exhibits import Exhibit, exhibits
-from visioneval.graders.zoom import GRID, MAX_SIDE, CropTool
-from visioneval.images import encode_png
+from visioneval.judging.attachments import Exhibit, exhibits
+from visioneval.judging.crops import GRID, MAX_SIDE, CropTool
+from visioneval.media.images import encode_png
 from visioneval.providers.base import ImagePart
 from visioneval.types import CaseFiles
 

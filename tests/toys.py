@@ -12,7 +12,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.records import Record, RunInfo, read_info, read_records
+from visioneval.records.model import Record, RunInfo, read_info, read_records
 
 CODE = """\
 import asyncio, io, os, threading, time

@@ -11,28 +11,28 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visioneval.builtin import builtin
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.finished import finished_pictures
-from visioneval.records import Selection, find_run, read_info
+from visioneval.media.urls import is_url
+from visioneval.records.existing_outputs import finished_pictures
+from visioneval.records.model import Selection, find_run, read_info
+from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_rule
-from visioneval.suite.addresses import addressed
 from visioneval.suite.case import TestCase
+from visioneval.suite.filters import VerdictRule, any_glob
 from visioneval.suite.graders import BaseGrader, GeckoGrader, PairwiseGrader
 from visioneval.suite.judges import BaseJudge
-from visioneval.suite.load import LoadedSuite
-from visioneval.suite.lookers import lookers_by_case, with_their_pictures
-from visioneval.suite.messages import did_you_mean
+from visioneval.suite.loading.load import LoadedSuite
+from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import GraderEntry, Suite, template_folders
-from visioneval.suite.pictures import FinishedPicture
+from visioneval.suite.output_of import lookers_by_case, with_their_pictures
+from visioneval.suite.outputs import FinishedPicture
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import DrawingProvider, FilesProvider
+from visioneval.suite.remote_media import addressed
 from visioneval.suite.runs import Finished, model_runs, split_run
-from visioneval.suite.scope import VerdictRule, any_glob
 from visioneval.suite.size import cell_problem
-from visioneval.templates import template_digest
+from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
-from visioneval.urls import is_url
 
 T = TypeVar("T")
 SHOWN_FAR = 20

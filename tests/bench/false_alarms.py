@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from visioneval.analysis.cells import Cell, Side
-from visioneval.analysis.compare import compare
-from visioneval.analysis.compare_gates import exit_code, hold, parse_fail_on
+from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.gates import exit_code, hold, parse_fail_on
 from visioneval.types import Metric, Verdict
 
 GOOD, DROP, TAGGED = 0.85, 0.10, 5

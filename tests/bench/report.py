@@ -15,8 +15,8 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from tests.browser import ARGS, CHROMIUM
-from visioneval.records import Record, RunInfo
-from visioneval.run_writer import RunWriter
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
 
 SHAPES = ((200, 25), (1_000, 5), (5_000, 1))
@@ -118,7 +118,7 @@ def make_run(root: Path, cases: int, models: int, *, pictures: bool) -> Path:
 
 
 def _picture(case: int, model: int) -> bytes:
-    from visioneval.images import encode_png
+    from visioneval.media.images import encode_png
 
     picture = Image.new("RGB", (512, 512), ((case * 37) % 256, (model * 53) % 256, (case + model) % 256))
     ImageDraw.Draw(picture).text((40, 200), f"{case} / {model}", fill="white", font_size=90)
@@ -127,9 +127,9 @@ def _picture(case: int, model: int) -> bytes:
 
 def write(run: Path) -> Path:
     """Writes the report and tells how long it took, first and again."""
-    from visioneval.records import read_info
-    from visioneval.report.html import write_report
-    from visioneval.report.lean import read_lean
+    from visioneval.records.model import read_info
+    from visioneval.report.html.report import write_report
+    from visioneval.report.html.slim_run import read_lean
 
     for turn in ("first", "again"):
         start = time.perf_counter()

@@ -17,7 +17,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.records import read_records
+from visioneval.records.model import read_records
 
 IMAGES = 250
 SEED = 12

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from replies import KINDS, cuts
 
-from visioneval.reply_json import MAX_CHARS
+from visioneval.providers.reply_json import MAX_CHARS
 
 SEED = 12
 MUTATED = 5000

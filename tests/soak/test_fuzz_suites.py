@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from visioneval.builtin import builtin
 from visioneval.cli import app
-from visioneval.suite.yaml_reader import read_yaml
+from visioneval.resources import builtin
+from visioneval.suite.loading.yaml_reader import read_yaml
 
 SUITES = 3000
 SEED = 12

@@ -10,7 +10,7 @@ import pytest
 from fake_api import FakeAPI
 from paid import FIFTH, Paid
 
-from visioneval.engine import throttle
+from visioneval.engine.calls import throttle
 
 CELLS = 2000
 

@@ -12,7 +12,7 @@ import pytest
 from fake_api import FakeAPI
 from paid import Paid
 
-from visioneval.records import read_info
+from visioneval.records.model import read_info
 
 CELLS = 200
 KILLS = 50

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from visioneval.baselines import Baseline, Grading, Line
-from visioneval.record_fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
-from visioneval.records import (
+from visioneval.records.baselines import Baseline, Grading, Line
+from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
+from visioneval.records.model import (
     CellError,
     CellKey,
     Fingerprint,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from visioneval.records import Record
+from visioneval.records.model import Record
 from visioneval.rules import parse_rule
+from visioneval.suite.filters import VerdictRule
 from visioneval.suite.graders import RubricGrader
 from visioneval.suite.model import Suite
-from visioneval.suite.scope import VerdictRule
 from visioneval.types import Frozen
 
 

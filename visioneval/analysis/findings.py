@@ -7,8 +7,8 @@ from typing import Literal
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.separation import Separation
-from visioneval.analysis.stats import wilson_interval
-from visioneval.records import CellError, RunState
+from visioneval.analysis.stats.basic import wilson_interval
+from visioneval.records.model import CellError, RunState
 from visioneval.types import Frozen, Metric, Verdict
 
 GateState = Literal["holds", "unmet", "unmeasured", "skipped"]

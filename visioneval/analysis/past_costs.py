@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from visioneval.errors import RunFormatError
-from visioneval.records import RunInfo, each_line, list_runs, read_info
+from visioneval.records.model import RunInfo, each_line, list_runs, read_info
 
 NEWEST = 20
 """Runs that are looked at, the newest ones."""

@@ -12,7 +12,7 @@ from math import fsum
 from typing import Any
 
 from visioneval.analysis.scores import Scores
-from visioneval.records import GraderRecord, Record, RunInfo
+from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.suite.graders import GeckoGrader
 from visioneval.types import Frozen
 

@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Iterable
 from math import fsum
 
-from visioneval.analysis.stats import auroc
-from visioneval.records import Record, RunInfo
+from visioneval.analysis.stats.basic import auroc
+from visioneval.records.model import Record, RunInfo
 from visioneval.rules import parse_gate
 from visioneval.types import Frozen
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from visioneval.analysis.accumulators import Costs, Model, Money, Tally, Verdicts, add_costs, most_common
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.questions import Questions
 from visioneval.analysis.separation import Separations, counter_examples
-from visioneval.analysis.tally import Costs, Model, Money, Tally, Verdicts, add_costs, most_common
-from visioneval.records import Record, RunInfo, RunState, suite_order
+from visioneval.records.model import Record, RunInfo, RunState, suite_order
 from visioneval.rules import Gate, Pool, gate_holds, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
+from visioneval.suite.filters import GateRule, Scope, any_glob
 from visioneval.suite.model import Suite
-from visioneval.suite.scope import GateRule, Scope, any_glob
 from visioneval.types import Status, Verdict
 
 ERROR_GATE = GateRule(rule="error_rate == 0")

@@ -15,21 +15,9 @@ from typer.core import TyperGroup
 
 from visioneval import __version__
 from visioneval.bounds import check_environment
-from visioneval.cli import (
-    agree,
-    baseline,
-    cache,
-    compare,
-    grade,
-    label,
-    options,
-    prefer,
-    questions,
-    report,
-    run,
-    runs,
-    suite,
-)
+from visioneval.cli import agreement as agree
+from visioneval.cli import baseline, cache, compare, grade, label, options, questions, report, run, runs, suite
+from visioneval.cli import pairwise as prefer
 from visioneval.cli.usage import WRONG_USAGE, told
 from visioneval.errors import UsageError, VisionEvalError
 
@@ -73,7 +61,7 @@ class ToldErrors(TyperGroup):
 
 def _ended(error: VisionEvalError) -> Exception:
     """The end of a program that an error of ours ends, once its line is printed."""
-    from visioneval.engine.plain import Plain
+    from visioneval.engine.sanitize import Plain
     from visioneval.report.text import clean
 
     print(clean(Plain.around().text(error)), file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.found import read_run
+from visioneval.cli.run_lookup import read_run
 from visioneval.errors import UsageError
 
 app = typer.Typer(help="Keep a run's results in a small file that a repository can hold.", no_args_is_help=True)
@@ -21,7 +21,7 @@ def set_baseline(
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed."""
     from visioneval.analysis.cells import writers_of
-    from visioneval.baselines import baseline_path, make_baseline, write_baseline
+    from visioneval.records.baselines import baseline_path, make_baseline, write_baseline
 
     path = baseline_path(name)
     folder, info, records = read_run(run, out)
@@ -40,9 +40,9 @@ def set_baseline(
 def list_baselines() -> None:
     """List the baselines of this folder."""
     from visioneval.analysis.findings import rate
-    from visioneval.baselines import FOLDER, read_baseline
-    from visioneval.report.console import show_rate
-    from visioneval.report.table import Column, table
+    from visioneval.records.baselines import FOLDER, read_baseline
+    from visioneval.report.terminal.summary import show_rate
+    from visioneval.report.terminal.table import Column, table
     from visioneval.types import Verdict
 
     paths = sorted(FOLDER.glob("*.jsonl"))

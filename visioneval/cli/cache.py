@@ -12,14 +12,14 @@ from visioneval.cli import options
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.cache import Cache
+    from visioneval.engine.calls.cache import Cache
 
 app = typer.Typer(no_args_is_help=True, help="What paid calls answered: where it is kept, and how to drop it.")
 Folder = Annotated[Path | None, options.value("--cache", "DIR", "Another folder than your own one.")]
 
 
 def _opened(folder: Path | None) -> Cache:
-    from visioneval.engine.cache import Cache, default_folder
+    from visioneval.engine.calls.cache import Cache, default_folder
 
     if folder is not None and not (folder / "index.sqlite").is_file():
         what = "is a file, no cache" if folder.is_file() else "there is no cache here"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.found import read_side
+from visioneval.cli.run_lookup import read_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from visioneval.analysis.compare import Comparison
-    from visioneval.analysis.compare_gates import Held
+    from visioneval.analysis.compare.compare import Comparison
+    from visioneval.analysis.compare.gates import Held
 
 NARROW = "What to compare"
 SIDE = "Path, id, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
@@ -59,9 +59,9 @@ def compare(
 
     Exits 1 where a gate (--fail-on) does not hold, 3 where one had nothing to measure.
     """
-    from visioneval.analysis.compare import Chosen
-    from visioneval.analysis.compare import compare as compared
-    from visioneval.analysis.compare_gates import exit_code, hold, parse_fail_on
+    from visioneval.analysis.compare.compare import Chosen
+    from visioneval.analysis.compare.compare import compare as compared
+    from visioneval.analysis.compare.gates import exit_code, hold, parse_fail_on
 
     gates = parse_fail_on(fail_on or ())
     chosen = Chosen(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
@@ -73,7 +73,7 @@ def compare(
 
         write_report(markdown, comparison_markdown(found, held))
     if html is not None:
-        from visioneval.report.compare_page import comparison_page
+        from visioneval.report.compare.page import comparison_page
         from visioneval.report.files import write_report
 
         write_report(html, comparison_page(found, held))
@@ -82,9 +82,9 @@ def compare(
 
 
 def _show(found: Comparison, held: Sequence[Held], *, as_json: bool) -> None:
-    from visioneval.analysis.compare_gates import exit_code
-    from visioneval.report.compare_console import print_comparison
-    from visioneval.report.compare_json import comparison_json
+    from visioneval.analysis.compare.gates import exit_code
+    from visioneval.report.compare.json import comparison_json
+    from visioneval.report.terminal.compare import print_comparison
 
     if as_json:
         print(comparison_json(found, held, exit_code(found, held)))

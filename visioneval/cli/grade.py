@@ -12,16 +12,16 @@ import typer
 from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
-from visioneval.cli.found import named_run
 from visioneval.cli.reports import check_reports, write_reports
+from visioneval.cli.run_lookup import named_run
 from visioneval.cli.running import Begun, Shown, carry_out
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.session import Session
+    from visioneval.engine.call_settings import Session
     from visioneval.plan import Plan
-    from visioneval.records import RunInfo, Selection
-    from visioneval.suite.load import LoadedSuite
+    from visioneval.records.model import RunInfo, Selection
+    from visioneval.suite.loading.load import LoadedSuite
 
 
 @bounded(*bounds.ALL)
@@ -117,11 +117,11 @@ def _begun(
     source: Source, plan: Plan, session: Session, info: RunInfo, out: Path, *, named: bool, quiet: bool
 ) -> Begun:
     """The new run, and what there is to do for it."""
+    from visioneval.engine.call_settings import check_budget
+    from visioneval.engine.components import build_tools
     from visioneval.engine.regrade import grading_of, take_questions
-    from visioneval.engine.session import check_budget
-    from visioneval.engine.tools import build_tools
-    from visioneval.records import read_records
-    from visioneval.run_writer import RunWriter
+    from visioneval.records.model import read_records
+    from visioneval.records.writer import RunWriter
 
     check_budget(plan, session)
     tools = build_tools(plan, offline=session.reuse.offline)

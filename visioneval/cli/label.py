@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval.cli import label_page, options
-from visioneval.cli.found import labels_of, read_run
+from visioneval.cli.run_lookup import labels_of, read_run
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def import_file(
     from datetime import UTC, datetime
 
     from visioneval.label.importing import Target, import_labels
-    from visioneval.labels import LABELS, append_labels, read_labels
+    from visioneval.records.labels import LABELS, append_labels, read_labels
 
     folder, info, records = read_run(run, out)
     pictures = {record.cell: record.artifact_sha256 for record in records}
@@ -103,9 +103,9 @@ def export_labels(
     out: options.RunsFolder = options.RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' reads."""
-    from visioneval.analysis.answers import Labelled, held_to_today
-    from visioneval.labels import LABELS, newest, read_labels
-    from visioneval.report.labels import form_of, write_labels
+    from visioneval.analysis.agreement.answers import Labelled, held_to_today
+    from visioneval.export.labels import form_of, write_labels
+    from visioneval.records.labels import LABELS, newest, read_labels
 
     folder, info, records = read_run(run, out)
     labels = labels_of(run, records, read_labels(folder / LABELS))

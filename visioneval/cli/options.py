@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from visioneval.engine.calls import Drawings, Reuse
-    from visioneval.engine.session import Session
+    from visioneval.engine.call_settings import Session
+    from visioneval.engine.calls.calls import Drawings, Reuse
     from visioneval.plan import Plan
-    from visioneval.records import RunInfo, Selection
-    from visioneval.suite.load import LoadedSuite
+    from visioneval.records.model import RunInfo, Selection
+    from visioneval.suite.loading.load import LoadedSuite
 
 NARROW = "What to run"
 RESULT = "What comes out"
@@ -52,7 +52,7 @@ def local_path(text: str | Path) -> Path:
 
     Raises ``UsageError`` for a URL, which ``Path`` would make a folder named ``s3:`` of.
     """
-    from visioneval.urls import is_url
+    from visioneval.media.urls import is_url
 
     if is_url(str(text)):
         raise UsageError(f"{text}: is a URL, and this is read or written on this machine only: give a path")
@@ -168,7 +168,7 @@ def selection(
     limit: int | None,
 ) -> Selection:
     """The flags that narrow a run, as the run keeps them."""
-    from visioneval.records import Selection
+    from visioneval.records.model import Selection
 
     return Selection(
         cases=tuple(cases or ()),
@@ -182,7 +182,7 @@ def selection(
 def load_and_expand(path: Path, chosen: Selection, flags: SuiteFlags) -> tuple[LoadedSuite, Plan]:
     """The first two steps of every command that takes a suite."""
     from visioneval.plan import expand, run_labels
-    from visioneval.suite.load import load_suite
+    from visioneval.suite.loading.load import load_suite
 
     loaded = load_suite(
         path, trust=flags.trust, variables=flags.variables, judges=flags.judges, run_labels=run_labels(flags.out)
@@ -209,8 +209,8 @@ def load_all(paths: list[Path], chosen: Selection, flags: SuiteFlags) -> list[tu
 def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[LoadedSuite, Plan]:
     """The suite that a run holds, as it was resolved, checked and expanded again."""
     from visioneval.plan import expand, run_labels
-    from visioneval.records import read_info
-    from visioneval.suite.load import held_suite
+    from visioneval.records.model import read_info
+    from visioneval.suite.loading.load import held_suite
 
     info = read_info(folder)
     check_secrets(folder, info.hidden_vars, flags)
@@ -229,14 +229,14 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
 
 def hidden_vars(folder: Path) -> tuple[str, ...]:
     """The variables of a run's suite whose values it does not hold."""
-    from visioneval.records import read_info
+    from visioneval.records.model import read_info
 
     return read_info(folder).hidden_vars
 
 
 def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
     """The secret variables of a run that the plan's suite has too, and has no secret for."""
-    from visioneval.engine.bench import secrets_around
+    from visioneval.engine.context import secrets_around
 
     plain, own = secrets_around(plan), plan.suite.vars
     return [name for name in info.hidden_vars if name in own and not plain.hides(own[name])]
@@ -252,7 +252,7 @@ def check_secrets(folder: Path, wanted: Iterable[str], flags: SuiteFlags) -> Non
 
 def held_selection(folder: Path, chosen: Selection) -> Selection:
     """The flags that narrowed a run which is gone on with. Raises ``UsageError`` for others: they would drop cells."""
-    from visioneval.records import read_info
+    from visioneval.records.model import read_info
 
     if chosen.narrows:
         raise UsageError("--resume goes on with a whole run: leave out --case, --tag, --model, --grader and --limit")
@@ -261,7 +261,7 @@ def held_selection(folder: Path, chosen: Selection) -> Selection:
 
 def check_same_suite(folder: Path, plan: Plan, flags: SuiteFlags) -> None:
     """Raises ``UsageError`` where a run is of another suite, or of other secrets: its cells would all be set aside."""
-    from visioneval.records import read_info
+    from visioneval.records.model import read_info
 
     info = read_info(folder)
     check_secrets(folder, secrets_to_give(info, plan), flags)
@@ -272,14 +272,14 @@ def check_same_suite(folder: Path, plan: Plan, flags: SuiteFlags) -> None:
 
 def run_folder(name: str, out: Path) -> Path:
     """The folder of a run by its name. Raises ``UsageError``."""
-    from visioneval.records import find_run
+    from visioneval.records.model import find_run
 
     return find_run(name, out)
 
 
 def reuse_of(reused: Reused, *, offline: bool, resuming: bool) -> Reuse:
     """What is taken from the cache: offline all, and in a run that is gone on with whatever it paid for itself."""
-    from visioneval.engine.calls import Reuse
+    from visioneval.engine.calls.calls import Reuse
 
     drawings: Drawings = "all" if offline or reused is Reused.all else "own" if resuming else "none"
     return Reuse(drawings, offline or reused is not Reused.none, offline)
@@ -297,7 +297,7 @@ def session(
     """How providers are called. Raises ``UsageError``."""
     from math import isfinite
 
-    from visioneval.engine.session import Session
+    from visioneval.engine.call_settings import Session
 
     if budget is not None and not isfinite(budget):
         raise UsageError(f"--budget {budget}: not a sum of money")

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.engine.estimate import Cost, Estimate, estimate
+from visioneval.engine.calls.estimate import Cost, Estimate, estimate
 from visioneval.plan import Plan, needed_keys
-from visioneval.report.table import Cell, Column, fitted, pairs, table, titled
+from visioneval.report.terminal.table import Cell, Column, fitted, pairs, table, titled
 from visioneval.report.text import clean, one_line
 from visioneval.suite.case import TestCase
 

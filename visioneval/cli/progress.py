@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from visioneval.engine.run import Listener
-    from visioneval.records import Record
+    from visioneval.records.model import Record
 
 EVERY_S = 10.0
 ENOUGH = 8

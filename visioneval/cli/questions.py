@@ -34,10 +34,10 @@ def questions(
 
     visioneval questions suite.yaml -o questions.yaml
     """
+    from visioneval.engine.call_settings import Session, check_budget, open_calls
+    from visioneval.engine.components import build_tools
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
-    from visioneval.engine.session import Session, check_budget, open_calls
-    from visioneval.engine.tools import build_tools
-    from visioneval.report.questions import pinned_yaml
+    from visioneval.report.terminal.questions import pinned_yaml
 
     if output is not None and output.exists():
         raise UsageError(f"{output}: exists already, and may hold edits; name another file")

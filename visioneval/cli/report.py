@@ -8,7 +8,7 @@ from typing import Annotated
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
-from visioneval.cli.found import named_run, say_missing
+from visioneval.cli.run_lookup import named_run, say_missing
 
 
 @bounded(MEGAPIXELS)
@@ -29,8 +29,8 @@ def report(
     runs: Annotated[Path, options.value("--runs", "DIR", "The folder of runs.")] = options.RUNS,
 ) -> None:
     """Write a run as static HTML: overview, gallery, and every cell with its pictures, scores and reasons."""
-    from visioneval.report.html import target_of, write_report
-    from visioneval.report.lean import read_lean
+    from visioneval.report.html.report import target_of, write_report
+    from visioneval.report.html.slim_run import read_lean
 
     folder, info, label = named_run(run, runs)
     target = target_of(folder, out, single_file=single_file)

@@ -20,7 +20,7 @@ def write_reports(folders: Sequence[Path], junit: Path | None, markdown: Path | 
     if junit is None and markdown is None:
         return
     from visioneval.analysis.summary import summarise
-    from visioneval.records import read_info, read_records
+    from visioneval.records.model import read_info, read_records
     from visioneval.report.files import write_report
     from visioneval.report.junit import junit_xml
     from visioneval.report.markdown import summary_markdown

@@ -18,11 +18,11 @@ from visioneval.cli.running import Begun, Shown, carry_out, resuming
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.session import Session
-    from visioneval.engine.tools import Tools
+    from visioneval.engine.call_settings import Session
+    from visioneval.engine.components import Tools
     from visioneval.plan import Plan
-    from visioneval.records import Selection
-    from visioneval.suite.load import LoadedSuite
+    from visioneval.records.model import Selection
+    from visioneval.suite.loading.load import LoadedSuite
 
 SEVEREST = (130, 2, 3, 1, 0)
 
@@ -161,8 +161,8 @@ def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]], out: Path, budget:
 
 def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:
     """The exit code of each suite, its run's folder being added; an interrupt is for all that are still to come."""
-    from visioneval.engine.session import check_budget, check_session
-    from visioneval.engine.tools import build_tools
+    from visioneval.engine.call_settings import check_budget, check_session
+    from visioneval.engine.components import build_tools
 
     for _, plan in planned:
         check_budget(plan, flags.session)
@@ -184,8 +184,8 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
     from visioneval.engine.provenance import describe_run, go_on
     from visioneval.engine.resume import forget_pairs, rest_of
     from visioneval.engine.run import every_cell
-    from visioneval.records import read_info, read_records
-    from visioneval.run_writer import RunWriter
+    from visioneval.records.model import read_info, read_records
+    from visioneval.records.writer import RunWriter
 
     info = describe_run(
         plan, loaded, flags.chosen, run_id=flags.run_id, note=flags.note, command_line=tuple(sys.argv[1:])

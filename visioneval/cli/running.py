@@ -15,14 +15,14 @@ from visioneval.errors import AuthError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from visioneval.analysis.compare.preferences import Preferred
     from visioneval.analysis.findings import Summary
-    from visioneval.analysis.preferences import Preferred
+    from visioneval.engine.call_settings import Session
+    from visioneval.engine.components import Tools
     from visioneval.engine.run import Jobs
-    from visioneval.engine.session import Session
-    from visioneval.engine.tools import Tools
     from visioneval.plan import Plan
-    from visioneval.records import RunInfo, RunState
-    from visioneval.run_writer import RunWriter
+    from visioneval.records.model import RunInfo, RunState
+    from visioneval.records.writer import RunWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def resuming(folder: Path, typed: Sequence[str] = (), suite: Path | None = None,
     that was named now, and lies outside the working directory, must be named again, and what changed it. The values
     of ``hidden`` variables must be given again: ``***`` stands for them.
     """
-    from visioneval.suite.load import HIDDEN
+    from visioneval.suite.loading.load import HIDDEN
 
     named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
     kept = {"--cache", "--reuse", "--budget", "--env-file", *(bound.flag for bound in bounds.ALL)}
@@ -92,7 +92,7 @@ def for_the_rest(folder: Path, info: RunInfo) -> str:
 def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
     """Executes, summarises and shows a run, and returns its exit code."""
     from visioneval.analysis.summary import summarise
-    from visioneval.records import read_records
+    from visioneval.records.model import read_records
 
     writer = begun.writer
     try:
@@ -114,9 +114,9 @@ def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
 def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
     """Runs the cells, and says in ``run.json`` how that ended, whatever happens."""
     from visioneval.cli.progress import listening
+    from visioneval.engine.call_settings import open_calls
     from visioneval.engine.provenance import now
     from visioneval.engine.run import execute
-    from visioneval.engine.session import open_calls
     from visioneval.errors import StorageError
 
     plan, writer = begun.plan, begun.writer
@@ -140,11 +140,11 @@ def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
 
 def _preferred(folder: Path, run_id: str) -> Sequence[Preferred]:
     """What judges said of a run's own model runs; nothing where its suite had none compared."""
-    from visioneval.preferences import NAME, read_preferences
+    from visioneval.records.preferences import NAME, read_preferences
 
     if not (folder / NAME).is_file():
         return []
-    from visioneval.analysis.preferences import preferred
+    from visioneval.analysis.compare.preferences import preferred
 
     return preferred(line for line in read_preferences(folder) if line.is_within(run_id))
 
@@ -163,14 +163,14 @@ def _with_pairs(summary: Summary, begun: Begun) -> Summary:
 def show_preferences(folder: Path, run_id: str) -> None:
     """Prints what judges said of a run's own model runs, where its suite had them compared."""
     if found := _preferred(folder, run_id):
-        from visioneval.report.preferences import print_preferences
+        from visioneval.report.terminal.preferences import print_preferences
 
         print_preferences(found, options.console())
         print()
 
 
 def _show(summary: Summary, begun: Begun, shown: Shown) -> None:
-    from visioneval.report.console import last_line, print_summary
+    from visioneval.report.terminal.summary import last_line, print_summary
 
     if shown.as_json:
         print(summary.model_dump_json())

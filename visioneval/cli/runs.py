@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from visioneval.cli import options
-from visioneval.cli.found import read_run
+from visioneval.cli.run_lookup import read_run
 from visioneval.cli.running import resuming, show_preferences, to_go_on
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
     from visioneval.analysis.findings import Counts
-    from visioneval.records import Record, RunInfo
+    from visioneval.records.model import Record, RunInfo
     from visioneval.suite.case import TestCase
 
 
@@ -35,9 +35,9 @@ def list_all(
     experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
 ) -> None:
     """List the runs of a folder, by experiment, oldest first."""
-    from visioneval.records import list_runs
-    from visioneval.report.listing import Listed, print_runs
-    from visioneval.standing import standing
+    from visioneval.records.model import list_runs
+    from visioneval.records.run_state import standing
+    from visioneval.report.terminal.run_list import Listed, print_runs
 
     listed = list_runs(out)
     for path in sorted({each.parent for each in out.glob("*/run.json")} - {path for path, _ in listed}):
@@ -57,8 +57,8 @@ def list_all(
 
 
 def _counts(folder: Path) -> Counts | None:
-    from visioneval.analysis.tally import count
-    from visioneval.records import read_records
+    from visioneval.analysis.accumulators import count
+    from visioneval.records.model import read_records
     from visioneval.report.text import clean
 
     try:
@@ -79,8 +79,8 @@ def show(
 ) -> None:
     """Show a run's summary, or the cells of one case in full: what was asked, the scores, the reasons."""
     from visioneval.analysis.summary import in_order, summarise
-    from visioneval.report.cell import print_cells
-    from visioneval.report.console import print_summary
+    from visioneval.report.terminal.cell import print_cells
+    from visioneval.report.terminal.summary import print_summary
 
     folder, info, records = read_run(run, out)
     if case is None:
@@ -117,7 +117,7 @@ def _asked(info: RunInfo, case: str) -> TestCase | None:
 
 
 def _no_cell(case: str, records: list[Record]) -> str:
-    from visioneval.suite.messages import did_you_mean
+    from visioneval.suite.loading.messages import did_you_mean
 
     ids = {record.test_id for record in records}
     if case in ids:
@@ -136,7 +136,7 @@ def export(
     Text that begins with =, +, - or @ gets an apostrophe before it: a spreadsheet would take it for a formula.
     """
     from visioneval.analysis.summary import in_order
-    from visioneval.report.flat import write_csv
+    from visioneval.export.csv import write_csv
 
     if not as_csv:
         raise UsageError("say which form: --csv")

@@ -47,7 +47,7 @@ def init(
     ] = None,
 ) -> None:
     """Write a commented suite that runs, with its pictures, or a workflow for CI."""
-    from visioneval.builtin import builtin
+    from visioneval.resources import builtin
 
     files: dict[Path, Path] = {}
     if template is not None or ci is None:
@@ -92,7 +92,7 @@ def validate(
     """Check suites: every problem in one go, as file:line:column."""
     from visioneval.cli.plan_table import many, missing_keys
     from visioneval.errors import Problem, SuiteError
-    from visioneval.records import Selection
+    from visioneval.records.model import Selection
 
     flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge)
     problems: list[Problem] = []

@@ -13,22 +13,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from visioneval import images
-from visioneval.artifacts import artifact, ending
-from visioneval.engine.bench import Bench
-from visioneval.engine.calls import Drawn
+from visioneval.aio import first_cause, in_thread
+from visioneval.engine.calls.calls import Drawn
+from visioneval.engine.calls.throttle import Tries
+from visioneval.engine.context import Bench
 from visioneval.engine.grading import Graded, grade, stop_for_key
-from visioneval.engine.guard import described
-from visioneval.engine.plain import amount
-from visioneval.engine.throttle import Tries
+from visioneval.engine.sanitize import amount
+from visioneval.engine.user_code import described
 from visioneval.errors import ImageError, ProviderError, StoppedError
+from visioneval.media import images
+from visioneval.media.formats import artifact, ending
 from visioneval.plan import Call, generation_key, grade_key
 from visioneval.providers.base import DrawRequest
-from visioneval.records import CellError, Record
+from visioneval.records.links import is_inside
+from visioneval.records.model import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
-from visioneval.run_links import is_inside
-from visioneval.suite.addresses import address_of
-from visioneval.together import first_cause, in_thread
+from visioneval.suite.remote_media import address_of
 from visioneval.types import Picture, Status, Verdict
 
 

@@ -10,20 +10,20 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from visioneval.engine.bench import Bench
-from visioneval.engine.calls import Meter
-from visioneval.engine.guard import described, guarded
-from visioneval.engine.plain import Plain, amount, scalar
-from visioneval.engine.shelf import Easel
+from visioneval.aio import together
+from visioneval.engine.calls.calls import Meter
+from visioneval.engine.context import Bench
+from visioneval.engine.image_cache import Easel
+from visioneval.engine.sanitize import Plain, amount, scalar
+from visioneval.engine.user_code import described, guarded
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, Subject
 from visioneval.plan import Call
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
-from visioneval.question_file import PromptQuestions
-from visioneval.records import CellError, Fingerprint, GraderRecord
+from visioneval.records.model import CellError, Fingerprint, GraderRecord
+from visioneval.records.questions import PromptQuestions
 from visioneval.suite.graders import BaseGrader
-from visioneval.together import together
 from visioneval.types import Metric, Picture, Score
 
 

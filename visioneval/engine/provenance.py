@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval import __version__
-from visioneval.engine.bench import secrets_around
+from visioneval.engine.context import secrets_around
 from visioneval.plan import Plan
-from visioneval.records import RunInfo, Selection
-from visioneval.suite.load import HIDDEN, LoadedSuite
+from visioneval.records.model import RunInfo, Selection
+from visioneval.suite.loading.load import HIDDEN, LoadedSuite
 
 
 def now() -> str:

@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from visioneval.builtin import builtin
-from visioneval.engine.bench import secrets_around
-from visioneval.engine.calls import Calls, Meter
-from visioneval.engine.stopping import Progress, interrupts
-from visioneval.engine.tools import Tools
+from visioneval.engine.calls.calls import Calls, Meter
+from visioneval.engine.components import Tools
+from visioneval.engine.context import secrets_around
+from visioneval.engine.shutdown import Progress, interrupts
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
-from visioneval.graders.gecko_making import make, pinned
+from visioneval.graders.gecko.making import make, pinned
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.question_file import PromptQuestions
+from visioneval.records.questions import PromptQuestions
+from visioneval.resources import builtin
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import GeckoGrader
 from visioneval.suite.model import template_folders

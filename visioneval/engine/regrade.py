@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from visioneval.engine.bench import secrets_around
 from visioneval.engine.cell import Existing, Job
+from visioneval.engine.context import secrets_around
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
 from visioneval.plan import Call, HashOf, Plan, generation_key
-from visioneval.question_file import NAME as QUESTIONS
-from visioneval.records import CellError, CellKey, Record
+from visioneval.records.model import CellError, CellKey, Record
+from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.types import Status, Verdict
 
 

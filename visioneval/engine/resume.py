@@ -11,9 +11,9 @@ from typing import Literal
 from visioneval.engine.cell import Existing, Job
 from visioneval.engine.run import Jobs, hashes
 from visioneval.plan import Call, HashOf, Plan, generation_key, grade_key
-from visioneval.preferences import forget_preferences
-from visioneval.records import CellKey, Record, RunInfo, read_records
-from visioneval.run_links import file_inside
+from visioneval.records.links import file_inside
+from visioneval.records.model import CellKey, Record, RunInfo, read_records
+from visioneval.records.preferences import forget_preferences
 from visioneval.types import Status, Verdict
 
 Act = Literal["draw", "grade", "keep"]

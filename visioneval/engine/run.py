@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from visioneval.builtin import builtin
-from visioneval.engine.bench import Bench, secrets_around
-from visioneval.engine.calls import Calls, draw_lane
+from visioneval.engine.calls.calls import Calls, draw_lane
+from visioneval.engine.calls.throttle import Lane
 from visioneval.engine.cell import Job, work
+from visioneval.engine.components import Tools
+from visioneval.engine.context import Bench, secrets_around
 from visioneval.engine.memory import TRIMMED_EVERY_S, give_back
-from visioneval.engine.prefer import Panel, matchups_within, put_to_judge
-from visioneval.engine.stopping import Outcome, Progress, cause, interrupts
-from visioneval.engine.throttle import Lane
-from visioneval.engine.tools import Tools
-from visioneval.images import MAX_BYTES
+from visioneval.engine.pairwise.panel import Panel, matchups_within, put_to_judge
+from visioneval.engine.shutdown import Outcome, Progress, cause, interrupts
+from visioneval.media.images import MAX_BYTES
 from visioneval.plan import Plan
-from visioneval.question_file import QuestionsWriter
-from visioneval.records import Record, read_records
-from visioneval.run_writer import RunWriter
+from visioneval.records.model import Record, read_records
+from visioneval.records.questions import QuestionsWriter
+from visioneval.records.writer import RunWriter
+from visioneval.resources import builtin
 from visioneval.suite.graders import PairwiseGrader
 from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun

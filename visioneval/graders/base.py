@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from visioneval.errors import GraderError
-from visioneval.graders.shown import Show, shown
+from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Question, Reply
-from visioneval.question_file import PromptQuestions
+from visioneval.records.questions import PromptQuestions
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, Picture, Score, TaskType
 

@@ -1,1 +1,4 @@
-"""The labelling page and its server: people answer about cells or pairs, blind, and every answer is on disk."""
+"""The labelling page, its server, and labels imported from files.
+
+Imports analysis, records and below, and nothing of what makes a run.
+"""

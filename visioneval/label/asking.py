@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from visioneval.errors import UsageError
-from visioneval.label.deck import Item
-from visioneval.labels import PAIR_ANSWERS, Answer
+from visioneval.label.sampling import Item
+from visioneval.records.labels import PAIR_ANSWERS, Answer
+from visioneval.suite.label_presets import asked_of
 from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion
 from visioneval.suite.model import Suite
-from visioneval.suite.ready_labels import asked_of
 
 _SIDES = {"a": "b", "b": "a"}
 

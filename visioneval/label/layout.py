@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from visioneval.errors import UsageError
 from visioneval.suite.labels import Labels
-from visioneval.suite.messages import did_you_mean
+from visioneval.suite.loading.messages import did_you_mean
 
 FIELDS = (
     "test_id",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from visioneval.label.deck import Deck, Item, ItemKey
-from visioneval.label.progress import Step
+from visioneval.label.sampling import Deck, Item, ItemKey
+from visioneval.label.sittings import Step
 
 SITTING = timedelta(hours=12)
 """Anchors that a rater answered longer ago than this open the next sitting again."""

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from visioneval.errors import UsageError
 from visioneval.label.work import Wish, prepare
-from visioneval.labels import LABELS, rater_name
+from visioneval.records.labels import LABELS, rater_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -45,7 +45,7 @@ def serve(wish: Wish, *, host: str, port: int | None, rater: str | None, open_pa
     """
     check_extra()
     rater = None if rater is None else rater_name(rater)
-    from visioneval.label.desk import Desk
+    from visioneval.label.labeling import Desk
     from visioneval.label.server import application
 
     with contextlib.closing(_listener(host, port)) as listener:

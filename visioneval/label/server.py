@@ -16,9 +16,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
-from visioneval.label.desk import LONGEST_LOOK, Desk, UnknownItemError
-from visioneval.label.guard import Guard, knows
-from visioneval.labels import Rater, rater_name
+from visioneval.label.auth import Guard, knows
+from visioneval.label.labeling import LONGEST_LOOK, Desk, UnknownItemError
+from visioneval.records.labels import Rater, rater_name
 from visioneval.types import Frozen
 
 _STATIC = Path(__file__).parent / "static"

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval.analysis.disputed import Disputes
+from visioneval.analysis.review_priority import Disputes
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions
-from visioneval.label.deck import Subject, Which, choose, pairs
-from visioneval.label.pictures import FILMS, can_strip_films
-from visioneval.label.progress import Entry, Session, append_entries, read_entries
-from visioneval.labels import LABELS, Label, is_of, of_today, read_anchors, read_labels
-from visioneval.records import Record, RunInfo, find_run, read_info, read_records
+from visioneval.label.images import FILMS, can_strip_films
+from visioneval.label.sampling import Subject, Which, choose, pairs
+from visioneval.label.sittings import Entry, Session, append_entries, read_entries
+from visioneval.records.labels import LABELS, Label, is_of, of_today, read_anchors, read_labels
+from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
 from visioneval.suite.labels import LabelPair, LabelQuestion
-from visioneval.suite.messages import did_you_mean
+from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.runs import split_run
 
 

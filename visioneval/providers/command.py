@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import ProviderError
-from visioneval.images import MAX_BYTES
+from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.suite.providers import CommandProvider
 

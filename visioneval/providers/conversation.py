@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import Part, Question, Reply, Tool, ToolCall, Turn
-from visioneval.reply_json import UnreadableReplyError, read_objects
+from visioneval.providers.reply_json import UnreadableReplyError, read_objects
 
 SPARE_CALLS = 2
 """Calls after the last one allowed that a judge may still make, and is told that none is left."""

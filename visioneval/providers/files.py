@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from visioneval.errors import ProviderError, UsageError
-from visioneval.images import MAX_BYTES
+from visioneval.media.images import MAX_BYTES
+from visioneval.media.urls import fetch, is_url
 from visioneval.providers.base import Address, Drawing, DrawRequest
 from visioneval.suite.providers import FilesProvider
-from visioneval.urls import fetch, is_url
 
 _FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
 """Waiting for a bucket takes no core: it must not fill up the run's own pool, which is as large as the machine."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from visioneval import images
+from visioneval.media import images
 from visioneval.suite.remote import MaskMode
 from visioneval.types import CaseFiles
 

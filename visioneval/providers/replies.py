@@ -13,7 +13,7 @@ import httpx2
 
 from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError
-from visioneval.inflate import ACCEPTED, CodingError, Inflater
+from visioneval.media.inflate import ACCEPTED, CodingError, Inflater
 
 ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
 """A header for every request: ``check_reply`` reads these codings alone."""

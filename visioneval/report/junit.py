@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from visioneval.analysis.summary import in_order
-from visioneval.records import Record, RunInfo
+from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean, one_line
 from visioneval.types import Verdict
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from visioneval.analysis.compare import Comparison
-from visioneval.analysis.compare_gates import Held, outcome
-from visioneval.analysis.differences import Difference
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.gates import Held, outcome
+from visioneval.analysis.compare.pairing import Change, Pair
 from visioneval.analysis.findings import GateFinding, Summary
-from visioneval.analysis.pairing import Change, Pair
-from visioneval.report.compare_words import (
+from visioneval.report.compare.sentences import (
     TITLES,
     change_in_words,
     headline,
@@ -27,7 +27,7 @@ from visioneval.report.compare_words import (
     show_value,
     unlike_lines,
 )
-from visioneval.report.console import show_finding, show_rate, why
+from visioneval.report.terminal.summary import show_finding, show_rate, why
 from visioneval.report.text import one_line
 
 SHOWN = 20

@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from visioneval.suite.alignment import AlignmentOptions
+from visioneval.graders.alignment.config import AlignmentOptions
+from visioneval.graders.gecko.config import GeckoOptions
+from visioneval.graders.pairwise.config import PairwiseOptions
+from visioneval.graders.rubric.config import RubricOptions
 from visioneval.suite.case import Name, TestCase
-from visioneval.suite.gecko import GeckoOptions
+from visioneval.suite.filters import When
 from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST
-from visioneval.suite.pairwise import PairwiseOptions
-from visioneval.suite.rubric import RubricOptions
-from visioneval.suite.scope import When
 from visioneval.types import Frozen, Metric, TaskType
 
 Share = Annotated[float, Field(ge=0, le=1)]

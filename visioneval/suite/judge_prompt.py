@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from visioneval.graders.rubric.config import PassFail, RubricMetric, RubricOptions
 from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.prompts import context
-from visioneval.suite.rubric import PassFail, RubricMetric, RubricOptions
 from visioneval.types import TaskType
 
 REASON, VERDICT, TAGS = "reason", "verdict", "failure_tags"

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from visioneval.graders.rubric.config import PassFail
 from visioneval.suite.case import Name, Text
 from visioneval.suite.graders import BaseGrader, RubricGrader
-from visioneval.suite.pictures import FilePath
-from visioneval.suite.rubric import PassFail
+from visioneval.suite.outputs import FilePath
 from visioneval.types import Frozen, Metric, TaskType
 
 QuestionType = Literal["yes_no", "one_of", "scale", "tags", "text"]

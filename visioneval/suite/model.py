@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.graders import (
     GRADERS,
     AlignmentGrader,
@@ -21,9 +22,10 @@ from visioneval.suite.graders import (
     TextGrader,
 )
 from visioneval.suite.judges import JUDGES, CustomJudge, GeminiJudge, OpenAIJudge, RecordedJudge
+from visioneval.suite.label_presets import asked_of
 from visioneval.suite.labels import Labels
 from visioneval.suite.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
-from visioneval.suite.pictures import FilePath
+from visioneval.suite.outputs import FilePath
 from visioneval.suite.providers import (
     PROVIDERS,
     CommandProvider,
@@ -33,8 +35,6 @@ from visioneval.suite.providers import (
     OpenAIProvider,
     SketchProvider,
 )
-from visioneval.suite.ready_labels import asked_of
-from visioneval.suite.scope import GateEntry, GateRule, RuleEntry
 from visioneval.types import CaseFiles, Frozen, TaskType
 
 

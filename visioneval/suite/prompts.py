@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from visioneval.suite.case import TestCase
-from visioneval.templates import render
+from visioneval.templates.render import render
 
 RESERVED = ("case", "expect", "metadata")
 

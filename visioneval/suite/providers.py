@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+from visioneval.providers.mock.config import SketchParams
 from visioneval.suite.case import PRINTABLE
 from visioneval.suite.graders import ModuleClass
-from visioneval.suite.messages import explain
-from visioneval.suite.pictures import FilePath
+from visioneval.suite.loading.messages import explain
+from visioneval.suite.outputs import FilePath
 from visioneval.suite.remote import EnvName, GeminiOptions, MaskMode, OpenAIOptions
-from visioneval.suite.sketch import SketchParams
 from visioneval.types import Frozen, TaskType
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]

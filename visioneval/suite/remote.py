@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from visioneval.media.urls import TRUSTED_HOSTS, TRUSTED_PROJECTS, trusted_hosts, trusted_projects
 from visioneval.types import Frozen
-from visioneval.urls import TRUSTED_HOSTS, TRUSTED_PROJECTS, trusted_hosts, trusted_projects
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=120)]
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import UsageError
-from visioneval.suite.datasets import Row, file_stem, prompt_id, read_cell_rows
+from visioneval.media.urls import is_url
+from visioneval.suite.loading.datasets import Row, file_stem, prompt_id, read_cell_rows
+from visioneval.suite.loading.paths import located, rebased
 from visioneval.suite.model import Suite
-from visioneval.suite.paths import located, rebased
-from visioneval.suite.pictures import FinishedPicture, picture_of_cell
+from visioneval.suite.outputs import FinishedPicture, picture_of_cell
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import BaseProvider, DrawingProvider, FilesProvider, PictureDataset
 from visioneval.suite.sweep import grid_sweep
 from visioneval.types import ModelRun
-from visioneval.urls import is_url
 
 RunLabels = Callable[[str], Sequence[str]]
 """Labels of the model runs of a finished run, by RUN; raises a ``VisionEvalError`` where there is no such run."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from visioneval.bounds import CELLS, MODEL_RUNS
-from visioneval.suite.messages import Loc
+from visioneval.suite.loading.messages import Loc
 from visioneval.suite.model import Suite
 from visioneval.suite.providers import BaseProvider, DrawingProvider, FilesProvider
 from visioneval.types import ModelRun

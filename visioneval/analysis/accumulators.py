@@ -1,0 +1,172 @@
+"""Counters that cells are added to one by one, so that a run of any length is never held. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import fsum
+from typing import Literal, Protocol
+
+from visioneval.analysis.findings import CostFinding, Counts, MetricFinding, ModelFindings, rate
+from visioneval.analysis.scores import Scores, numbers
+from visioneval.records.model import Record, RunInfo
+from visioneval.types import Status, Verdict
+
+
+class Tally(Protocol):
+    """What cells are added to."""
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """Cells by verdict."""
+
+    by: Counter[Verdict] = field(default_factory=Counter)
+    refused: int = 0
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        self.by[cell.verdict] += 1
+        self.refused += cell.status is Status.REFUSED
+
+    def found(self) -> Counts:
+        """The counts, with their pass rate."""
+        passed, failed = self.by[Verdict.PASS], self.by[Verdict.FAIL]
+        return Counts(
+            cells=self.by.total(),
+            passed=passed,
+            failed=failed,
+            errors=self.by[Verdict.ERROR],
+            refused=self.refused,
+            pass_rate=rate(passed, passed + failed),
+        )
+
+
+def count(cells: Iterable[Record]) -> Counts:
+    """Cells by verdict, with their pass rate."""
+    verdicts = Verdicts()
+    for cell in cells:
+        verdicts.add(cell)
+    return verdicts.found()
+
+
+@dataclass(slots=True)
+class Money:
+    """Costs in USD, of which some may not be known."""
+
+    known: array[float] = field(default_factory=numbers)
+    unknown: int = 0
+    paid: int = 0
+    cached: int = 0
+
+    def add(self, usd: float | None, *, cached: bool = False) -> None:
+        """Counts one cost."""
+        self.cached += cached
+        if usd is None:
+            self.unknown += 1
+            return
+        self.known.append(usd)
+        self.paid += not cached
+
+    @property
+    def usd(self) -> float | None:
+        """The sum of what is known; ``None`` where nothing is."""
+        return fsum(self.known) if self.known else None
+
+
+def add_costs(money: Money, cell: Record) -> None:
+    """Counts what drawing a cell and grading it cost."""
+    money.add(cell.cost_usd)
+    for grader in cell.graders:
+        money.add(grader.cost_usd)
+
+
+@dataclass(slots=True)
+class Model:
+    """One model run."""
+
+    verdicts: Verdicts = field(default_factory=Verdicts)
+    scores: dict[str, Scores] = field(default_factory=dict)
+    money: Money = field(default_factory=Money)
+    seconds: array[float] = field(default_factory=numbers)
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        self.verdicts.add(cell)
+        self.seconds.append(cell.seconds)
+        add_costs(self.money, cell)
+        for name, score in cell.scores.items():
+            if name not in self.scores:
+                self.scores[name] = Scores()
+            self.scores[name].add(score)
+
+    def found(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
+        """What the model run did, its metrics in the order of the run's."""
+        return ModelFindings(
+            label=label,
+            stand_in=any(entry.stand_in for entry in info.suite.models if entry.label == label),
+            counts=self.verdicts.found(),
+            metrics={name: MetricFinding(**self.scores[name].told()) for name in info.metrics if name in self.scores},
+            cost_usd=self.money.usd,
+            unpriced=unpriced,
+            seconds=fsum(self.seconds) / len(self.seconds) if self.seconds else 0.0,
+        )
+
+
+def _is_uncalled(cell: Record) -> bool:
+    """Whether nobody was asked to draw it, so that there is no cost to know: offline, what is not in the cache."""
+    return cell.error is not None and (cell.error.stage, cell.error.kind) == ("generate", "offline")
+
+
+class Costs:
+    """The cost of every model run and of every grader that asks a judge; those that are free are left out."""
+
+    def __init__(self, info: RunInfo) -> None:
+        """Takes from the suite what costs something."""
+        self._free = {str(entry.label) for entry in info.suite.models if entry.is_free}
+        self._asking = {grader.key for grader in info.suite.graders if grader.judge_name}
+        self._order = [str(entry.label) for entry in info.suite.models]
+        self._order += [grader.key for grader in info.suite.graders]
+        self._told: dict[tuple[Literal["drawing", "judging"], str], Money] = {}
+        self.unknown: Counter[str] = Counter()
+        """Drawings and judgements by model run whose cost nobody knows."""
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        if cell.model_label not in self._free and not _is_uncalled(cell):
+            self._of("drawing", cell.model_label).add(cell.cost_usd, cached=cell.cached)
+            self.unknown[cell.model_label] += cell.cost_usd is None
+        for grader in cell.graders:
+            if grader.key in self._asking:
+                self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
+                self.unknown[cell.model_label] += grader.cost_usd is None
+
+    def _of(self, what: Literal["drawing", "judging"], name: str) -> Money:
+        return self._told.setdefault((what, name), Money())
+
+    def found(self) -> tuple[CostFinding, ...]:
+        """Drawings by model run, then judgements by grader, both in the suite's order."""
+        place = {name: at for at, name in enumerate(self._order)}
+        return tuple(
+            CostFinding(
+                what=what,
+                name=name,
+                usd=money.usd or 0.0,
+                paid=money.paid,
+                cached=money.cached,
+                unknown=money.unknown,
+            )
+            for (what, name), money in sorted(
+                self._told.items(), key=lambda told: (told[0][0], place.get(told[0][1], len(place)), told[0][1])
+            )
+        )
+
+
+def most_common(counter: Mapping[str, int]) -> dict[str, int]:
+    """By number, then by name: the same whatever order the cells came in."""
+    return dict(sorted(counter.items(), key=lambda entry: (-entry[1], entry[0])))

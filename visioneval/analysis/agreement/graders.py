@@ -1,0 +1,333 @@
+"""People against graders, metric by metric. Pure.
+
+What people say of a cell is the majority of its raters for a yes or no (an even split is left out of what needs a
+clear answer), and their mean for a scale. What a grader fails is what the people should have failed: precision is the
+share of the cells it fails that people fail too, recall the share of the cells that people fail that it fails too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from visioneval.analysis.agreement.answers import Answers, Facet, Unit
+from visioneval.analysis.cells import writers_of
+from visioneval.analysis.stats.chance import cohen_kappa, quadratic_kappa
+from visioneval.analysis.stats.interval import MANY, Floats, Measure, measure
+from visioneval.analysis.stats.ranking import kendall, mean_ranks, spearman
+from visioneval.errors import UsageError
+from visioneval.records.model import Record, RunInfo
+from visioneval.rules import Rule, parse_rule
+from visioneval.suite.labels import VERDICT, scored_by
+from visioneval.suite.model import Suite
+from visioneval.types import Frozen, Metric, Verdict
+
+Kind = Literal["bool", "scale", "continuous"]
+HEADLINES: dict[Kind, str] = {"bool": "kappa", "scale": "quadratic_kappa", "continuous": "spearman"}
+SHOWN = 10
+_CONSTANT = "one side says the same of every cell: nothing can be told"
+
+
+class Confusion(Frozen):
+    """How often people said a row's name where the grader said a column's."""
+
+    people: tuple[str, ...]
+    grader: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+class Disputed(Frozen):
+    """A cell on which people and grader are far apart: ``gap`` is 0..1. ``people`` is the share of yes, or the mean."""
+
+    run_id: str
+    test_id: str
+    model_label: str
+    sample_index: int
+    people: float
+    raters: int
+    grader: float
+    gap: float
+    reason: str
+
+
+class GraderAgreement(Frozen):
+    """How far a metric agrees with people's answers to a question.
+
+    ``headline`` names the measure that ``--min`` looks at. ``ceiling`` is the same measure of each rater against the
+    others: a grader cannot be asked for more. ``rule`` says what makes a fail where the metric is a number.
+    """
+
+    metric: str
+    question: str
+    kind: Kind
+    cells: int
+    split: int
+    unmeasured: int
+    headline: str
+    measures: dict[str, Measure]
+    ceiling: Measure
+    rule: str | None
+    confusion: Confusion | None
+    disputed: tuple[Disputed, ...]
+
+    @property
+    def value(self) -> float | None:
+        """The headline's value."""
+        return self.measures[self.headline].value
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The cells that people and a grader both speak of; each list has one entry a cell."""
+
+    units: list[Unit]
+    answers: list[list[float]]
+    people: Floats
+    grader: Floats
+    unmeasured: int
+
+    @property
+    def cases(self) -> list[str]:
+        """The case of each row."""
+        return [unit[1] for unit in self.units]
+
+    def only(self, keep: Floats) -> tuple[Floats, Floats, list[str]]:
+        """The rows at which ``keep`` is true."""
+        rows = np.flatnonzero(keep)
+        cases = self.cases
+        return self.people[rows], self.grader[rows], [cases[row] for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A metric as a run has it: what it means, the suite that says so, and the key of the grader that writes it."""
+
+    name: str
+    meaning: Metric
+    suite: Suite
+    writer: str | None
+
+    @property
+    def kind(self) -> Kind:
+        """A yes or no, a step of a rubric's scale, or any number."""
+        if self.meaning.type == "bool":
+            return "bool"
+        return "scale" if scored_by(self.name, self.suite.graders) else "continuous"
+
+
+def metrics_of(infos: Sequence[RunInfo]) -> dict[str, Measured]:
+    """The metrics of some runs, and the verdict. Raises ``UsageError`` where a name means two things."""
+    found: dict[str, Measured] = {}
+    for info in infos:
+        writers = writers_of(info)
+        for name, meaning in {VERDICT: Metric(), **info.metrics}.items():
+            known = found.setdefault(name, Measured(name, meaning, info.suite, writers.get(name)))
+            if (known.meaning.type, known.meaning.better) != (meaning.type, meaning.better):
+                raise UsageError(f"{info.run_id} measures {name!r} differently: look at the runs one by one")
+    return found
+
+
+def against_graders(answers: Answers, metrics: Mapping[str, Measured]) -> tuple[GraderAgreement, ...]:
+    """One finding for each question that names a metric, in the suite's order."""
+    asked = [(facet, facet.question.metric) for facet in answers.all_facets if facet.question is not None]
+    return tuple(_against(facet, metrics[name], answers) for facet, name in asked if name and name in metrics)
+
+
+def _against(facet: Facet, measured: Measured, answers: Answers) -> GraderAgreement:
+    metric, meaning, kind = measured.name, measured.meaning, measured.kind
+    rows = _rows(facet, metric, answers)
+    clear = rows.only(rows.people != 0.5) if kind == "bool" else rows.only(np.ones(len(rows.units), dtype=bool))
+    people, grader, cases = clear
+    people = np.round(people) if kind == "bool" else people
+    rule = _rule(metric, measured.suite) if kind == "scale" else None
+    found = {
+        **_chance(kind, people, grader, cases),
+        **_fails(kind, meaning, rule, people, grader, cases),
+        "spearman": measure(spearman, rows.people, rows.grader, rows.cases, undefined=_CONSTANT),
+        "kendall": measure(
+            kendall, rows.people, rows.grader, rows.cases, undefined=_CONSTANT, interval=len(rows.units) < MANY
+        ),
+    }
+    return GraderAgreement(
+        metric=metric,
+        question=facet.key,
+        kind=kind,
+        cells=len(rows.units),
+        split=len(rows.units) - len(people),
+        unmeasured=rows.unmeasured,
+        headline=HEADLINES[kind],
+        measures=found,
+        ceiling=_ceiling(kind, rows),
+        rule=rule.text if rule else None,
+        confusion=_confusion(facet, kind, people, grader),
+        disputed=_disputed(measured, rows, answers),
+    )
+
+
+def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
+    units, said, scores, unmeasured = [], [], [], 0
+    for unit, by_rater in facet.answers.items():
+        run, test_id, label, sample, other = unit
+        record = answers.records[run, (test_id, label, sample)]
+        applies, score = _score(record, metric)
+        if other is not None or not applies:
+            continue
+        if score is None:
+            unmeasured += 1
+            continue
+        units.append(unit)
+        said.append(list(by_rater.values()))
+        scores.append(score)
+    people = np.asarray([_mean(own) for own in said], dtype=float)
+    return _Rows(units, said, people, np.asarray(scores, dtype=float), unmeasured)
+
+
+def _score(record: Record, metric: str) -> tuple[bool, float | None]:
+    """Whether a metric is for this cell, and its value, ``None`` where it could not be measured."""
+    if metric in record.scores:
+        score = record.scores[metric]
+        return True, None if score is None else float(score)
+    if metric == VERDICT:
+        return True, None if record.verdict is Verdict.ERROR else float(record.verdict is Verdict.PASS)
+    return False, None
+
+
+def _mean(own: Sequence[float]) -> float:
+    return sum(own) / len(own)
+
+
+def _chance(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
+    if kind == "continuous":
+        return {}
+    statistic = cohen_kappa if kind == "bool" else quadratic_kappa
+    same = "people and grader give one and the same answer to every cell: nothing can be told"
+    return {HEADLINES[kind]: measure(statistic, people, grader, cases, undefined=same)}
+
+
+def _fails(
+    kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, grader: Floats, cases: Sequence[str]
+) -> dict[str, Measure]:
+    """Accuracy, and precision and recall of what fails, where it is known what fails."""
+    if kind == "bool":
+        bad = 1.0 if meaning.better == "lower" else 0.0
+        mine, yours = (people == bad).astype(float), (grader == bad).astype(float)
+    elif rule is not None:
+        mine, yours = (np.asarray([_breaks(rule, value) for value in side], dtype=float) for side in (people, grader))
+    else:
+        return {}
+    interval = len(mine) < MANY
+    return {
+        name: measure(statistic, mine, yours, cases, undefined=why, interval=interval)
+        for name, statistic, why in (
+            ("accuracy", _accuracy, "nothing to compare"),
+            ("fail_precision", _precision, "the grader fails no cell"),
+            ("fail_recall", lambda one, two: _precision(two, one), "people fail no cell"),
+        )
+    }
+
+
+def _breaks(rule: Rule, value: float) -> bool:
+    return rule.answer({rule.metric: float(value)}) == "broken"
+
+
+def _accuracy(mine: Floats, yours: Floats) -> float:
+    return float(np.mean(mine == yours))
+
+
+def _precision(mine: Floats, yours: Floats) -> float:
+    return float(mine[yours == 1].mean()) if (yours == 1).any() else np.nan
+
+
+def _rule(metric: str, suite: Suite) -> Rule | None:
+    """The suite's first rule over a number that is for every cell."""
+    rules = (parse_rule(entry.rule) for entry in suite.verdict if entry.is_everything)
+    return next((rule for rule in rules if rule.metric == metric and rule.op is not None), None)
+
+
+def _ceiling(kind: Kind, rows: _Rows) -> Measure:
+    """The headline's measure of each rater against the others who saw the same cell."""
+    mine, yours, cases = [], [], []
+    for unit, said in zip(rows.units, rows.answers, strict=True):
+        for one, others in _left_out(said):
+            if kind != "bool" or others != 0.5:
+                mine.append(one)
+                yours.append(round(others) if kind == "bool" else others)
+                cases.append(unit[1])
+    if not mine:
+        return Measure(note="no cell has answers of two raters: how far people agree is not known")
+    statistic: Callable[[Floats, Floats], float] = {
+        "bool": cohen_kappa,
+        "scale": quadratic_kappa,
+        "continuous": spearman,
+    }[kind]
+    return measure(
+        statistic, mine, yours, cases, undefined="the raters say the same of every cell: nothing can be told"
+    )
+
+
+def _left_out(said: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Each answer, and the mean of the others."""
+    if len(said) > 1:
+        total = sum(said)
+        for one in said:
+            yield one, (total - one) / (len(said) - 1)
+
+
+def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Confusion | None:
+    """By the answers themselves; of a scale by its steps, people's mean being rounded to the nearest."""
+    if kind == "continuous" or not len(people) or facet.question is None:
+        return None
+    step = 1.0 if kind == "bool" else facet.question.step
+    start = 0.0 if kind == "bool" or facet.question.scale is None else facet.question.scale[0]
+    rounded = [np.round(start + np.round((side - start) / step) * step, 9) for side in (people, grader)]
+    kinds = np.unique(np.concatenate([*rounded, np.asarray(facet.question.steps, dtype=float)]))
+    kinds = np.asarray([0.0, 1.0]) if kind == "bool" else kinds
+    counts = np.zeros((len(kinds), len(kinds)), dtype=int)
+    np.add.at(counts, tuple(np.searchsorted(kinds, side) for side in rounded), 1)
+    names = facet.names if kind == "bool" else tuple(f"{value:g}" for value in kinds)
+    return Confusion(people=names, grader=names, counts=tuple(tuple(map(int, row)) for row in counts))
+
+
+def _disputed(measured: Measured, rows: _Rows, answers: Answers) -> tuple[Disputed, ...]:
+    gaps = _gaps(measured.kind, measured.meaning, rows)
+    worst = sorted(np.flatnonzero(gaps > 0), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))[:SHOWN]
+    found = []
+    for row in worst:
+        run, test_id, label, sample, _ = rows.units[row]
+        record = answers.records[run, (test_id, label, sample)]
+        found.append(
+            Disputed(
+                run_id=run,
+                test_id=test_id,
+                model_label=label,
+                sample_index=sample,
+                people=float(rows.people[row]),
+                raters=len(rows.answers[row]),
+                grader=float(rows.grader[row]),
+                gap=float(gaps[row]),
+                reason=_reason(record, measured),
+            )
+        )
+    return tuple(found)
+
+
+def _reason(record: Record, measured: Measured) -> str:
+    """What the grader said; of a verdict the rules that were broken."""
+    if measured.writer is None:
+        return "; ".join(record.failed_rules)
+    return record.reasons.get(measured.name) or record.reasons.get(measured.writer, "")
+
+
+def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:
+    """How far people and grader are apart: on the scale, or, where they share none, in their order of the cells."""
+    if not len(rows.units):
+        return np.zeros(0)
+    if kind == "continuous":
+        apart = mean_ranks(rows.people) - mean_ranks(rows.grader)
+        return np.asarray(np.abs(apart) / max(len(apart) - 1, 1), dtype=float)
+    low, high = meaning.range or (0.0, 1.0)
+    span = high - low if high is not None and high > low else 1.0  # a stranger's range may be empty
+    return np.asarray(np.clip(np.abs(rows.people - rows.grader) / span, 0, 1), dtype=float)

@@ -1,0 +1,1 @@
+"""Two runs compared: pairing, differences, and what fails a comparison."""

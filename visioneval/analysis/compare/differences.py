@@ -1,0 +1,166 @@
+"""Paired differences of a pass rate and of metrics, with what chance could have done. Pure.
+
+Cells of a case are not independent, so intervals draw whole cases and tests look at one number a case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visioneval.analysis.compare.pairing import Pair
+from visioneval.analysis.stats.basic import Interval, holm, mcnemar_exact
+from visioneval.analysis.stats.power import detectable_mean_difference, detectable_rate_difference
+from visioneval.analysis.stats.resampling import LEAST, cluster_bootstrap_mean
+from visioneval.analysis.stats.signed_rank import signed_rank
+from visioneval.types import Metric, Score, Verdict
+
+ALPHA = 0.05
+FEW = 48
+"""Cases below which it is said how large a difference could have been seen."""
+PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
+_MEASURED = (Verdict.PASS, Verdict.FAIL)
+
+Test = Literal["mcnemar", "signed_rank"]
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One metric, or the pass rate, over the pairs of which both cells were measured.
+
+    ``a`` and ``b`` are means, of a yes-or-no metric rates in 0..1; ``difference`` is ``b - a``, and ``interval`` its
+    95 % interval: ``None`` for fewer than six cases and where all cases differ alike, as no spread is known then.
+    ``higher`` and ``lower`` count the pairs in which B is so, ``changed_cases`` the cases whose mean is another.
+    ``p`` is two-sided, ``p_holm`` adjusted over all metrics of the comparison (``None`` where it is not one of them).
+    ``unmeasured`` pairs are left out: on a side, the score is ``null`` or the cell an ``ERROR``.
+    ``detectable`` is the smallest difference that so few cases show four times in five; ``None`` where they are many,
+    or where they could show none.
+    """
+
+    name: str
+    metric: Metric
+    a: float | None = None
+    b: float | None = None
+    difference: float | None = None
+    interval: Interval | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    test: Test | None = None
+    n_pairs: int = 0
+    n_cases: int = 0
+    higher: int = 0
+    lower: int = 0
+    changed_cases: int = 0
+    unmeasured: int = 0
+    detectable: float | None = None
+
+    @property
+    def worse_by(self) -> float | None:
+        """How much worse B is, by the metric's direction; negative for better; ``None`` where neither is better."""
+        if self.difference is None or self.metric.better == "none":
+            return None
+        return -self.difference if self.metric.better == "higher" else self.difference
+
+    @property
+    def significant(self) -> bool:
+        """Whether chance alone would seldom do this, all metrics of the comparison considered."""
+        return self.p_holm is not None and self.p_holm < ALPHA
+
+    @property
+    def few(self) -> bool:
+        """Whether there are so few cases that no difference means little."""
+        return 0 < self.n_cases < FEW
+
+
+def pass_rate_difference(pairs: Sequence[Pair], name: str = PASS_RATE) -> Difference:
+    """The difference of the pass rates, errors on either side left out."""
+    before = [_passed(pair.a.verdict) for pair in pairs]
+    after = [_passed(pair.b.verdict) for pair in pairs]
+    return _difference(name, Metric(type="bool", better="higher"), pairs, before, after)
+
+
+def metric_difference(name: str, metric: Metric, pairs: Sequence[Pair]) -> Difference:
+    """The difference of a metric over the pairs in which both cells have it."""
+    both = [pair for pair in pairs if name in pair.a.scores and name in pair.b.scores]
+    return _difference(name, metric, both, [p.a.scores[name] for p in both], [p.b.scores[name] for p in both])
+
+
+def adjusted(differences: Sequence[Difference]) -> list[Difference]:
+    """With p-values adjusted for being looked at together, by Holm's procedure.
+
+    What differs in so few cases that no split of them could be significant is not counted, and gets 1: it could not
+    have been a false alarm, and must not hide a true one. Source: R. E. Tarone, "A modified Bonferroni method for
+    discrete data", Biometrics 46 (1990).
+    """
+    able = [one for one in differences if one.p is not None and mcnemar_exact(one.changed_cases, 0) < ALPHA]
+    found = iter(holm([one.p for one in able if one.p is not None]))
+    by_name = {one.name: next(found) for one in able}
+    return [one if one.p is None else replace(one, p_holm=by_name.get(one.name, 1.0)) for one in differences]
+
+
+def _passed(verdict: Verdict) -> bool | None:
+    return verdict is Verdict.PASS if verdict in _MEASURED else None
+
+
+def _difference(
+    name: str, metric: Metric, pairs: Sequence[Pair], before: Sequence[Score], after: Sequence[Score]
+) -> Difference:
+    x, y = _array(before), _array(after)
+    measured = ~(np.isnan(x) | np.isnan(y))
+    unmeasured = int(len(pairs) - measured.sum())
+    if not measured.any():
+        return Difference(name, metric, unmeasured=unmeasured)
+    x, y = x[measured], y[measured]
+    sums, counts = _by_case(y - x, [pair.b.test_id for pair, kept in zip(pairs, measured, strict=True) if kept])
+    higher, lower = int((y > x).sum()), int((y < x).sum())
+    spread = float(np.ptp(sums / counts)) > 0
+    test, p = _tested(metric, sums, counts, higher, lower)
+    return Difference(
+        name,
+        metric,
+        a=float(x.mean()),
+        b=float(y.mean()),
+        difference=float(sums.sum() / counts.sum()),
+        interval=cluster_bootstrap_mean(sums, counts) if len(sums) >= LEAST and spread else None,
+        p=p,
+        test=test,
+        n_pairs=len(x),
+        n_cases=len(sums),
+        higher=higher,
+        lower=lower,
+        changed_cases=int((sums != 0).sum()),
+        unmeasured=unmeasured,
+        detectable=_detectable(metric, sums / counts),
+    )
+
+
+def _array(scores: Sequence[Score]) -> Floats:
+    return np.array([np.nan if score is None else float(score) for score in scores], dtype=float)
+
+
+def _by_case(differences: Floats, cases: Sequence[str]) -> tuple[Floats, Floats]:
+    """Sum and number of the differences of each case."""
+    numbers: dict[str, int] = {}
+    own: Rows = np.array([numbers.setdefault(case, len(numbers)) for case in cases], dtype=np.intp)
+    return np.bincount(own, weights=differences).astype(float), np.bincount(own).astype(float)
+
+
+def _tested(metric: Metric, sums: Floats, counts: Floats, higher: int, lower: int) -> tuple[Test, float]:
+    """McNemar where a case is one flip or none; else the signed ranks of the cases' mean differences."""
+    if metric.type == "bool" and (counts == 1).all():
+        return "mcnemar", mcnemar_exact(lower, higher)
+    return "signed_rank", signed_rank(sums / counts)
+
+
+def _detectable(metric: Metric, means: Floats) -> float | None:
+    if len(means) >= FEW:
+        return None
+    if metric.type == "bool":
+        return detectable_rate_difference(len(means), float((means != 0).mean()))
+    return detectable_mean_difference(len(means), float(means.std(ddof=1)) if len(means) > 1 else 0.0)

@@ -1,0 +1,169 @@
+"""Which cell of one run stands for which cell of the other, and how its verdict changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from visioneval.analysis.cells import MUST_PASS, Cell, Side
+from visioneval.errors import UsageError
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.types import Verdict
+
+Change = Literal["broken", "error_after", "fixed", "error_before", "still_failing", "still_error", "still_passing"]
+CHANGES: tuple[Change, ...] = (
+    "broken",
+    "error_after",
+    "fixed",
+    "error_before",
+    "still_failing",
+    "still_error",
+    "still_passing",
+)
+"""In the order in which they are told: what broke comes first."""
+_MEASURED: dict[tuple[Verdict, Verdict], Change] = {
+    (Verdict.PASS, Verdict.FAIL): "broken",
+    (Verdict.FAIL, Verdict.PASS): "fixed",
+    (Verdict.FAIL, Verdict.FAIL): "still_failing",
+    (Verdict.PASS, Verdict.PASS): "still_passing",
+    (Verdict.ERROR, Verdict.ERROR): "still_error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The same cell in both runs."""
+
+    a: Cell
+    b: Cell
+
+    @property
+    def change(self) -> Change:
+        """How the verdict changed; an ``ERROR`` on one side is neither broken nor fixed."""
+        found = _MEASURED.get((self.a.verdict, self.b.verdict))
+        if found is not None:
+            return found
+        return "error_after" if self.b.verdict is Verdict.ERROR else "error_before"
+
+    @property
+    def rules_broken(self) -> tuple[str, ...]:
+        """Rules that fail in B and did not fail in A, as written."""
+        return tuple(rule for rule in self.b.failed_rules if rule not in self.a.failed_rules)
+
+    @property
+    def rules_mended(self) -> tuple[str, ...]:
+        """Rules that failed in A and do not fail in B."""
+        return tuple(rule for rule in self.a.failed_rules if rule not in self.b.failed_rules)
+
+    @property
+    def same_picture(self) -> bool:
+        """Whether both drew the very same file."""
+        return self.a.artifact_sha256 is not None and self.a.artifact_sha256 == self.b.artifact_sha256
+
+    @property
+    def flaky(self) -> bool:
+        """Whether either suite says that the case is."""
+        return self.a.flaky or self.b.flaky
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the case in either suite."""
+        return tuple(dict.fromkeys((*self.b.tags, *self.a.tags)))
+
+    @property
+    def must_pass(self) -> bool:
+        """Whether the case is tagged ``must_pass`` in either suite."""
+        return MUST_PASS in self.b.tags or MUST_PASS in self.a.tags
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """The cells of two runs, paired; ``labels`` says which model run of A stands for which of B."""
+
+    pairs: tuple[Pair, ...]
+    labels: tuple[tuple[str, str], ...]
+    only_a: tuple[Cell, ...]
+    only_b: tuple[Cell, ...]
+
+
+def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pairing:
+    """Pairs cells by case, sample and model run, in the order of B.
+
+    ``labels`` are in the order of B. Where both runs have one model run, these are compared whatever their labels.
+    ``renamed`` gives labels of B by labels of A. Raises ``UsageError`` where two of A are to be one of B and where no
+    cell has a counterpart.
+    """
+    labels = _labels(a, b, renamed or {})
+    known = {
+        (cell.test_id, labels[cell.model_label], cell.sample_index): cell
+        for cell in a.cells
+        if cell.model_label in labels
+    }
+    pairs: list[Pair] = []
+    only_b: list[Cell] = []
+    for cell in b.cells:
+        before = known.pop((cell.test_id, cell.model_label, cell.sample_index), None)
+        if before is None:
+            only_b.append(cell)
+        else:
+            pairs.append(Pair(before, cell))
+    if not pairs:
+        raise UsageError(_nothing_in_common(a, b, labels))
+    left = {id(cell) for cell in known.values()}
+    only_a = tuple(cell for cell in a.cells if cell.model_label not in labels or id(cell) in left)
+    return Pairing(tuple(pairs), tuple(labels.items()), only_a, tuple(only_b))
+
+
+def parse_map(words: Sequence[str], a: Side, b: Side) -> dict[str, str]:
+    """``OLD=NEW`` words as labels of B by labels of A. Labels hold ``=`` too, so both runs tell where to cut.
+
+    Raises ``UsageError`` for a word that names no two labels, or more than two.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        cuts = [(word[:at], word[at + 1 :]) for at, sign in enumerate(word) if sign == "="]
+        fitting = [(old, new) for old, new in cuts if old in a.labels and new in b.labels]
+        if len(fitting) != 1 or fitting[0][0] in found:
+            raise UsageError(f"--map {word!r}: {_unmapped(cuts, len(fitting), a, b)}")
+        found.update(fitting)
+    return found
+
+
+def _unmapped(cuts: Sequence[tuple[str, str]], fitting: int, a: Side, b: Side) -> str:
+    if not cuts:
+        return "write OLD=NEW"
+    if fitting:
+        return "OLD is named twice, or the word can be read in two ways"
+    for old, new in cuts:
+        if old in a.labels:
+            return f"no model run {new!r} in {b.name}{did_you_mean(new, b.labels)}"
+    return f"no model run {cuts[0][0]!r} in {a.name}{did_you_mean(cuts[0][0], a.labels)}"
+
+
+def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
+    if len(set(renamed.values())) < len(renamed):
+        raise UsageError("--map: two model runs of A cannot stand for one of B")
+    if not renamed and len(a.labels) == len(b.labels) == 1:
+        return {a.labels[0]: b.labels[0]}
+    taken = set(renamed.values())
+    same = {label: label for label in a.labels if label in b.labels and label not in renamed and label not in taken}
+    found = {**same, **renamed}
+    order = {label: at for at, label in enumerate(b.labels)}
+    return dict(sorted(found.items(), key=lambda pair: order.get(pair[1], len(order))))
+
+
+def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:
+    if not a.cells or not b.cells:
+        return f"{(a if not a.cells else b).name}: there is no such cell in it"
+    if not labels:
+        return (
+            f"no model run is in both: {a.name} has {_few(a.labels)}; {b.name} has {_few(b.labels)}:"
+            " name one of each with RUN@LABEL, or give --map OLD=NEW"
+        )
+    cases = [tuple(dict.fromkeys(cell.test_id for cell in side.cells)) for side in (a, b)]
+    return f"no cell is in both: {a.name} has the cases {_few(cases[0])}; {b.name} has {_few(cases[1])}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,1 @@
+"""Statistics: intervals, tests, resampling, power and rank correlation, each with its source."""

@@ -1,0 +1,64 @@
+"""A statistic of two columns with its interval, or a plain sentence where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visioneval.analysis.stats.resampling import cluster_bootstrap, clusters_of
+from visioneval.types import Frozen
+
+Floats = NDArray[np.float64]
+Statistic = Callable[[Floats, Floats], float]
+RESAMPLES, FEWER = 1000, 200
+MANY = 5000
+"""Rows from which an interval is made of ``FEWER`` resamples: it is narrow then anyway."""
+
+
+class Measure(Frozen):
+    """A value over ``n`` rows with its 95 % interval. ``note`` says why there is no value, or no interval."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    note: str | None = None
+
+
+def measure(
+    statistic: Statistic,
+    first: Sequence[float] | Floats,
+    second: Sequence[float] | Floats,
+    cases: Sequence[Any],
+    *,
+    undefined: str,
+    interval: bool = True,
+) -> Measure:
+    """A statistic of two columns, with an interval from a bootstrap over ``cases``, the case of each row.
+
+    ``undefined`` is the sentence for where it is NaN and neither too few rows nor a constant column is why.
+    """
+    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    value = statistic(one, two) if len(one) else np.nan
+    if np.isnan(value):
+        return Measure(n=len(one), note="nothing to compare" if not len(one) else undefined)
+    if not interval:
+        return Measure(value=value, n=len(one))
+    return with_interval(value, len(one), lambda rows: statistic(one[rows], two[rows]), cases)
+
+
+def with_interval(
+    value: float, n: int, statistic: Callable[[NDArray[np.intp]], float], cases: Sequence[Any]
+) -> Measure:
+    """A value with the interval of ``statistic``, which is given the rows of each resample."""
+    clusters = clusters_of(cases)
+    if len(clusters) < 2:
+        return Measure(value=value, n=n, note="one case only: no interval")
+    try:
+        found = cluster_bootstrap(clusters, statistic, resamples=RESAMPLES if n < MANY else FEWER)
+    except ValueError:
+        return Measure(value=value, n=n, note="too little to make an interval of")
+    return Measure(value=value, low=found.low, high=found.high, n=n)

@@ -1,0 +1,128 @@
+"""Runs by the names that commands take: a path, an id, a unique prefix, ``latest``, a file, a baseline."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visioneval.cli import options
+from visioneval.cli.running import for_the_rest
+from visioneval.errors import UsageError
+
+if TYPE_CHECKING:
+    from visioneval.analysis.cells import Side
+    from visioneval.records.labels import Label
+    from visioneval.records.model import Record, RunInfo
+
+BASELINE = "baseline"
+
+
+def named_run(name: str, out: Path) -> tuple[Path, RunInfo, str | None]:
+    """A run's folder and what was run, and the model run where ``name`` ends in ``@LABEL``. Raises ``UsageError``."""
+    from visioneval.records.model import find_run, read_info
+    from visioneval.records.run_state import as_it_stands
+
+    run, label = _split(name)
+    folder = find_run(run, out)
+    info = as_it_stands(folder, read_info(folder))
+    if label is not None:
+        check_label(label, [str(entry.label) for entry in info.suite.models], folder.name)
+    return folder, info, label
+
+
+def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
+    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it. Raises ``UsageError``."""
+    from visioneval.analysis.summary import one_model_run
+    from visioneval.records.model import read_records
+
+    folder, info, label = named_run(name, out)
+    records = list(read_records(folder))
+    say_missing(folder, info, len(records))
+    if label is None:
+        return folder, info, records
+    records = [record for record in records if record.model_label == label]
+    return folder, one_model_run(info, label, len(records)), records
+
+
+def say_missing(folder: Path, info: RunInfo, cells: int) -> None:
+    """Tells of a run that is complete but for cells whose lines are gone: a last one that was cut off, for example."""
+    if info.state == "complete" and cells < info.planned_cells:
+        options.say(
+            f"{folder}: said to be complete, but results.jsonl holds {cells:,} of {info.planned_cells:,} cells;"
+            f" {for_the_rest(folder, info)}"
+        )
+
+
+def labels_of(name: str, records: list[Record], labels: list[Label]) -> list[Label]:
+    """The labels of a run, or, where ``name`` ends in ``@LABEL``, those of one model run."""
+    if _split(name)[1] is None:
+        return labels
+    shown = {record.model_label for record in records}
+    return [label for label in labels if label.model_label in shown]
+
+
+def read_side(name: str, out: Path) -> Side:
+    """One side of a comparison: what ``read_run`` takes, a file of records, ``baseline`` or ``baseline:NAME``."""
+    run, label = _split(name)
+    with _uncollected():
+        side = _whole_side(name, run, out)
+    if label is None:
+        return side
+    check_label(label, side.labels, run)
+    cells = [cell for cell in side.cells if cell.model_label == label]
+    return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
+
+
+def _whole_side(name: str, run: str, out: Path) -> Side:
+    from visioneval.analysis.cells import read_cells, side_of_baseline, side_of_records, side_of_run
+    from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
+    from visioneval.records.model import find_run, read_info
+    from visioneval.records.run_state import as_it_stands
+
+    kind, _, own = run.partition(":")
+    if kind == BASELINE and not Path(run).exists():
+        path = baseline_path(own or DEFAULT)
+        if not path.is_file():
+            raise UsageError(f"{path}: there is no such baseline ('visioneval baseline set RUN' writes one)")
+        return side_of_baseline(name, read_baseline(path))
+    if Path(run).is_file() and not (Path(run).parent / "run.json").is_file():
+        path = Path(run)
+        if is_baseline(path):
+            return side_of_baseline(name, read_baseline(path))
+        return side_of_records(name, read_cells(path))
+    folder = find_run(str(Path(run).parent) if Path(run).is_file() else run, out)
+    info = as_it_stands(folder, read_info(folder))
+    cells = read_cells(folder / "results.jsonl")
+    say_missing(folder, info, len(cells))
+    if info.state == "complete" and len(cells) < info.planned_cells:
+        info = info.model_copy(update={"state": "interrupted"})  # a gate over what is left would hold for what is gone
+    return side_of_run(name, info, cells, folder)
+
+
+def check_label(label: str, labels: list[str] | tuple[str, ...], where: str) -> None:
+    """Raises ``UsageError`` for a model run that is not there."""
+    from visioneval.suite.loading.messages import did_you_mean
+
+    if label not in labels:
+        raise UsageError(f"no model run {label!r} in {where}{did_you_mean(label, labels)}")
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    from visioneval.suite.runs import split_run
+
+    path = Path(name)
+    return (name, None) if path.is_file() or (path / "run.json").is_file() else split_run(name)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """The collector walks all that is kept again and again while records are read, and finds nothing to free."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,1 @@
+"""Calls to providers: rate limits, retries, cache, budget, prices and the call log."""

@@ -1,0 +1,196 @@
+"""What calls cost, and when a run has cost enough."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from visioneval.engine.calls.throttle import Lane
+from visioneval.errors import BudgetError
+from visioneval.suite.limits import Price
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo
+    from genai_prices.types import Provider as PricedProvider
+
+    from visioneval.engine.calls.cost_bounds import Bound
+
+_KNOWN_AS = {"openai": "openai", "gemini": "google"}
+_TOKENS = {
+    "input_tokens": ("input_tokens", "prompt_tokens", "prompt_token_count", "tool_use_prompt_token_count"),
+    "output_tokens": ("output_tokens", "completion_tokens", "candidates_token_count", "thoughts_token_count"),
+    "cache_read_tokens": ("input_cached_tokens", "prompt_cached_tokens", "cached_content_token_count"),
+    "input_image_tokens": ("input_image_tokens", "prompt_image_tokens"),
+    "output_image_tokens": ("output_image_tokens", "candidates_image_tokens"),
+}
+"""Tokens as genai-prices names them, and as the providers do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a call costs: by the suite's ``prices``, or else by genai-prices, where the host is the provider's own."""
+
+    own: Mapping[str, Price] = field(default_factory=dict)
+    elsewhere: frozenset[Lane] = frozenset()
+    """Lanes whose calls go to a host of the user's own, of which genai-prices knows nothing."""
+
+    def knows(self, lane: Lane) -> bool:
+        """Whether the cost of a call can be told."""
+        return self.stated(lane) is not None or self._public(lane) is not None
+
+    def cost(self, lane: Lane, usage: Mapping[str, int] | None, pictures: int) -> float | None:
+        """US dollars for one call that gave so many pictures; ``None`` where that is not known."""
+        own = self.stated(lane)
+        if own is not None:
+            by_token = own.input_per_million or own.output_per_million
+            return None if by_token and not usage else _by(own, usage or {}, pictures)
+        if not usage or self._public(lane) is None:
+            return None
+        return _public_cost(_KNOWN_AS[lane.provider], str(lane.model), tuple(sorted(usage.items())))
+
+    def stated(self, lane: Lane) -> Price | None:
+        """The suite's own price for a lane."""
+        names = (str(lane), lane.model or "", lane.provider)
+        return next((self.own[name] for name in names if name in self.own), None)
+
+    def _public(self, lane: Lane) -> Any:
+        known = _KNOWN_AS.get(lane.provider)
+        if known is None or lane.model is None or lane in self.elsewhere:
+            return None
+        return _listed(known, lane.model)
+
+
+def _by(price: Price, usage: Mapping[str, int], pictures: int) -> float:
+    tokens = tokens_of(usage)
+    return (
+        (price.per_call or 0.0)
+        + (price.per_image or 0.0) * pictures
+        + (price.input_per_million or 0.0) * tokens["input_tokens"] / 1e6
+        + (price.output_per_million or 0.0) * tokens["output_tokens"] / 1e6
+    )
+
+
+def tokens_of(usage: Mapping[str, int]) -> dict[str, int]:
+    """Token counts under one set of names, whatever the provider calls them."""
+    return {ours: sum(usage.get(name, 0) for name in names) for ours, names in _TOKENS.items()}
+
+
+@lru_cache(maxsize=256)
+def _listed(provider: str, model: str) -> tuple[PricedProvider, ModelInfo] | None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        return get_snapshot().find_provider_model(model, None, provider, None)
+    except LookupError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _public_cost(provider: str, model: str, usage: tuple[tuple[str, int], ...]) -> float | None:
+    """Kept, as drawings of one size use the same tokens, and a look-up costs as much as sending a small request."""
+    from genai_prices import Usage, calc_price
+
+    counted = {name: count for name, count in tokens_of(dict(usage)).items() if count}
+    try:
+        return float(calc_price(Usage(**counted), model, provider_id=provider).total_price)
+    except (LookupError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is reserved for one call in flight, in US dollars; ``images`` is how many it generates."""
+
+    lane: Lane
+    images: int
+    usd: float
+
+
+@dataclass(slots=True)
+class Budget:
+    """US dollars that a run may cost, or ``None``. Each call in flight is counted at the most that it may cost.
+
+    Where that is an estimate, as nobody knows how many tokens a call will take, the first call of a lane goes alone,
+    and later ones are counted at the largest cost of a call so far.
+    """
+
+    most: float | None = None
+    spent: float = 0.0
+    refused: int = 0
+    refusal: str | None = None
+    """Why the first call that did not begin for want of money did not."""
+    _reserved: float = 0.0
+    _running: dict[Lane, int] = field(default_factory=lambda: defaultdict(int))
+    _largest: dict[Lane, float] = field(default_factory=dict)
+    """The largest cost of a call, or of each image that it generated."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def reserve(self, lane: Lane, images: int, bound: Callable[[], Bound]) -> AsyncIterator[Claim]:
+        """Around one paid call. Waits while calls in flight may leave enough money; ``BudgetError`` where they cannot.
+
+        ``bound`` is asked for only where there is a budget.
+        """
+        if self.most is None:
+            yield Claim(lane, images, 0.0)
+            return
+        claim = await self._claim(lane, images, bound(), self.most)
+        self._running[lane] += 1
+        self._reserved += claim.usd
+        try:
+            yield claim
+        finally:
+            self._running[lane] -= 1
+            self._reserved = self._reserved - claim.usd if any(self._running.values()) else 0.0
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    def settle(self, claim: Claim, cost: float | None) -> None:
+        """Counts what a call cost; one whose cost is unknown, as its answer got lost, counts at all that it might."""
+        self.spent += claim.usd if cost is None else cost
+        if cost is not None:
+            largest = self._largest.get(claim.lane, 0.0)
+            self._largest[claim.lane] = max(largest, cost / max(1, claim.images))
+
+    async def _claim(self, lane: Lane, images: int, bound: Bound, most: float) -> Claim:
+        while True:
+            largest = None if bound.is_strict else self._largest.get(lane)
+            claim = Claim(lane, images, bound.usd if largest is None else largest * max(1, images))
+            self._refuse(claim, bound, most)
+            is_first = largest is None and not bound.is_strict
+            if _fits(self.spent + self._reserved + claim.usd, most) and not (is_first and self._running[lane]):
+                return claim
+            await self._changed.wait()
+
+    def _refuse(self, claim: Claim, bound: Bound, most: float) -> None:
+        """Raises ``BudgetError`` where the call would not fit even if all calls in flight cost nothing."""
+        if _fits(self.spent + claim.usd, most):
+            return
+        self.refused += 1
+        why = too_small(most, claim.lane, bound)
+        if self.spent:
+            why = (
+                f"the budget of {most:g} USD is used up: {self.spent:.4g} USD are spent, and a call of {claim.lane} may"
+                f" cost {claim.usd:.4g} USD"
+            )
+        self.refusal = self.refusal or why
+        raise BudgetError(why)
+
+
+def too_small(most: float, lane: Lane, bound: Bound) -> str:
+    """What to say of a budget that cannot pay even one call."""
+    hint = ""
+    if not bound.is_strict:
+        how = f"'prices: {{{lane}: {{per_image: ...}}}}' in the suite states what it costs"
+        hint = "; " + (how if lane.kind == "draw" else "a maximum of output tokens in its params lowers that")
+    return f"the budget of {most:g} USD cannot pay one call of {lane}, which may cost {bound.usd:.4g} USD{hint}"
+
+
+def _fits(usd: float, most: float) -> bool:
+    """A hair's breadth over is for the rounding of sums."""
+    return usd <= most * (1 + 1e-9)

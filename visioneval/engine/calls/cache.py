@@ -1,0 +1,384 @@
+"""What was paid for, kept: answers by what was asked, in files named by their content, with an index in SQLite.
+
+    DIR/index.sqlite     key, kind, the answer as JSON, the files that it names, when and by which run it was stored
+    DIR/files/ab/abcd..  pictures, by the SHA-256 of their bytes
+
+A key holds no host, path or time, so that a folder can be committed and replayed elsewhere. Several processes may use
+one folder. A file is checked against its name each time; one that is damaged is a miss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Literal
+
+import orjson
+
+from visioneval.atomic import write_whole
+from visioneval.errors import StorageError, UsageError
+
+Kind = Literal["draw", "judge"]
+MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
+DEFAULT_MAX_GB = 20.0
+FORMAT = 1
+_BUSY_S = 30.0
+_ELSEWHERE = "name another folder, or one that is not there yet, with --cache"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
+    stored_at TEXT NOT NULL, run_id TEXT NOT NULL, files TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An answer that was kept. ``answer`` is plain data; its pictures are read with ``Cache.read``.
+
+    ``bytes`` is what answer and pictures take together.
+    """
+
+    answer: Mapping[str, Any]
+    stored_at: str
+    run_id: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What a cache holds: answers by kind, bytes of pictures and answers, and the time of the oldest answer."""
+
+    folder: Path
+    drawings: int
+    judgements: int
+    bytes: int
+    max_bytes: int
+    oldest: str | None
+
+
+def default_folder() -> Path:
+    """``visioneval`` in the user's own cache folder (``XDG_CACHE_HOME``, or ``~/.cache``)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visioneval"
+
+
+class Cache:
+    """One folder of answers. Safe to use from several threads. ``warn`` is told of damage, once a file."""
+
+    def __init__(self, folder: Path, *, run_id: str = "", warn: Callable[[str], None] = print) -> None:
+        """Opens or makes the folder; one that cannot be written is opened for reading. Raises ``UsageError``."""
+        self.folder = folder
+        self.max_bytes = _max_bytes()
+        self._run_id = run_id
+        self._warn = warn
+        self._lock = threading.Lock()
+        self._since_tidied = 0
+        self._is_writable = True
+        self._unwritable_said = False
+        self._replaced: set[str] = set()
+        self._index = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        path = self.folder / "index.sqlite"
+        self._check_ours(path)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self._connected(path)
+        except sqlite3.OperationalError as error:
+            return self._opened_for_reading(path, error)
+        except sqlite3.DatabaseError as error:
+            return self._begun_anew(error)
+        except OSError as error:
+            return self._opened_for_reading(path, error)
+
+    def _check_ours(self, index: Path) -> None:
+        """Raises ``UsageError`` for a place that holds something else: what is not ours is not written among."""
+        with contextlib.suppress(OSError):
+            if self.folder.is_file():
+                raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_ELSEWHERE}")
+            names = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
+            if names - {"files"} and not any(name.startswith(index.name) for name in names):
+                raise UsageError(f"{self.folder}: holds other files and no cache: {_ELSEWHERE}")
+
+    def _begun_anew(self, why: Exception) -> sqlite3.Connection:
+        path = self.folder / "index.sqlite"
+        aside = path.with_name(f"{path.name}.damaged")
+        self._warn(f"{path}: the cache's index is damaged ({why}): it is now {aside.name}, and the cache begins anew")
+        try:
+            path.replace(aside)
+            for tail in ("-wal", "-shm"):
+                path.with_name(path.name + tail).unlink(missing_ok=True)
+            return self._connected(path)
+        except (sqlite3.Error, OSError) as error:
+            raise UsageError(f"{path}: the cache cannot be used ({error}): {_ELSEWHERE}") from None
+
+    @staticmethod
+    def _connected(path: Path) -> sqlite3.Connection:
+        index = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
+        try:
+            version = _version(index, path)
+            _write_ahead(index)
+            index.execute("PRAGMA synchronous=NORMAL")
+            index.execute("PRAGMA wal_autocheckpoint=8000")
+            if version == 0:
+                index.executescript(f"{_TABLES}PRAGMA user_version={FORMAT};")
+        except BaseException:
+            index.close()
+            raise
+        return index
+
+    def _opened_for_reading(self, path: Path, why: Exception) -> sqlite3.Connection:
+        """A committed cache may lie where nothing can be written."""
+        self._is_writable = False
+        place = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        with contextlib.suppress(sqlite3.Error):
+            index = sqlite3.connect(place, uri=True, check_same_thread=False)
+            try:
+                _version(index, path)
+                index.execute("SELECT 1 FROM answers LIMIT 1")
+            except BaseException:
+                index.close()
+                raise
+            return index
+        raise UsageError(f"{path}: the cache cannot be used ({why}): {_ELSEWHERE}")
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drops pictures of replaced answers, and makes the folder whole in its files: no log beside the index."""
+        if self._replaced:
+            with contextlib.suppress(OSError, sqlite3.Error), self._transaction() as index:  # 'cache clear' finds them
+                self._drop_orphans(index, self._replaced)
+        with self._lock:
+            with contextlib.suppress(sqlite3.Error):
+                self._index.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._index.close()
+
+    def get(self, key: str) -> Entry | None:
+        """The newest answer to what ``key`` stands for. An index that is damaged there is a miss."""
+        try:
+            with self._lock:
+                row = self._index.execute(
+                    "SELECT answer, stored_at, run_id, bytes FROM answers WHERE key = ?", (key,)
+                ).fetchone()
+            return None if row is None else Entry(orjson.loads(row[0]), *row[1:])
+        except (sqlite3.Error, orjson.JSONDecodeError) as error:
+            self._warn(f"{self.folder}: the cache is damaged, and is passed over there: {error}")
+            return None
+
+    def read(self, digest: str) -> bytes | None:
+        """A picture by its SHA-256; ``None``, and a warning, where it is missing or is not what its name says."""
+        path = self.path(digest)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            self._warn(f"{path}: a picture of the cache is gone: {error.strerror}")
+            return None
+        if sha256(data).hexdigest() == digest:
+            return data
+        self._warn(f"{path}: a picture of the cache is damaged, and is passed over")
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+
+    def path(self, digest: str) -> Path:
+        """Where a picture lies."""
+        return self.folder / "files" / digest[:2] / digest
+
+    def put(self, key: str, kind: Kind, answer: Mapping[str, Any], pictures: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Keeps an answer and its pictures (SHA-256 and bytes), in place of an older one.
+
+        A cache that was opened for reading keeps nothing, and says so once. Raises ``StorageError``.
+        """
+        if not self._is_writable:
+            self._say_unwritable()
+            return
+        data = orjson.dumps(answer)
+        size = len(data) + sum(len(picture) for _, picture in pictures)
+        row = (key, kind, data, size, datetime.now(UTC).isoformat(timespec="seconds"), self._run_id)
+        try:
+            for digest, picture in pictures:
+                self._write(digest, picture)
+            self._put_in(row, dict(pictures))
+        except (OSError, sqlite3.Error, UsageError) as error:
+            raise StorageError(
+                f"{self.folder}: cannot write the cache: {getattr(error, 'strerror', None) or error}"
+            ) from None
+        self._since_tidied += size
+        if self._since_tidied * 10 > self.max_bytes:
+            with contextlib.suppress(OSError, sqlite3.Error):  # the next one tries again
+                self.tidy()
+
+    def _say_unwritable(self) -> None:
+        with self._lock:
+            if not self._unwritable_said:
+                self._unwritable_said = True
+                self._warn(f"{self.folder}: the cache cannot be written: new answers are not kept")
+
+    def _put_in(self, row: tuple[Any, ...], pictures: Mapping[str, bytes]) -> None:
+        """Inserts into the index; one that turns out to be damaged is set aside."""
+        used = self._index
+        try:
+            self._insert(row, pictures)
+        except sqlite3.DatabaseError as error:
+            if type(error) is not sqlite3.DatabaseError:  # its kinds are about locks, disks and our own slips
+                raise
+            with self._lock:
+                if self._index is used:
+                    used.close()
+                    self._index = self._begun_anew(error)
+            self._insert(row, pictures)
+
+    def _insert(self, row: tuple[Any, ...], pictures: Mapping[str, bytes]) -> None:
+        """One answer in place of an older one, whose pictures are looked after when the cache is closed.
+
+        Pictures are taken away under the index's lock alone: what is there now stays until it is named.
+        """
+        key, names = row[0], tuple(pictures)
+        with self._transaction() as index:
+            before = index.execute("SELECT files FROM answers WHERE key = ?", (key,)).fetchone()
+            index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, " ".join(names)))
+            self._replaced.update(set(before[0].split()).difference(names) if before else ())
+            for digest, picture in pictures.items():
+                if not self.path(digest).exists():
+                    self._write(digest, picture)
+
+    def _write(self, digest: str, data: bytes) -> None:
+        path = self.path(digest)
+        with contextlib.suppress(FileNotFoundError):
+            if path.read_bytes() == data:
+                return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._index.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._index
+                self._index.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # SQLite has undone it already where the disk is full
+                    self._index.execute("ROLLBACK")
+                raise
+
+    def tidy(self) -> None:
+        """Drops the oldest answers until the rest fits into three quarters of ``max_bytes``, where it was too much."""
+        self._since_tidied = 0
+        with self._lock:
+            (total,) = self._index.execute("SELECT COALESCE(SUM(bytes), 0) FROM answers").fetchone()
+        if total <= self.max_bytes:
+            return
+        with self._transaction() as index:
+            dropped = []
+            for key, size in index.execute("SELECT key, bytes FROM answers ORDER BY stored_at"):
+                if total <= self.max_bytes * 0.75:
+                    break
+                total -= size
+                dropped.append(key)
+            self._drop(index, dropped)
+
+    def clear(self, before: str | None = None) -> int:
+        """Drops every answer, or those stored before a time (ISO 8601, UTC), and tells how many.
+
+        Pictures that no answer names, as a killed program leaves them, go too. Raises ``UsageError``.
+        """
+        with self._readable(), self._transaction() as index:
+            rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
+            dropped = [key for (key,) in rows]
+            self._drop(index, dropped)
+            named = _named(index)
+            for path in self.folder.glob("files/??/*"):
+                if path.name not in named and not path.name.startswith("."):
+                    path.unlink(missing_ok=True)
+        with self._lock, contextlib.suppress(sqlite3.OperationalError):  # another program reads it now
+            self._index.execute("VACUUM")
+        return len(dropped)
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turns what is wrong with the folder into a ``UsageError``."""
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"{self.folder}: the cache cannot be used ({why}): {_ELSEWHERE}") from None
+
+    def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
+        """Takes answers away, and the files that no other answer names."""
+        gone: set[str] = set()
+        for key in keys:
+            for (files,) in index.execute("SELECT files FROM answers WHERE key = ?", (key,)):
+                gone.update(files.split())
+        index.executemany("DELETE FROM answers WHERE key = ?", [(key,) for key in keys])
+        self._drop_orphans(index, gone)
+
+    def _drop_orphans(self, index: sqlite3.Connection, digests: set[str]) -> None:
+        """Deletes those files that no answer names."""
+        for digest in digests - _named(index) if digests else ():
+            self.path(digest).unlink(missing_ok=True)
+
+    def info(self) -> Info:
+        """What the cache holds. Raises ``UsageError``."""
+        with self._readable(), self._lock:
+            counts = dict(self._index.execute("SELECT kind, COUNT(*) FROM answers GROUP BY kind"))
+            total, oldest = self._index.execute(
+                "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
+            ).fetchone()
+        return Info(self.folder, counts.get("draw", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
+
+
+def _named(index: sqlite3.Connection) -> set[str]:
+    """The pictures that some answer names."""
+    return {
+        digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
+    }
+
+
+def _version(index: sqlite3.Connection, path: Path) -> int:
+    """The format of an index; 0 is one that is new. Raises ``UsageError`` for one that this version does not know."""
+    (version,) = index.execute("PRAGMA user_version").fetchone()
+    if version not in (0, FORMAT):
+        raise UsageError(f"{path}: a cache of another visioneval (format {version}): {_ELSEWHERE}")
+    others = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name <> 'answers' AND name NOT LIKE 'sqlite%'"
+    if version == 0 and index.execute(others).fetchone():
+        raise UsageError(f"{path}: is an index of something else: {_ELSEWHERE}")
+    return int(version)
+
+
+def _write_ahead(index: sqlite3.Connection) -> None:
+    """Sets the way of writing that several programs can share. SQLite itself does not wait for the lock on that."""
+    end = monotonic() + _BUSY_S
+    while True:
+        try:
+            index.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > end:
+                raise
+            sleep(0.01)
+        else:
+            return
+
+
+def _max_bytes() -> int:
+    told = os.environ.get(MAX_GB_VARIABLE)
+    try:
+        gigabytes = float(told) if told else DEFAULT_MAX_GB
+    except ValueError:
+        gigabytes = 0.0
+    if not 0 < gigabytes < 1e6:
+        raise UsageError(f"{MAX_GB_VARIABLE}: {told!r} is not a number of gigabytes")
+    return int(gigabytes * 1e9)

@@ -1,0 +1,408 @@
+"""Every call to a provider goes through here: kept answers first, then the budget, the throttle, the price, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from time import perf_counter
+from typing import Any, Literal, TypeVar
+
+from visioneval.aio import in_thread
+from visioneval.engine.calls.budget import Budget, Claim, Prices, tokens_of
+from visioneval.engine.calls.cache import Cache, Entry, Kind
+from visioneval.engine.calls.cost_bounds import CallSize, bound_of, drawing_size, question_size
+from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.throttle import Lane, Throttle, Tries
+from visioneval.engine.checked_media import Made, made
+from visioneval.engine.sanitize import Plain, amount
+from visioneval.engine.user_code import guarded
+from visioneval.errors import ProviderError, StoppedError, StorageError
+from visioneval.plan import Call, HashOf, digest, draw_key
+from visioneval.providers.base import CellRef, Drawing, DrawRequest, Judge, Part, Question, Reply, ToolCall
+from visioneval.suite.judges import BaseJudge
+from visioneval.types import TaskType
+
+T = TypeVar("T")
+Drawings = Literal["none", "own", "all"]
+"""Which kept pictures may stand for a new drawing: none, those that this very run paid for, or all."""
+
+
+SMALL = 256_000
+"""Bytes that are read and hashed in less time than it takes to have a thread do it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """What is taken from the cache instead of being asked for again."""
+
+    drawings: Drawings = "none"
+    judgements: bool = True
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a drawing call gave: its pictures, checked, or the words of a refusal."""
+
+    pictures: tuple[Made, ...] = ()
+    refused: str | None = None
+    usage: Mapping[str, int] | None = None
+    cost_usd: float | None = None
+    run_params: Mapping[str, Any] = field(default_factory=dict)
+    attempts: int = 1
+    stored_at: str | None = None
+    """When the answer was kept; ``None`` for one that was got just now."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """What the judge's calls of one grader on one cell used."""
+
+    calls: int = 0
+    cached: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
+    cost_usd: float | None = 0.0
+
+    def __str__(self) -> str:
+        cost = "unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
+        return f"asked {self.calls} questions, {self.cached} of them answered before; cost: {cost}"
+
+    def add(self, reply: Reply, *, cached: bool) -> None:
+        """Counts one call. A cost that is not known makes the sum unknown."""
+        self.calls += 1
+        self.cached += cached
+        for kind, tokens in (reply.usage or {}).items():
+            self.usage[kind] = self.usage.get(kind, 0) + tokens
+        self.cost_usd = None if self.cost_usd is None or reply.cost_usd is None else self.cost_usd + reply.cost_usd
+
+
+@dataclass(slots=True)
+class Calls:
+    """The calls of one run. ``cache`` is ``None`` where nothing that is called costs anything."""
+
+    throttle: Throttle
+    prices: Prices
+    budget: Budget
+    log: CallLog
+    cache: Cache | None = None
+    reuse: Reuse = field(default_factory=Reuse)
+    run_id: str = ""
+    reused_since: str | None = None
+    """When the oldest answer was stored that stood for a new drawing."""
+    plain: Plain = field(default_factory=Plain)
+    broken: StorageError | None = None
+    """Why the cache takes no answer any more. What was answered is there nevertheless, and no other call begins."""
+    _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
+
+    async def draw(
+        self, call: Call, hash_of: HashOf, provider: Any, request: DrawRequest, tries: Tries | None = None
+    ) -> Drawn:
+        """Draws, or takes kept pictures. ``tries`` counts the attempts, those of a call that fails included.
+
+        Raises ``ProviderError`` and ``BudgetError``.
+        """
+        tries = tries or Tries()
+        lane = draw_lane(call.run.provider, call.run.params)
+        if call.run.config.is_free:
+            drawing = await self.throttle.call(
+                lane, lambda: _drawing(provider, call, request), tries=tries, limits_itself=True
+            )
+            pictures = await asyncio.to_thread(_checked, drawing, call.task_type)
+            return _drawn(drawing, pictures, drawing.cost_usd, tries.count)
+        key = await in_thread(draw_key, call, hash_of, when=call.has_files)
+        kept = await self._kept_drawing(key, call)
+        if kept is not None:
+            self.log.hit(lane, key)
+            self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)), default=None)
+            return kept
+        if self.reuse.offline:
+            raise ProviderError(
+                f"not in the cache: the drawing of {call.case.id!r} by {call.run.label!r}", kind="offline"
+            )
+        drawing, cost = await self._paid(
+            lane,
+            key,
+            lambda: _drawing_or_refusal(provider, call, request),
+            lambda: drawing_size(call),
+            tries=tries,
+            images=len(call.samples),
+            limits_itself=hasattr(call.run.config, "timeout_s"),
+        )
+        pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost, call)
+        self._stop_if_broken()
+        return _drawn(drawing, pictures, cost, tries.count)
+
+    async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
+        """One round with a judge, or a kept answer to the same words and pictures.
+
+        The same question at the same moment is asked once. Raises ``ProviderError`` and ``BudgetError``.
+        """
+        if config.is_free:
+            reply = await guarded(judge.ask(question, about), Reply)
+            meter.add(replace(reply, cost_usd=0.0), cached=False)
+            return reply
+        lane = judge_lane(config)
+        key = question_key(config, question)  # short work, as no picture is read for it: a thread would take longer
+        past_cache = question.past_cache and not self.reuse.offline
+        if not self.reuse.judgements or past_cache:
+            return self._metered(meter, await self._put_to(lane, key, config, judge, question, about), cached=False)
+        while (same := self._asked.get(key)) is not None:
+            with contextlib.suppress(AbandonedError):
+                return self._metered(meter, await asyncio.shield(same), cached=True)
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._asked[key] = answer
+        try:
+            reply, cached = await self._answer(lane, key, config, judge, question, about)
+        except BaseException as error:
+            answer.set_exception(error if isinstance(error, ProviderError) else AbandonedError())
+            answer.exception()  # nobody may be waiting for it
+            raise
+        else:
+            answer.set_result(reply)
+            return self._metered(meter, reply, cached=cached)
+        finally:
+            del self._asked[key]
+
+    @staticmethod
+    def _metered(meter: Meter, reply: Reply, *, cached: bool) -> Reply:
+        if cached:
+            reply = replace(reply, usage=None, cost_usd=0.0)
+        meter.add(reply, cached=cached)
+        return reply
+
+    async def _answer(
+        self, lane: Lane, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+    ) -> tuple[Reply, bool]:
+        kept = self.cache.get(key) if self.cache else None
+        if kept is not None:
+            self.log.hit(lane, key)
+            return replace(_reply(kept), from_cache=not self.reuse.offline), True
+        if self.reuse.offline:
+            cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
+            raise ProviderError(f"not in the cache: an answer of {lane} about {cell}", kind="offline")
+        return await self._put_to(lane, key, config, judge, question, about), False
+
+    async def _put_to(
+        self, lane: Lane, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+    ) -> Reply:
+        asked = partial(question_size, config, question)
+        reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply), asked)
+        reply = replace(reply, cost_usd=cost)
+        answer = asdict(reply)
+        del answer["from_cache"]
+        if not self.plain.hides(answer):  # what is masked would be another answer the next time
+            await asyncio.to_thread(self._store, key, "judge", self.plain.mapping(answer))
+        self._stop_if_broken()
+        return reply
+
+    def _store(
+        self, key: str, kind: Kind, answer: Mapping[str, Any], pictures: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """Caches an answer. Where that fails the answer still counts, as it is paid for; but the run must end."""
+        try:
+            if self.cache is not None:
+                self.cache.put(key, kind, answer, pictures)
+        except StorageError as error:
+            self.broken = self.broken or error
+
+    def _stop_if_broken(self) -> None:
+        """Begins no other call once an answer could not be cached: it would be paid for again."""
+        if self.broken is not None:
+            self.throttle.shut()
+
+    async def _paid(
+        self,
+        lane: Lane,
+        key: str,
+        work: Callable[[], Awaitable[T]],
+        size: Callable[[], CallSize],
+        *,
+        tries: Tries | None = None,
+        images: int = 0,
+        limits_itself: bool = False,
+    ) -> tuple[T, float | None]:
+        """A call under the budget and the throttle, with what it cost. Every try is logged.
+
+        A try that may have been billed though its answer got lost counts towards the budget.
+        """
+        tries = tries or Tries()
+
+        @asynccontextmanager
+        async def admission() -> AsyncIterator[None]:
+            async with self.budget.reserve(lane, images, lambda: bound_of(self.prices, lane, size())) as claim:
+                claims.append(claim)
+                yield
+
+        async def priced() -> T:
+            start = perf_counter()
+            try:
+                answer = await work()
+            except BaseException as error:
+                self.log.call(lane, key, _status(error), tries.count, perf_counter() - start)
+                if _may_be_billed(error):
+                    self.budget.settle(claims[-1], None)
+                raise
+            usage, told = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
+            pictures = len(answer.pictures) if isinstance(answer, Drawing) else 0
+            cost = self.prices.cost(lane, usage, pictures) if told is None else amount(told)
+            status = "refused" if getattr(answer, "refused", None) is not None else "ok"
+            self.budget.settle(claims[-1], 0.0 if cost is None and status == "refused" else cost)
+            costs.append(cost)
+            self.log.call(
+                lane, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
+            )
+            return answer
+
+        costs: list[float | None] = []
+        claims: list[Claim] = []
+        answer = await self.throttle.call(
+            lane, priced, images=images, tries=tries, limits_itself=limits_itself, admission=admission
+        )
+        return answer, costs[-1]
+
+    async def _kept_drawing(self, key: str, call: Call) -> Drawn | None:
+        """A kept drawing that is whole, or in an offline replay any; ``None`` where it must be drawn."""
+        if self.cache is None or self.reuse.drawings == "none":
+            return None
+        kept = self.cache.get(key)
+        if kept is None or (self.reuse.drawings == "own" and kept.run_id != self.run_id):
+            return None
+        if not self.reuse.offline and not kept.answer["whole"]:
+            return None
+        pictures = await in_thread(self._read, kept, self.cache, call.task_type, when=_is_work(kept))
+        if pictures is None or (not self.reuse.offline and any(p.fault for p in pictures)):
+            return None
+        answer = kept.answer
+        if self.reuse.drawings == "own":  # which this run paid for, and has no record of yet
+            return Drawn(pictures, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"])
+        return Drawn(
+            pictures,
+            refused=answer["refused"],
+            cost_usd=0.0,
+            run_params=answer["run_params"],
+            attempts=0,
+            stored_at=kept.stored_at,
+        )
+
+    def _read(self, kept: Entry, cache: Cache, task: TaskType) -> tuple[Made, ...] | None:
+        """The pictures of a kept drawing; ``None`` where the file of one of them is not what was kept."""
+        pictures = tuple(Made(**picture) for picture in kept.answer["pictures"])
+        found = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in pictures]
+        if any(p.fault is None and p.data is None for p in found):
+            return None
+        known = (p if p.decoded or p.data is None else made(p.data, task) for p in found)
+        return tuple(map(self._let_go, known))
+
+    def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None, call: Call) -> tuple[Made, ...]:
+        pictures = _checked(drawing, call.task_type)
+        is_all = drawing.refused is not None or len(pictures) >= len(call.samples)
+        if self.cache is None or not (drawing.refused or any(p.fault is None for p in pictures)):
+            return pictures
+        answer = {
+            "pictures": [{**asdict(replace(p, data=None))} for p in pictures],
+            "refused": None if drawing.refused is None else self.plain.text(drawing.refused),
+            "usage": self.plain.counts(drawing.usage),
+            "cost_usd": cost,
+            "run_params": self.plain.mapping(drawing.run_params),
+            "whole": is_all and all(p.fault is None for p in pictures),
+        }
+        self._store(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
+        return tuple(self._let_go(p) for p in pictures)
+
+    def _let_go(self, picture: Made) -> Made:
+        """The file instead of the bytes: a cell may wait long for its judges."""
+        path = self.cache.path(picture.sha256) if self.cache is not None and picture.data is not None else None
+        if path is None or not path.exists():  # a cache that cannot be written, or is very small
+            return picture
+        return replace(picture, data=None, kept=path)
+
+
+class AbandonedError(ProviderError):
+    """Somebody else's call of the same question, which ended before it had an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the call was abandoned", kind="transient")
+
+
+def draw_lane(provider: str, params: Mapping[str, Any]) -> Lane:
+    """Whose limits a drawing is under."""
+    model = params.get("model")
+    return Lane(provider, model if isinstance(model, str) else None, "draw")
+
+
+def judge_lane(config: BaseJudge) -> Lane:
+    """Whose limits a judgement is under."""
+    return Lane(str(getattr(config, "provider", "")), getattr(config, "model", None), "judge")
+
+
+def question_key(config: BaseJudge, question: Question) -> str:
+    """What an answer depends on. No host is in it, and no cell: identical pictures get the same answer."""
+    parts = {
+        "judge": config.model_dump(exclude={"base_url", "api_key_env", "google"}),
+        "parts": [_plain(part) for part in question.parts],
+        "schema": question.schema,
+        "tools": [[tool.name, tool.description, tool.parameters] for tool in question.tools],
+        "detail": question.detail,
+        "vote": question.vote,
+        "turns": [
+            [turn.said, [[call.id, [_plain(p) for p in told]] for call, told in turn.results]]
+            for turn in question.turns
+        ],
+        "must_answer": question.must_answer,
+    }
+    return f"judge:{digest(parts)}"
+
+
+def _plain(part: Part) -> Any:
+    return part if isinstance(part, str) else [part.sha256, part.mime]
+
+
+def _is_work(kept: Entry) -> bool:
+    """Whether reading a kept drawing is work for a thread: it is large, or still to be decoded."""
+    return kept.bytes > SMALL or not all(picture.get("decoded") for picture in kept.answer["pictures"])
+
+
+async def _drawing(provider: Any, call: Call, request: DrawRequest) -> Drawing:
+    ask = provider.edit if call.task_type == "image_editing" else provider.generate
+    return await guarded(ask(request), Drawing)
+
+
+async def _drawing_or_refusal(provider: Any, call: Call, request: DrawRequest) -> Drawing:
+    """A refusal is an answer too: it is kept, and so is there for a replay."""
+    try:
+        return await _drawing(provider, call, request)
+    except ProviderError as error:
+        if error.kind != "refused":
+            raise
+        return Drawing(refused=str(error))
+
+
+def _status(error: BaseException) -> str:
+    """How a try ended, for the log: an error's kind, and ``cancelled`` for a time limit or an interrupt."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return error.kind if isinstance(error, ProviderError) else type(error).__name__
+
+
+def _may_be_billed(error: BaseException) -> bool:
+    """Whether a try that failed may cost something: it was cut off, or ended in a way that says nothing of that."""
+    if isinstance(error, ProviderError):
+        return error.may_be_billed
+    return not isinstance(error, StoppedError)
+
+
+def _checked(drawing: Drawing, task: TaskType) -> tuple[Made, ...]:
+    return tuple(made(data, task) for data in drawing.pictures)
+
+
+def _drawn(drawing: Drawing, pictures: tuple[Made, ...], cost: float | None, attempts: int) -> Drawn:
+    return Drawn(pictures, drawing.refused, drawing.usage, cost, drawing.run_params, attempts)
+
+
+def _reply(kept: Entry) -> Reply:
+    answer = dict(kept.answer)
+    return Reply(**{**answer, "calls": tuple(ToolCall(**call) for call in answer["calls"])})

@@ -1,0 +1,172 @@
+"""What a run of a plan would do, and what it would cost as far as anybody knows. Nothing is called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from visioneval.analysis.past_costs import PastCosts
+from visioneval.engine.call_settings import budget_warnings, prices_of
+from visioneval.engine.calls.budget import Prices
+from visioneval.engine.calls.calls import draw_lane, judge_lane
+from visioneval.engine.calls.throttle import Lane
+from visioneval.graders.gecko.config import GeckoOptions
+from visioneval.media.urls import is_url
+from visioneval.plan import Plan, asks
+from visioneval.suite.case import TestCase
+from visioneval.suite.filters import any_glob
+from visioneval.suite.graders import BaseGrader, GeckoGrader, PairwiseGrader, RubricGrader, TextGrader
+from visioneval.suite.judge_prompt import rubric_groups
+from visioneval.suite.prompts import rendered
+from visioneval.types import ModelRun
+
+Basis = Literal["prices", "earlier runs", "tokens", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one model run, or one grader's judge, would cost in US dollars; ``None`` where nobody can tell.
+
+    ``basis`` is the suite's ``prices``, or the mean over ``seen`` cells of ``earlier runs``; where neither tells,
+    ``tokens`` (genai-prices knows the price of a token, and no run how many there are) or ``none``.
+    """
+
+    name: str
+    usd: float | None
+    basis: Basis
+    seen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run would do, and what it lacks. What works for nothing has no entry among the ``costs``."""
+
+    calls: int
+    cells: int
+    grader_calls: int
+    costs: tuple[Cost, ...]
+    missing_files: tuple[str, ...]
+    budget_warnings: tuple[str, ...] = ()
+    """A line for each model and judge one call of which the budget cannot pay."""
+
+    @property
+    def usd(self) -> float:
+        """The sum of what is known."""
+        return sum(cost.usd or 0.0 for cost in self.costs)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """What may cost something that nobody here knows."""
+        return tuple(cost.name for cost in self.costs if cost.usd is None)
+
+
+def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: float | None = None) -> Estimate:
+    """Counts the work of a plan, and prices it; ``past`` is asked for only where the suite's prices do not tell.
+
+    ``budget_usd`` is instead of the suite's.
+    """
+    calls = cells = grader_calls = 0
+    drawn: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    missing: list[str] = []
+    for call in plan.calls():
+        calls += 1
+        cells += call.cells
+        drawn[call.run.label] += 1
+        for each in (call, *call.lookers):
+            grader_calls += len(each.samples) * len(each.graders)
+            asked.update({grader.key: len(each.samples) for grader in each.graders})
+        path = call.params.get("path") if call.run.provider == "files" else None
+        if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
+            missing.append(path or call.params.get("row") or f"a picture of {call.case.id!r} by {call.run.label!r}")
+    pairs = {each.key: _pairs(plan, each) for each in plan.suite.graders if isinstance(each, PairwiseGrader)}
+    pricing = _Pricing(plan, prices_of(plan), past)
+    costs = [pricing.drawing(run, drawn[run.label]) for run in plan.runs if not run.config.is_free]
+    for grader in plan.suite.graders:
+        judge = plan.judges.get(grader.judge_name or "")
+        if judge is not None and not judge.is_free and any(asks(grader, case) for case in plan.suite.cases):
+            costs.append(pricing.judging(grader, asked[grader.key] + pairs.get(grader.key, 0)))
+    most = plan.suite.budget_usd if budget_usd is None else budget_usd
+    warnings = () if most is None else tuple(budget_warnings(plan, most))
+    return Estimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
+
+
+def _pairs(plan: Plan, grader: PairwiseGrader) -> int:
+    """How many pairs of pictures a grader compares."""
+    runs = [run for run in plan.runs if not grader.models or any_glob(grader.models, run.label)]
+    cases = [case for case in plan.suite.cases if grader.is_for(case)]
+    sizes = ([plan.count(case, run)[1] for run in runs] for case in cases)
+    return sum(min(two) for own in sizes for two in combinations(own, 2))
+
+
+class _Pricing:
+    """Prices the parts of a plan."""
+
+    def __init__(self, plan: Plan, prices: Prices, past: Callable[[], PastCosts]) -> None:
+        self._plan = plan
+        self._prices = prices
+        self._ask = past
+        self._past: PastCosts | None = None
+
+    @property
+    def past(self) -> PastCosts:
+        """Earlier costs, read when they are first needed."""
+        if self._past is None:
+            self._past = self._ask()
+        return self._past
+
+    def drawing(self, run: ModelRun, calls: int) -> Cost:
+        """What the drawings of a model run cost."""
+        lane, pictures = draw_lane(run.provider, run.params), calls * self._plan.pictures_per_call(run)
+        stated = self._stated(lane, calls, pictures)
+        if stated is not None:
+            return Cost(run.label, stated, "prices")
+        mean = self.past.drawings.get((run.provider, run.label))
+        if mean is not None:
+            return Cost(run.label, mean.usd * pictures, "earlier runs", mean.times)
+        return self._unknown(run.label, lane)
+
+    def judging(self, grader: BaseGrader, times: int) -> Cost:
+        """What a grader's judge costs, asked about so many cells or pairs."""
+        judge = self._plan.judges[str(grader.judge_name)]
+        lane, name = judge_lane(judge), f"{grader.key} by {grader.judge_name}"
+        calls = self._calls(grader, times)
+        stated = None if calls is None else self._stated(lane, calls, 0)
+        if stated is not None:
+            return Cost(name, stated, "prices")
+        mean = self.past.judgements.get((grader.key, judge.title))
+        if mean is not None:
+            return Cost(name, mean.usd * times, "earlier runs", mean.times)
+        return self._unknown(name, lane)
+
+    def _stated(self, lane: Lane, calls: int, pictures: int) -> float | None:
+        """By the suite's price of a call and of a picture; ``None`` where there is none, or tokens count too."""
+        price = self._prices.stated(lane)
+        if price is None or price.input_per_million or price.output_per_million:
+            return None
+        return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * pictures
+
+    def _unknown(self, name: str, lane: Lane) -> Cost:
+        return Cost(name, None, "tokens" if self._prices.knows(lane) else "none")
+
+    def _calls(self, grader: BaseGrader, times: int) -> int | None:
+        """The calls that a judge gets, where no answer has to be asked for again; ``None`` where that is open."""
+        if isinstance(grader, RubricGrader):
+            return times * len(rubric_groups(grader)) * grader.votes
+        if isinstance(grader, PairwiseGrader):
+            return times * 2
+        if isinstance(grader, TextGrader):
+            return times * (2 if grader.describe else 1)
+        if isinstance(grader, GeckoGrader):
+            return self._questions(grader, [case for case in self._plan.suite.cases if asks(grader, case)], times)
+        return times
+
+    def _questions(self, grader: GeckoOptions, cases: list[TestCase], times: int) -> int | None:
+        if grader.mode == "single":
+            return None
+        variables = self._plan.suite.vars
+        made = len({rendered(case, variables)[0] for case in cases if case.questions is None})
+        return times + made * (2 if grader.check_questions else 1)

@@ -1,0 +1,71 @@
+"""One line of JSON for each call to a provider: what it was and how it went, never what was said or shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from visioneval.engine.calls.throttle import Lane
+from visioneval.errors import UsageError
+
+
+class CallLog:
+    """Appends to ``--log-file``, and with ``echo`` tells each call to the person at the terminal."""
+
+    def __init__(self, path: Path | None = None, echo: TextIO | None = None) -> None:
+        """Raises ``UsageError`` for a file that cannot be written."""
+        self._echo = echo
+        self._file: TextIO | None = None
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = path.open("a", encoding="utf-8", buffering=1)
+            except OSError as error:
+                raise UsageError(f"--log-file {path}: cannot be written: {error.strerror or error}") from None
+
+    def call(
+        self,
+        lane: Lane,
+        key: str,
+        status: str,
+        attempt: int,
+        seconds: float,
+        *,
+        tokens: Mapping[str, int] | None = None,
+        cost: float | None = None,
+    ) -> None:
+        """One try of one call. ``status`` is ``ok`` or the kind of error."""
+        self._write(
+            lane, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=dict(tokens or {}), cost_usd=cost
+        )
+
+    def hit(self, lane: Lane, key: str) -> None:
+        """An answer that was taken from the cache."""
+        self._write(lane, key, "cached")
+
+    def _write(self, lane: Lane, key: str, status: str, **more: object) -> None:
+        if self._file is None and self._echo is None:
+            return
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"at": at, "provider": lane.provider, "model": lane.model, "kind": lane.kind, "status": status, **more}
+        text = json.dumps({**line, "key": key})
+        if self._echo is not None:
+            print(text, file=self._echo)
+        try:
+            if self._file is not None:
+                print(text, file=self._file)
+        except OSError as error:  # what was called is worth more than the line about it
+            self.close()
+            self._file = None
+            print(f"--log-file: cannot be written any more: {error.strerror or error}", file=sys.stderr)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.close()

@@ -1,0 +1,54 @@
+"""Where cells are worked on: what a run's workers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from visioneval.engine.calls.calls import Calls
+from visioneval.engine.components import Tools
+from visioneval.engine.image_cache import Shelf
+from visioneval.engine.sanitize import Plain
+from visioneval.engine.single_flight import Once
+from visioneval.plan import HashOf, Plan, needed_keys
+from visioneval.records.questions import QuestionsWriter
+from visioneval.records.writer import RunWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The run's tools, its calls, its writer, its file hashes, and what templates need."""
+
+    plan: Plan
+    tools: Tools
+    calls: Calls
+    writer: RunWriter
+    hash_of: HashOf
+    plain: Plain
+    questions: QuestionsWriter
+    shelf: Shelf = field(default_factory=Shelf)
+    template_folders: tuple[Path, ...] = ()
+    once: Once = field(default_factory=Once)
+    debug: Callable[[BaseException], None] = lambda _: None
+    """Is told of every exception that nobody expected."""
+
+    @property
+    def folder(self) -> Path:
+        """The suite's folder."""
+        return self.plan.folder
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The suite's ``vars``."""
+        return self.plan.suite.vars
+
+
+def secrets_around(plan: Plan) -> Plain:
+    """Hides the keys that the plan's models use, what is named like a secret in the environment, and secret variables.
+
+    A variable is hidden as it was typed and as templates show it.
+    """
+    shown = (str(plan.suite.vars.get(name, "")) for name in plan.secrets)
+    return Plain.around(needed_keys(plan).keys(), (*plan.secrets.values(), *shown))

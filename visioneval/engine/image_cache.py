@@ -1,0 +1,54 @@
+"""Pictures for judges, read and encoded once however many look at them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from visioneval.judging.shown_images import SHOWN_AS_IT_IS, shown
+from visioneval.providers.base import FilePart, ImagePart
+from visioneval.types import Picture
+
+MAX_BYTES = 64_000_000
+
+
+class Shelf:
+    """The inputs and masks that were shown last. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._parts: OrderedDict[tuple[Path, bool], ImagePart] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def show(self, path: Path, *, mask: bool = False) -> ImagePart:
+        """An input as a judge sees it, or a mask as black and white. Raises ``GraderError``."""
+        key = (path, mask)
+        with self._lock:
+            if key in self._parts:
+                self._parts.move_to_end(key)
+                return self._parts[key]
+        part = shown(path, mask=mask)
+        with self._lock:
+            if key not in self._parts:
+                self._parts[key] = part
+                self._bytes += len(part.data)
+            while self._bytes > MAX_BYTES and len(self._parts) > 1:
+                _, dropped = self._parts.popitem(last=False)
+                self._bytes -= len(dropped.data)
+        return part
+
+
+class Easel:
+    """What the graders of one cell see: its picture, which is known to be whole, and inputs from the shelf."""
+
+    def __init__(self, picture: Picture | None, shelf: Shelf) -> None:
+        self._picture = picture
+        self._shelf = shelf
+
+    def show(self, path: Path, *, mask: bool = False) -> ImagePart:
+        """The cell's picture, an input or a mask. Raises ``GraderError``."""
+        own = self._picture
+        if own is None or path != own.path:
+            return self._shelf.show(path, mask=mask)
+        return FilePart(path, own.mime, own.sha256) if own.mime in SHOWN_AS_IT_IS else shown(path)

@@ -1,0 +1,1 @@
+"""Pairwise judgements, within a run and between two."""

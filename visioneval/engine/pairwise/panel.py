@@ -1,0 +1,264 @@
+"""Pairs of pictures are put to a judge, each pair in both orders, and what it says goes to ``preferences.jsonl``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+from visioneval.engine.calls.calls import Calls, Meter, judge_lane
+from visioneval.engine.components import Tools
+from visioneval.engine.grading import stop_for_key
+from visioneval.engine.image_cache import Shelf
+from visioneval.engine.sanitize import Plain
+from visioneval.engine.shutdown import Progress
+from visioneval.engine.user_code import described
+from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
+from visioneval.graders.base import Subject
+from visioneval.graders.pairwise.grader import choose, pair_question
+from visioneval.judging.ask import Ask
+from visioneval.media import images
+from visioneval.plan import Call, Plan
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.providers.conversation import converse
+from visioneval.records.links import is_inside
+from visioneval.records.model import Record
+from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
+from visioneval.suite.filters import any_glob
+from visioneval.suite.graders import PairwiseGrader
+from visioneval.suite.judges import BaseJudge
+from visioneval.suite.remote_media import address_of
+from visioneval.types import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One picture of a pair. ``name`` is ``RUN_ID@label``."""
+
+    name: str
+    picture: Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Matchup:
+    """Two pictures of one cell. ``call`` says what was asked for."""
+
+    call: Call
+    sample: int
+    a: Contender
+    b: Contender
+
+
+@dataclass(slots=True)
+class Matchups:
+    """The pairs that a judge is shown. Of the others, ``missing`` lack a picture; ``same`` are one file twice."""
+
+    pairs: list[Matchup] = field(default_factory=list)
+    missing: int = 0
+    same: int = 0
+
+    def __str__(self) -> str:
+        told = ((self.missing, "pairs lack a picture"), (self.same, "pairs are one and the same picture"))
+        return "; ".join([f"{len(self.pairs)} pairs", *(f"{many} {what}" for many, what in told if many)])
+
+    def add(self, call: Call, sample: int, a: Contender | None, b: Contender | None) -> None:
+        """Takes a pair, or counts why not."""
+        if a is None or b is None:
+            self.missing += 1
+        elif a.picture.sha256 and a.picture.sha256 == b.picture.sha256:
+            self.same += 1
+        else:
+            self.pairs.append(Matchup(call, sample, a, b))
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A judge at work: what it is asked with, and the folder of the run in which its answers are kept."""
+
+    plan: Plan
+    config: PairwiseGrader
+    tools: Tools
+    calls: Calls
+    folder: Path
+    template_folders: tuple[Path, ...]
+    plain: Plain
+    shelf: Shelf = field(default_factory=Shelf)
+    meter: Meter = field(default_factory=Meter)
+    debug: Callable[[BaseException], None] = lambda _: None
+
+    @property
+    def judge(self) -> BaseJudge:
+        """The judge's entry in the suite."""
+        return self.plan.suite.judges[self.config.judge]
+
+
+def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contender | None:
+    """The picture of a record, where it has one; ``folder`` is its run's, out of which no link is followed.
+
+    A picture in a bucket is read with this machine's credentials, so only where the suite is ``trusted``.
+    """
+    if record is None or record.mime is None:
+        return None
+    address = address_of(record.run_params) if trusted else None
+    if record.artifact_path is None and address is None:
+        return None
+    if record.artifact_path and not is_inside(folder, record.artifact_path):
+        return None
+    path = folder / record.artifact_path if record.artifact_path else Path()
+    size = record.width or 0, record.height or 0
+    picture = Picture(path, record.artifact_sha256 or "", record.mime, *size, address)
+    return Contender(f"{record.run_id}@{record.model_label}", picture)
+
+
+def matchups_within(plan: Plan, config: PairwiseGrader, records: Iterable[Record], folder: Path) -> Matchups:
+    """Each chosen model run of a run with each, cell by cell; cases that draw nothing are left out."""
+    known = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
+    found = Matchups()
+    labels = [run.label for run in plan.runs if not config.models or any_glob(config.models, run.label)]
+    samples: dict[str, dict[str, tuple[Call, set[int]]]] = {}
+    for call in plan.calls():
+        if call.run.label in labels and config.is_for(call.case):
+            samples.setdefault(call.case.id, {}).setdefault(call.run.label, (call, set()))[1].update(call.samples)
+    for case, own in samples.items():
+        for a, b in combinations(own, 2):
+            for sample in sorted(own[a][1] & own[b][1]):
+                found.add(own[b][0], sample, known.get((case, a, sample)), known.get((case, b, sample)))
+    return found
+
+
+def matchups_of(
+    plan: Plan, config: PairwiseGrader, pairs: Iterable[tuple[Record, Record]], folders: tuple[Path, Path]
+) -> Matchups:
+    """The pairs of two runs; the plan of B says what was asked for."""
+    calls = {call.case.id: call for call in plan.calls()}
+    found = Matchups()
+    for a, b in pairs:
+        if b.test_id in calls and config.is_for(calls[b.test_id].case):
+            sides = (contender(each, at, trusted=plan.trusted) for each, at in zip((a, b), folders, strict=True))
+            found.add(calls[b.test_id], b.sample_index, *sides)
+    return found
+
+
+async def put_to_judge(panel: Panel, matchups: Sequence[Matchup], progress: Progress, *, anew: bool = False) -> None:
+    """Asks about every pair in both orders, less what the run's folder has an answer to; ``anew`` asks that too.
+
+    What ends it early is in ``progress``; whatever else goes wrong is the error of one line.
+    """
+    known = set() if anew else {each.key for each in read_preferences(panel.folder) if each.error is None}
+    turns = _turns(matchups, panel.judge.title, known)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(panel.calls.throttle.most(judge_lane(panel.judge)), 2 * len(matchups))):
+            group.create_task(_pull(panel, turns, progress))
+    progress.left += sum(1 for _ in turns)
+
+
+def _turns(
+    matchups: Sequence[Matchup], judge: str, known: set[PreferenceKey]
+) -> Iterator[tuple[Matchup, Literal["a", "b"]]]:
+    for one in matchups:
+        for first in ORDERS:
+            if (one.call.case.id, one.sample, one.a.name, one.b.name, judge, first) not in known:
+                yield one, first
+
+
+async def _pull(panel: Panel, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress) -> None:
+    for matchup, first in turns:
+        try:
+            found = await _asked(panel, matchup, first)
+            await asyncio.to_thread(append_preferences, panel.folder, [found])
+        except Exception as error:
+            progress.leave(error)
+        if progress.is_over:
+            return
+
+
+async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
+    """One answer, or the error in its place."""
+    limit = panel.plan.suite.cell_timeout_s
+    answer: Literal["a", "b", "tie"] | None = None
+    reason = error = extra_keys = None
+    try:
+        async with asyncio.timeout(limit):
+            question = await asyncio.to_thread(_question, panel, matchup, first)
+            choice = await choose(_asker(panel, matchup), question)
+        second: Literal["a", "b"] = "b" if first == "a" else "a"
+        answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
+        answer, reason = answers[choice.answer], panel.plain.text(choice.reason)
+        extra_keys = panel.plain.texts(choice.extra_keys) or None
+    except StoppedError:
+        raise
+    except (GraderError, ProviderError, ImageError) as failure:
+        error = panel.plain.text(str(failure) or type(failure).__name__)
+    except TimeoutError:
+        error = f"not done within the {limit:g} s that a cell may take"
+    except Exception as failure:
+        panel.debug(failure)
+        error = panel.plain.text(described(failure))
+    return Preference(
+        test_id=matchup.call.case.id,
+        sample_index=matchup.sample,
+        a=matchup.a.name,
+        b=matchup.b.name,
+        first=first,
+        answer=answer,
+        reason=reason,
+        judge=panel.judge.title,
+        error=error,
+        extra_keys=extra_keys,
+    )
+
+
+def _question(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Question:
+    call = matchup.call
+    subject = Subject(
+        case=call.case,
+        task_type=call.task_type,
+        prompt=call.prompt,
+        requested_size=None,
+        picture=None,
+        files=call.files,
+        save=_saves_nothing,
+        variables=panel.plan.suite.vars,
+        template_folders=panel.template_folders,
+        show=panel.shelf.show,
+        watching=panel.tools.watching,
+    )
+    pictures = [side.picture for side in (matchup.a, matchup.b)]
+    for picture in pictures:
+        _check_unchanged(picture)
+    return pair_question(panel.config, subject, *(pictures if first == "a" else pictures[::-1]))
+
+
+def _saves_nothing(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder of its own
+    raise GraderError("a comparison of two pictures keeps none of its own")
+
+
+def _check_unchanged(picture: Picture) -> None:
+    if picture.uri is not None:
+        return
+    try:
+        data = picture.path.read_bytes()
+    except OSError as error:
+        raise GraderError(f"{picture.path.name}: cannot be read: {error.strerror}") from None
+    if images.sha256(data) != picture.sha256:
+        raise GraderError(f"{picture.path.name}: is not the picture that was drawn: it was changed since")
+
+
+def _asker(panel: Panel, matchup: Matchup) -> Ask:
+    judge = panel.tools.judges[panel.config.judge]
+    about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
+
+    async def once(question: Question) -> Reply:
+        return await panel.calls.ask(panel.judge, judge, question, about, panel.meter)
+
+    async def ask(question: Question) -> Reply:
+        try:
+            return await converse(once, question)
+        except ProviderError as error:
+            stop_for_key(error, f"the judge {panel.config.judge!r}", panel.plain)
+            raise
+
+    return ask

@@ -1,0 +1,1 @@
+"""The alignment grader: the share of a prompt that an output meets, requirement by requirement."""

@@ -1,0 +1,1 @@
+"""The pairwise grader: which of two outputs a judge prefers."""

@@ -1,0 +1,41 @@
+"""Checks of graders that compare model runs with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from visioneval.suite.checks.rules import View
+from visioneval.suite.filters import any_glob
+from visioneval.suite.graders import PairwiseGrader
+from visioneval.suite.judges import RecordedJudge
+from visioneval.suite.loading.messages import Loc, did_you_mean
+
+
+def pairwise_problems(view: View, broken: frozenset[str]) -> Iterator[tuple[Loc, str]]:
+    """Nothing to compare, a judge that sees no pairs, and two graders whose answers nobody could tell apart."""
+    if broken & {"graders", "judges"}:
+        return
+    labels = [label for label, _ in view.labels]
+    asked: dict[str, str] = {}
+    for index, grader in enumerate(view.suite.graders):
+        if not isinstance(grader, PairwiseGrader):
+            continue
+        for at, pattern in enumerate(grader.models):
+            if not any(any_glob([pattern], label) for label in labels):
+                hint = did_you_mean(pattern, labels)
+                yield ("graders", index, "models", at), f"no model run is labelled {pattern!r}{hint}"
+        chosen = [label for label in labels if not grader.models or any_glob(grader.models, label)]
+        if len(chosen) < 2:
+            yield (
+                ("graders", index, "models" if grader.models else "type"),
+                f"comparing takes two model runs or more, and here is {len(chosen)}",
+            )
+        judge = view.suite.judges.get(grader.judge)
+        if judge is None:
+            continue
+        if isinstance(judge, RecordedJudge):
+            yield ("graders", index, "judge"), "recorded answers are about single pictures: a pair needs another judge"
+        if judge.title in asked:
+            message = f"{asked[judge.title]!r} asks the same model for preferences: one pairwise grader a model"
+            yield ("graders", index, "judge"), message
+        asked.setdefault(judge.title, grader.key)

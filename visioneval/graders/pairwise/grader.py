@@ -1,0 +1,66 @@
+"""One question about two pictures: both are shown, labelled A and B, and nothing says which model drew them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from visioneval.graders.base import Subject
+from visioneval.graders.pairwise.config import ANSWER, FIRST, SECOND, TIE, pairwise_context, pairwise_schema
+from visioneval.judging.ask import Ask, ask_for_json, object_schema
+from visioneval.judging.attachments import Exhibit, as_parts, exhibits, output
+from visioneval.providers.base import Question
+from visioneval.suite.graders import PairwiseGrader
+from visioneval.suite.judge_prompt import REASON
+from visioneval.templates.render import render_file
+from visioneval.types import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A judge's answer: the picture that it was shown first, the second, or neither; and why, in its own words."""
+
+    answer: Literal["first", "second", "tie"]
+    reason: str
+    extra_keys: Mapping[str, str] = field(default_factory=dict)
+    """What it said beside what it was asked (``judging.Answer``)."""
+
+
+def pair_question(config: PairwiseGrader, subject: Subject, first: Picture, second: Picture) -> Question:
+    """The question about two pictures of a cell, in this order. Raises ``GraderError`` for one that cannot be shown."""
+    shown = [
+        *exhibits(replace(subject, picture=None), config.judge, config.frames),
+        *_labelled(FIRST, config, replace(subject, picture=first)),
+        *_labelled(SECOND, config, replace(subject, picture=second)),
+    ]
+    pictures = [{"id": each.id, "about": each.about} for each in shown]
+    seen = pairwise_context(subject.case, subject.prompt, pictures=pictures, variables=subject.variables)
+    asked = render_file(config.template, subject.template_folders, seen)
+    return Question(parts=(asked, *as_parts(shown)), schema=object_schema(pairwise_schema()))
+
+
+def _labelled(label: str, config: PairwiseGrader, subject: Subject) -> list[Exhibit]:
+    return [
+        replace(each, id=each.id.replace("output", label, 1), about=each.about.replace("to judge", label, 1))
+        for each in output(subject, config.judge, config.frames)
+    ]
+
+
+async def choose(ask: Ask, question: Question) -> Choice:
+    """Asks. Raises ``ProviderError``, and ``OffSchemaError`` where two answers were of no use."""
+    answer = await ask_for_json(ask, question, faults)
+    said: dict[str, Literal["first", "second", "tie"]] = {FIRST: "first", SECOND: "second", TIE: "tie"}
+    return Choice(said[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys)
+
+
+def faults(data: Any) -> list[str]:
+    """What is wrong with a judge's reply."""
+    if not isinstance(data, dict):
+        return ["the answer is not a JSON object"]
+    wrong = [f"the key {key!r} is missing" for key in (REASON, ANSWER) if key not in data]
+    if ANSWER in data and data[ANSWER] not in (FIRST, SECOND, TIE):
+        wrong.append(f"answer is {data[ANSWER]!r:.60}, not {FIRST}, {SECOND} or {TIE}")
+    if not isinstance(data.get(REASON, ""), str):
+        wrong.append("reason is not text")
+    return wrong

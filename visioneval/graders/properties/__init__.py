@@ -1,0 +1,1 @@
+"""The properties grader: the file itself, its size, format and transparency."""

@@ -1,0 +1,1 @@
+"""The rubric grader: scores that a judge gives against declared metrics."""

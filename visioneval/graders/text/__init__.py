@@ -1,0 +1,1 @@
+"""The text grader: exact copy, read by local OCR or by a judge."""

@@ -1,0 +1,167 @@
+"""Reading a picture with RapidOCR and the models that its package carries; nothing is downloaded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from math import dist
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from visioneval.errors import GraderError
+from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.media.opencv import portable_opencv
+
+MODELS = {
+    "Det": "PP-OCRv6_det_small.onnx",
+    "Rec": "PP-OCRv6_rec_small.onnx",
+}
+_INSTALL = "pip install '.[ocr]' in a checkout of visioneval"
+
+_MAX_AREA = 4_000_000
+"""Pixels that the detector is given at most: about five seconds and a gigabyte."""
+_SMALL_SIDE = 640
+"""Pictures whose longer side is below this are read at twice their size."""
+_MIN_SIDE = 736
+"""The detector enlarges a picture until its shorter side has this; thin strips are padded instead."""
+_THIN = 2.5
+"""Longer than this many times its width, a picture is a strip."""
+
+_DOUBTFUL = 0.9
+"""Readings below this confidence are read upside down as well."""
+_CLEARLY_BETTER = 0.1
+CONFIDENCE_DIGITS = 4
+"""Decimals of a confidence."""
+
+_lock = threading.Lock()
+
+
+@portable_opencv()
+def read(image: Image.Image) -> list[Reading]:
+    """The stretches of text in an RGB picture, whatever their confidence, top to bottom.
+
+    Corners are pixels of ``image``. The same picture gives the same readings, from any thread. What surrounds the
+    models does not depend on the processor; the models themselves are run by code of its own, so that a confidence
+    may differ in its last digits, which are rounded off. Raises ``GraderError`` where RapidOCR or its models are
+    not installed, or fail.
+    """
+    prepared, scale = _prepare(image)
+    result = _run(_engine(detect=True), prepared)
+    if result.boxes is None:
+        return []
+    readings = []
+    for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True):
+        text, score = _upside_down(prepared, box, text, _confidence(score))
+        readings.append(Reading(str(text), score, _corners(box, scale, image.size)))
+    return readings
+
+
+def _run(engine: Any, image: Image.Image) -> Any:
+    pixels = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
+    try:
+        return engine(pixels)
+    except Exception as error:
+        raise GraderError(f"the OCR failed: {type(error).__name__}: {error}") from error
+
+
+def _upside_down(image: Image.Image, box: Any, text: str, score: float) -> tuple[str, float]:
+    """The reading, or what is read with the box turned, where that is clearly surer.
+
+    RapidOCR's own classifier of directions squeezes a long line until it looks upside down, and so is off.
+    """
+    if score >= _DOUBTFUL:
+        return text, score
+    a, b, c, d = (tuple(float(value) for value in corner) for corner in box)
+    width, height = round(max(dist(a, b), dist(d, c), 1)), round(max(dist(a, d), dist(b, c), 1))
+    crop = image.transform((width, height), Image.Transform.QUAD, (*a, *d, *c, *b), Image.Resampling.BICUBIC)
+    # A tall box is a line that runs up or down; RapidOCR has read it running down.
+    turned = _run(_engine(detect=False), crop.rotate(270 if height >= 1.5 * width else 180, expand=True))
+    if turned.txts and (surer := _confidence(turned.scores[0])) > score + _CLEARLY_BETTER:
+        return turned.txts[0], surer
+    return text, score
+
+
+def _confidence(score: Any) -> float:
+    """As it is recorded, and so as it is held against ``min_confidence``."""
+    return round(float(score), CONFIDENCE_DIGITS)
+
+
+def tool_versions() -> Mapping[str, str]:
+    """What reads: the packages and the recognition model."""
+    return {
+        "rapidocr": version("rapidocr"),
+        "onnxruntime": version("onnxruntime"),
+        "model": Path(MODELS["Rec"]).stem,
+    }
+
+
+def model_path(part: str) -> Path:
+    """The file of a model, ``Det`` or ``Rec``. Raises ``GraderError`` where it is not installed."""
+    package = find_spec("rapidocr")
+    if package is None or package.origin is None or find_spec("onnxruntime") is None:
+        raise GraderError(f"reading text needs RapidOCR: {_INSTALL}")
+    path = Path(package.origin).parent / "models" / MODELS[part]
+    if not path.is_file():
+        raise GraderError(f"this rapidocr does not carry the model {path.name}: {_INSTALL}")
+    return path
+
+
+def _engine(*, detect: bool) -> Any:
+    """The process's engine that finds and reads, or the one that only reads: threads may share them."""
+    with _lock:
+        return _built(detect)
+
+
+@cache
+def _built(detect: bool) -> Any:
+    models = {f"{part}.model_path": str(model_path(part)) for part in MODELS}
+    from rapidocr import RapidOCR
+
+    params: dict[str, Any] = models | {
+        "Global.log_level": "critical",
+        "Global.text_score": 0.0,  # the caller decides what is too faint, and keeps what it leaves out
+        "Global.use_det": detect,
+        "Global.use_cls": False,
+        "Rec.rec_batch_num": 1,  # lines read together are padded alike, and which are is up to a sort of the processor
+        "Global.max_side_len": 100_000,  # the picture is bounded by its area, here
+        "EngineConfig.onnxruntime.intra_op_num_threads": 1,  # pictures run side by side instead
+        "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+    }
+    try:
+        return RapidOCR(params=params)
+    except Exception as error:
+        raise GraderError(f"RapidOCR does not start: {type(error).__name__}: {error}") from error
+
+
+def _prepare(image: Image.Image) -> tuple[Image.Image, float]:
+    """The picture as the detector gets it, and its scale: bounded, small ones enlarged, strips padded."""
+    width, height = image.size
+    scale = 2.0 if max(width, height) < _SMALL_SIDE else 1.0
+    scale = min(scale, (_MAX_AREA / (width * height)) ** 0.5, _MAX_AREA / _MIN_SIDE / max(width, height))
+    if scale != 1.0:
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    if min(image.size) >= _MIN_SIDE or max(image.size) <= _THIN * min(image.size):
+        return image, scale
+    canvas = Image.new("RGB", (max(image.width, _MIN_SIDE), max(image.height, _MIN_SIDE)), _border_colour(image))
+    canvas.paste(image, (0, 0))
+    return canvas, scale
+
+
+def _border_colour(image: Image.Image) -> tuple[int, int, int]:
+    """The median colour of the rim, so that padding adds no edge that could be read as a letter."""
+    pixels = np.asarray(image)
+    rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    red, green, blue = (int(value) for value in np.median(rim, axis=0))
+    return red, green, blue
+
+
+def _corners(box: np.ndarray[Any, Any], scale: float, size: tuple[int, int]) -> Corners:
+    a, b, c, d = ((round(min(float(x) / scale, size[0]), 1), round(min(float(y) / scale, size[1]), 1)) for x, y in box)
+    return a, b, c, d

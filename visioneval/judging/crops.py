@@ -1,0 +1,168 @@
+"""The tool ``crop``: a judge looks closer at a part of a picture, and at a part of that part.
+
+Every picture has a current view, at most 1,024 pixels on a side. A crop is given in whole pixels of the current view,
+half open (``x2`` and ``y2`` are not in it), and becomes the current view. Four zeros go back to the whole picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from visioneval.judging.attachments import Exhibit
+from visioneval.media import images
+from visioneval.providers.base import ImagePart, Part, Tool
+
+MAX_SIDE = 1024
+MAX_ENLARGEMENT = 8
+GRID = 128
+Keep = Callable[[int, bytes], str]
+
+_COORDINATE = {"type": "integer", "minimum": 0}
+_PARAMETERS = ("image_id", "x1", "y1", "x2", "y2")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A rectangle of a picture, in the picture's pixels, shown at ``size``."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    size: tuple[int, int]
+
+    def crop(self, x1: int, y1: int, x2: int, y2: int) -> View:
+        """The view of a part of this view."""
+        across, down = (self.right - self.left) / self.size[0], (self.bottom - self.top) / self.size[1]
+        left, top = self.left + x1 * across, self.top + y1 * down
+        # Rounding may put an edge a hair beyond the picture's, which Pillow refuses.
+        right, bottom = min(self.left + x2 * across, self.right), min(self.top + y2 * down, self.bottom)
+        return View(left, top, right, bottom, _shown_size(right - left, bottom - top))
+
+
+def _shown_size(width: float, height: float) -> tuple[int, int]:
+    scale = min(MAX_SIDE / max(width, height), MAX_ENLARGEMENT)
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+class CropTool:
+    """The tool for one question, with the views that the judge has made. No pixels are held between its calls.
+
+    ``keep(number, data)`` keeps a crop.
+    """
+
+    def __init__(self, shown: Sequence[Exhibit], max_crops: int, keep: Keep) -> None:
+        self._parts = {each.id: each.part for each in shown}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._names = {alias: each.id for each in shown for alias in each.aliases}
+        self._names |= {each.id: each.id for each in shown}
+        self._max_crops = max_crops
+        self._keep = keep
+        self._kept: list[Mapping[str, Any]] = []
+        self.first_views = [replace(each, **self._first(each)) for each in shown]
+        self.start_over()
+
+    def start_over(self) -> None:
+        """For a judge that is asked again: it has seen whole pictures only, and may make all its crops."""
+        self._views = {name: _whole(size) for name, size in self._sizes.items()}
+        self._made = 0
+
+    @property
+    def kept(self) -> tuple[Mapping[str, Any], ...]:
+        """The crops that were made: picture, rectangle as asked, and the path of what the judge was shown."""
+        return tuple(self._kept)
+
+    @property
+    def tool(self) -> Tool:
+        """What the judge may call."""
+        properties: dict[str, Any] = {"image_id": {"type": "string", "enum": sorted(self._names)}}
+        properties |= dict.fromkeys(_PARAMETERS[1:], _COORDINATE)
+        return Tool(
+            name="crop",
+            description=(
+                "Look closer at a part of a picture. x1, y1, x2, y2 are whole pixels of the picture's current view,"
+                " x2 and y2 exclusive. The crop becomes the current view; four zeros show the whole picture again."
+            ),
+            parameters={
+                "type": "object",
+                "properties": properties,
+                "required": list(_PARAMETERS),
+                "additionalProperties": False,
+            },
+            call=self._call,
+        )
+
+    def _first(self, shown: Exhibit) -> dict[str, Any]:
+        data = shown.part.data
+        with images.room_for(data):
+            picture = images.load_rgb(data)
+            self._sizes[shown.id] = picture.size
+            view = _whole(picture.size)
+            picture = picture.resize(view.size, Image.Resampling.LANCZOS)
+        about = f"{shown.about}; this view has {view.size[0]} x {view.size[1]} pixels"
+        return {"about": about, "part": ImagePart(images.encode_png(picture), "image/png")}
+
+    def _call(self, asked: Mapping[str, Any]) -> Sequence[Part]:
+        if self._made >= self._max_crops:
+            return [f"No crop is left ({self._max_crops} were allowed): answer now."]
+        fault = self._fault(asked)
+        if fault:
+            return [fault]
+        name = self._names[asked["image_id"]]
+        rectangle = tuple(int(asked[key]) for key in _PARAMETERS[1:])
+        whole = not any(rectangle)
+        self._views[name] = _whole(self._sizes[name]) if whole else self._views[name].crop(*rectangle)
+        view = self._views[name]
+        whole_data = self._parts[name].data
+        with images.room_for(whole_data):
+            data = images.encode_png(_drawn(images.load_rgb(whole_data), view))
+        path = self._keep(len(self._kept), data)
+        self._made += 1
+        self._kept.append({"image": name, "rectangle": list(rectangle), "path": path})
+        label = f"{name}: {'the whole picture' if whole else 'a crop'}, {view.size[0]} x {view.size[1]} pixels"
+        return [f"{label}, grid lines every {GRID} pixels", ImagePart(data, "image/png")]
+
+    def _fault(self, asked: Mapping[str, Any]) -> str | None:
+        name = asked.get("image_id")
+        if not isinstance(name, str) or name not in self._names:
+            return f"There is no picture {name!r:.60}. There are: {', '.join(sorted(self._names))}."
+        numbers = [asked.get(key) for key in _PARAMETERS[1:]]
+        if not all(map(_is_whole, numbers)):
+            return "x1, y1, x2 and y2 must be whole numbers."
+        x1, y1, x2, y2 = (int(number or 0) for number in numbers)
+        width, height = self._views[self._names[name]].size
+        if not any(numbers) or (0 <= x1 < x2 <= width and 0 <= y1 < y2 <= height):
+            return None
+        return (
+            f"Bad rectangle ({x1}, {y1}, {x2}, {y2}): the current view has {width} x {height} pixels, so"
+            f" 0 <= x1 < x2 <= {width} and 0 <= y1 < y2 <= {height} must hold."
+        )
+
+
+def _is_whole(number: Any) -> bool:
+    """``12`` and, from a judge whose numbers are all of one kind, ``12.0``."""
+    return not isinstance(number, bool) and (
+        isinstance(number, int) or (isinstance(number, float) and number.is_integer())
+    )
+
+
+def _whole(size: tuple[int, int]) -> View:
+    width, height = size
+    scale = min(1.0, MAX_SIDE / max(width, height))
+    return View(0, 0, width, height, (max(1, round(width * scale)), max(1, round(height * scale))))
+
+
+def _drawn(picture: Image.Image, view: View) -> Image.Image:
+    box = (view.left, view.top, view.right, view.bottom)
+    shown = picture.resize(view.size, Image.Resampling.LANCZOS, box=box)
+    lines = Image.new("RGBA", shown.size, (0, 0, 0, 0))
+    pen = ImageDraw.Draw(lines)
+    for x in range(GRID, shown.width, GRID):
+        pen.line((x, 0, x, shown.height), fill=(128, 128, 128, 90))
+    for y in range(GRID, shown.height, GRID):
+        pen.line((0, y, shown.width, y), fill=(128, 128, 128, 90))
+    return Image.alpha_composite(shown.convert("RGBA"), lines).convert("RGB")

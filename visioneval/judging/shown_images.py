@@ -1,0 +1,32 @@
+"""A picture as a judge is shown it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from visioneval.errors import GraderError, ImageError
+from visioneval.media import images
+from visioneval.providers.base import ImagePart
+
+SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp"}
+
+
+class Show(Protocol):
+    """Gives a picture, or a mask as black and white. Raises ``GraderError``."""
+
+    def __call__(self, path: Path, *, mask: bool = False) -> ImagePart: ...
+
+
+def shown(path: Path, *, mask: bool = False) -> ImagePart:
+    """Encoded as stored where judges take that, and else as PNG; a mask is white inside. Raises ``GraderError``."""
+    try:
+        if mask:
+            return ImagePart(images.encode_png(images.load_mask(path)), "image/png")
+        data = path.read_bytes()
+        kind, _, _ = images.inspect(data)
+        if kind in SHOWN_AS_IT_IS:
+            return ImagePart(data, kind)
+        return ImagePart(images.encode_png(images.load_rgb(data)), "image/png")
+    except (OSError, ImageError) as error:
+        raise GraderError(f"{path.name}: {error}") from None

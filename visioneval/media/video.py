@@ -1,0 +1,171 @@
+"""Videos on disk: what they are, and frames sampled from them. Bounded before anything is decoded.
+
+Needs PyAV, the extra ``video``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visioneval.errors import ImageError
+from visioneval.media.images import MAX_BYTES, check_size, sha256
+from visioneval.media.pixel_budget import IN_MEMORY
+from visioneval.types import Picture
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
+MAX_FRAMES = 36_000
+"""Ten minutes at 60 frames a second."""
+LARGEST_SIDE = 1536
+_MUXERS = {"video/mp4": "mp4", "video/quicktime": "mov", "video/webm": "webm"}
+_SAID_WITHIN = {"h264": "filter_units=remove_types=6"}
+"""Codecs whose stream often holds words of its encoder, and the filter that takes them out."""
+_DEMUXERS = {"mp4": "mp4", "quicktime": "mp4", "webm": "matroska", "x-matroska": "matroska", "x-msvideo": "avi"}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame: ``seconds`` from the video's start, and the picture as JPEG bytes."""
+
+    seconds: float
+    jpeg: bytes
+
+
+def video_mime(head: bytes) -> str | None:
+    """The mime type of a file that begins like a video that we read; ``None`` for any other."""
+    if head[4:8] == b"ftyp":
+        return "video/quicktime" if head[8:12] == b"qt  " else "video/mp4"
+    if head[:4] == b"\x1a\x45\xdf\xa3":
+        return "video/webm" if b"webm" in head[:64] else "video/x-matroska"
+    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
+        return "video/x-msvideo"
+    return None
+
+
+def video_at(path: Path, data: bytes) -> Picture:
+    """Describes the video ``data`` that lies, or will lie, at ``path``. Raises ``ImageError`` where it has no frame."""
+    mime = video_mime(data)
+    if mime is None:
+        raise ImageError(f"not a video we can read (we read {', '.join(EXTENSIONS.values())})")
+    if len(data) > MAX_BYTES:
+        raise ImageError(f"the file has {len(data):,} bytes, over the limit of {MAX_BYTES:,}")
+    with _opened(io.BytesIO(data), mime) as (container, stream):
+        if next(container.decode(stream), None) is None:
+            raise ImageError("the video has no frames")
+        return Picture(path, sha256(data), mime, stream.codec_context.width, stream.codec_context.height)
+
+
+def sample_frames(path: Path, count: int) -> list[Frame]:
+    """Up to ``count`` frames, each from the middle of an equal part of the video. Raises ``ImageError``."""
+    with path.open("rb") as file:
+        mime = video_mime(file.read(64)) or ""
+    with _opened(str(path), mime) as (container, stream):
+        shown = _times(container, stream)
+        if not shown:
+            raise ImageError("the video has no frames")
+        wanted = {shown[int((part + 0.5) * len(shown) / count)] for part in range(count)}
+    with _opened(str(path), mime) as (container, stream):
+        kept: dict[int, bytes] = {}
+        for frame in container.decode(stream):
+            if frame.pts in wanted and frame.pts not in kept:
+                kept[frame.pts] = _jpeg(frame)
+            if len(kept) == len(wanted):
+                break
+        if not kept:
+            raise ImageError("the video does not decode: none of its frames could be read")
+        return [Frame(float((pts - shown[0]) * stream.time_base), data) for pts, data in sorted(kept.items())]
+
+
+def without_metadata(path: Path) -> bytes:
+    """A video as it is, in the container that it has, but with pictures and sound alone; nothing is encoded anew.
+
+    Titles, comments, dates, chapters, attachments, provenance boxes, and what an H.264 encoder wrote into its stream
+    are left out. Raises ``ImageError``.
+    """
+    import av
+
+    if path.stat().st_size > MAX_BYTES:
+        raise ImageError(f"the file has {path.stat().st_size:,} bytes, over the limit of {MAX_BYTES:,}")
+    with path.open("rb") as file:
+        mime = video_mime(file.read(64)) or ""
+    if mime not in _MUXERS:
+        raise ImageError("not a video that can be shown")
+    target = io.BytesIO()
+    with (
+        _opened(str(path), mime) as (container, stream),
+        av.open(target, "w", format=_MUXERS[mime], container_options={"fflags": "+bitexact"}) as copy,
+    ):
+        streams = {each.index: _Copied(each, copy) for each in (stream, *container.streams.audio[:1])}
+        for packet in container.demux(*(each.source for each in streams.values())):
+            streams[packet.stream.index].take(packet, copy)
+    return target.getvalue()
+
+
+class _Copied:
+    """One stream on its way from a container into another."""
+
+    def __init__(self, source: Any, copy: Any) -> None:
+        import av
+
+        self.source = source
+        self.target = copy.add_stream_from_template(source)
+        self.target.metadata.clear()
+        words = _SAID_WITHIN.get(source.codec_context.name)
+        self.filter = av.BitStreamFilterContext(words, source) if words else None
+
+    def take(self, packet: Any, copy: Any) -> None:
+        """Copies a packet; the last one is empty and ends the stream."""
+        for each in self.filter.filter(packet) if self.filter else [packet]:
+            if each.dts is not None:
+                each.stream = self.target
+                copy.mux(each)
+
+
+def _times(container: Any, stream: Any) -> list[int]:
+    """When each frame is shown, in the stream's own units, in order; no frame is decoded for it."""
+    times: list[int] = []
+    for packet in container.demux(stream):
+        if packet.pts is not None and packet.size:
+            times.append(packet.pts)
+        if len(times) > MAX_FRAMES:
+            raise ImageError(f"the video has over {MAX_FRAMES:,} frames")
+    return sorted(times)
+
+
+def _jpeg(frame: VideoFrame) -> bytes:
+    image = frame.to_image()  # type: ignore[no-untyped-call]
+    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    buffer = io.BytesIO()
+    image.convert("RGB").save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
+    """A video and its first stream of pictures, within the limits. Raises ``ImageError``.
+
+    The format is the one that the file begins like: a playlist, which names other files, is none of them.
+    """
+    try:
+        import av
+    except ImportError:
+        raise ImageError("videos need a library: pip install '.[video]' in a checkout of visioneval") from None
+    try:
+        kind = _DEMUXERS[mime.removeprefix("video/")]
+        with av.open(source, format=kind, metadata_errors="ignore") as container:
+            if not container.streams.video:
+                raise ImageError("the file holds no video, only sound")
+            stream = container.streams.video[0]
+            width, height = stream.codec_context.width, stream.codec_context.height
+            check_size(width, height)
+            with IN_MEMORY.hold(width * height):
+                yield container, stream
+    except (av.FFmpegError, ValueError, OverflowError) as error:
+        raise ImageError(f"the video does not decode: {getattr(error, 'strerror', None) or error}") from error

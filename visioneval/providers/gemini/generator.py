@@ -1,0 +1,311 @@
+"""Drawing and editing with Gemini models that answer with pictures (``generate_content``)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import google.auth
+import httpx2
+from google import genai
+from google.auth.exceptions import GoogleAuthError, TransportError
+from google.genai import errors, types
+from pydantic import ValidationError
+
+from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
+from visioneval.media import images
+from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.masks import mask_use
+from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
+from visioneval.providers.retry_after import retry_after, seconds
+from visioneval.suite.providers import GeminiProvider
+from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
+
+DEVELOPER_URL = "https://generativelanguage.googleapis.com"
+API_VERSION = "v1beta"
+VERTEX_API_VERSION = "v1beta1"
+TIMEOUT_S = 600
+REFUSING = {
+    "SAFETY",
+    "PROHIBITED_CONTENT",
+    "BLOCKLIST",
+    "SPII",
+    "RECITATION",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "MODEL_ARMOR",
+}
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+"""How a call ends that reached nobody, and so costs nothing."""
+_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+_TAKEN = ("image/png", "image/jpeg", "image/webp")
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
+_KEY_REASONS = re.compile(r"API_KEY_\w+|CONSUMER_(INVALID|SUSPENDED)|SERVICE_DISABLED")
+_SAID = 500
+_CODES = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+}
+"""The HTTP status of Google's status names; of any other it is 500."""
+
+
+def client_for(options: GeminiOptions) -> genai.Client:
+    """A client for the Developer API, or for Vertex AI where the suite names a project; no variable decides that.
+
+    Raises ``UsageError`` without a key, or without credentials for Vertex AI.
+    """
+    try:
+        if options.google is not None:
+            return _vertex(options.google, options.base_url)
+        key = os.environ.get(options.key_variable)
+        if not key:
+            raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'the Gemini API'}")
+        http = _http(options.base_url or DEVELOPER_URL, API_VERSION)
+        return genai.Client(vertexai=False, api_key=key, http_options=http)
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"gemini: no client can be made: {error}") from None
+
+
+def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
+    try:
+        credentials, _ = google.auth.default(scopes=_SCOPES)
+    except GoogleAuthError as error:
+        raise UsageError(f"Vertex AI: no credentials for the project {cloud.project!r}: {error}") from None
+    return genai.Client(
+        vertexai=True,
+        project=cloud.project,
+        location=cloud.location,
+        credentials=credentials,
+        http_options=_http(base_url or cloud.url, VERTEX_API_VERSION),
+    )
+
+
+def _http(base_url: str, api_version: str) -> types.HttpOptions:
+    """Options with an HTTP client of our own, with which the SDK retries nothing.
+
+    It opens as many connections as there are calls and keeps none: one that idled through somebody else's minutes
+    may be dead, and fails a call. It follows no redirect: the key would go along.
+    """
+    client = httpx2.AsyncClient(
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
+        timeout=TIMEOUT_S,
+        follow_redirects=False,
+        headers=ACCEPT_ENCODING,
+        event_hooks={
+            "request": [_only_to(urlsplit(base_url).hostname or "")],
+            "response": [check_reply(), _raise_error],
+        },
+    )
+    return types.HttpOptions(
+        base_url=base_url, api_version=api_version, timeout=TIMEOUT_S * 1000, httpx_async_client=client
+    )
+
+
+async def _raise_error(response: httpx2.Response) -> None:
+    """Raises the ``APIError`` that a reply with the status 200 holds, in which the SDK would see an empty answer."""
+    body = await response.aread() if response.status_code == 200 else b""
+    if len(body) > MAX_ERROR_BYTES or b'"error"' not in body:
+        return
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        return  # the SDK says what is wrong with it
+    told = told[0] if isinstance(told, list) and len(told) == 1 else told
+    error = told.get("error") if isinstance(told, dict) and not told.get("candidates") else None
+    if error:
+        fields = error if isinstance(error, dict) else {}
+        code = fields.get("code")
+        if not isinstance(code, int) or not 400 <= code < 600:
+            code = _CODES.get(str(fields.get("status")), 500)
+        raise errors.APIError(code, told, response)
+
+
+def _only_to(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Lets no request out to another host than the one that was checked, whatever a URL was put together from."""
+
+    async def check(request: httpx2.Request) -> None:
+        meant = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
+        if not meant:
+            raise ProviderError(f"nothing is sent to {request.url.host!r}: calls go to {host!r}", kind="invalid")
+
+    return check
+
+
+@asynccontextmanager
+async def told_errors() -> AsyncIterator[None]:
+    """Turns what the SDK raises into ``ProviderError``, in the provider's own words."""
+    try:
+        yield
+    except errors.APIError as error:
+        message = f"{error.code}: {_words(error)[:_SAID]}"
+        raise ProviderError(message, kind=_kind(error), retry_after=_retry_after(error)) from None
+    except GoogleAuthError as error:
+        again = isinstance(error, TransportError) or error.retryable
+        raise ProviderError(f"Vertex AI: {error}"[:_SAID], kind="transient" if again else "auth") from None
+    except (httpx2.HTTPError, OSError) as error:
+        told = f": {error}" if str(error) else ""
+        sent = not isinstance(error, NEVER_SENT)
+        message = f"no answer: {type(error).__name__}{told}"
+        raise ProviderError(message, kind="transient", may_be_billed=sent) from None
+    except json.JSONDecodeError as error:
+        message = f"the answer is not JSON: it begins {error.doc[:60]!r}"
+        raise ProviderError(message, kind="transient", may_be_billed=True) from None
+    except (errors.UnknownApiResponseError, ValidationError) as error:
+        message = f"the answer could not be read: {' '.join(str(error).split())}"
+        raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
+    except (RecursionError, UnicodeDecodeError) as error:
+        message = f"the answer could not be read: {error}"
+        raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
+    except ValueError as error:
+        raise ProviderError(f"bad parameter: {error}"[:_SAID], kind="invalid") from None
+
+
+def _words(error: errors.APIError) -> str:
+    inner = error.details.get("error") if isinstance(error.details, Mapping) else None
+    return str(error.message or (inner if isinstance(inner, str) else None) or error.status or "no message").strip()
+
+
+def _kind(error: errors.APIError) -> ProviderErrorKind:
+    """A 403 is of the key only where Google says so: else it may be about one model alone."""
+    reasons = (str(detail.get("reason", "")) for detail in _details(error))
+    if error.code == 401 or (error.code in (400, 403) and any(map(_KEY_REASONS.fullmatch, reasons))):
+        return "auth"
+    if error.code == 429:
+        return "rate_limit"
+    return "transient" if error.code in (408, 409) or error.code >= 500 else "invalid"
+
+
+def _details(error: errors.APIError) -> list[Mapping[str, Any]]:
+    body = error.details if isinstance(error.details, Mapping) else {}
+    inner = body.get("error")
+    details = inner.get("details") if isinstance(inner, Mapping) else None
+    return [detail for detail in details or () if isinstance(detail, Mapping)]
+
+
+def _retry_after(error: errors.APIError) -> float | None:
+    """Seconds from the header, or from the ``RetryInfo`` detail of the error's body."""
+    headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
+    said = retry_after(headers)
+    found = (_SECONDS.fullmatch(str(detail.get("retryDelay", ""))) for detail in _details(error))
+    return said if said is not None else next((seconds(match[1]) for match in found if match), None)
+
+
+class Gemini:
+    """One client for a model entry. ``n`` pictures are ``n`` calls: the API gives one each."""
+
+    def __init__(self, config: GeminiProvider) -> None:
+        self._config = config
+        self._client = client_for(config)
+
+    async def generate(self, request: DrawRequest) -> Drawing:
+        """Draws from the prompt alone."""
+        return await self._draw(request, [types.Part(text=request.prompt)], dict(request.params))
+
+    async def edit(self, request: DrawRequest) -> Drawing:
+        """Shows the input pictures in order, then the prompt; a mask is one more picture with words about it."""
+        use = mask_use(self._config.mask_mode, request.files)
+        parts = [await asyncio.to_thread(_inline, path) for _, path in request.files.images]
+        if use.as_image is not None:
+            parts.append(types.Part.from_bytes(data=await asyncio.to_thread(use.picture), mime_type="image/png"))
+        parts.append(types.Part(text=use.worded(request.prompt, len(parts))))
+        masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
+        return await self._draw(request, parts, {**request.params, **masked})
+
+    async def _draw(self, request: DrawRequest, parts: list[types.Part], sent: Mapping[str, Any]) -> Drawing:
+        config = config_of({key: value for key, value in request.params.items() if key not in ("model", "n")})
+        if config.response_modalities is None:
+            config.response_modalities = ["IMAGE"]
+        async with told_errors():
+            answer = await self._client.aio.models.generate_content(
+                model=str(request.params["model"]), contents=[types.Content(role="user", parts=parts)], config=config
+            )
+        picture = _picture(answer)
+        if not picture:
+            refuse(answer)
+        usage: dict[str, int] = {}
+        add_usage(usage, answer)
+        return Drawing(pictures=(picture,) if picture else (), usage=usage or None, run_params=sent)
+
+
+def _picture(answer: types.GenerateContentResponse) -> bytes:
+    """The first picture that is no thought; empty where there is none."""
+    found = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
+    return next(filter(None, found), b"")
+
+
+def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
+    """The generation config as the suite wrote it.
+
+    Raises ``ProviderError`` for what the SDK does not know, and for ``http_options``, which could send the key
+    anywhere.
+    """
+    try:
+        config = types.GenerateContentConfig.model_validate(dict(options))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ProviderError(f"bad parameter {where}: {first['msg']}", kind="invalid") from None
+    if config.http_options is not None:
+        raise ProviderError("bad parameter http_options: only base_url says where calls go", kind="invalid")
+    return config
+
+
+def refuse(answer: types.GenerateContentResponse) -> None:
+    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``transient`` for no answer at all."""
+    feedback = answer.prompt_feedback
+    if feedback is not None and feedback.block_reason:
+        why = f" ({feedback.block_reason_message})" if feedback.block_reason_message else ""
+        raise ProviderError(f"the prompt was blocked: {feedback.block_reason.name}{why}", kind="refused")
+    if not answer.candidates:
+        raise ProviderError("the answer holds no candidate", kind="transient", may_be_billed=True)
+    for candidate in answer.candidates:
+        reason = candidate.finish_reason.name if candidate.finish_reason else ""
+        if reason in REFUSING:
+            why = f" ({candidate.finish_message})" if candidate.finish_message else ""
+            raise ProviderError(f"the answer was blocked: {reason}{why}", kind="refused", may_be_billed=True)
+
+
+def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
+    """The parts of the first candidate; none where there is no content."""
+    candidates = answer.candidates or []
+    content = candidates[0].content if candidates else None
+    return list(content.parts or []) if content else []
+
+
+def add_usage(usage: dict[str, int], answer: types.GenerateContentResponse) -> None:
+    """Adds the token counts of one answer."""
+    told = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
+    for name, count in told.items():
+        for kind, tokens in _by_modality(name, count):
+            usage[kind] = usage.get(kind, 0) + tokens
+
+
+def _by_modality(name: str, told: object) -> Iterator[tuple[str, int]]:
+    """A count, or the parts of one by modality: ``candidates_image_tokens`` of ``candidates_tokens_details``."""
+    if isinstance(told, int):
+        yield name, told
+    for part in told if isinstance(told, list) else ():
+        modality, tokens = part.get("modality"), part.get("token_count")
+        if modality and isinstance(tokens, int):
+            yield f"{name.removesuffix('tokens_details')}{modality.value.lower()}_tokens", tokens
+
+
+def _inline(path: Path) -> types.Part:
+    data = path.read_bytes()
+    mime, _, _ = images.inspect(data)
+    if mime not in _TAKEN:
+        data, mime = images.encode_png(images.load_rgb(data)), "image/png"
+    return types.Part.from_bytes(data=data, mime_type=mime)

@@ -1,0 +1,111 @@
+"""A Gemini model as a judge, with a JSON schema and tool calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from google import genai
+from google.genai import types
+
+from visioneval.providers.base import AddressPart, CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
+from visioneval.providers.gemini.generator import add_usage, client_for, config_of, content_parts, refuse, told_errors
+from visioneval.suite.judges import GeminiJudge
+
+WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
+
+
+class Gemini:
+    """Asks with a JSON schema. A model that takes no schema beside tools gets the schema once it calls no more."""
+
+    def __init__(self, config: GeminiJudge) -> None:
+        self._config = config
+        self._client: genai.Client = client_for(config)
+
+    async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
+        """One round. A question with tools has one more at its end, for the answer in shape."""
+        turns = [types.Content(role="user", parts=[_part(part) for part in question.parts])]
+        for turn in question.turns:
+            turns += _turns(turn)
+        looking = bool(question.tools) and not question.must_answer
+        usage: dict[str, int] = {}
+        answer = await self._send(turns, self._options(question, tools=looking), usage)
+        return _reply(answer, usage, self._config.model, looking=looking)
+
+    def _options(self, question: Question, *, tools: bool) -> dict[str, Any]:
+        options: dict[str, Any] = dict(self._config.params)
+        if tools:
+            declared = [
+                types.FunctionDeclaration(
+                    name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters)
+                )
+                for tool in question.tools
+            ]
+            options["tools"] = [types.Tool(function_declarations=declared)]
+            options["automatic_function_calling"] = types.AutomaticFunctionCallingConfig(disable=True)
+        elif question.schema is not None:
+            options["response_mime_type"] = "application/json"
+            options["response_json_schema"] = dict(question.schema)
+        if question.detail in ("low", "high"):
+            level = "MEDIA_RESOLUTION_LOW" if question.detail == "low" else "MEDIA_RESOLUTION_HIGH"
+            options.setdefault("media_resolution", level)
+        return options
+
+    async def _send(
+        self, turns: Sequence[types.Content], options: dict[str, Any], usage: dict[str, int]
+    ) -> types.GenerateContentResponse:
+        async with told_errors():
+            answer = await self._client.aio.models.generate_content(
+                model=self._config.model, contents=list(turns), config=config_of(options)
+            )
+        add_usage(usage, answer)
+        refuse(answer)
+        return answer
+
+
+def _part(part: Part) -> types.Part:
+    return types.Part(text=part) if isinstance(part, str) else _picture(part)
+
+
+def _picture(part: ImagePart) -> types.Part:
+    if isinstance(part, AddressPart):
+        return types.Part.from_uri(file_uri=part.uri, mime_type=part.mime)
+    return types.Part.from_bytes(data=part.data, mime_type=part.mime)
+
+
+def _turns(turn: Turn) -> list[types.Content]:
+    """The judge's own turn as it was; then a response per call with its words, and the pictures in the same order."""
+    turns = [types.Content.model_validate_json(json.dumps(turn.said))] if turn.said.get("parts") else []
+    responses: list[types.Part] = []
+    pictures: list[types.Part] = []
+    for call, parts in turn.results:
+        words = {"result": "\n".join(part for part in parts if isinstance(part, str))}
+        response = types.FunctionResponse(id=call.id or None, name=call.name, response=words)
+        responses.append(types.Part(function_response=response))
+        pictures += [_picture(part) for part in parts if isinstance(part, ImagePart)]
+    told = responses + pictures or [types.Part(text="Now give your answer.")]
+    return [*turns, types.Content(role="user", parts=told)]
+
+
+def _call(call: types.FunctionCall) -> ToolCall:
+    """Whole numbers as such: the service's own form of arguments knows only floats."""
+    arguments = {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in (call.args or {}).items()
+    }
+    return ToolCall(call.name or "", json.dumps(arguments), call.id or "")
+
+
+def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: str, *, looking: bool) -> Reply:
+    candidate = answer.candidates[0] if answer.candidates else None
+    reason = candidate.finish_reason if candidate else None
+    content = candidate.content if candidate else None
+    return Reply(
+        text="".join(part.text for part in content_parts(answer) if part.text and not part.thought),
+        model=answer.model_version or model,
+        usage=usage or None,
+        stopped=reason.name.lower() if reason and reason.name not in WHOLE else None,
+        calls=tuple(_call(part.function_call) for part in content_parts(answer) if part.function_call),
+        said=(content.model_dump(mode="json", exclude_none=True) if content else {}) if looking else None,
+    )

@@ -1,0 +1,283 @@
+"""The sketch's generations: a plain flyer with a little landscape, lettering, a card and a button."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from PIL import Image, ImageDraw, ImageFilter
+
+from visioneval.errors import ProviderError
+from visioneval.providers.mock.text import MIN_SIZE, Colour, Dice, Setting, set_line
+
+Box = tuple[int, int, int, int]
+
+_ART_SHARES = (0.14, 0.08, 0.03)
+"""Of a page's height: the least that a landscape above the copy gets, and what it gives up where copy needs it."""
+_LARGEST_ART = 0.58
+_LANDSCAPE = 1.3
+_COMFORTABLE = 14
+"""Pixels: the size of letters below which the landscape and the gaps give way."""
+_SHARP_PIXELS = 8_000_000
+"""Shapes over more pixels than this are drawn without smooth edges, to bound the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Palette:
+    paper: Colour
+    ink: Colour
+    accent: Colour
+    sky: Colour
+    sun: Colour
+    far_hill: Colour
+    near_hill: Colour
+
+
+def _colour(digits: str) -> Colour:
+    red, green, blue = bytes.fromhex(digits)
+    return red, green, blue
+
+
+_CARD: Colour = (255, 255, 255)
+_ROOM_FOR_RULE = 6
+_RULE: Colour = (226, 224, 222)
+_PALETTES = tuple(
+    _Palette(*map(_colour, row.split()))
+    for row in (
+        "faf5ec 2c2420 a63d27 f7d6b2 e98046 c6603e 7c3830",
+        "f0f6f8 182836 145e80 bcdeec facd6e 5c9cb2 245c7a",
+        "f3f7ee 1e2e22 2e6c42 d6e8c4 f6d060 86b470 3e764c",
+        "f8f2f8 2e2038 703a8c e4ceec f49884 a474ba 623c80",
+        "faf6e8 28282c b05810 fce2a0 e87038 d6a048 966228",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PageCopy:
+    """The lines of a page: ``small`` above the title, ``required`` from title to button, ``extra`` below all."""
+
+    small: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Lines that stand together. ``frame`` says what is drawn around them, ``pad`` pixels away."""
+
+    lines: tuple[Setting, ...]
+    colour: Colour
+    gap: int = 0
+    pad: int = 0
+    frame: Colour | None = None
+    columns: int = 1
+
+    @property
+    def rows(self) -> list[tuple[Setting, ...]]:
+        """The lines, a row after the other."""
+        return [self.lines[at : at + self.columns] for at in range(0, len(self.lines), self.columns)]
+
+    @property
+    def height(self) -> int:
+        rows = self.rows
+        return sum(max(line.height for line in row) for row in rows) + self.gap * (len(rows) - 1) + 2 * self.pad
+
+    @property
+    def width(self) -> int:
+        return max(line.width for line in self.lines) + 4 * self.pad
+
+
+def draw_page(size: tuple[int, int], copy: PageCopy, dice: Dice) -> tuple[Image.Image, Box]:
+    """An RGB page of ``size`` and the box of its landscape, in which there is no text.
+
+    Raises ``ProviderError`` where the copy cannot be set large enough to read.
+    """
+    palette = _PALETTES[dice.pick("palette", len(_PALETTES))]
+    page = Image.new("RGB", size, palette.paper)
+    if not (copy.small or copy.required or copy.extra):
+        _draw_art(page, (0, 0, *size), _hazy(palette), dice)
+        return page.filter(ImageFilter.GaussianBlur(min(size) * 0.03)), (0, 0, *size)
+    art, column, parts, gap = _lay_out(size, copy, palette, dice)
+    height = _height(parts, gap)
+    _draw_art(page, art, palette, dice)
+    centred = dice.share("align") < 0.5
+    top = (column[1] + column[3] - height) // 2
+    for part in parts:
+        _draw_part(page, part, column, top, centred=centred)
+        top += part.height + gap
+    return page, art
+
+
+def _hazy(palette: _Palette) -> _Palette:
+    """The landscape's colours close to the sky's: on a page without copy, OCR takes clear shapes for letters."""
+    sun, far, near = (_mixed(palette.sky, colour) for colour in (palette.sun, palette.far_hill, palette.near_hill))
+    return replace(palette, sun=sun, far_hill=far, near_hill=near)
+
+
+def _mixed(ground: Colour, colour: Colour) -> Colour:
+    red, green, blue = (round(0.8 * a + 0.2 * b) for a, b in zip(ground, colour, strict=True))
+    return red, green, blue
+
+
+def flat(size: tuple[int, int], dice: Dice) -> Image.Image:
+    """The page's paper and nothing on it."""
+    return Image.new("RGB", size, _PALETTES[dice.pick("palette", len(_PALETTES))].paper)
+
+
+def smooth_mask(size: tuple[int, int], paint: Callable[[ImageDraw.ImageDraw, int], None]) -> Image.Image:
+    """An ``L`` mask with smooth edges; ``paint`` draws with 255, every length multiplied by its second argument."""
+    scale = 4 if size[0] * size[1] * 16 <= _SHARP_PIXELS else 2 if size[0] * size[1] * 4 <= _SHARP_PIXELS else 1
+    mask = Image.new("L", (size[0] * scale, size[1] * scale), 0)
+    paint(ImageDraw.Draw(mask), scale)
+    return mask.reduce(scale) if scale > 1 else mask
+
+
+def rounded(size: tuple[int, int], radius: int) -> Image.Image:
+    """A mask of a rectangle with round corners."""
+    return smooth_mask(
+        size,
+        lambda pen, k: pen.rounded_rectangle((0, 0, size[0] * k - 1, size[1] * k - 1), radius * k, fill=255),
+    )
+
+
+def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dice) -> tuple[Box, Box, list[_Part], int]:
+    """The landscape's box, the column's, and what stands in the column, with the gap between.
+
+    Much copy on a small page takes the landscape's room. Raises ``ProviderError`` where even that is too little.
+    """
+    best: tuple[Box, Box, list[_Part], int, int] | None = None
+    for share in _ART_SHARES:
+        art, column = _areas(size, share, dice)
+        unit, parts, gap = _set_parts(copy, column[2] - column[0], column[3] - column[1], palette)
+        if parts and (best is None or unit > best[4]):
+            best = (art, column, parts, gap, unit)
+        if best is not None and best[4] >= _COMFORTABLE:
+            break
+    if best is None:
+        count = len(copy.small) + len(copy.required) + len(copy.extra)
+        raise ProviderError(
+            f"sketch: {count} lines of copy do not fit {size[0]}x{size[1]} at a size that can be read", kind="invalid"
+        )
+    art, column, parts, gap, _ = best
+    if art[2] == size[0]:  # the landscape lies above the column, and takes what the copy leaves free
+        space = column[1] - art[3]
+        free = min(column[3] - _height(parts, gap) - space, round(size[1] * _LARGEST_ART))
+        art = (0, 0, size[0], max(art[3], free))
+        column = (column[0], art[3] + space, column[2], column[3])
+    return art, column, parts, gap
+
+
+def _areas(size: tuple[int, int], share: float, dice: Dice) -> tuple[Box, Box]:
+    """Where the landscape and the column of copy go: side by side on a wide page, else one above the other.
+
+    ``share`` is the landscape's part of the height in the second case.
+    """
+    width, height = size
+    margin = max(4, round(min(size) * 0.07))
+    if width > _LANDSCAPE * height:
+        split = round(width * 0.38)
+        if dice.share("side") < 0.5:
+            return (0, 0, split, height), (split + margin, margin, width - margin, height - margin)
+        return (width - split, 0, width, height), (margin, margin, width - split - margin, height - margin)
+    art, space = max(1, round(height * share)), margin * 2 // 3
+    return (0, 0, width, art), (margin, art + space, width - margin, height - space)
+
+
+def _set_parts(copy: PageCopy, width: int, height: int, palette: _Palette) -> tuple[int, list[_Part], int]:
+    """The largest unit at which the copy fits, the parts, which are none where it does not, and their gap."""
+    across = 0.06 if height < 2 * width else 0.09  # on a tall page there is room to wrap lines
+    unit = max(MIN_SIZE, round(min(width * across, height * 0.1)))
+    columns = range(1, max(1, min(6, width // max(1, height))) + 1)
+    while unit >= MIN_SIZE:
+        for air in (1.0, 0.5) if unit >= _COMFORTABLE else (1.0, 0.5, 0.15):
+            for count in columns:
+                parts = _parts(copy, unit, air, width, count, palette)
+                gap = round(unit * air)
+                if parts is not None and _height(parts, gap) <= height:
+                    return unit, parts, gap
+        unit = min(unit - 1, round(unit * 0.94))
+    return 0, [], 0
+
+
+def _height(parts: Sequence[_Part], gap: int) -> int:
+    return sum(part.height for part in parts) + gap * (len(parts) - 1)
+
+
+def _parts(copy: PageCopy, unit: int, air: float, width: int, columns: int, palette: _Palette) -> list[_Part] | None:
+    title, body, action = _roles(copy.required)
+    tight = unit * air
+    pad = round(tight * 0.55)
+    wanted = (
+        (copy.small, 0.85, _Part((), palette.accent, gap=round(tight / 6))),
+        (title, 1.1 + air, _Part((), palette.ink)),
+        (body, 1.0, _Part((), palette.ink, gap=round(tight / 2), pad=pad, frame=_CARD, columns=columns)),
+        (action, 1.1, _Part((), _CARD, pad=round(tight * 0.4), frame=palette.accent)),
+        (copy.extra, 0.85, _Part((), palette.ink, gap=round(tight / 6))),
+    )
+    parts = []
+    for lines, scale, part in wanted:
+        size = max(MIN_SIZE, round(unit * scale))
+        room = (width - 4 * part.pad) // part.columns - (unit if part.columns > 1 else 0)
+        settings = [set_line(line, size, room) for line in lines]
+        done = tuple(setting for setting in settings if setting is not None)
+        if len(done) < len(lines):
+            return None
+        if done:
+            parts.append(replace(part, lines=done))
+    return parts
+
+
+def _roles(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+    """The title, the body and the call to action, in the order of the copy."""
+    has_action = len(lines) > 1 and len(lines[-1]) <= 28
+    end = len(lines) - 1 if has_action else len(lines)
+    return lines[:1], lines[1:end], lines[end:]
+
+
+def _draw_part(page: Image.Image, part: _Part, column: Box, top: int, *, centred: bool) -> None:
+    is_card = part.frame == _CARD
+    width = column[2] - column[0] if is_card else part.width
+    left = (column[0] + column[2] - width) // 2 if centred else column[0]
+    if part.frame is not None:
+        radius = part.pad if is_card else part.height // 2
+        page.paste(part.frame, (left, top), rounded((width, part.height), min(radius, part.height // 2)))
+    in_the_middle = centred or (part.frame is not None and not is_card)
+    first = left + 2 * part.pad
+    step = (width - 4 * part.pad) / part.columns
+    top += part.pad
+    for number, row in enumerate(part.rows):
+        if number and is_card and part.gap >= _ROOM_FOR_RULE:
+            y = top - part.gap // 2
+            rule = (first, y, left + width - part.pad * 2, y)
+            ImageDraw.Draw(page).line(rule, _RULE, max(1, part.pad // 10))
+        for place, line in enumerate(row):
+            x = first + step * (place + (0.5 if in_the_middle else 0))
+            line.draw(page, x, top, "m" if in_the_middle else "l", part.colour)
+        top += max(line.height for line in row) + part.gap
+
+
+def _draw_art(page: Image.Image, box: Box, palette: _Palette, dice: Dice) -> None:
+    """A sky, a sun in its corner and rows of low hills: OCR takes a whole disc for an O, and steep hills for an M."""
+    width, height = box[2] - box[0], box[3] - box[1]
+    page.paste(palette.sky, box)
+    radius = max(1, round(min(width, height) * (0.36 + 0.14 * dice.share("sun size"))))
+    x = 0 if dice.share("sun side") < 0.5 else width
+    sun = smooth_mask(
+        (width, height),
+        lambda pen, k: pen.ellipse([k * c for c in (x - radius, -radius, x + radius, radius)], fill=255),
+    )
+    page.paste(palette.sun, box, sun)
+    swing = min(0.07 * height, 0.05 * width)
+    for number, colour in enumerate((palette.far_hill, palette.near_hill)):
+        waves, phase = 0.6 + 0.5 * dice.share(f"hill {number} waves"), dice.share(f"hill {number} phase")
+        level = (0.66, 0.83)[number] * height
+        ridge = [
+            (width * step / 64, level + swing * math.sin(math.tau * (phase + waves * step / 64))) for step in range(65)
+        ]
+        page.paste(colour, box, _filled((width, height), [(0, height), *ridge, (width, height)]))
+
+
+def _filled(size: tuple[int, int], points: Sequence[tuple[float, float]]) -> Image.Image:
+    return smooth_mask(size, lambda pen, k: pen.polygon([(k * x, k * y) for x, y in points], fill=255))

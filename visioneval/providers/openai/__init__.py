@@ -1,0 +1,1 @@
+"""The OpenAI provider: images, edits and judges, by the Images, Responses and Chat APIs."""

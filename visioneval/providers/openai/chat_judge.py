@@ -1,0 +1,136 @@
+"""A judge behind chat completions, for servers that speak only those."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from visioneval.errors import ProviderError
+from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
+from visioneval.providers.openai.generator import Connection, encoded, error_in_reply, flat_usage, known_form
+from visioneval.suite.judges import OpenAIJudge
+
+Shape = Literal["schema", "json", "text"]
+SHAPES: tuple[Shape, ...] = ("schema", "json", "text")
+
+
+class ChatJudge:
+    """Chat completions. Where a server knows no schema, a JSON object is asked for, and where not that, plain text.
+
+    What a server took is remembered, and told in every reply (``Reply.shape``).
+    """
+
+    def __init__(self, config: OpenAIJudge, connection: Connection) -> None:
+        self._config = config
+        self._connection = connection
+        self._shape: Shape = "schema"
+
+    async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
+        """One round, in the strongest shape that the server takes."""
+        while True:
+            shape = self._shape
+            try:
+                answer = await self._connection.post("/chat/completions", encoded(self._body(question, shape)))
+                with known_form():
+                    return _reply(answer, shape)
+            except ProviderError as error:
+                weaker = SHAPES.index(shape) + 1
+                if not _knows_no_shape(error) or question.schema is None or weaker == len(SHAPES):
+                    raise
+                self._shape = max(self._shape, SHAPES[weaker], key=SHAPES.index)
+
+    def _body(self, question: Question, shape: Shape) -> dict[str, Any]:
+        parts = [*question.parts]
+        if question.schema is not None and shape != "schema":
+            parts.append(f"Reply with one JSON object of this JSON Schema:\n{json.dumps(question.schema)}")
+        messages: list[dict[str, Any]] = [{"role": "user", "content": [_part(part, question) for part in parts]}]
+        for turn in question.turns:
+            messages += _turn(turn, question)
+        body: dict[str, Any] = {"model": self._config.model, "messages": messages}
+        if question.schema is not None and shape != "text":
+            body["response_format"] = _response_format(question.schema, shape)
+        if question.tools:
+            body["tools"] = [{"type": "function", "function": function(tool)} for tool in question.tools]
+        body = with_params(body, self._config.params)
+        return {**body, "tool_choice": "none"} if question.must_answer else body
+
+
+def with_params(body: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with the suite's parameters, which win; but ``text: {verbosity: low}`` leaves ``text.format`` alone."""
+    merged = dict(body)
+    for name, value in params.items():
+        own = body.get(name)
+        merged[name] = {**own, **value} if isinstance(own, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def readable(arguments: str) -> str:
+    """Arguments that are no JSON would fail the whole next request, not only the call."""
+    try:
+        json.loads(arguments)
+    except (ValueError, RecursionError):
+        return "{}"
+    return arguments
+
+
+def function(tool: Tool) -> dict[str, Any]:
+    """A tool as both APIs declare it."""
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+
+
+def _knows_no_shape(error: ProviderError) -> bool:
+    said = str(error).lower()
+    words = ("response_format", "json_schema", "json_object", "structured output", "grammar")
+    return error.kind == "invalid" and any(word in said for word in words)
+
+
+def _response_format(schema: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    if shape == "json":
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+
+
+def _part(part: Part, question: Question) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image_url", "image_url": {"url": part.url, "detail": question.detail or "auto"}}
+
+
+def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
+    """The judge's own turn, one tool message per call, and one user message with the pictures: tools send text."""
+    messages: list[dict[str, Any]] = [turn.said]
+    shown: list[dict[str, Any]] = []
+    for call, parts in turn.results:
+        words = "\n".join(part for part in parts if isinstance(part, str))
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": words})
+        if any(isinstance(part, ImagePart) for part in parts):
+            shown += [_part(part, question) for part in parts]
+    return [*messages, {"role": "user", "content": shown}] if shown else messages
+
+
+def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
+    if not answer.get("choices"):
+        raise ProviderError("the answer holds no choice", kind="transient", may_be_billed=True)
+    choice = answer["choices"][0]
+    if choice.get("error"):  # so do routers that pass on what a model's own host said
+        raise error_in_reply(choice["error"])
+    message = choice["message"]
+    if message.get("refusal"):
+        raise ProviderError(f"the judge refused: {message['refusal']}", kind="refused", may_be_billed=True)
+    if choice.get("finish_reason") == "content_filter":
+        raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
+    asked = message.get("tool_calls") or ()
+    calls = tuple(ToolCall(c["function"]["name"], c["function"].get("arguments") or "", c["id"]) for c in asked)
+    own = [
+        {**c, "function": {**c["function"], "arguments": readable(c["function"].get("arguments", ""))}} for c in asked
+    ]
+    return Reply(
+        text=message.get("content") or "",
+        model=str(answer.get("model")),
+        shape=shape,
+        usage=flat_usage(answer.get("usage")) or None,
+        stopped="max_tokens" if choice.get("finish_reason") == "length" else None,
+        calls=calls,
+        said={"role": "assistant", "content": message.get("content"), "tool_calls": own} if calls else None,
+    )

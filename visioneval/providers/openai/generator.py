@@ -1,0 +1,288 @@
+"""Drawing and editing with OpenAI's Images API, or with a server that speaks it."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx2
+import openai
+import orjson
+from aiohttp.http import HttpProcessingError
+from pybase64 import b64decode
+
+from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
+from visioneval.media import images
+from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.masks import MaskUse, mask_use
+from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
+from visioneval.providers.retry_after import retry_after
+from visioneval.suite.providers import OpenAIProvider
+from visioneval.suite.remote import OpenAIOptions
+
+LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+BASE_URL = "https://api.openai.com/v1"
+_REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
+_STATUS_BY_NAME = {
+    401: {"invalid_api_key", "authentication_error"},
+    429: {"rate_limit_exceeded", "rate_limit_error", "requests", "tokens"},
+    400: {"invalid_request_error", "model_not_found"},
+}
+"""The status that an error's code or type stands for, where the reply's own says nothing."""
+_MOST_WORDS = 1000
+"""Of what a provider says in an error: a gateway's whole web page helps nobody."""
+_SHORTEST_SECRET = 8
+"""Local servers take any key, such as ``ollama``: a word that may well stand in what they say."""
+
+
+def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
+    """A client whose host, key and headers come from the suite alone.
+
+    Raises ``UsageError`` without a usable key.
+    """
+    key = os.environ.get(options.key_variable)
+    if not key:
+        raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'OpenAI'}")
+    if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's own error would show all of it
+        raise UsageError(f"{options.key_variable} holds a space, a line end or another character that no key has")
+    with _no_settings_around():
+        return openai.AsyncOpenAI(
+            api_key=key,
+            base_url=options.base_url or BASE_URL,
+            max_retries=0,
+            http_client=openai.DefaultAioHttpClient(  # half of the default client's cost a call
+                limits=LIMITS,
+                follow_redirects=False,
+                headers=ACCEPT_ENCODING,
+                event_hooks={"response": [check_reply()]},
+            ),
+        )
+
+
+@contextmanager
+def _no_settings_around() -> Iterator[None]:
+    """The SDK reads an organisation, a project, headers and more from the environment, and sends them to any host."""
+    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
+@asynccontextmanager
+async def told_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
+    """Turns what the SDK and its transport raise into ``ProviderError``, in the provider's own words, less the key."""
+    try:
+        yield
+    except ProviderError as error:
+        raise _told(client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed) from None
+    except openai.APIStatusError as error:
+        kind = _kind(error.status_code, error.code)
+        raise _told(client, _words(error), kind, retry_after(error.response.headers)) from None
+    except openai.APIConnectionError as error:  # time-outs are among them
+        cause = error.__cause__ or error  # the SDK's own words say of all that it timed out
+        message = f"no answer: {str(cause) or type(cause).__name__}"
+        raise _told(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+    except aiohttp.ClientResponseError as error:  # a reply that is not HTTP, which the SDK lets through
+        message = f"the answer is not HTTP: {' '.join(error.message.split())}"
+        raise _told(client, message, "transient", may_be_billed=True) from None
+    except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
+        message = f"no answer: {' '.join(str(error).split()) or type(error).__name__}"
+        raise _told(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+    except (openai.OpenAIError, ValueError, RecursionError) as error:
+        raise _told(client, f"the answer could not be read: {error}", "transient", may_be_billed=True) from None
+
+
+def _may_be_sent(error: BaseException | None) -> bool:
+    """Whether a call may have reached the provider before its connection was lost, and so may cost something.
+
+    The transport above aiohttp calls a connection that was reset in the middle of an answer a connect error too.
+    """
+    while error is not None:
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            return False
+        error = error.__cause__
+    return True
+
+
+def _told(
+    client: openai.AsyncOpenAI,
+    words: str,
+    kind: ProviderErrorKind,
+    wait: float | None = None,
+    *,
+    may_be_billed: bool = False,
+) -> ProviderError:
+    if len(client.api_key) >= _SHORTEST_SECRET:
+        words = words.replace(client.api_key, "***")
+    return ProviderError(words[:_MOST_WORDS], kind=kind, retry_after=wait, may_be_billed=may_be_billed)
+
+
+def read_json(response: httpx2.Response) -> dict[str, Any]:
+    """The JSON object of an answer.
+
+    Raises ``ProviderError`` for a web page and for an error, which some servers send with the status 200, and
+    ``ValueError`` for cut JSON.
+    """
+    told = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
+    if isinstance(told, dict):
+        if told.get("error") and told.get("status") != "failed":  # which the judge itself reads
+            raise error_in_reply(told["error"], retry_after(response.headers))
+        return told
+    shown = " ".join(response.text.split())[:80]
+    message = f"the answer is none of this API, so base_url may be wrong; it begins with {shown!r}"
+    raise ProviderError(message, kind="invalid")
+
+
+def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
+    """What an ``error`` in a reply with the status 200 stands for. One whose code says nothing may pass."""
+    fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    code = str(fields.get("code"))
+    by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
+    status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
+    said = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
+    return ProviderError(f"the reply is an error: {said}"[:_MOST_WORDS], kind=_kind(status, code), retry_after=wait)
+
+
+@contextmanager
+def known_form() -> Iterator[None]:
+    """Turns what reading an answer of an unknown form raises into ``ProviderError``."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        message = f"the answer could not be read: {type(error).__name__}: {error}"
+        raise ProviderError(message[:_MOST_WORDS], kind="transient", may_be_billed=True) from None
+
+
+def _kind(status: int, code: object) -> ProviderErrorKind:
+    if str(code) in _REFUSALS:
+        return "refused"
+    if status == 401 or code == "insufficient_quota":
+        return "auth"
+    if status == 429:
+        return "rate_limit"
+    return "transient" if status in (408, 409) or status >= 500 else "invalid"
+
+
+def _words(error: openai.APIStatusError) -> str:
+    body = error.body if isinstance(error.body, Mapping) else {}
+    said = body.get("message") or error.response.text.strip() or error.message
+    return f"{error.status_code}: {said}"
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON. Raises ``ProviderError`` for a parameter that JSON cannot hold."""
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        raise ProviderError(f"bad parameter: {error}", kind="invalid") from None
+
+
+class Connection:
+    """The client of one entry. It is closed with the event loop in which it was used first."""
+
+    def __init__(self, options: OpenAIOptions) -> None:
+        self._client = client_for(options)
+        self._closing: AsyncGenerator[None, None] | None = None
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[openai.AsyncOpenAI]:
+        """The client, for one call. Raises ``ProviderError`` for whatever the SDK raises."""
+        if self._closing is None:
+            self._closing = self._close_at_end()
+            await anext(self._closing)  # a loop that ends closes every generator that was begun in it
+        async with told_errors(self._client):
+            yield self._client
+
+    async def post(self, path: str, body: bytes) -> dict[str, Any]:
+        """Sends a JSON body and gives the answer's. The SDK's own models are passed by: they cost most of a call."""
+        async with self.call() as client:
+            answer = await client.post(path, content=body, cast_to=httpx2.Response)
+            return read_json(answer)
+
+    async def _close_at_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await self._client.close()
+
+
+class OpenAI:
+    """One client for a model entry; parameters are passed through as the suite wrote them."""
+
+    def __init__(self, config: OpenAIProvider) -> None:
+        self._config = config
+        self._connection = Connection(config)
+
+    async def generate(self, request: DrawRequest) -> Drawing:
+        """Draws ``n`` pictures with one call."""
+        body = {**request.params, "prompt": request.prompt}
+        return _drawing(await self._connection.post("/images/generations", encoded(body)), request.params)
+
+    async def edit(self, request: DrawRequest) -> Drawing:
+        """Edits the first picture; the others, in order, are references."""
+        use = mask_use(self._config.mask_mode, request.files)
+        pictures, mask = await asyncio.to_thread(_uploads, request, use)
+        prompt = use.worded(request.prompt, len(pictures))
+        async with self._connection.call() as client:
+            raw = await client.images.with_raw_response.edit(
+                image=pictures,
+                prompt=prompt,
+                mask=mask if mask is not None else openai.omit,
+                extra_body={**request.params, "prompt": prompt},
+            )
+            answer = read_json(raw.http_response)
+        masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
+        return _drawing(answer, {**request.params, **masked})
+
+
+Upload = tuple[str, bytes, str]
+
+
+def _uploads(request: DrawRequest, use: MaskUse) -> tuple[list[Upload], Upload | None]:
+    pictures = [_upload(path) for _, path in request.files.images]
+    if use.as_image is not None:
+        pictures.append(("mask.png", use.picture(), "image/png"))
+    return pictures, ("mask.png", use.argument(), "image/png") if use.sent is not None else None
+
+
+def _upload(path: Path) -> Upload:
+    data = path.read_bytes()
+    mime, _, _ = images.inspect(data)
+    if mime in ("image/png", "image/jpeg", "image/webp"):
+        return path.name, data, mime
+    return f"{path.stem}.png", images.encode_png(images.load_rgb(data)), "image/png"
+
+
+def _drawing(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Drawing:
+    with known_form():
+        pictures = tuple(map(_decoded, answer.get("data") or ()))
+    return Drawing(pictures=pictures, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
+
+
+def _decoded(image: Mapping[str, Any]) -> bytes:
+    """The picture's bytes; empty where it is damaged, so that only its own cell is an error."""
+    text = image.get("b64_json")
+    if not text and image.get("url"):
+        raise ProviderError("the answer holds a URL: set params.response_format to b64_json", kind="invalid")
+    try:
+        return b64decode(text or "", validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        return b""
+
+
+def flat_usage(usage: object) -> dict[str, int]:
+    """Token counts by name: ``input_tokens``, and of its details such as ``input_image_tokens``."""
+    flat: dict[str, int] = {}
+    for name, told in usage.items() if isinstance(usage, Mapping) else ():
+        inner = told if isinstance(told, Mapping) else {"": told}
+        side = name.removesuffix("tokens_details") if isinstance(told, Mapping) else name
+        flat |= {f"{side}{part}": tokens for part, tokens in inner.items() if isinstance(tokens, int)}
+    return flat

@@ -1,0 +1,124 @@
+"""A judge behind OpenAI's Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from visioneval.errors import ProviderError, ProviderErrorKind
+from visioneval.providers.base import CellRef, Part, Question, Reply, ToolCall, Turn
+from visioneval.providers.openai.chat_judge import ChatJudge, function, readable, with_params
+from visioneval.providers.openai.generator import Connection, encoded, flat_usage, known_form
+from visioneval.suite.judges import OpenAIJudge
+
+_THOUGHT = "reasoning.encrypted_content"
+"""What a reasoning model must be handed back between rounds, where nothing is stored."""
+_FAILED: Mapping[str, ProviderErrorKind] = {
+    "server_error": "transient",
+    "rate_limit_exceeded": "rate_limit",
+    "invalid_prompt": "refused",
+    "image_content_policy_violation": "refused",
+}
+
+
+class ResponsesJudge:
+    """Asks with a strict schema; nothing is stored at the provider unless the suite's params say so."""
+
+    def __init__(self, config: OpenAIJudge, connection: Connection) -> None:
+        self._config = config
+        self._connection = connection
+        self._thinks = True
+
+    async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
+        """One round."""
+        answer = await self._answer(question)
+        with known_form():
+            return _reply(answer)
+
+    def _body(self, question: Question) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._config.model,
+            "input": [{"role": "user", "content": [_part(part, question) for part in question.parts]}],
+            "store": False,
+        }
+        for turn in question.turns:
+            body["input"] += _turn(turn, question)
+        if question.schema is not None:
+            form = {"type": "json_schema", "name": "answer", "strict": True, "schema": question.schema}
+            body["text"] = {"format": form}
+        if question.tools:
+            body["tools"] = [{"type": "function", "strict": True, **function(tool)} for tool in question.tools]
+            body |= {"include": [_THOUGHT]} if self._thinks else {}
+        body = with_params(body, self._config.params)
+        return {**body, "tool_choice": "none"} if question.must_answer else body
+
+    async def _answer(self, question: Question) -> dict[str, Any]:
+        """A model that does not reason has no thoughts to hand back, and says so with a 400."""
+        thinks = self._thinks
+        try:
+            return await self._connection.post("/responses", encoded(self._body(question)))
+        except ProviderError as error:
+            asked = question.tools and "include" not in self._config.params
+            if error.kind != "invalid" or "ncrypted" not in str(error) or not (asked and thinks):
+                raise
+        self._thinks = False
+        return await self._answer(question)
+
+
+def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
+    """Every item that the judge gave, its reasoning included, and what each of its calls was answered."""
+    told = [
+        {"type": "function_call_output", "call_id": call.id, "output": [_part(part, question) for part in parts]}
+        for call, parts in turn.results
+    ]
+    return [*turn.said, *told]
+
+
+def _sent_back(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An item of an answer, as it must stand in the next request."""
+    sent = {name: value for name, value in item.items() if value is not None}
+    return {**sent, "arguments": readable(sent["arguments"])} if "arguments" in sent else sent
+
+
+def _part(part: Part, question: Question) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "input_text", "text": part}
+    return {"type": "input_image", "image_url": part.url, "detail": question.detail or "auto"}
+
+
+def _reply(answer: Mapping[str, Any]) -> Reply:
+    output = answer.get("output") or ()
+    contents = [part for item in output if item["type"] == "message" for part in item["content"]]
+    _refuse(answer, contents)
+    reason = (answer.get("incomplete_details") or {}).get("reason")
+    calls = tuple(
+        ToolCall(item["name"], item.get("arguments") or "", item["call_id"])
+        for item in output
+        if item["type"] == "function_call"
+    )
+    return Reply(
+        text="".join(part["text"] for part in contents if part["type"] == "output_text"),
+        model=str(answer.get("model")),
+        usage=flat_usage(answer.get("usage")) or None,
+        stopped=(reason or "incomplete") if answer.get("status") == "incomplete" else None,
+        calls=calls,
+        said=[_sent_back(item) for item in output] if calls else None,
+    )
+
+
+def _refuse(answer: Mapping[str, Any], contents: list[Mapping[str, Any]]) -> None:
+    refusal = next((part["refusal"] for part in contents if part["type"] == "refusal"), None)
+    if refusal is not None:
+        raise ProviderError(f"the judge refused: {refusal}", kind="refused", may_be_billed=True)
+    if answer.get("status") == "failed":
+        error = answer.get("error") or {}
+        words = error.get("message") or "no reason given"
+        raise ProviderError(f"the answer failed: {words}", kind=_FAILED.get(str(error.get("code")), "invalid"))
+    if (answer.get("incomplete_details") or {}).get("reason") == "content_filter":
+        raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
+
+
+def open_judge(config: OpenAIJudge) -> ResponsesJudge | ChatJudge:
+    """The judge that a suite's entry stands for. Raises ``UsageError`` without its key."""
+    connection = Connection(config)
+    return ResponsesJudge(config, connection) if config.api == "responses" else ChatJudge(config, connection)

@@ -1,0 +1,34 @@
+"""Where the finished pictures of a ``files`` model run lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from visioneval.records.links import is_inside
+from visioneval.records.model import find_run, read_records
+from visioneval.suite.model import Suite
+from visioneval.suite.outputs import FinishedPicture
+from visioneval.suite.providers import FilesProvider
+from visioneval.suite.runs import Finished, dataset_pictures, split_run
+from visioneval.types import ModelRun
+
+
+def finished_pictures(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
+    """Those of another run, of a dataset or of the cases; none for a pattern. Raises ``VisionEvalError``."""
+    config: FilesProvider = run.config
+    if config.run is None:
+        return {} if config.path else dataset_pictures(run, suite, folder)
+    name, label = split_run(config.run)
+    source = find_run(name, root)
+    found: dict[str, dict[int, FinishedPicture | None]] = {}
+    for record in read_records(source):
+        if record.model_label == label:
+            found.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
+    return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in found.items()}
+
+
+def _in_run(source: Path, relative: str | None) -> FinishedPicture | None:
+    """Another run's picture; ``None`` where it has none, or where a link leads out of that run."""
+    if not relative or not is_inside(source, relative):
+        return None
+    return FinishedPicture(path=str(source.absolute() / relative))

@@ -1,0 +1,148 @@
+"""What people said of the cells of a run: ``labels.jsonl`` and ``anchors.jsonl``, read and written here alone.
+
+One answer a line, appended and never changed. The newest answer of a rater to a question about a cell counts; the
+older ones are kept, and say how far a rater agrees with himself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+from pydantic import StringConstraints, TypeAdapter, ValidationError
+
+from visioneval.errors import RunFormatError, UsageError
+from visioneval.records.fields import Duration, Moment, SampleIndex
+from visioneval.records.jsonl import append_lines
+from visioneval.records.model import SCHEMA_VERSION, Growing, RunInfo, each_line
+from visioneval.suite.loading.paths import Trust
+from visioneval.suite.outputs import ONE_LINE
+from visioneval.types import Frozen, Score
+
+LABELS, ANCHORS = "labels.jsonl", "anchors.jsonl"
+
+Answer = Score | str | tuple[str, ...]
+"""Yes or no; a step of a scale; a choice, a free text, or ``a``, ``b``, ``tie`` of a pair; the tags that were given, in
+the suite's order; ``None`` where the question was skipped or an answer was taken back."""
+LabelKey = tuple[str, str, str, int, str | None, str]
+AS_FORMULA = re.compile(r"[\s']*[=+\-@]")
+"""How a text begins that a spreadsheet would take for a formula; in a table it gets one more apostrophe in front."""
+Pictures = tuple[str | None, str | None]
+PAIR_ANSWERS = ("a", "b", "tie")
+
+
+Rater = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=ONE_LINE)]
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=ONE_LINE)]
+
+
+class Seen(Protocol):
+    """Something that says which pictures it is about."""
+
+    @property
+    def artifact_sha256(self) -> str | None: ...
+
+    @property
+    def other_sha256(self) -> str | None: ...
+
+
+class Label(Frozen):
+    """One answer. In a pair the cell itself is ``a``, and ``other``, a ``RUN_ID@label``, is ``b``.
+
+    ``artifact_sha256`` is that of the picture that was looked at, and ``other_sha256`` that of the other one of a pair;
+    ``None`` where nobody wrote it down. ``seconds`` is how long the rater looked, ``None`` where nobody measured;
+    ``at`` is when, in UTC. ``source`` is ``anchor`` for an agreed answer, and for an answer to an item that was shown
+    because it has an agreed one.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    rater: Rater
+    test_id: Line
+    model_label: Line
+    sample_index: SampleIndex
+    other: Line | None = None
+    question: Line
+    answer: Answer
+    seconds: Duration | None = None
+    at: Moment
+    source: Literal["page", "import", "anchor"]
+    artifact_sha256: Digest | None = None
+    other_sha256: Digest | None = None
+
+    @property
+    def key(self) -> LabelKey:
+        """What makes this an answer to the same question by the same rater."""
+        return self.rater, *self.cell, self.other, self.question
+
+    @property
+    def cell(self) -> tuple[str, str, int]:
+        """The cell that it is about."""
+        return self.test_id, self.model_label, self.sample_index
+
+
+_RATER: TypeAdapter[str] = TypeAdapter(Rater)
+_LABEL: TypeAdapter[Label] = TypeAdapter(Label)
+
+
+def rater_name(text: str) -> str:
+    """A name as it is kept. Raises ``UsageError``."""
+    try:
+        return _RATER.validate_python(text)
+    except ValidationError:
+        raise UsageError("a rater's name needs 1 to 80 characters, on one line") from None
+
+
+def append_labels(path: Path, labels: Sequence[Label]) -> None:
+    """Adds answers to a file, all or none; when this returns, they are on disk. Raises ``StorageError``."""
+    append_lines(path, [label.model_dump_json().encode() for label in labels])
+
+
+def read_labels(path: Path) -> list[Label]:
+    """Every answer of a file in the order in which they were given; none where there is no such file.
+
+    Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
+    """
+    return list(each_line(path, _LABEL, "label")) if path.exists() else []
+
+
+def growing_labels(path: Path) -> Growing[Label]:
+    """The answers of a file to which others add."""
+    return Growing(path, _LABEL, "label")
+
+
+def is_of(pictures: Pictures, label: Seen) -> bool:
+    """Whether what a person did is about the pictures of today: ``pictures`` are those of the cell and of the other.
+
+    It is not where a picture was drawn anew since. What is not known on either side cannot tell them apart.
+    """
+    pairs = zip((label.artifact_sha256, label.other_sha256), pictures, strict=True)
+    return all(then is None or now is None or then == now for then, now in pairs)
+
+
+def of_today(labels: Sequence[Label], pictures: Callable[[Label], Pictures]) -> tuple[list[Label], int]:
+    """The labels that ``is_of`` lets through, and how many answers that counted are left without one."""
+    kept = [label for label in labels if is_of(pictures(label), label)]
+    return kept, len({label.key for label in newest(labels)} - {label.key for label in kept})
+
+
+def newest(labels: Iterable[Label]) -> list[Label]:
+    """The answers that count: of each rater the last one to each question about each cell, none that was taken back."""
+    last = {label.key: label for label in labels}
+    return [label for label in last.values() if label.answer is not None]
+
+
+def read_anchors(folder: Path, info: RunInfo) -> list[Label]:
+    """The agreed answers for a run: its own ``anchors.jsonl``, or else the file that its suite names.
+
+    Raises ``RunFormatError``.
+    """
+    own = folder / ANCHORS
+    named = info.suite.labels.anchors if info.suite.labels else None
+    if own.exists() or named is None:
+        return newest(read_labels(own))
+    suite = Path(info.suite_path).parent
+    if refusal := Trust.of_held_suite().refusal(named, suite):
+        raise RunFormatError(f"labels.anchors: {refusal.partition(', or pass')[0]}")
+    return newest(read_labels(suite / named))

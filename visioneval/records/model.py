@@ -1,0 +1,409 @@
+"""The on-disk format of a run, and how it is read; ``run_writer`` writes it.
+
+runs/<run id>/run.json        what was run
+              results.jsonl   one record per finished cell, appended; the last line of a cell wins
+              artifacts/      pictures, and beside them the pictures that graders made
+              summary.json    derived, for people and CI; never read here
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, Literal, TypeVar
+
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+
+from visioneval.errors import RunFormatError, UsageError
+from visioneval.media.urls import is_url
+from visioneval.records import fields
+from visioneval.records.links import check_links
+from visioneval.records.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
+from visioneval.suite.case import CaseId
+from visioneval.suite.model import Suite, VarName
+from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
+
+SCHEMA_VERSION = 1
+
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labelling": {}, "preference": {}}
+"""For each kind and old version the step to the version after it."""
+
+RunState = Literal["running", "complete", "interrupted", "stopped"]
+"""``stopped`` is on no disk: what readers call a ``running`` whose writer was killed (``standing``)."""
+CellKey = tuple[str, str, int]
+PartT = TypeVar("PartT")
+
+
+class CellError(Frozen):
+    """Why a cell, or a part of it, could not be finished."""
+
+    stage: Literal["generate", "grade", "verdict"]
+    kind: str
+    message: str
+
+
+class Fingerprint(Frozen):
+    """What a grader's scores depend on beside the picture."""
+
+    judge_model: str | None = None
+    template_sha256: str | None = None
+    schema_sha256: str | None = None
+    config_sha256: str
+    tool_versions: dict[str, str] = Field(default_factory=dict)
+
+
+class GraderRecord(Frozen):
+    """What one grader saw and said."""
+
+    key: str
+    type: str
+    error: str | None = None
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+    usage: dict[str, fields.Amount] | None = None
+    cost_usd: fields.Number | None = None
+    seconds: fields.Duration = 0.0
+    cached: bool = False
+    fingerprint: Fingerprint
+
+
+class Record(Frozen):
+    """One finished cell."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: fields.RunId
+    test_id: CaseId
+    model_label: fields.ModelLabel
+    sample_index: fields.SampleIndex
+    task_type: TaskType
+    prompt: str
+    tags: tuple[str, ...] = ()
+    flaky: bool = False
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    provider: str
+    run_params: dict[str, JsonValue] = Field(default_factory=dict)
+    status: Status
+    verdict: Verdict
+    failed_rules: tuple[fields.RuleText, ...] = ()
+    warned_rules: tuple[fields.RuleText, ...] = ()
+    skipped_rules: tuple[fields.RuleText, ...] = ()
+    scores: dict[str, Score] = Field(default_factory=dict)
+    reasons: dict[str, str] = Field(default_factory=dict)
+    failure_tags: tuple[str, ...] = ()
+    graders: tuple[GraderRecord, ...] = ()
+    artifact_path: fields.PathInRun | None = None
+    artifact_sha256: str | None = None
+    mime: str | None = None
+    width: fields.Pixels | None = None
+    height: fields.Pixels | None = None
+    usage: dict[str, fields.Amount] | None = None
+    cost_usd: fields.Number | None = None
+    seconds: fields.Duration = 0.0
+    attempts: fields.CellCount = 0
+    cached: bool = False
+    error: CellError | None = None
+    generation_key: str
+    grade_key: str
+
+    @property
+    def cell(self) -> CellKey:
+        """What makes this cell the same cell in two records."""
+        return self.test_id, self.model_label, self.sample_index
+
+    @property
+    def total_cost_usd(self) -> float | None:
+        """What drawing and grading are known to have cost; ``None`` where nothing is known."""
+        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
+
+
+def known_sum(*costs: float | None) -> float | None:
+    """The sum of the costs that are known; ``None`` where none is."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What makes a cell the same cell in two records."""
+
+    test_id: str
+    model_label: str
+    sample_index: int
+
+
+LONGEST_LINE = 64 << 20
+"""Bytes of a line of any file of lines: a longer one is no record."""
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_NAME: TypeAdapter[_Name] = TypeAdapter(_Name)
+_CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
+"""How a line begins that ``RunWriter`` wrote: it is parsed once, without a look at its version."""
+
+
+class Selection(Frozen):
+    """The flags that narrowed a run."""
+
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    graders: tuple[str, ...] = ()
+    limit: int | None = None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether anything was left out."""
+        return bool(self.cases or self.tags or self.models or self.graders or self.limit is not None)
+
+
+class RunInfo(Frozen):
+    """What was run: ``run.json``. ``suite`` is resolved: it expands to the same cells again."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    state: RunState
+    started_at: fields.WrittenTime
+    ended_at: fields.WrittenTime | None = None
+    stopped_by: Literal["budget"] | None = None
+    reused_since: fields.WrittenTime | None = None
+    """When the oldest picture was drawn that came from the cache."""
+    resumed_at: tuple[fields.WrittenTime, ...] = ()
+    planned_cells: fields.CellCount
+    visioneval_version: str
+    python_version: str
+    experiment: str | None = None
+    note: str | None = None
+    graded_from: str | None = None
+    """Of a grading: the run whose pictures it grades, as RUN_ID or RUN_ID@label."""
+    command_line: tuple[str, ...] = ()
+    git_commit: str | None = None
+    suite_path: str
+    source_sha256: str
+    selection: Selection = Selection()
+    metrics: dict[str, Metric]
+    hidden_vars: tuple[VarName, ...] = ()  # their values are secret, and must be given again
+    suite: Suite
+
+
+def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]]:
+    """Tells the place of a cell in the suite's order: by case, model run and sample, what the suite lacks last."""
+    cases = {case.id: at for at, case in enumerate(info.suite.cases)}
+    labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
+    return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
+
+
+_INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
+_RUN_ID: TypeAdapter[str] = TypeAdapter(fields.RunId)
+
+
+def read_info(folder: Path) -> RunInfo:
+    """Reads ``run.json``. Raises ``RunFormatError``."""
+    path = folder / "run.json"
+    data = _header_bytes(path)
+    raw = _header(data, path)
+    current = _upgraded("run", raw, str(path))
+    try:
+        _RUN_ID.validate_python(current.get("run_id"))  # here, as RunWriter says it of an id that somebody typed
+        data = data if current is raw else json.dumps(current).encode()
+        return read_json(_INFO, data, str(path), "run", largest=None)  # a suite may hold any number
+    except ValidationError:
+        raise RunFormatError(
+            f"{path}: run_id: not the id of a run; restore this file, or run the suite again"
+        ) from None
+    except RunFormatError as error:
+        raise RunFormatError(f"{error}; restore this file, or run the suite again") from None
+
+
+def read_records(folder: Path) -> Iterator[Record]:
+    """The records of a run, one per cell, in the order in which they were written.
+
+    The file is read twice, so that of no record more than its name is held. Raises ``RunFormatError`` with file and
+    line. A last line that was cut off is passed over.
+    """
+    path = folder / "results.jsonl"
+    with _opened(path, "record") as lines:
+        wanted = _last_of_each(_each(lines, path, _NAME, "record"))
+        lines.seek(0)
+        for is_wanted, record in zip(wanted, _each(lines, path, _RECORD, "record"), strict=False):
+            if is_wanted:
+                yield record
+
+
+def _last_of_each(names: Iterable[_Name]) -> bytearray:
+    """For each record of a file 1 where it is the last of its cell."""
+    shared: dict[str, str] = {}
+    last: dict[CellKey, int] = {}
+    for number, cell in enumerate(names):
+        case, label = (shared.setdefault(word, word) for word in (cell.test_id, cell.model_label))
+        last[case, label, cell.sample_index] = number
+    flags = bytearray(max(last.values(), default=-1) + 1)
+    for number in last.values():
+        flags[number] = 1
+    return flags
+
+
+def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
+    """Every record of a file, or the part of it that is ``wanted``; a later line of a cell replaces an earlier one.
+
+    ``kind`` is the key of ``UPGRADES`` for a file of something else. Raises as ``read_records``.
+    """
+    with _opened(path, kind) as lines:
+        yield from _each(lines, path, wanted, kind)
+
+
+@contextmanager
+def _opened(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """A file of lines, of which what is wrong is told with what to do about it."""
+    try:
+        with path.open("rb") as lines:
+            yield lines
+    except (UnreadableJsonError, UnfitJsonError) as error:
+        raise RunFormatError(f"{error}: delete this line{_again(path) if kind == 'record' else ''}") from None
+    except OSError as error:
+        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+
+
+def _again(path: Path) -> str:
+    """How a cell is got whose line is deleted; nothing where the file is no run's."""
+    if path.name != "results.jsonl" or not (path.parent / "run.json").is_file():
+        return ""
+    with suppress(RunFormatError):
+        if read_header(path.parent).get("graded_from"):
+            return ", or grade its source again"
+    return f"; 'visioneval run --resume {path.parent}' then runs its cell again"
+
+
+def _each(lines: BinaryIO, path: Path, wanted: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
+    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            raise UnfitJsonError(f"{path}:{number}: longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
+        if not line.isspace():
+            yield from _parsed(kind, line, f"{path}:{number}", wanted)
+
+
+class Growing(Generic[PartT]):
+    """A file of lines that others append to while it is read."""
+
+    def __init__(self, path: Path, wanted: TypeAdapter[PartT], kind: str) -> None:
+        self._path, self._wanted, self._kind = path, wanted, kind
+        self._file: tuple[int, int] | None = None
+        self._end = self._count = 0
+
+    def new(self) -> tuple[list[PartT], bool]:
+        """What came since the last call, and whether that is all there is: the file is new, or another one.
+
+        A line without its end is not there yet. Raises ``RunFormatError`` with file and line.
+        """
+        if not self._path.is_file():
+            was, self._file, self._end, self._count = self._file, None, 0, 0
+            return [], was is not None
+        with _opened(self._path, self._kind) as lines:
+            return self._read(lines)
+
+    def _read(self, lines: BinaryIO) -> tuple[list[PartT], bool]:
+        known = os.fstat(lines.fileno())
+        same = (known.st_dev, known.st_ino) == self._file and known.st_size >= self._end
+        end, count = (self._end, self._count) if same else (0, 0)
+        lines.seek(end)
+        found: list[PartT] = []
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            end, count = end + len(line), count + 1
+            if not line.isspace():
+                found += _parsed(self._kind, line, f"{self._path}:{count}", self._wanted)
+        self._file, self._end, self._count = (known.st_dev, known.st_ino), end, count
+        return found, not same
+
+
+def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
+    """One, or none where the line was cut off."""
+    if line.startswith(_CURRENT) and line.endswith(b"\n"):
+        yield read_json(wanted, line, where, kind)
+        return
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        if not line.endswith(b"\n"):
+            return
+        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
+    if not isinstance(data, dict):
+        raise UnfitJsonError(f"{where}: not a {kind}: not an object")
+    current = _upgraded(kind, data, where)
+    yield read_json(wanted, line if current is data else json.dumps(current).encode(), where, kind)
+
+
+def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
+    version = data.get("schema_version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise RunFormatError(f"{where}: no schema_version: not written by visioneval")
+    if version > SCHEMA_VERSION:
+        raise RunFormatError(
+            f"{where}: schema_version {version} is newer than {SCHEMA_VERSION}, which this visioneval reads: upgrade it"
+        )
+    while version < SCHEMA_VERSION:
+        step = UPGRADES[kind].get(version)
+        if step is None:
+            raise RunFormatError(f"{where}: schema_version {version} is not one that visioneval ever wrote")
+        data = {**step(data), "schema_version": version + 1}
+        version += 1
+    return data
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """The raw contents of ``run.json``. Raises ``RunFormatError``."""
+    return _header(_header_bytes(folder / "run.json"), folder / "run.json")
+
+
+def _header_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+
+
+def _header(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RunFormatError(f"{path}: not JSON: {error}; restore this file, or run the suite again") from None
+    if not isinstance(found, dict):
+        raise RunFormatError(f"{path}: not a run; restore this file, or run the suite again")
+    return found
+
+
+def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Every run in a folder with the raw contents of its ``run.json``, oldest first; what is no run is left out."""
+    found = []
+    for path in sorted(root.glob("*/run.json")):
+        try:
+            found.append((path.parent, read_header(path.parent)))
+        except RunFormatError:
+            continue
+    return sorted(found, key=lambda run: (str(run[1].get("started_at")), run[0].name))
+
+
+def find_run(name: str, root: Path) -> Path:
+    """A run by path, id, unique prefix of an id, or ``latest``. Raises as ``check_links``, and ``UsageError``."""
+    return check_links(_found_run(name, root))
+
+
+def _found_run(name: str, root: Path) -> Path:
+    if is_url(name):
+        raise UsageError(f"{name}: is a URL: runs are read on this machine only")
+    if (Path(name) / "run.json").is_file():
+        return Path(name)
+    if name == "latest":
+        runs = list_runs(root)
+        if not runs:
+            raise UsageError(f"{root}: there is no run here yet")
+        return runs[-1][0]
+    matches = [path.parent for path in sorted(root.glob("*/run.json")) if path.parent.name.startswith(name)]
+    exact = [path for path in matches if path.name == name]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    if matches:
+        raise UsageError(f"{name!r} fits {len(matches)} runs: {', '.join(path.name for path in matches[:5])}")
+    raise UsageError(f"{name!r}: no such run in {root} ('visioneval runs' lists them)")

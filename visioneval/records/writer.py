@@ -1,0 +1,215 @@
+"""Writing a run: its directory, its records as they come, its pictures. The format itself is in ``records``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import threading
+import time
+from collections.abc import Collection
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Literal, Self
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from visioneval.atomic import write_whole
+from visioneval.errors import StorageError, UsageError
+from visioneval.records.jsonl import mend
+from visioneval.records.links import is_inside
+from visioneval.records.model import CellKey, Record, RunInfo, RunState, read_records
+
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+_LOOKED_AT = (0.01, 0.05, 0.2)
+"""Seconds to try again: who asks whether a run is being written holds it for a moment."""
+
+
+class RunWriter:
+    """Appends to one run. Safe to call from several threads. Every failure to write is a ``StorageError``."""
+
+    def __init__(self, folder: Path, info: RunInfo, results: BinaryIO) -> None:
+        self.folder = folder
+        self.info = info
+        self.links = True
+        """Whether a file can be given a second name here, so far as is known: that is no work."""
+        self._results = results
+        self._end = results.seek(0, os.SEEK_END)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(cls, root: Path, info: RunInfo) -> Self:
+        """Makes the run's directory and writes ``run.json``.
+
+        Raises ``UsageError`` for an id or a place that cannot be used, ``StorageError`` where the disk is full.
+        """
+        if info.run_id == "latest":
+            raise UsageError("--run-id: 'latest' is what commands call the newest run: give another id")
+        if not _RUN_ID.fullmatch(info.run_id):
+            raise UsageError(f"--run-id: {info.run_id!r} does not fit: letters, digits, _ - and . (not first)")
+        folder = root / info.run_id
+        try:
+            data = _json_bytes(info)
+        except ValueError as error:
+            raise UsageError(f"the suite cannot be kept as JSON: {error}") from None
+        try:
+            folder.mkdir(parents=True)
+            (folder / "artifacts").mkdir()
+            results = (folder / "results.jsonl").open("xb", buffering=0)
+            _lock(results, folder)
+            write_whole(folder / "run.json", data)  # last: what has it can be gone on with, whenever this is killed
+            return cls(folder, info, results)
+        except OSError as error:
+            if isinstance(error, FileExistsError) and folder.is_dir():
+                raise UsageError(f"{folder}: exists already; give another --run-id") from None
+            kind = StorageError if error.errno in _FULL_DISK else UsageError
+            raise kind(f"{folder}: cannot write the run here: {error.strerror or error}") from None
+
+    @classmethod
+    def resume(cls, folder: Path, info: RunInfo, stale: Collection[CellKey] = ()) -> Self:
+        """Opens a run to go on with it; ``info`` is its ``run.json`` from now on.
+
+        A last line that was cut off is taken away; the records of ``stale`` cells go to ``stale.jsonl``. Raises
+        ``UsageError`` where another process writes this run, ``StorageError`` where the disk is full.
+        """
+        path = folder / "results.jsonl"
+        try:
+            data = _json_bytes(info)
+            results = path.open("r+b" if path.exists() else "x+b", buffering=0)
+            _lock(results, folder)
+            mend(results)
+            if stale:
+                results.close()
+                _set_aside(folder, stale)
+                results = path.open("r+b", buffering=0)
+                _lock(results, folder)
+            write_whole(folder / "run.json", data)
+            return cls(folder, info, results)
+        except OSError as error:
+            kind = StorageError if error.errno in _FULL_DISK else UsageError
+            raise kind(f"{folder}: cannot go on with this run: {error.strerror or error}") from None
+
+    def append(self, record: Record) -> None:
+        """Adds a record, whole or not at all: what a full disk cut off is taken away again."""
+        line = record.model_dump_json().encode() + b"\n"
+        with self._lock:
+            try:
+                written = 0
+                while written < len(line):
+                    written += self._results.write(line[written:]) or 0
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    self._results.truncate(self._end)
+                    self._results.seek(self._end)
+                raise StorageError(f"{self.folder}: cannot write a record: {error.strerror}") from error
+            self._end += len(line)
+
+    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
+        """Keeps a file of a cell and returns its path from the run's folder, with forward slashes.
+
+        ``source`` is a file that holds the bytes and is never changed: where it can be linked, it is.
+        """
+        if not _SAFE_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a file name: letters, digits, _ - and . (not first)")
+        relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
+        path = self.folder / relative
+        if not is_inside(self.folder, f"artifacts/{test_id}/{model_slug(label)}"):
+            raise StorageError(f"{path.parent}: is a link that leads out of the run: nothing is written there")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if source is None:
+                write_whole(path, data or b"")
+            elif not _linked(source, path):
+                self.links = False
+                write_whole(path, source.read_bytes())
+        except OSError as error:
+            raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+        return relative
+
+    def finish(
+        self,
+        state: RunState,
+        ended_at: str,
+        *,
+        stopped_by: Literal["budget"] | None = None,
+        reused_since: str | None = None,
+    ) -> RunInfo:
+        """Writes how the run ended into ``run.json`` and returns it."""
+        since = min(filter(None, (reused_since, self.info.reused_since)), default=None)
+        ended = {"state": state, "ended_at": ended_at, "stopped_by": stopped_by, "reused_since": since}
+        self.info = self.info.model_copy(update=ended)
+        try:
+            write_whole(self.folder / "run.json", _json_bytes(self.info))
+            self._results.close()  # and with it the lock, by which a run is known to be under way
+        except OSError as error:
+            raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
+        return self.info
+
+    def write_summary(self, summary: BaseModel) -> None:
+        """Writes ``summary.json``, which nothing here ever reads."""
+        try:
+            write_whole(self.folder / "summary.json", _json_bytes(summary))
+        except OSError as error:
+            raise StorageError(f"{self.folder}: cannot write the summary: {error.strerror or error}") from error
+
+
+def _lock(results: BinaryIO, folder: Path) -> None:
+    """Holds a run for this process until it ends, however it ends. Raises ``UsageError`` where another one does."""
+    for wait in _LOOKED_AT:
+        try:
+            fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(wait)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
+    results.close()
+    raise UsageError(f"{folder}: another visioneval is writing this run now")
+
+
+def _set_aside(folder: Path, stale: Collection[CellKey]) -> None:
+    """Moves the records of some cells out of ``results.jsonl``."""
+    kept: list[bytes] = []
+    gone: list[bytes] = []
+    for record in read_records(folder):
+        (gone if record.cell in stale else kept).append(record.model_dump_json().encode() + b"\n")
+    with (folder / "stale.jsonl").open("ab") as aside:
+        aside.writelines(gone)
+    write_whole(folder / "results.jsonl", b"".join(kept))
+
+
+def model_slug(label: str) -> str:
+    """A folder name for a label: readable, inside the run, and different for different labels on any disk."""
+    safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60].rstrip(".-")
+    if safe == label and not re.search(r"-[0-9a-f]{10}$", label):
+        return safe
+    return f"{safe or 'model'}-{sha256(label.encode('utf-8', 'replace')).hexdigest()[:10]}"
+
+
+def _json_bytes(model: BaseModel) -> bytes:
+    return to_json(model, indent=2) + b"\n"  # no text beside the bytes: a suite may have many cases
+
+
+def _linked(source: Path, path: Path) -> bool:
+    """Gives a file a second name, in place of an older file; ``False`` where the disk cannot."""
+    try:
+        path.hardlink_to(source)
+    except FileExistsError:
+        part = path.with_name(f".{path.name}.{threading.get_ident()}.part")  # two cells may share a picture
+        try:
+            part.hardlink_to(source)
+            part.replace(path)
+        except OSError:
+            return False
+        finally:
+            part.unlink(missing_ok=True)  # where both were the same file already, nothing was renamed
+    except (OSError, NotImplementedError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""A comparison as a page, as sentences and as JSON."""

@@ -1,0 +1,174 @@
+"""What the first page of a report says, ready for its template: facts, rates, spreads, costs and gates. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from visioneval.analysis.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
+from visioneval.analysis.questions import QuestionFindings, TypeFinding
+from visioneval.records.model import Record, RunInfo
+from visioneval.report.html import plots
+from visioneval.report.html.distributions import drawing_rows, grading_rows, metric_rows
+from visioneval.report.html.plots import Interval
+from visioneval.report.terminal.summary import reused, show_rate
+
+GATE_WORDS = {"holds": "holds", "unmet": "not met", "unmeasured": "not measured", "skipped": "skipped"}
+OUTCOMES = {
+    0: ("pass", "All gates hold"),
+    1: ("fail", "A gate does not hold"),
+    3: ("error", "Incomplete: something was not measured"),
+    130: ("error", "Interrupted"),
+}
+UNENDED = {"running": "Not done yet", "stopped": "Killed before it was done"}
+
+
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    """The pass rate of some cells, told and drawn, and where in the gallery they are."""
+
+    name: str
+    link: str
+    counts: Counts
+    told: str
+    interval: Interval
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CountRow:
+    """How many cells something was seen in."""
+
+    name: str
+    link: str
+    number: int
+    width: float
+
+
+def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[str, Any]:
+    """Everything that ``report.html.j2`` asks for, but for the page's own files."""
+    return {
+        "title": f"{summary.suite} \u2013 {summary.run_id}",
+        "summary": summary,
+        "facts": _facts(info),
+        "outcome": _outcome(summary),
+        "bar": plots.verdict_bar(summary.counts, 600.0),
+        "plot": {"width": plots.WIDTH, "height": plots.HEIGHT, "ends": plots.interval_ends()},
+        "small": {"width": plots.SMALL_WIDTH, "height": plots.SMALL_HEIGHT},
+        "models": [_model_row(model, summary) for model in summary.models],
+        "stand_in": any(model.stand_in for model in summary.models),
+        "tags": [_rate_row(tag, counts, "tag") for tag, counts in summary.tags.items()],
+        "failure_tags": _count_rows(summary.failure_tags, "failure"),
+        "warned_rules": _count_rows(summary.warned_rules, ""),
+        "disagreements": {key: found for key, found in summary.judge_disagreements.items() if found.judged},
+        "metrics": metric_rows(summary, cells),
+        "reused": reused(summary) if summary.reused_pictures else "",
+        "costs": _costs(summary),
+        "questions": {key: _question_rows(found) for key, found in summary.questions.items()},
+        "separations": summary.separations,
+        "drawing": drawing_rows(summary, cells),
+        "grading": grading_rows(cells),
+        "gates": [(gate, _gate_words(gate)) for gate in summary.gates],
+    }
+
+
+def link(**state: str) -> str:
+    """The address of the gallery in a state, within the page."""
+    return f"#gallery?{urlencode(state)}"
+
+
+def _outcome(summary: Summary) -> tuple[str, str]:
+    if summary.stopped_by == "budget":
+        return "error", "Stopped by its budget"
+    if summary.state in UNENDED:
+        return "error", UNENDED[summary.state]
+    return OUTCOMES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
+
+
+def _costs(summary: Summary) -> list[CostFinding]:
+    """What was paid for, or came from the cache, or costs nobody knows how much: drawings, then judgements."""
+    told = (cost for cost in summary.costs if cost.paid or cost.cached or cost.unknown)
+    return sorted(told, key=lambda cost: cost.what)
+
+
+def _facts(info: RunInfo) -> list[tuple[str, str]]:
+    chosen = info.selection.model_dump(exclude_defaults=True)
+    rows = {
+        "run": info.run_id,
+        "experiment": info.experiment,
+        "note": info.note,
+        "about": info.suite.description,
+        "started": info.started_at,
+        "took": _took(info),
+        "resumed": ", ".join(info.resumed_at),
+        "state": info.state if info.state != "complete" else None,
+        "suite": info.suite_path,
+        "judges": ", ".join(f"{name}: {_judge(judge)}" for name, judge in info.suite.judges.items()),
+        "selected": "; ".join(f"{name}: {_listed(value)}" for name, value in chosen.items()),
+        "command": shlex.join(info.command_line),
+        "commit": info.git_commit and info.git_commit[:12],
+        "made with": f"visioneval {info.visioneval_version}, Python {info.python_version}",
+    }
+    return [(name, value) for name, value in rows.items() if value]
+
+
+def _judge(judge: Any) -> str:
+    parts = (getattr(judge, "provider", ""), getattr(judge, "model", "") or getattr(judge, "path", ""))
+    return " ".join(str(part) for part in parts if part)
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _took(info: RunInfo) -> str | None:
+    """The time from start to end; none where either is unknown or no time."""
+    try:
+        start, end = datetime.fromisoformat(info.started_at), datetime.fromisoformat(info.ended_at or "")
+        seconds = int((end - start).total_seconds())
+    except (ValueError, TypeError):
+        return None
+    if seconds < 0:  # the clock was set back meanwhile
+        return None
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
+    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "under 1 s"
+
+
+def _model_row(model: ModelFindings, summary: Summary) -> RateRow:
+    """Where all model runs are stand-ins it is said once, above."""
+    mixed = not all(other.stand_in for other in summary.models)
+    note = "stand-in, no model" if model.stand_in and mixed else ""
+    return _rate_row(model.label, model.counts, "model", note)
+
+
+def _rate_row(name: str, counts: Counts, kind: str, note: str = "") -> RateRow:
+    rate = counts.pass_rate
+    return RateRow(name, link(**{kind: name}), counts, show_rate(rate), plots.interval(rate), note)
+
+
+def _count_rows(found: dict[str, int], kind: str) -> list[CountRow]:
+    top = max(found.values(), default=1)
+    return [
+        CountRow(name, link(**{kind: name}) if kind else "", number, round(number / top * plots.WIDTH, 1))
+        for name, number in found.items()
+    ]
+
+
+def _question_rows(found: QuestionFindings) -> list[tuple[str, list[TypeFinding | None]]]:
+    """By type of question, and over all, what each model run scored; ``None`` where it was asked no such question."""
+    kinds = dict.fromkeys(kind for model in found.models.values() for kind in model.types)
+    rows = [(kind, [model.types.get(kind) for model in found.models.values()]) for kind in kinds]
+    return [*rows, ("all", [model.all for model in found.models.values()])]
+
+
+def _gate_words(gate: GateFinding) -> tuple[str, str]:
+    """The gate's state and what it found, in words."""
+    found = "nothing" if gate.value is None else f"{gate.value:.4g}"
+    beside = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
+    return GATE_WORDS[gate.state], f"{found} (n={gate.n}{beside})"

@@ -1,0 +1,116 @@
+"""Questions that are ready to be asked: a set for each workflow, and what is asked where a suite says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from visioneval.graders.rubric.config import PassFail, ScaleScore
+from visioneval.suite.graders import BaseGrader, RubricGrader
+from visioneval.suite.labels import MOST_STEPS, VERDICT, LabelPair, LabelQuestion, Labels
+from visioneval.types import TaskType
+
+_DRAWN = (TaskType.IMAGE_GENERATION, TaskType.VIDEO_GENERATION)
+
+
+def _yes_no(key: str, ask: str, metric: str | None = None, tasks: tuple[TaskType, ...] = ()) -> LabelQuestion:
+    return LabelQuestion(key=key, ask=ask, type="yes_no", metric=metric, tasks=tasks)
+
+
+def _clarity(ask: str) -> LabelQuestion:
+    return LabelQuestion(key="clarity", ask=f"{ask} 1 is lost, 5 is evident at once.", type="scale", scale=(1, 5))
+
+
+def _pair(ask: str) -> tuple[LabelPair, ...]:
+    return (LabelPair(key="preferred", ask=ask),)
+
+
+_WHY_NOT = LabelQuestion(
+    key="why_not",
+    ask="If not, what is wrong with it?",
+    type="tags",
+    choices=("missing_section", "action_unclear", "text_unreadable", "layout_confusing"),
+)
+READY = {
+    "ui": Labels(
+        questions=(
+            _yes_no("would_iterate", "Would you take this mockup into the next round of design?", VERDICT),
+            _WHY_NOT,
+            _clarity("How clear is it what to do on this screen?"),
+        ),
+        pairs=_pair("Which mockup would you take into the next round?"),
+    ),
+    "marketing": Labels(
+        questions=(
+            _yes_no("would_iterate", "Would you take this flyer into the next round?", VERDICT),
+            _WHY_NOT,
+            _clarity("How clear is its message at first sight?"),
+        ),
+        pairs=_pair("Which flyer would you publish?"),
+    ),
+    "try_on": Labels(
+        questions=(
+            _yes_no("identity_preserved", "Is it still the same person: face, hair, body and pose?"),
+            _yes_no("garment_matches", "Is it the garment of the product picture?"),
+            LabelQuestion(
+                key="garment_wrong",
+                ask="If not, what is wrong with it?",
+                type="tags",
+                choices=("colour", "pattern", "cut_or_length", "details", "logo_or_text"),
+            ),
+            LabelQuestion(
+                key="artifacts", ask="Are there artifacts?", type="one_of", choices=("none", "minor", "major")
+            ),
+            _yes_no("usable_in_shop", "Could it be shown in a shop as it is?", VERDICT),
+        ),
+        pairs=_pair("Which is more faithful to the product, the person being unchanged?"),
+    ),
+    "logo": Labels(
+        questions=(
+            _yes_no("edit_right", "Is the edit right to the letter?", VERDICT),
+            _yes_no("else_changed", "Has anything else changed?"),
+            _yes_no("on_brand", "Does the result still look on brand?"),
+        ),
+        pairs=_pair("Which edit would you hand to the client?"),
+    ),
+}
+_BY_TASK = (
+    _yes_no("as_asked", "Does it show what was asked for, all of it?", tasks=_DRAWN),
+    _yes_no("motion", "Does it move as it should, without jumps or flicker?", tasks=(TaskType.VIDEO_GENERATION,)),
+    _yes_no("edit_right", "Is the change made as it was asked for?", tasks=(TaskType.IMAGE_EDITING,)),
+    _yes_no("else_changed", "Has anything else changed that should have stayed?", tasks=(TaskType.IMAGE_EDITING,)),
+)
+
+
+def asked_of(labels: Labels | None, graders: Sequence[BaseGrader], tasks: Iterable[TaskType]) -> Labels:
+    """What people are asked: a suite's own questions, with the ready set that it names, or else a default set.
+
+    An own question or pair replaces the ready one of its key; the others follow the ready ones.
+    """
+    if labels is None:
+        return _default(graders, frozenset(tasks))
+    if labels.ready is None:
+        return labels
+    ready = READY[labels.ready]
+    questions = {each.key: each for each in (*ready.questions, *labels.questions)}
+    pairs = {each.key: each for each in (*ready.pairs, *labels.pairs)}
+    return Labels(questions=tuple(questions.values()), pairs=tuple(pairs.values()), anchors=labels.anchors)
+
+
+def _default(graders: Sequence[BaseGrader], tasks: frozenset[TaskType]) -> Labels:
+    """Is it usable, what its task asks for, what the rubrics ask a judge, and a note."""
+    asked = {"usable": _yes_no("usable", "Would you use it as it is?", VERDICT)}
+    asked |= {each.key: each for each in _BY_TASK if tasks & set(each.tasks)}
+    for grader in graders:
+        if isinstance(grader, RubricGrader):  # in place of a question of the same name: only so can the two be compared
+            asked |= {name: _as_judged(name, metric) for name, metric in grader.asked.items()}
+    asked.setdefault("note", LabelQuestion(key="note", ask="What else should be known?", type="text"))
+    return Labels(questions=tuple(asked.values()), pairs=_pair("Which is better?"))
+
+
+def _as_judged(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
+    """A rubric's metric as a question to people; a scale of very many steps in a hundred."""
+    if isinstance(metric, PassFail):
+        return LabelQuestion(key=name, ask=metric.about, type="yes_no", metric=name)
+    low, high = metric.scale
+    step = max(metric.step, (high - low) / MOST_STEPS)
+    return LabelQuestion(key=name, ask=metric.about, type="scale", scale=metric.scale, step=step, metric=name)

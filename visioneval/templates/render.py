@@ -1,0 +1,121 @@
+"""Templates, rendered in the sandbox: an undefined variable is an error, and no template can eat the machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import jinja2
+from jinja2 import meta
+
+from visioneval.errors import TemplateError
+from visioneval.templates.sandbox import Sandbox
+from visioneval.templates.steps import counted
+
+MAX_CHARACTERS = 1_000_000
+MAX_EXPRESSIONS = 2000
+_SIGNS = ("{{", "{%", "{#")
+_EXPRESSION = re.compile(r"((?<!\{)\{\{(?!-)[^{}]*(?<!-)\}\}(?!\}))")
+Folders = tuple[Path, ...]
+
+
+@lru_cache(maxsize=16)
+def _environment(folders: Folders = ()) -> Sandbox:
+    return Sandbox(folders)
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> jinja2.Template:
+    return _environment().from_string(text)
+
+
+def render(text: str, context: Mapping[str, Any]) -> str:
+    """Renders a template given as text. Raises ``TemplateError`` in one line, with the template's line."""
+    if not any(sign in text for sign in _SIGNS):
+        return text
+    if len(text) > MAX_CHARACTERS:
+        raise TemplateError(f"a template of over {MAX_CHARACTERS:,} characters")
+    return _rendered("template", lambda: _parts(text), context)
+
+
+def _parts(text: str) -> list[str | jinja2.Template]:
+    """The template cut at its ``{{ expressions }}``, where it has no other sign: prompts share and compile those."""
+    parts = _EXPRESSION.split(text)
+    if len(parts) > 2 * MAX_EXPRESSIONS + 1:
+        raise TemplateError(f"a template of over {MAX_EXPRESSIONS:,} expressions")
+    if len(parts) > 1 and not any(sign in part for part in parts[::2] for sign in _SIGNS):
+        with suppress(jinja2.TemplateSyntaxError):
+            return [_compiled(part) if index % 2 else part for index, part in enumerate(parts)]
+    return [_compiled(text)]
+
+
+def render_file(name: str, folders: Folders, context: Mapping[str, Any]) -> str:
+    """Renders a template file, from the first of the folders that has it. Raises ``TemplateError`` in one line."""
+    return _rendered(f"template {name!r}", lambda: [_environment(folders).get_template(name)], context)
+
+
+def template_files(name: str, folders: Folders) -> dict[str, Path]:
+    """The file of a template and of every template that it names, by name. Raises ``TemplateError``."""
+    environment, found, todo = _environment(folders), dict[str, Path](), [name]
+    try:
+        while todo:
+            if (current := todo.pop()) in found:
+                continue
+            text, path, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, current)
+            found[current] = Path(str(path))
+            todo += _named_in(text)
+    except jinja2.TemplateNotFound as error:
+        raise TemplateError(f"there is no template {error.name!r} beside the suite or built in") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{current} line {error.lineno}: {error.message}") from None
+    return found
+
+
+@lru_cache(maxsize=256)
+def _named_in(text: str) -> tuple[str, ...]:
+    """The templates that a template names. Raises ``TemplateSyntaxError``."""
+    return tuple(filter(None, meta.find_referenced_templates(_environment().parse(text))))
+
+
+@lru_cache(maxsize=256)
+def template_digest(names: tuple[str, ...], folders: Folders) -> str:
+    """SHA-256 over the text of some templates and of all that they name: what a judge's answers depend on."""
+    files = {file: path for name in names for file, path in template_files(name, folders).items()}
+    texts = {file: path.read_text(encoding="utf-8") for file, path in sorted(files.items())}
+    return sha256(json.dumps(texts).encode()).hexdigest()
+
+
+def _rendered(name: str, find: Callable[[], list[str | jinja2.Template]], context: Mapping[str, Any]) -> str:
+    try:
+        with counted():
+            return "".join(_bounded(find(), context))
+    except TemplateError:
+        raise
+    except jinja2.TemplateNotFound as error:
+        raise TemplateError(f"there is no template {error.name!r} beside the suite or built in") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{error.name or name} line {error.lineno}: {error.message}") from None
+    except jinja2.UndefinedError as error:
+        known = f" (known: {', '.join(sorted(context)[:20])})" if "is not set" in str(error.message) else ""
+        raise TemplateError(f"undefined template variable: {error.message}{known}") from None
+    except RecursionError:
+        raise TemplateError(f"the {name} is nested too deeply") from None
+    except Exception as error:
+        why = "a number of too many digits" if "digits" in str(error) else str(error) or type(error).__name__
+        raise TemplateError(f"the {name} does not render: {why}") from None
+
+
+def _bounded(parts: list[str | jinja2.Template], context: Mapping[str, Any]) -> Iterator[str]:
+    size = 0
+    for part in parts:
+        for piece in [part] if isinstance(part, str) else part.generate(context):
+            size += len(piece)
+            if size > MAX_CHARACTERS:
+                raise TemplateError(f"the template renders to over {MAX_CHARACTERS:,} characters")
+            yield piece

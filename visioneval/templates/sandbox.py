@@ -1,0 +1,358 @@
+"""A Jinja environment for templates of strangers, in which all work is counted and bounded.
+
+Jinja's own sandbox bounds neither time nor memory. Here a template gets values, filters, ``if`` and ``for``, and every
+node that runs, and every value that an operator, a filter, a test, a call or an output touches, costs steps: the same
+template on the same values costs the same on every machine. Only Jinja's public interface is used: the syntax tree is
+changed before it is compiled, and the hooks are those that its documentation names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from itertools import islice
+from pathlib import Path
+from types import CodeType
+from typing import Any, cast
+
+import jinja2
+from jinja2 import filters, nodes
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import BlockReference, Context, LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import missing
+from jinja2.visitor import NodeTransformer
+
+from visioneval.templates.steps import CHARACTERS_PER_STEP, take, take_from_suite, weigh
+
+MAX_TEMPLATE = 100_000
+"""Characters of a template that has more than plain expressions."""
+MAX_TOKENS = 20_000
+MAX_BITS = 4096
+MAX_PRECISION = 100
+CALL_STEPS = 10
+COMPILING = 100
+"""Steps of the whole suite for each token that is compiled."""
+
+_WORK, _LOOP, _WEIGHED, _JOINED = "the work", "the loop", "the weight", "the joined text"
+_REFUSED_METHODS = {"center", "expandtabs", "format", "format_map", "join", "ljust", "replace", "rjust", "zfill"}
+_REFUSED_FILTERS = {
+    *("attr", "batch", "center", "filesizeformat", "format", "indent", "pprint", "random", "slice", "striptags"),
+    *("urlize", "wordwrap", "xmlattr"),
+}
+_BY_ATTRIBUTE = {
+    *("groupby", "join", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "sum", "unique"),
+}
+_REFUSED_NODES = (
+    *(nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.Import),
+    *(nodes.FromImport, nodes.With, nodes.NSRef, nodes.ScopedEvalContextModifier),
+)
+_METHODS: Mapping[type, frozenset[str]] = {
+    str: frozenset(
+        {
+            *("capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha", "isascii"),
+            *("isdecimal", "isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper", "lower", "lstrip"),
+            *("partition", "removeprefix", "removesuffix", "rfind", "rindex", "rpartition", "rsplit", "rstrip"),
+            *("split", "splitlines", "startswith", "strip", "swapcase", "title", "upper"),
+        }
+    ),
+    dict: frozenset({"get", "items", "keys", "values"}),
+    list: frozenset({"count", "index"}),
+    tuple: frozenset({"count", "index"}),
+}
+
+
+def _counted_call(function: Callable[..., Any], factor: Callable[..., int]) -> Callable[..., Any]:
+    """A filter or a test that pays for what it is given and what it gives; what is lazy is done at once."""
+
+    @wraps(function)
+    def run(*args: Any, **more: Any) -> Any:
+        take(CALL_STEPS)
+        weigh(*args, *more.values(), times=factor(*args, **more))
+        result = function(*args, **more)
+        if isinstance(result, Iterator):
+            result = list(result)
+        weigh(result)
+        return result
+
+    return run
+
+
+def _once(*_: Any, **__: Any) -> int:
+    return 1
+
+
+def _path_length(*args: Any, **more: Any) -> int:
+    """How many steps down an attribute such as ``a.b.c`` leads, which is done for every item."""
+    return 1 + sum(value.count(".") for value in (*args, *more.values()) if isinstance(value, str))
+
+
+class _Missing(jinja2.StrictUndefined):
+    __slots__ = ()
+
+    def __init__(
+        self, hint: str | None = None, obj: Any = missing, name: str | None = None, exc: Any = jinja2.UndefinedError
+    ) -> None:
+        super().__init__(hint or _why_missing(obj, name), obj, name, exc)
+
+
+def _why_missing(above: Any, name: str | None) -> str:
+    if above is missing:
+        return f"{name!r} is not set"
+    if isinstance(above, Mapping):
+        return f"there is no {name!r} (there is: {', '.join(map(str, list(above)[:20])) or 'nothing'})"
+    return f"there is no {name!r} in {'a text' if isinstance(above, str) else 'what is asked for it'}"
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """The environment. Its templates render only within ``counted``."""
+
+    intercepted_binops = frozenset(("*", "**", "%", "+", "-", "/", "//"))
+
+    def __init__(self, folders: tuple[Path, ...] = ()) -> None:
+        super().__init__(
+            undefined=_Missing,
+            finalize=_finalized,
+            loader=jinja2.FileSystemLoader(folders) if folders else None,
+            keep_trailing_newline=not folders,
+            trim_blocks=bool(folders),
+            lstrip_blocks=bool(folders),
+            autoescape=False,
+            optimized=False,  # what is worked out while compiling is counted once only
+            auto_reload=False,  # a run renders by the words that its records name, and looks for no new ones
+        )
+        own = {"join": _join, "replace": _replace, "round": _round, "string": str, "sum": _sum, "tojson": _tojson}
+        known = {name: each for name, each in (self.filters | own).items() if name not in _REFUSED_FILTERS}
+        factors = dict.fromkeys(_BY_ATTRIBUTE, _path_length)
+        self.globals = {"range": _range}
+        tests: Mapping[str, Any] = self.tests
+        self.tests = {name: _counted_call(test, _once) for name, test in tests.items()}
+        self.filters = {
+            name: _counted_call(cast("Callable[..., Any]", each), factors.get(name, _once))
+            for name, each in known.items()
+        }
+        self.filters |= {_WORK: _pay, _LOOP: _pay_loop, _WEIGHED: _pay_value, _JOINED: _joined}
+
+    def compile(
+        self,
+        source: str | nodes.Template,
+        name: str | None = None,
+        filename: str | None = None,
+        raw: bool = False,
+        defer_init: bool = False,
+    ) -> Any:
+        """Checks a template and puts the counting in, before it is compiled."""
+        if isinstance(source, str):
+            source = self._instrumented(source, name, filename)
+        compiled: str | CodeType = super().compile(source, name, filename, raw, defer_init)  # type: ignore[call-overload]
+        return compiled
+
+    def _instrumented(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        take_from_suite(COMPILING * self._tokens(source, name, filename))
+        tree = super().parse(source, name, filename)
+        for node in tree.find_all(_REFUSED_NODES):
+            what = f"{type(node).__name__.lower()!r} is not for a suite's templates"
+            raise jinja2.TemplateSyntaxError(what, node.lineno, name, filename)
+        for loop in tree.find_all(nodes.For):
+            if loop.recursive:
+                raise jinja2.TemplateSyntaxError("a loop cannot be recursive", loop.lineno, name, filename)
+        return cast("nodes.Template", _Counting(self).visit(tree))
+
+    def parse(self, source: str, name: str | None = None, filename: str | None = None) -> nodes.Template:
+        """The syntax tree as it is written, of a template that is not too long."""
+        self._tokens(source, name, filename)
+        return super().parse(source, name, filename)
+
+    def _tokens(self, source: str, name: str | None, filename: str | None) -> int:
+        """How many words and signs a template has. Raises ``TemplateSyntaxError`` for too many."""
+        if len(source) > MAX_TEMPLATE:
+            raise jinja2.TemplateSyntaxError(f"a template of over {MAX_TEMPLATE:,} characters", 1, name, filename)
+        tokens = sum(1 for _ in islice(self.lex(source, name, filename), MAX_TOKENS + 1))
+        if tokens > MAX_TOKENS:
+            raise jinja2.TemplateSyntaxError(f"a template of over {MAX_TOKENS:,} words and signs", 1, name, filename)
+        return tokens
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Refuses methods that make long texts of short ones, by their name in the error."""
+        return attr not in _REFUSED_METHODS and super().is_safe_attribute(obj, attr, value)
+
+    def is_safe_callable(self, obj: Any) -> bool:
+        """``range``, blocks, loops, and methods of plain values that are known to be cheap."""
+        if obj is _range or isinstance(obj, (BlockReference, jinja2.Undefined)):
+            return True
+        owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
+        if isinstance(owner, LoopContext):
+            return name in ("changed", "cycle")
+        return name in _METHODS.get(type(owner), ())
+
+    def call(self, context: Context, obj: Any, /, *args: Any, **more: Any) -> Any:
+        """A call of a method or of ``range``, paid for like a filter."""
+        if not self.is_safe_callable(obj):
+            name = getattr(obj, "__name__", type(obj).__name__)
+            raise SecurityError(f"{name!r} cannot be called in a template")
+        take(CALL_STEPS)
+        weigh(getattr(obj, "__self__", None), *args, *more.values())
+        result = super().call(context, obj, *args, **more)
+        weigh(result)
+        return result
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """An operator, once it is known that its result is of a size that can be paid."""
+        sides = (left, right)
+        whole = [side for side in sides if isinstance(side, int)]
+        if all(isinstance(side, (int, float)) for side in sides):
+            _check_numbers(operator, whole)
+        elif operator == "%":
+            raise OverflowError("'%' is for numbers: join texts with '~'")
+        else:
+            sized = [side for side in sides if not isinstance(side, (int, float))]
+            weigh(*sized, times=max(1, *whole) if operator == "*" and whole else 1)
+        return super().call_binop(context, operator, left, right)
+
+
+def _check_numbers(operator: str, whole: list[int]) -> None:
+    bits = [side.bit_length() for side in whole]
+    if len(whole) == 2 and operator == "**":
+        bits.append(bits[0] * abs(whole[1]))
+    elif operator == "*":
+        bits.append(sum(bits))
+    if max(bits, default=0) > MAX_BITS:
+        raise OverflowError(f"a number of over {MAX_BITS:,} bits")
+
+
+class _Counting(NodeTransformer):
+    """Puts what pays into a syntax tree: for the nodes of templates, blocks and loops, and for their values."""
+
+    def __init__(self, environment: Sandbox) -> None:
+        self._environment = environment
+
+    def visit_Template(self, node: nodes.Template) -> nodes.Template:  # noqa: N802 - the visitor's naming
+        self.generic_visit(node)
+        node.body.insert(0, self._payment(node))
+        return node
+
+    def visit_Block(self, node: nodes.Block) -> nodes.Block:  # noqa: N802
+        self.generic_visit(node)
+        node.body.insert(0, self._payment(node))
+        return node
+
+    def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
+        self.generic_visit(node)
+        each = _nodes_in([*node.body, *([node.test] if node.test else [])])
+        node.iter = self._filter(node.iter, _LOOP, 1 + each)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
+        self.generic_visit(node)
+        parts = nodes.List(node.nodes, lineno=node.lineno, environment=self._environment)
+        return self._filter(parts, _JOINED)
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802
+        self.generic_visit(node)
+        node.expr = self._weighed(node.expr)
+        for operand in node.ops:
+            operand.expr = self._weighed(operand.expr)
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        if isinstance(node.arg, nodes.Slice):
+            return self._filter(node, _WEIGHED)
+        node.arg = self._weighed(node.arg)
+        return node
+
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Pair:  # noqa: N802
+        self.generic_visit(node)
+        node.key = self._weighed(node.key)
+        return node
+
+    def _weighed(self, node: nodes.Expr) -> nodes.Expr:
+        return node if isinstance(node, nodes.Const) else self._filter(node, _WEIGHED)
+
+    def _payment(self, node: nodes.Template | nodes.Block) -> nodes.ExprStmt:
+        nothing = nodes.Const(None, lineno=node.lineno, environment=self._environment)
+        paid = self._filter(nothing, _WORK, _nodes_in(node.body))
+        return nodes.ExprStmt(paid, lineno=node.lineno, environment=self._environment)
+
+    def _filter(self, node: nodes.Node, name: str, *words: int) -> nodes.Filter:
+        args = [nodes.Const(word, lineno=node.lineno, environment=self._environment) for word in words]
+        return nodes.Filter(
+            cast("nodes.Expr", node), name, args, [], None, None, lineno=node.lineno, environment=self._environment
+        )
+
+
+def _nodes_in(parts: Iterable[nodes.Node]) -> int:
+    """The nodes that run once each time that these do: bodies of inner loops and blocks pay for themselves."""
+    total, todo = 0, list(parts)
+    while todo:
+        node = todo.pop()
+        total += 1
+        if not isinstance(node, nodes.Block):
+            todo.extend(node.iter_child_nodes(exclude=("body", "test") if isinstance(node, nodes.For) else None))
+    return total
+
+
+def _pay(_: None, steps: int) -> None:
+    take(steps)
+
+
+def _pay_value(value: Any) -> Any:
+    weigh(value)
+    return value
+
+
+def _pay_loop(items: Iterable[Any], each: int) -> list[Any]:
+    weigh(items)
+    taken = list(items)
+    take(each * len(taken))
+    return taken
+
+
+@jinja2.pass_context  # so that no output is worked out while compiling
+def _finalized(_: Context, value: Any) -> Any:
+    weigh(value)
+    return value
+
+
+def _joined(parts: list[Any]) -> str:
+    weigh(parts)
+    return "".join(map(str, parts))
+
+
+def _replace(text: Any, old: str, new: str, count: int = -1) -> str:
+    whole = str(text)
+    take(whole.count(old) * len(new) // CHARACTERS_PER_STEP)
+    return whole.replace(old, new, count)
+
+
+@jinja2.pass_eval_context
+def _join(context: nodes.EvalContext, items: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
+    parts = list(items)
+    take(len(parts) * len(str(d)) // CHARACTERS_PER_STEP)
+    return str(filters.do_join(context, parts, d, attribute))
+
+
+def _round(value: float, precision: int = 0, method: Any = "common") -> float:
+    if abs(precision) > MAX_PRECISION:
+        raise OverflowError(f"round() to over {MAX_PRECISION} digits")
+    return filters.do_round(value, precision, method)
+
+
+@jinja2.pass_environment
+def _sum(environment: Sandbox, items: Iterable[Any], attribute: str | int | None = None, start: Any = 0) -> Any:
+    parts = list(items)
+    values = parts if attribute is None else list(map(filters.make_attrgetter(environment, attribute), parts))
+    if not all(isinstance(value, (int, float)) for value in [*values, start]):
+        raise TypeError("sum() is for numbers")
+    return sum(values, start)
+
+
+def _tojson(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _range(*bounds: int) -> range:
+    span = range(*bounds)
+    take(len(span))
+    return span
