@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from visioneval.graders.base import Subject
+from visioneval.graders.base import GradingContext
 from visioneval.media.images import picture_at
 from visioneval.providers.base import ImagePart, Question, Reply
 from visioneval.resources import builtin
@@ -54,7 +54,7 @@ def drawn(path: Path, size: tuple[int, int] = (64, 48), color: Any = "white", mo
     return path
 
 
-def subject(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, **changes: Any) -> Subject:
+def subject(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, **changes: Any) -> GradingContext:
     """A cell with a white picture. What its graders save is in ``folder / "kept"``."""
     made = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
     path = changes.pop("path", None) or drawn(folder / "output.png")
@@ -74,6 +74,6 @@ def subject(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, *
         "files": CaseFiles(),
         "save": save,
         "template_folders": (folder, builtin("prompts")),
-        "ask": asked,
+        "ask_judge": asked,
     }
-    return Subject(**{**known, **changes})
+    return GradingContext(**{**known, **changes})

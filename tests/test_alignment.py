@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.errors import ProviderError
+from visioneval.graders.alignment.config import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment, faults, gaps_of, score_of
 from visioneval.graders.base import Grade
 from visioneval.records.model import read_records
 from visioneval.resources import builtin
-from visioneval.suite.graders import AlignmentGrader
 
 pytest_plugins = ("fake_api.fixtures",)
 

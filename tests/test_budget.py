@@ -15,7 +15,7 @@ from stories import play, settle
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.calls.budget import Budget, Prices
+from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cost_bounds import (
     ANSWER_TOKENS,
     GENERATED_TOKENS,
@@ -25,6 +25,7 @@ from visioneval.engine.calls.cost_bounds import (
     least_drawing_size,
     stated_maximum,
 )
+from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import Lane
 from visioneval.errors import BudgetError
 from visioneval.suite.limits import Price

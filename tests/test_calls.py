@@ -16,14 +16,15 @@ from fake_api import FakeAPI, Fault
 from paying import LOOK, Paying
 from stories import play, settle
 
-from visioneval.engine.calls.budget import Budget, Prices
+from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cache import Cache
 from visioneval.engine.calls.calls import Calls, Meter, Reuse
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.suite.judges import OpenAIJudge
+from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.suite.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)

@@ -11,7 +11,7 @@ from made import info
 from writing import suite
 
 from visioneval.suite.labels import LabelQuestion
-from visioneval.suite.loading.load import LoadedSuite
+from visioneval.suite.load import LoadedSuite
 
 RUBRIC = (
     "graders: [{key: look, type: rubric, metrics: {layout: {type: score, scale: [0, 5], about: order}, "

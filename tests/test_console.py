@@ -292,7 +292,7 @@ def test_a_stand_in_is_named_as_one_and_an_interrupted_run_as_that() -> None:
     info = run_of({"c": {}}, ["m"], [], METRICS, state="interrupted", planned_cells=9)
     sketch = info.suite.models[0].model_validate({"provider": "mine:Draw", "label": "m"})
     assert "stand-in" not in printed(summarise(info, []), 80)
-    from visioneval.suite.providers import SketchProvider
+    from visioneval.providers.mock.config import SketchProvider
 
     drawn = SketchProvider.model_validate({"provider": "sketch", "label": "m"})
     stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (drawn, sketch)})})

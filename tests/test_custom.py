@@ -89,17 +89,16 @@ def test_a_class_that_cannot_do_the_task_is_told_before_anything_is_drawn(toy: T
     assert said == "own:Own: has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"
 
 
-def test_nothing_of_the_users_own_is_loaded_without_trust_or_by_looking(toy: Toy) -> None:
+def test_nothing_of_the_users_own_is_loaded_without_trust(toy: Toy) -> None:
     (toy.folder / "own.py").write_text("import pathlib\npathlib.Path('loaded').touch()\nfrom mine import Draw, Look\n")
     path = toy.write({}, models=provider("own:Draw"), graders=grader("own:Look"))
-    result = toy("run", path)
-    assert result.exit_code == 2
-    assert result.stderr.count("runs code that the suite brings: pass --trust-suite") == 2
-    for words in (("validate",), ("plan",), ("run", "--dry-run")):
-        assert toy(*words, path, "--trust-suite").exit_code == 0
+    for words in (("validate",), ("plan",), ("run", "--dry-run"), ("run",)):
+        result = toy(*words, path)
+        assert result.exit_code == 2
+        assert result.stderr.count("runs code that the suite brings: pass --trust-suite") == 2
     assert not (toy.folder / "loaded").exists()
-    assert toy("run", path, "--trust-suite").exit_code == 0
-    assert (toy.folder / "loaded").exists()
+    assert toy("validate", path, "--trust-suite").exit_code == 0
+    assert (toy.folder / "loaded").exists()  # which is how its options and metrics are checked
 
 
 def test_modules_beside_a_suite_hide_no_installed_ones(toy: Toy) -> None:

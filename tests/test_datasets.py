@@ -15,8 +15,8 @@ from writing import suite
 
 from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.case import TestCase
+from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.datasets import case_of, prompt_id, read_rows, row_id
-from visioneval.suite.loading.load import LoadedSuite, load_suite
 from visioneval.suite.runs import dataset_pictures, model_runs
 from visioneval.templates.render import render
 

@@ -14,7 +14,7 @@ from visioneval.analysis.past_costs import PastCosts, read_past_costs
 from visioneval.engine.calls.estimate import Estimate, estimate
 from visioneval.plan import expand, run_labels
 from visioneval.records.model import Selection
-from visioneval.suite.loading.load import load_suite
+from visioneval.suite.load import load_suite
 
 RUBRIC = {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "about": "it is good"}}}
 OPENAI = {"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}}

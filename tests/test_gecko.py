@@ -13,10 +13,10 @@ from asked import Asked, subject
 from visioneval.engine.single_flight import Once
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade
+from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.graders.gecko.grader import Gecko
 from visioneval.providers.base import Reply
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
-from visioneval.suite.graders import GeckoGrader
 
 DOG = {"id": "dog", "question": "Is there a dog?", "type": "animal"}
 RED = {"id": "red", "question": "Which colour is the dog?", "choices": ["blue", "red"], "answer": "red",

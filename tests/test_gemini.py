@@ -21,9 +21,9 @@ from PIL import Image
 
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.gemini.generator import Gemini
 from visioneval.suite.case import TestCase
-from visioneval.suite.providers import GeminiProvider
 from visioneval.types import CaseFiles, TaskType
 
 pytest_plugins = ("fake_api.fixtures",)

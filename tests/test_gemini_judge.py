@@ -16,9 +16,9 @@ from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Question, Reply, Tool
 from visioneval.providers.base import ToolCall as Called
 from visioneval.providers.conversation import called, converse
+from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.judge import Gemini
 from visioneval.records.model import read_records
-from visioneval.suite.judges import GeminiJudge
 
 pytest_plugins = ("fake_api.fixtures",)
 

@@ -10,10 +10,10 @@ import pytest
 from PIL import Image, ImageDraw
 
 from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.properties.config import ImageGrader
 from visioneval.graders.properties.grader import ImageFile, is_flat
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import ImageGrader
 from visioneval.types import CaseFiles, Picture, TaskType
 
 CONFIG = ImageGrader(type="image", key="image")
@@ -22,7 +22,9 @@ CONFIG = ImageGrader(type="image", key="image")
 def graded(path: Path, requested: str | None = None, **expect: Any) -> Grade:
     case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": expect})
     picture = Picture(path, "0" * 64, "image/png", 1, 1)
-    subject = Subject(case, TaskType.IMAGE_GENERATION, "p", requested, picture, CaseFiles(), lambda name, data: name)
+    subject = GradingContext(
+        case, TaskType.IMAGE_GENERATION, "p", requested, picture, CaseFiles(), lambda name, data: name
+    )
     grade = asyncio.run(ImageFile(CONFIG).grade(subject))
     assert set(grade.scores) == set(CONFIG.metrics(case))
     return grade

@@ -7,22 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import faults
-from visioneval.judging.ask import object_schema
-from visioneval.resources import builtin
-from visioneval.suite.case import TestCase
-from visioneval.suite.graders import RubricGrader
-from visioneval.suite.judge_prompt import (
-    CHECK,
-    DESCRIBE,
-    LIST,
+from visioneval.graders.rubric.prompt import (
     rubric_context,
     rubric_groups,
     rubric_keys,
     rubric_schema,
     rules_over,
-    text_contexts,
 )
+from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, text_contexts
+from visioneval.judging.ask import object_schema
+from visioneval.resources import builtin
+from visioneval.suite.case import TestCase
 from visioneval.templates.render import render_file
 
 METRICS = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from writing import suite
 
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.suite.loading.load import LoadedSuite, load_suite
+from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.model import Suite
 
 Problems = Callable[..., list[str]]
@@ -191,7 +191,10 @@ def test_models(problems: Problems, models: str, told: str) -> None:
         ("[{key: a, type: image, wen: {}}]", "4:33: unknown key 'wen' (did you mean 'when'?)"),
         ("[{key: a, type: image, when: {tag: [a]}}]", "4:40: unknown key 'tag' (did you mean 'tags'?)"),
         ("[{key: a, type: text, min_confidence: 5}]", "4:48: min_confidence: must be at most 1, not 5"),
-        ("[{key: a, type: 'm:C'}]", "4:11: the key 'writes' is missing"),
+        (
+            "[{key: a, type: 'm:C'}]",
+            "4:26: 'm:C' runs code that the suite brings: pass --trust-suite if you trust this suite",
+        ),
         (
             "[{key: a, type: 'm:C', writes: {x: {range: [1]}}}]",
             "4:53: range: holds too few values",
@@ -391,7 +394,7 @@ def test_a_variable_that_the_suite_does_not_have(load: Load) -> None:
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from visioneval.suite.loading.load import load_suite
+from visioneval.suite.load import load_suite
 load_suite(Path(sys.argv[1]), run_labels=lambda run: [])
 status = Path("/proc/self/status")
 if status.exists():  # what getrusage says on Linux includes the process that started this one

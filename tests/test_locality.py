@@ -12,11 +12,11 @@ from PIL import Image, ImageDraw, ImageFilter
 from pydantic import ValidationError
 
 from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality
 from visioneval.media.images import picture_at, size_of
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import LocalityGrader
 from visioneval.types import CaseFiles, TaskType
 
 DEFAULTS = LocalityGrader(type="locality", key="local")
@@ -301,7 +301,7 @@ def grade(tmp_path: Path, drawn: Edit) -> Callable[..., Grade]:
             return f"artifacts/{name}"
 
         case = TestCase(id="c", prompt="p")
-        subject = Subject(case, TaskType.IMAGE_EDITING, "p", None, picture, files, save)
+        subject = GradingContext(case, TaskType.IMAGE_EDITING, "p", None, picture, files, save)
         return asyncio.run(Locality(LocalityGrader(type="locality", key="local", **options)).grade(subject))
 
     return run

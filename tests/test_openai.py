@@ -20,9 +20,9 @@ from PIL import Image
 
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAI, client_for, retry_after, told_errors
 from visioneval.suite.case import TestCase
-from visioneval.suite.providers import OpenAIProvider
 from visioneval.suite.remote import OpenAIOptions
 from visioneval.types import CaseFiles, TaskType
 

@@ -15,8 +15,8 @@ from fake_api.samples import CROP, SCHEMA, asked_judge, encode
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool
 from visioneval.providers.conversation import converse
+from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.providers.openai.judge import open_judge
-from visioneval.suite.judges import OpenAIJudge
 
 pytest_plugins = ("fake_api.fixtures",)
 

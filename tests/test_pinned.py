@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from writing import suite
 
+from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.report.terminal.questions import pinned_yaml
-from visioneval.suite.graders import GeckoGrader
-from visioneval.suite.loading.load import LoadedSuite
+from visioneval.suite.load import LoadedSuite
 from visioneval.suite.questions import GeckoQuestion
 
 Problems = Callable[..., list[str]]

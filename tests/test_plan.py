@@ -12,7 +12,7 @@ from toys import LOOK, SECOND, Toy
 from visioneval.errors import SuiteError, UsageError
 from visioneval.plan import Plan, expand, run_labels
 from visioneval.records.model import RunInfo, Selection, read_info
-from visioneval.suite.loading.load import LoadedSuite, load_suite
+from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
 
 GRID = """\

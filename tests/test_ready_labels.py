@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from labelled import picture, write_run
 
+from visioneval.graders.rubric.config import RubricGrader
 from visioneval.label.labeling import Desk
 from visioneval.label.work import Wish, prepare
 from visioneval.resources import builtin
-from visioneval.suite.graders import RubricGrader
 from visioneval.suite.label_presets import READY, asked_of
-from visioneval.suite.loading.load import load_suite
+from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
 from visioneval.types import TaskType
 

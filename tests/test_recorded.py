@@ -12,9 +12,9 @@ from toys import Toy
 
 from visioneval.errors import ProviderError, SuiteError, UsageError
 from visioneval.providers.base import CellRef, Question
-from visioneval.providers.recorded import Recorded
+from visioneval.providers.recorded.config import RecordedJudge
+from visioneval.providers.recorded.judge import Recorded
 from visioneval.records.model import read_records
-from visioneval.suite.judges import RecordedJudge
 
 WHOLE = {"model": "model", "sample": "sample"}
 

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image, ImageDraw
 
 from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.reference import Reference, measure_reference
 from visioneval.media.images import picture_at, size_of
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import ReferenceGrader
 from visioneval.types import CaseFiles, TaskType
 
 
@@ -43,7 +43,7 @@ def graded(tmp_path: Path, reference: np.ndarray | bytes, output: np.ndarray, **
         return name
 
     files = CaseFiles(reference=tmp_path / "reference.png")
-    subject = Subject(TestCase(id="c", prompt="p"), TaskType.IMAGE_GENERATION, "p", None, picture, files, save)
+    subject = GradingContext(TestCase(id="c", prompt="p"), TaskType.IMAGE_GENERATION, "p", None, picture, files, save)
     return asyncio.run(Reference(ReferenceGrader(type="reference", key="ref", **options)).grade(subject))
 
 

@@ -17,13 +17,13 @@ from visioneval.analysis.findings import rate
 from visioneval.analysis.summary import summarise
 from visioneval.cli import app
 from visioneval.errors import UsageError
+from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.records.model import read_info
 from visioneval.report.html.distributions import grading_rows, metric_rows
 from visioneval.report.html.images import EmbeddedShelf, FolderShelf
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
 from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
 from visioneval.report.html.slim_run import read_lean
-from visioneval.suite.graders import GeckoGrader
 
 
 def part(folder: Path, name: str) -> object:

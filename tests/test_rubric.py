@@ -11,11 +11,11 @@ from PIL import Image
 from pydantic import ValidationError
 
 from visioneval.errors import AuthError, ProviderError
-from visioneval.graders.base import Grade, Subject
-from visioneval.graders.rubric.config import PassFail, ScaleScore
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric, faults
+from visioneval.graders.rubric.metrics import PassFail, ScaleScore
 from visioneval.providers.base import Question, Reply
-from visioneval.suite.graders import RubricGrader
 from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles
 
@@ -222,7 +222,7 @@ def test_a_judge_is_never_told_who_drew_the_picture(tmp_path: Path) -> None:
         said = part.encode() if isinstance(part, str) else part.data
         assert b"gpt-image-9" not in said
         assert b"run-7f3a" not in said
-    assert not {"model", "label", "run"} & set(Subject.__slots__)
+    assert not {"model", "label", "run"} & set(GradingContext.__slots__)
 
 
 def test_the_hash_is_of_the_template_with_what_it_extends(tmp_path: Path) -> None:

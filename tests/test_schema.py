@@ -134,7 +134,6 @@ BAD = [
     suite(graders="graders: [{type: image}]"),
     suite(graders="graders: [{key: a, type: image, wen: {}}]"),
     suite(graders="graders: [{key: a, type: text, min_confidence: 5}]"),
-    suite(graders="graders: [{key: a, type: 'm:C'}]"),
     suite(graders="graders: [{key: a, type: 'm:C', writes: {x: {better: best}}}]"),
     suite(verdict="verdict: image"),
     suite(verdict="verdict: []"),

@@ -41,10 +41,19 @@ def test_help_needs_nothing_heavy(words: list[str]) -> None:
     assert not [name for name in found if not name.startswith(of_typers_own)]
 
 
-def test_listing_runs_needs_no_maker_of_runs(tmp_path: object) -> None:
-    found = loaded(
-        "from visioneval.cli import app",
-        f"try: app(['runs', '--out', {str(tmp_path)!r}])",
-        "except SystemExit as end: assert end.code == 0",
+def test_listing_runs_loads_options_and_nothing_that_works(tmp_path: object) -> None:
+    """A run holds its suite, and so graders' and providers' options are read; what they do is not."""
+    code = (
+        "import sys\nfrom visioneval.cli import app\n"
+        f"try: app(['runs', '--out', {str(tmp_path)!r}])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "print(*sys.modules)"
     )
-    assert not {"numpy", "cv2", "PIL", "visioneval.engine", "visioneval.graders", "visioneval.providers"} & set(found)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = set(done.stdout.splitlines()[-1].split())
+    assert not {"numpy", "cv2", "PIL", "openai", "google.genai", "httpx2", "rapidocr", "av"} & found
+    assert not {"visioneval.engine", "visioneval.judging", "visioneval.plan"} & found
+    packages = [name.split(".") for name in found if name.startswith(("visioneval.graders.", "visioneval.providers."))]
+    assert ["visioneval", "graders", "rubric", "config"] in packages
+    assert {name[3] for name in packages if len(name) > 3} <= {"config", "dataset", "metrics", "prompt"}
+    assert {"base", "conversation", "masks"}.isdisjoint(name[2] for name in packages)

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from writing import suite
 
-from visioneval.suite.loading.load import LoadedSuite
+from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.yaml_reader import read_yaml
-from visioneval.suite.runs import model_runs, split_run
+from visioneval.suite.outputs import split_run
+from visioneval.suite.runs import model_runs
 from visioneval.suite.sweep import grid_sweep
 
 

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.text.config import TextGrader
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import TextGrader
 from visioneval.types import CaseFiles, Picture, TaskType
 
 pytest.importorskip("rapidocr")
@@ -27,7 +27,7 @@ def graded(path: Path, expected: dict[str, Any] | None, **options: Any) -> Grade
         width, height = image.size
     case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected} if expected else {}})
     picture = Picture(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", width, height)
-    subject = Subject(
+    subject = GradingContext(
         case=case,
         task_type=TaskType.IMAGE_GENERATION,
         prompt="p",

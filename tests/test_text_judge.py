@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade
 from visioneval.graders.text import ocr
+from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
 from visioneval.providers.base import Reply
-from visioneval.suite.graders import TextGrader
 
 SALE = {"required": ["SPRING SALE", "10\u201320 % OFF"]}
 BOTH = ["SPRING SALE", "10\u201320 % OFF"]

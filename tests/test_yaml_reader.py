@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from visioneval.errors import SuiteError
 from visioneval.suite.loading.yaml_reader import MAX_DEPTH, decode, plain, positions, read_yaml
-from visioneval.suite.providers import as_written
+from visioneval.suite.sweep import as_written
 
 
 def refusal(text: str) -> str:

@@ -19,17 +19,17 @@ from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.filters import VerdictRule, any_glob
-from visioneval.suite.graders import BaseGrader, GeckoGrader, PairwiseGrader
+from visioneval.suite.graders import BaseGrader
 from visioneval.suite.judges import BaseJudge
-from visioneval.suite.loading.load import LoadedSuite
+from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.suite.model import GraderEntry, Suite, template_folders
+from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.output_of import lookers_by_case, with_their_pictures
-from visioneval.suite.outputs import FinishedPicture
+from visioneval.suite.outputs import Finished, FinishedPicture, split_run
 from visioneval.suite.prompts import rendered
-from visioneval.suite.providers import DrawingProvider, FilesProvider
+from visioneval.suite.providers import BaseProvider
 from visioneval.suite.remote_media import addressed
-from visioneval.suite.runs import Finished, model_runs, split_run
+from visioneval.suite.runs import model_runs
 from visioneval.suite.size import cell_problem
 from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
@@ -124,8 +124,8 @@ class Plan:
         return call
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
-        if isinstance(run.config, FilesProvider) and run.config.has_pictures:
-            for index, picture in enumerate(self._pictures(case, run, run.config)):
+        if run.config.reads_outputs and run.config.has_pictures:
+            for index, picture in enumerate(self._pictures(case, run)):
                 yield (index,), {"path": ""} if picture is None else picture.params
             return
         each, repeats = self.pictures_per_call(run), self.calls_per_sample(run)
@@ -136,25 +136,25 @@ class Plan:
         """The path of every finished picture that a ``files`` model run would read, from the suite's folder."""
         for case in self.suite.cases:
             if run.config.does(case.task_type) and run.config.has_pictures and case.picture_of is None:
-                yield from (each.path for each in self._pictures(case, run, run.config) if each and each.path)
+                yield from (each.path for each in self._pictures(case, run) if each and each.path)
 
-    def _pictures(self, case: TestCase, run: ModelRun, config: FilesProvider) -> list[FinishedPicture | None]:
-        if config.path is not None:
-            paths = (config.path.format(case=case.id, model=run.label, sample=k) for k in range(self.suite.samples))
+    def _pictures(self, case: TestCase, run: ModelRun) -> list[FinishedPicture | None]:
+        paths = [run.config.path_of(case.id, run.label, sample) for sample in range(self.suite.samples)]
+        if None not in paths:
             return [FinishedPicture(path=path) for path in paths]
         return list(self.finished[run.label].get(case.id, ())) or [None]
 
     @staticmethod
     def pictures_per_call(run: ModelRun) -> int:
         """How many samples one call of a model run gives."""
-        config = run.config
-        return config.pictures_per_call(dict(run.params)) if isinstance(config, DrawingProvider) else 1
+        config: BaseProvider = run.config
+        return config.pictures_per_call(dict(run.params))
 
     @staticmethod
     def calls_per_sample(run: ModelRun) -> int:
         """How many calls one of the suite's samples stands for on a model run."""
-        config = run.config
-        return config.calls_per_sample(dict(run.params)) if isinstance(config, DrawingProvider) else 1
+        config: BaseProvider = run.config
+        return config.calls_per_sample(dict(run.params))
 
     def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
         """Drawing calls and cells of a case on a model run."""
@@ -185,13 +185,16 @@ class Plan:
             if judge is not None:
                 templates = template_digest(grader.templates, folders)
                 asked = [judge.model_dump(exclude=_HOST), templates, self.suite.vars]
-            found[grader.key] = _short([grader.model_dump(), asked])
+            found[grader.key] = _short([grader.key_options, asked, *([grader.version] if grader.version else [])])
         return found
 
     @cached_property
     def config_sha256(self) -> Mapping[str, str]:
         """For each grader, by key, the hash of its options that its records name."""
-        return {grader.key: digest(grader.model_dump(exclude={"when"})) for grader in self.suite.graders}
+        return {
+            grader.key: digest({name: value for name, value in grader.key_options.items() if name != "when"})
+            for grader in self.suite.graders
+        }
 
     @property
     def judges(self) -> dict[str, BaseJudge]:
@@ -249,27 +252,18 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
         raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
-    graders = tuple(left for each in graders if (left := _still_comparing(each, runs)))
+    graders = tuple(left for each in graders if (left := each.narrowed([run.label for run in runs])))
     if not graders:
         raise UsageError("the flags leave nothing to grade: comparing takes two model runs or more")
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
     if problem := cell_problem(resolved, runs):
         raise UsageError(f"--samples {resolved.samples}: {problem}")
-    finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.provider == "files"}
+    finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.config.reads_outputs}
     plan = Plan(resolved, folder, runs, finished, trusted=loaded.trust.everything, secrets=loaded.secrets)
     if not loaded.trust.everything:
         _refuse_far(plan, loaded)
     return plan
-
-
-def _still_comparing(grader: GraderEntry, runs: tuple[ModelRun, ...]) -> GraderEntry | None:
-    """A grader as it is, or one that compares model runs with those that are left; ``None`` where these are too few."""
-    if not isinstance(grader, PairwiseGrader):
-        return grader
-    found = [run.label for run in runs if not grader.models or any_glob(grader.models, run.label)]
-    models = tuple(each for each in grader.models if any(any_glob([each], label) for label in found))
-    return grader.model_copy(update={"models": models}) if len(found) > 1 else None
 
 
 def _chosen(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
@@ -292,12 +286,13 @@ def run_labels(root: Path) -> Callable[[str], list[str]]:
 
 def _pinned(run: ModelRun, root: Path) -> ModelRun:
     """A model run whose RUN is named in full, so that ``latest`` or a prefix means the same run tomorrow."""
-    if not isinstance(run.config, FilesProvider) or run.config.run is None:
+    config: BaseProvider = run.config
+    if config.source_run is None:
         return run
-    name, label = split_run(run.config.run)
+    name, label = split_run(config.source_run)
     source = find_run(name, root)
     full = source.name if source.parent == root else str(source)
-    return replace(run, config=run.config.model_copy(update={"run": f"{full}@{label}"}))
+    return replace(run, config=config.from_run(f"{full}@{label}"))
 
 
 def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
@@ -308,7 +303,7 @@ def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
     told: dict[str, None] = {}
     refusal = lru_cache(maxsize=None)(loaded.trust.refusal)
     for run in plan.runs:
-        if not isinstance(run.config, FilesProvider) or run.config.run is not None:
+        if not run.config.reads_outputs or run.config.source_run is not None:
             continue
         for path in plan.pictures_of(run):
             folder, name = os.path.split(path)
@@ -353,14 +348,14 @@ def draw_key(call: Call, hash_of: HashOf) -> str:
 def _drawing_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
     parts: dict[str, Any] = {
         "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
-        "params": {} if call.run.provider == "files" else call.params,
+        "params": {} if call.run.config.reads_outputs else call.params,
         "prompt": [call.task_type, call.prompt],
         "images": [[role, hash_of(path)] for role, path in call.files.images],
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
     }
     if call.run.stand_in:
         parts["expect"] = [call.case.expect.model_dump(exclude={"aligned"}), call.case.metadata]
-    if "path" in call.params and call.run.provider == "files":
+    if "path" in call.params and call.run.config.reads_outputs:
         path = call.params["path"]
         parts["picture"] = path if is_url(path) else hash_of(Path(path))
     return parts
@@ -381,8 +376,8 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
 
 
 def _asked_of(call: Call) -> set[str]:
-    """The pinned questions of a case, where a grader asks any."""
-    return {"questions", "add_questions"} if any(isinstance(each, GeckoGrader) for each in call.graders) else set()
+    """The fields of a case that some grader's grade depends on alone."""
+    return {name for grader in call.graders for name in grader.case_fields}
 
 
 def _own_options(run: ModelRun) -> dict[str, Any]:

@@ -1,34 +1,100 @@
-"""Classes by name, imported when they are first needed. A suite may also name ``my_package.module:Class``."""
+"""Graders, providers and judges by name: where the options, the checks and the work of each one live.
+
+All three are named as text and imported when they are first needed, so that the suite model knows no grader and no
+provider, and reading a suite loads nothing that works. A suite may also name ``my_package.module:Class``.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from visioneval.errors import UsageError
 
+CUSTOM = "module:Class"
+"""What stands for every class of the user's own, where a name is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One grader, provider or judge: each but ``checks`` is a ``module:Name``."""
+
+    config: str
+    """Its options, a pydantic model that knows nothing of the work."""
+    work: str
+    """What does the work, built from the options."""
+    checks: str | None = None
+    """A module with ``problems``, ``run_problems`` or both: what can be wrong with a suite that uses it."""
+
+
+def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
+    checked = f"visioneval.{package}.checks" if checks else None
+    return Part(f"visioneval.{package}.config:{config}", f"visioneval.{package}.{work}", checked)
+
+
+GRADERS: Mapping[str, Part] = {
+    "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric", checks=True),
+    "alignment": _part("graders.alignment", "AlignmentGrader", "grader:Alignment"),
+    "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko", checks=True),
+    "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
+    "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
+    "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
+    "image": _part("graders.properties", "ImageGrader", "grader:ImageFile"),
+    "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
+}
+PROVIDERS: Mapping[str, Part] = {
+    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAI"),
+    "gemini": _part("providers.gemini", "GeminiProvider", "generator:Gemini"),
+    "files": _part("providers.files", "FilesProvider", "generator:Files", checks=True),
+    "sketch": _part("providers.mock", "SketchProvider", "generator:Sketch"),
+    "command": _part("providers.command", "CommandProvider", "generator:Command", checks=True),
+}
+JUDGES: Mapping[str, Part] = {
+    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
+    "gemini": _part("providers.gemini", "GeminiJudge", "judge:Gemini"),
+    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
+}
+
+
+@cache
+def named(target: str) -> Any:
+    """What stands at ``module:Name``."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
+
+
+def config_of(table: Mapping[str, Part], name: str) -> Any:
+    """The class of the options of ``name``; ``KeyError`` where ``table`` has no such name."""
+    return named(table[name].config)
+
+
+def check_of(table: Mapping[str, Part], name: str, what: str) -> Any:
+    """The function ``what`` among the checks of ``name``; ``None`` where it has none, or is no name of ``table``."""
+    part = table.get(name)
+    return None if part is None or part.checks is None else getattr(import_module(part.checks), what, None)
+
+
 _BESIDE: dict[str, None] = {}
 
 
-def load_class(name: str, table: Mapping[str, str], folder: Path) -> Any:
+def load_class(name: str, table: Mapping[str, Part], folder: Path) -> Any:
     """The class that ``name`` stands for in ``table``, or the one at ``module:Class``.
 
     Modules of the user's own are looked for beside the suite (``folder``) too. Raises ``UsageError`` in one line.
     """
-    target = table.get(name, name)
-    module_name, _, class_name = target.partition(":")
-    own = name not in table
+    if name in table:
+        return named(table[name].work)
+    module_name, _, class_name = name.partition(":")
     try:
-        if own:
-            _look_beside(folder)
+        _look_beside(folder)
         found = getattr(import_module(module_name), class_name)
     except (Exception, SystemExit) as error:
-        if not own:
-            raise
         raise UsageError(f"{name}: cannot be imported: {type(error).__name__}: {error}") from error
     return found
 
@@ -43,13 +109,13 @@ def _look_beside(folder: Path) -> None:
     others = [path for path in _BESIDE if path != here]
     sys.path[:] = [path for path in sys.path if path not in _BESIDE] + [here, *others]
     _BESIDE.update({here: None})
-    theirs = tuple(f"{other}{os.sep}" for other in others)
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
         origin = str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), ""))
+        owners = [path for path in (here, *others) if origin.startswith(f"{path}{os.sep}")]
         if (
-            origin.startswith(theirs)
-            and not origin.startswith(f"{here}{os.sep}")
+            owners
+            and max(owners, key=len) != here
             and "site-packages" not in Path(origin).parts
             and ((folder / f"{top}.py").is_file() or (folder / top).is_dir())
         ):

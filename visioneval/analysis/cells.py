@@ -90,7 +90,7 @@ def _share(cell: Cell, shared: dict[Any, Any]) -> None:
     for mark in cell.graders:
         own = mark.fingerprint
         tools = tuple(own.tool_versions.items())
-        key = own.judge_model, own.template_sha256, own.schema_sha256, own.config_sha256, tools
+        key = own.version, own.judge_model, own.template_sha256, own.schema_sha256, own.config_sha256, tools
         object.__setattr__(mark, "fingerprint", shared.setdefault(key, own))
 
 

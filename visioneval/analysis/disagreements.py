@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from visioneval.records.model import Record
 from visioneval.rules import parse_rule
 from visioneval.suite.filters import VerdictRule
-from visioneval.suite.graders import RubricGrader
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen
 
@@ -52,7 +51,7 @@ def parting(suite: Suite) -> Callable[[Record], dict[str, bool]]:
 
 
 def _rubrics(suite: Suite) -> dict[str, Collection[str]]:
-    return {grader.key: grader.asked.keys() for grader in suite.graders if isinstance(grader, RubricGrader)}
+    return {grader.key: grader.rubric.keys() for grader in suite.graders if grader.rubric}
 
 
 def _parted(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Collection[str]) -> bool | None:

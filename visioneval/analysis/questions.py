@@ -13,7 +13,6 @@ from typing import Any
 
 from visioneval.analysis.scores import Scores
 from visioneval.records.model import GraderRecord, Record, RunInfo
-from visioneval.suite.graders import GeckoGrader
 from visioneval.types import Frozen
 
 
@@ -47,11 +46,11 @@ class QuestionFindings(Frozen):
 
 
 class Questions:
-    """The findings of every gecko grader that asked anything, by its key."""
+    """The findings of every grader that asked questions, by its key."""
 
     def __init__(self, info: RunInfo) -> None:
         """Begins with no cell."""
-        keys = (grader.key for grader in info.suite.graders if isinstance(grader, GeckoGrader))
+        keys = (grader.key for grader in info.suite.graders if grader.asks_questions)
         self._told = {key: _Told() for key in keys}
 
     def add(self, cell: Record) -> None:

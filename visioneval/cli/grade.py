@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from visioneval.engine.call_settings import Session
     from visioneval.plan import Plan
     from visioneval.records.model import RunInfo, Selection
-    from visioneval.suite.loading.load import LoadedSuite
+    from visioneval.suite.load import LoadedSuite
 
 
 @bounded(*bounds.ALL)

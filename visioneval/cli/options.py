@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from visioneval.engine.calls.calls import Drawings, Reuse
     from visioneval.plan import Plan
     from visioneval.records.model import RunInfo, Selection
-    from visioneval.suite.loading.load import LoadedSuite
+    from visioneval.suite.load import LoadedSuite
 
 NARROW = "What to run"
 RESULT = "What comes out"
@@ -182,7 +182,7 @@ def selection(
 def load_and_expand(path: Path, chosen: Selection, flags: SuiteFlags) -> tuple[LoadedSuite, Plan]:
     """The first two steps of every command that takes a suite."""
     from visioneval.plan import expand, run_labels
-    from visioneval.suite.loading.load import load_suite
+    from visioneval.suite.load import load_suite
 
     loaded = load_suite(
         path, trust=flags.trust, variables=flags.variables, judges=flags.judges, run_labels=run_labels(flags.out)
@@ -210,7 +210,7 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
     """The suite that a run holds, as it was resolved, checked and expanded again."""
     from visioneval.plan import expand, run_labels
     from visioneval.records.model import read_info
-    from visioneval.suite.loading.load import held_suite
+    from visioneval.suite.load import held_suite
 
     info = read_info(folder)
     check_secrets(folder, info.hidden_vars, flags)

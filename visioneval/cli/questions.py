@@ -49,7 +49,7 @@ def questions(
     check_budget(asking, session)
     with open_calls(asking, session, "", options.say) as calls:
         tools = build_tools(asking)
-        done = make_questions(asking, asker(asking, tools, calls), calls, _say, options.say)
+        done = make_questions(asking, tools, asker(asking, tools, calls), calls, _say, options.say)
     if done.refusal is not None:
         options.say(done.refusal)
     elif not done.complete:

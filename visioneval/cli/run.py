@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from visioneval.engine.components import Tools
     from visioneval.plan import Plan
     from visioneval.records.model import Selection
-    from visioneval.suite.loading.load import LoadedSuite
+    from visioneval.suite.load import LoadedSuite
 
 SEVEREST = (130, 2, 3, 1, 0)
 

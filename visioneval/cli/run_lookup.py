@@ -112,7 +112,7 @@ def check_label(label: str, labels: list[str] | tuple[str, ...], where: str) -> 
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    from visioneval.suite.runs import split_run
+    from visioneval.suite.outputs import split_run
 
     path = Path(name)
     return (name, None) if path.is_file() or (path / "run.json").is_file() else split_run(name)

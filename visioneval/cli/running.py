@@ -53,7 +53,7 @@ def resuming(folder: Path, typed: Sequence[str] = (), suite: Path | None = None,
     that was named now, and lies outside the working directory, must be named again, and what changed it. The values
     of ``hidden`` variables must be given again: ``***`` stands for them.
     """
-    from visioneval.suite.loading.load import HIDDEN
+    from visioneval.suite.load import HIDDEN
 
     named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
     kept = {"--cache", "--reuse", "--budget", "--env-file", *(bound.flag for bound in bounds.ALL)}

@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from visioneval.engine.calls.budget import Budget, Prices, too_small
+from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cache import Cache, default_folder
-from visioneval.engine.calls.calls import Calls, Reuse, draw_lane, judge_lane
-from visioneval.engine.calls.cost_bounds import CallSize, bound_of, least_drawing_size, stated_maximum
+from visioneval.engine.calls.calls import Calls, Reuse
+from visioneval.engine.calls.lanes import budget_warnings, lanes, prices_of
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.throttle import Lane, Throttle
+from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.context import secrets_around
 from visioneval.errors import BudgetError, UsageError
 from visioneval.plan import Plan
-from visioneval.suite.remote import Remote
 
 MAX_CONCURRENCY = 64
 
@@ -64,26 +62,6 @@ def budget_of(plan: Plan, session: Session) -> float | None:
     return plan.suite.budget_usd if session.budget_usd is None else session.budget_usd
 
 
-def prices_of(plan: Plan) -> Prices:
-    """The suite's prices, and those that are public for a provider's own host."""
-    elsewhere = {lane for lane, config in _called(plan) if isinstance(config, Remote) and not config.is_own_host}
-    return Prices(plan.suite.prices, frozenset(elsewhere))
-
-
-def lanes(plan: Plan) -> dict[Lane, Any]:
-    """What a plan calls that may cost something, with one entry of the suite for each."""
-    return dict(_called(plan))
-
-
-def _called(plan: Plan) -> Iterator[tuple[Lane, Any]]:
-    for run in plan.runs:
-        if plan.draws and not run.config.is_free:
-            yield draw_lane(run.provider, run.params), run.config
-    for judge in plan.judges.values():
-        if not judge.is_free:
-            yield judge_lane(judge), judge
-
-
 def check_session(plan: Plan, session: Session, warn: Callable[[str], None]) -> None:
     """Opens and closes what a run will write beside itself. Raises ``UsageError`` for what cannot be used."""
     CallLog(session.log_file).close()
@@ -113,20 +91,3 @@ def check_budget(plan: Plan, session: Session) -> None:
         )
     if session.reuse.drawings == "none" and (warnings := budget_warnings(plan, most, judges=False)):
         raise BudgetError(warnings[0])
-
-
-def budget_warnings(plan: Plan, most: float, *, judges: bool = True) -> list[str]:
-    """A line for each model, and each judge where ``judges``, one call of which a budget cannot pay."""
-    prices = prices_of(plan)
-    sizes: dict[Lane, CallSize] = {}
-    for run in plan.runs:
-        called = any(plan.count(case, run)[0] for case in plan.suite.cases)
-        if plan.draws and called and not run.config.is_free:
-            size = least_drawing_size(run.provider, run.params, plan.pictures_per_call(run))
-            sizes[draw_lane(run.provider, run.params)] = size
-    for judge in plan.judges.values() if judges else ():
-        if not judge.is_free:
-            maximum = stated_maximum(str(getattr(judge, "provider", "")), getattr(judge, "params", {}))
-            sizes[judge_lane(judge)] = CallSize(max_output_tokens=maximum)
-    bounds = {lane: bound_of(prices, lane, size) for lane, size in sizes.items() if prices.knows(lane)}
-    return [too_small(most, lane, bound) for lane, bound in bounds.items() if bound.usd > most]

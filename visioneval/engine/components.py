@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import ProviderError, UsageError, VisionEvalError
-from visioneval.graders import GRADERS
+from visioneval.errors import ProviderError, UsageError
 from visioneval.graders.base import Grader
-from visioneval.plan import Plan, applies, needed_keys
-from visioneval.providers import JUDGES, PROVIDERS
+from visioneval.plan import Plan, asks, needed_keys
 from visioneval.providers.base import CellRef, Drawing, DrawRequest, Editor, Generator, Judge, Question, Reply
-from visioneval.registry import load_class
-from visioneval.suite.judges import BaseJudge, RecordedJudge
+from visioneval.registry import GRADERS, JUDGES, PROVIDERS
+from visioneval.suite.judges import BaseJudge
+from visioneval.suite.plugins import build
 from visioneval.types import ModelRun, TaskType
 
 
@@ -54,10 +53,10 @@ def build_tools(plan: Plan, *, offline: bool = False) -> Tools:
         if offline and not run.config.is_free:
             providers[run.label] = Nobody()
             continue
-        providers[run.label] = _built(PROVIDERS, run.provider, run.config, plan.folder)
+        providers[run.label] = build(run.provider, PROVIDERS, run.config, plan.folder)
         _check_ability(providers[run.label], run, (case.task_type for case in plan.suite.cases))
-    used = [g for g in plan.suite.graders if any(applies(g, case) for case in plan.suite.cases)]
-    graders = {g.key: _built(GRADERS, str(getattr(g, "type", "")), g, plan.folder) for g in used}
+    used = [g for g in plan.suite.graders if any(asks(g, case) for case in plan.suite.cases)]
+    graders = {g.key: build(g.type_name, GRADERS, g, plan.folder) for g in used}
     judges: dict[str, Judge] = {
         name: Nobody() if offline and not config.is_free else _judge(config, plan.folder)
         for name, config in plan.judges.items()
@@ -77,23 +76,8 @@ def _check_keys(plan: Plan) -> None:
 
 
 def _judge(config: BaseJudge, folder: Path) -> Judge:
-    name = str(getattr(config, "provider", ""))
-    if isinstance(config, RecordedJudge):
-        config = config.model_copy(update={"path": str(folder / config.path)})
-    judge: Judge = _built(JUDGES, name, config, folder)
+    judge: Judge = build(config.provider_name, JUDGES, config.located(folder), folder)
     return judge
-
-
-def _built(table: Mapping[str, str], name: str, config: Any, folder: Path) -> Any:
-    cls = load_class(name, table, folder)
-    try:
-        return cls(config)
-    except VisionEvalError:
-        raise
-    except (Exception, SystemExit) as error:
-        if name in table:
-            raise
-        raise UsageError(f"{name}: cannot be built: {type(error).__name__}: {error}") from error
 
 
 def _check_ability(provider: Any, run: ModelRun, tasks: Iterable[TaskType]) -> None:

@@ -17,7 +17,7 @@ from visioneval.engine.image_cache import Easel
 from visioneval.engine.sanitize import Plain, amount, scalar
 from visioneval.engine.user_code import described, guarded
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
 from visioneval.plan import Call
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
@@ -62,7 +62,7 @@ async def grade(
             raise GraderError(f"{name!r} is not the name of a picture: it has no ending")
         return bench.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
 
-    subject = Subject(
+    subject = GradingContext(
         case=call.case,
         task_type=call.task_type,
         prompt=call.prompt,
@@ -91,20 +91,26 @@ async def grade(
     return Graded(scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told))
 
 
-def _judges(about: CellRef, bench: Bench, meter: Meter) -> Callable[[str, Question], Awaitable[Reply]]:
-    """What one grader asks judges with; ``meter`` counts what that used, lost answers included."""
+def _judges(
+    about: CellRef, bench: Bench, meter: Meter, models: list[str]
+) -> Callable[[str, Question], Awaitable[Reply]]:
+    """What one grader asks judges with; ``meter`` counts what that used, ``models`` gets who answered."""
 
     async def ask(name: str, question: Question) -> Reply:
+        if name not in bench.tools.judges:
+            raise GraderError(f"there is no judge {name!r} to ask: the grader names it in the suite, 'judge: {name}'")
         judge, config = bench.tools.judges[name], bench.plan.suite.judges[name]
 
         async def once(each: Question) -> Reply:
             return await bench.calls.ask(config, judge, each, about, meter)
 
         try:
-            return await converse(once, question)
+            reply = await converse(once, question)
         except ProviderError as error:
             stop_for_key(error, f"the judge {name!r}", bench.plain)
             raise
+        models.append(reply.model)
+        return reply
 
     return ask
 
@@ -127,15 +133,18 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
 
 
 async def _ask(
-    config: BaseGrader, subject: Subject, about: CellRef, bench: Bench, deadline: float
+    config: BaseGrader, subject: GradingContext, about: CellRef, bench: Bench, deadline: float
 ) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     meter = Meter()
-    own = replace(subject, ask=_judges(about, bench, meter))
+    models: list[str] = []
+    own = replace(subject, judge=config.judge_name, ask_judge=_judges(about, bench, meter, models))
     kind = "unmeasured"
     try:
         async with asyncio.timeout_at(deadline):
-            said = await guarded(bench.tools.graders[config.key].grade(own), Grade)
+            said = await guarded(Grade, bench.tools.graders[config.key].grade, own)
+        if said.judge_model is None and models:
+            said = replace(said, judge_model=models[-1])
         return (*_told(config, subject, bench, said, start, meter), kind)
     except BudgetError as error:
         kind, failed = "budget", Grade(scores={}, error=str(error))
@@ -154,14 +163,14 @@ async def _ask(
 
 
 def _told(
-    config: BaseGrader, subject: Subject, bench: Bench, said: Grade, start: float, meter: Meter
+    config: BaseGrader, subject: GradingContext, bench: Bench, said: Grade, start: float, meter: Meter
 ) -> tuple[Grade, GraderRecord]:
     """What a grader said, checked and plain. Raises any exception where it said something impossible."""
     scores, bad = checked_scores(said.scores, config.metrics(subject.case), config.optional(subject.case))
     plain = bench.plain
     record = GraderRecord(
         key=config.key,
-        type=str(getattr(config, "type", "")),
+        type=config.type_name,
         error=plain.text(said.error or "; ".join(bad)) or None,
         details=plain.mapping(said.details),
         usage=plain.counts(meter.usage or said.usage),
@@ -169,6 +178,7 @@ def _told(
         seconds=round(perf_counter() - start, 6),
         cached=meter.calls > 0 and meter.cached == meter.calls,
         fingerprint=Fingerprint(
+            version=config.version,
             judge_model=said.judge_model,
             template_sha256=said.template_sha256,
             schema_sha256=said.schema_sha256,

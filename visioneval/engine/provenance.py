@@ -13,7 +13,7 @@ from visioneval import __version__
 from visioneval.engine.context import secrets_around
 from visioneval.plan import Plan
 from visioneval.records.model import RunInfo, Selection
-from visioneval.suite.loading.load import HIDDEN, LoadedSuite
+from visioneval.suite.load import HIDDEN, LoadedSuite
 
 
 def now() -> str:

@@ -7,19 +7,20 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 from visioneval.engine.calls.calls import Calls, Meter
 from visioneval.engine.components import Tools
 from visioneval.engine.context import secrets_around
 from visioneval.engine.shutdown import Progress, interrupts
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
-from visioneval.graders.gecko.making import make, pinned
+from visioneval.graders.base import QuestionMaker
 from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.resources import builtin
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import GeckoGrader
+from visioneval.suite.graders import BaseGrader
 from visioneval.suite.model import template_folders
 from visioneval.suite.prompts import rendered
 
@@ -34,7 +35,7 @@ class PromptTask:
 
     prompt: str
     cases: tuple[TestCase, ...]
-    grader: GeckoGrader
+    grader: BaseGrader
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class AllQuestions:
 
 def question_plan(plan: Plan) -> Plan:
     """The plan without what draws, and with the graders that ask questions alone. Raises ``UsageError`` without any."""
-    graders = tuple(grader for grader in plan.suite.graders if isinstance(grader, GeckoGrader))
+    graders = tuple(grader for grader in plan.suite.graders if grader.asks_questions)
     if not any(applies(grader, case) for grader in graders for case in plan.suite.cases):
         raise UsageError(f"{plan.suite.name}: no grader of the type gecko asks questions about these cases")
     return replace(plan, suite=plan.suite.model_copy(update={"graders": graders}), runs=(), finished={})
@@ -74,7 +75,7 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
     found: dict[tuple[str, str], PromptTask] = {}
     for case in plan.suite.cases:
         grader = next((each for each in plan.suite.graders if applies(each, case)), None)
-        if not isinstance(grader, GeckoGrader):
+        if grader is None or not grader.asks_questions:
             continue
         prompt = rendered(case, plan.suite.vars)[0]
         key = (prompt, case.id if case.questions is not None else "")
@@ -83,17 +84,19 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
     return list(found.values())
 
 
-def make_questions(plan: Plan, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]) -> AllQuestions:
+def make_questions(
+    plan: Plan, tools: Tools, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
+) -> AllQuestions:
     """The questions of every prompt. ``watch`` is told of each as it is done.
 
     The first interrupt lets the prompts in the works finish, the second cancels them. Raises ``AuthError`` and
     ``StorageError``, once the calls in flight have come to their end.
     """
-    return asyncio.run(_make_all(plan, ask, Progress(calls), watch, say))
+    return asyncio.run(_make_all(plan, tools, ask, Progress(calls), watch, say))
 
 
 async def _make_all(
-    plan: Plan, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
+    plan: Plan, tools: Tools, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
 ) -> AllQuestions:
     tasks = prompt_tasks(plan)
     made: dict[int, MadeQuestions] = {}
@@ -102,7 +105,7 @@ async def _make_all(
     async def pull() -> None:
         for at, task in turns:
             try:
-                made[at] = await _make(plan, task, ask)
+                made[at] = await _make(plan, tools, task, ask)
                 watch(made[at])
             except Exception as error:
                 progress.leave(error)
@@ -119,16 +122,13 @@ async def _make_all(
     return AllQuestions([made[at] for at in sorted(made)], complete, progress.calls.budget.refusal)
 
 
-async def _make(plan: Plan, task: PromptTask, ask: AskAbout) -> MadeQuestions:
-    case, options = task.cases[0], task.grader
-    entry = pinned(case, task.prompt)
-    if entry is not None:
-        return MadeQuestions(task, entry)
+async def _make(plan: Plan, tools: Tools, task: PromptTask, ask: AskAbout) -> MadeQuestions:
+    case, maker = task.cases[0], cast("QuestionMaker", tools.graders[task.grader.key])
     folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
     about = CellRef(case.id, "", 0)
-    own = partial(_about, ask, options.judge, about)
+    own = partial(_about, ask, str(task.grader.judge_name), about)
     try:
-        return MadeQuestions(task, await make(own, task.prompt, options, folders, []))
+        return MadeQuestions(task, await maker.make_questions(case, task.prompt, own, folders))
     except (GraderError, ProviderError) as error:
         return MadeQuestions(task, error=secrets_around(plan).text(error))
 

@@ -26,7 +26,6 @@ from visioneval.records.model import Record, read_records
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 from visioneval.resources import builtin
-from visioneval.suite.graders import PairwiseGrader
 from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun
 
@@ -147,7 +146,7 @@ async def _pull(jobs: Iterator[Job], progress: Progress, bench: Bench, listener:
 async def _compare(bench: Bench, progress: Progress, listener: Listener) -> None:
     """The step after the cells: the model runs of the run are compared with each other, picture by picture."""
     for config in bench.plan.suite.graders:
-        if not isinstance(config, PairwiseGrader):
+        if not config.after_run:
             continue
         panel = Panel(
             bench.plan,

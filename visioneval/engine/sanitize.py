@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from visioneval.suite.loading.load import HIDDEN
+from visioneval.suite.load import HIDDEN
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+_FUNCTIONS = ThreadPoolExecutor(64, thread_name_prefix="function")
+"""Such code may wait for a network: it must not fill up the run's own pool, which is as large as the machine."""
 
 
 class BrokenCodeError(Exception):
     """A provider or a grader that left in a way in which code must not leave."""
 
 
-async def guarded(work: Awaitable[T], wanted: type[T]) -> T:
-    """Awaits a provider or a grader, which must give what is wanted.
+async def guarded(wanted: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
+    """Calls a provider, a grader or a judge, which must give what is wanted: a function in a thread, a coroutine here.
 
     An exit or a cancellation of its own must not end the worker that calls it.
     """
     try:
-        given = await work
+        given: Any
+        if iscoroutinefunction(work):
+            given = await work(*arguments)
+        else:
+            given = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _called, work, *arguments)
+            given = await given if isawaitable(given) else given
     except SystemExit as error:
         raise BrokenCodeError(f"it called exit({error.code})") from error
     except asyncio.CancelledError:
@@ -30,6 +39,13 @@ async def guarded(work: Awaitable[T], wanted: type[T]) -> T:
     if not isinstance(given, wanted):
         raise BrokenCodeError(f"it gave {type(given).__name__}, not {wanted.__name__}")
     return given
+
+
+def _called(work: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return work(*arguments)
+    except StopIteration as error:  # which no future can hold
+        raise BrokenCodeError("it raised StopIteration") from error
 
 
 def described(error: BaseException) -> str:

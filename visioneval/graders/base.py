@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from visioneval.errors import GraderError
+from visioneval.judging.ask import Ask, ask_for_json, misfits, object_schema
+from visioneval.judging.attachments import as_parts, laid_out
 from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Question, Reply
 from visioneval.records.questions import PromptQuestions
@@ -32,7 +35,7 @@ async def _nobody(judge: str, question: Question) -> Reply:  # noqa: ARG001 - wh
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class GradingContext:
     """A cell as graders see it. It never says which model drew the picture."""
 
     case: TestCase
@@ -51,7 +54,9 @@ class Subject:
     """The suite's ``vars``."""
     template_folders: tuple[Path, ...] = ()
     """Where templates are looked for: beside the suite first, then the built-in ones."""
-    ask: Callable[[str, Question], Awaitable[Reply]] = _nobody
+    judge: str | None = None
+    """The key of the grader's own judge."""
+    ask_judge: Callable[[str, Question], Awaitable[Reply]] = _nobody
     """Asks a judge by its key. Raises ``ProviderError``."""
     show: Show = shown
     """A picture of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
@@ -71,6 +76,21 @@ class Subject:
             raise GraderError("this cell has no picture")
         return self.picture
 
+    async def ask(self, words: str, answers: Mapping[str, Mapping[str, Any]], *, frames: int = 8) -> dict[str, Any]:
+        """What the grader's judge answers, by name: ``answers`` holds a JSON Schema for each, such as
+        ``{"dogs": {"type": "integer"}}``.
+
+        The judge is shown ``words``, the case's input images and masks, and the output; of a video, ``frames`` frames
+        where it watches none. An answer that does not fit is asked for once more. Raises ``GraderError`` where it
+        never fits, or the grader names no judge, and ``ProviderError``.
+        """
+        if self.judge is None:
+            raise GraderError("this grader has no judge to ask: name one in the suite, such as 'judge: default'")
+        shown = await laid_out(self, self.judge, frames)
+        question = Question((words, *as_parts(shown)), schema=object_schema(answers), names=tuple(answers))
+        answer = await ask_for_json(partial(self.ask_judge, self.judge), question, partial(misfits, answers))
+        return {name: answer.data[name] for name in answers}
+
 
 @dataclass(frozen=True, slots=True)
 class Grade:
@@ -89,11 +109,41 @@ class Grade:
     tool_versions: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A judge's answer: the picture that it was shown first, the second, or neither; and why, in its own words."""
+
+    answer: Literal["first", "second", "tie"]
+    reason: str
+    extra_keys: Mapping[str, str] = field(default_factory=dict)
+    """What it said beside what it was asked (``judging.Answer``)."""
+
+
+class PairGrader(Protocol):
+    """A grader of ``after_run``: it has a judge choose between two images of a cell."""
+
+    def question(self, subject: GradingContext, first: Picture, second: Picture) -> Question:
+        """The question about two images, in this order. Raises ``GraderError`` for one that cannot be shown."""
+
+    async def choose(self, ask: Ask, question: Question) -> Choice:
+        """Asks. Raises ``ProviderError``, and ``OffSchemaError`` where two answers were of no use."""
+
+
+class QuestionMaker(Protocol):
+    """A grader that asks questions about a prompt: it can make them before there is any image."""
+
+    async def make_questions(self, case: TestCase, prompt: str, ask: Ask, folders: tuple[Path, ...]) -> PromptQuestions:
+        """What the suite pins for the case, or else what the judge makes. Raises ``GraderError``, ``ProviderError``."""
+
+
 class Grader(Protocol):
     """Built once per run from its config; ``grade`` is called once per cell, many at a time.
 
-    ``grade`` raises ``GraderError`` (or ``ProviderError`` from a judge) when nothing at all could be measured.
-    Work that keeps a core busy belongs in ``asyncio.to_thread``: the engine sizes that pool to the machine.
+    ``grade`` is a coroutine, or a plain function, which is called in a thread. It raises ``GraderError`` (or
+    ``ProviderError`` from a judge) when nothing at all could be measured. What keeps a core busy in a coroutine belongs
+    in ``asyncio.to_thread``: the engine sizes that pool to the machine.
+
+    A class of the user's own may have ``Options``, ``version`` and ``metrics`` besides: see ``docs/extending.md``.
     """
 
-    async def grade(self, subject: Subject) -> Grade: ...
+    def grade(self, subject: GradingContext, /) -> Grade | Awaitable[Grade]: ...

@@ -227,3 +227,35 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
         "required": list(properties),
         "additionalProperties": False,
     }
+
+
+_KINDS: Mapping[str, Any] = {
+    "boolean": bool,
+    "string": str,
+    "number": (int, float),
+    "integer": int,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+
+
+def misfits(answers: Mapping[str, Mapping[str, Any]], data: Any) -> list[str]:
+    """What is wrong with an object that is to hold an answer for each name, by ``type``, ``enum`` and limits."""
+    if not isinstance(data, dict):
+        return ["the answer is not a JSON object"]
+    missing = [f"the key {name!r} is missing" for name in answers if name not in data]
+    return missing or [f"{name}: {why}" for name, schema in answers.items() for why in _misfit(schema, data[name])]
+
+
+def _misfit(schema: Mapping[str, Any], value: Any) -> list[str]:
+    kind, shown = str(schema.get("type")), f"{value!r:.60}"
+    if kind in _KINDS and (not isinstance(value, _KINDS[kind]) or isinstance(value, bool) != (kind == "boolean")):
+        return [f"{shown} is not of the type {kind}"]
+    if "enum" in schema and value not in schema["enum"]:
+        return [f"{shown} is not one of {', '.join(map(str, schema['enum']))}"]
+    if kind in ("number", "integer") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        return [f"{shown} is outside {schema.get('minimum', 'any')} to {schema.get('maximum', 'any')}"]
+    if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        return [why for item in value for why in _misfit(schema["items"], item)]
+    return []

@@ -5,13 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.base import Subject
-from visioneval.judging.shown_images import SHOWN_AS_IT_IS
+from visioneval.judging.shown_images import SHOWN_AS_IT_IS, Show
 from visioneval.media.video import sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
-from visioneval.types import Picture
+from visioneval.types import CaseFiles, Picture, TaskType
+
+
+class Shown(Protocol):
+    """As much of a cell as a judge may be shown."""
+
+    @property
+    def task_type(self) -> TaskType: ...
+    @property
+    def picture(self) -> Picture | None: ...
+    @property
+    def files(self) -> CaseFiles: ...
+    @property
+    def show(self) -> Show: ...
+    @property
+    def watching(self) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +39,7 @@ class Exhibit:
     aliases: tuple[str, ...] = ()
 
 
-async def laid_out(subject: Subject, judge: str = "default", frames: int = 8) -> list[Exhibit]:
+async def laid_out(subject: Shown, judge: str = "default", frames: int = 8) -> list[Exhibit]:
     """``exhibits``, in a thread where a file has to be read for them. Raises ``GraderError``."""
     drawn = subject.picture
     is_named = drawn is None or drawn.mime in SHOWN_AS_IT_IS
@@ -33,7 +48,7 @@ async def laid_out(subject: Subject, judge: str = "default", frames: int = 8) ->
     return await asyncio.to_thread(exhibits, subject, judge, frames)
 
 
-def exhibits(subject: Subject, judge: str = "default", frames: int = 8) -> list[Exhibit]:
+def exhibits(subject: Shown, judge: str = "default", frames: int = 8) -> list[Exhibit]:
     """All pictures of a cell in their fixed order, for one of the judges; of a video, where it watches none, frames.
 
     Raises ``GraderError`` for one that does not decode.
@@ -51,7 +66,7 @@ def exhibits(subject: Subject, judge: str = "default", frames: int = 8) -> list[
     return [*shown, *output(subject, judge, frames)]
 
 
-def output(subject: Subject, judge: str, frames: int) -> list[Exhibit]:
+def output(subject: Shown, judge: str, frames: int) -> list[Exhibit]:
     """The picture or video to judge; nothing where the cell has none. Raises ``GraderError``."""
     drawn = subject.picture
     if drawn is None:

@@ -18,7 +18,7 @@ from visioneval.records.labels import LABELS, Label, is_of, of_today, read_ancho
 from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
 from visioneval.suite.labels import LabelPair, LabelQuestion
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.suite.runs import split_run
+from visioneval.suite.outputs import split_run
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -54,16 +54,16 @@ class Address:
 
 @runtime_checkable
 class Generator(Protocol):
-    """Draws a picture from a prompt. Raises ``ProviderError``."""
+    """Draws a picture from a prompt: a coroutine, or a function, called in a thread. Raises ``ProviderError``."""
 
-    async def generate(self, request: DrawRequest) -> Drawing: ...
+    def generate(self, request: DrawRequest, /) -> Drawing | Awaitable[Drawing]: ...
 
 
 @runtime_checkable
 class Editor(Protocol):
     """Changes the first of a case's images as the prompt asks. Raises ``ProviderError``."""
 
-    async def edit(self, request: DrawRequest) -> Drawing: ...
+    def edit(self, request: DrawRequest, /) -> Drawing | Awaitable[Drawing]: ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class FilePart(ImagePart):
 
 @dataclass(frozen=True)
 class VideoPart(ImagePart):
-    """A video, for judges that watch videos themselves (``Subject.watching``); others are sent frames."""
+    """A video, for judges that watch videos themselves (``GradingContext.watching``); others are sent frames."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,8 @@ class Reply:
 class Judge(Protocol):
     """Looks at pictures and answers: one request a call, so that each is paced, paid and kept by itself.
 
-    Raises ``ProviderError``; a refusal to judge is of the kind ``refused``.
+    ``ask`` is a coroutine, or a function, which is called in a thread. Raises ``ProviderError``; a refusal to judge is
+    of the kind ``refused``.
     """
 
-    async def ask(self, question: Question, about: CellRef) -> Reply: ...
+    def ask(self, question: Question, about: CellRef, /) -> Reply | Awaitable[Reply]: ...

@@ -7,18 +7,18 @@ from pathlib import Path
 from visioneval.records.links import is_inside
 from visioneval.records.model import find_run, read_records
 from visioneval.suite.model import Suite
-from visioneval.suite.outputs import FinishedPicture
-from visioneval.suite.providers import FilesProvider
-from visioneval.suite.runs import Finished, dataset_pictures, split_run
+from visioneval.suite.outputs import Finished, FinishedPicture, split_run
+from visioneval.suite.providers import BaseProvider
+from visioneval.suite.runs import dataset_pictures
 from visioneval.types import ModelRun
 
 
 def finished_pictures(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
     """Those of another run, of a dataset or of the cases; none for a pattern. Raises ``VisionEvalError``."""
-    config: FilesProvider = run.config
-    if config.run is None:
-        return {} if config.path else dataset_pictures(run, suite, folder)
-    name, label = split_run(config.run)
+    config: BaseProvider = run.config
+    if config.source_run is None:
+        return dataset_pictures(run, suite, folder)
+    name, label = split_run(config.source_run)
     source = find_run(name, root)
     found: dict[str, dict[int, FinishedPicture | None]] = {}
     for record in read_records(source):

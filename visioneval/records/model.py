@@ -50,6 +50,7 @@ class CellError(Frozen):
 class Fingerprint(Frozen):
     """What a grader's scores depend on beside the picture."""
 
+    version: str | None = None
     judge_model: str | None = None
     template_sha256: str | None = None
     schema_sha256: str | None = None

@@ -17,7 +17,7 @@ from visioneval.errors import StorageError
 from visioneval.records.fields import SampleIndex
 from visioneval.records.jsonl import append_lines, locked
 from visioneval.records.model import SCHEMA_VERSION, CellKey, each_line
-from visioneval.suite.runs import split_run
+from visioneval.suite.outputs import split_run
 from visioneval.types import Frozen
 
 NAME = "preferences.jsonl"

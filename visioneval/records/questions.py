@@ -18,7 +18,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, StorageError
 from visioneval.records.model import SCHEMA_VERSION
 from visioneval.records.untrusted_json import read_json
-from visioneval.suite.loading.load import HIDDEN
+from visioneval.suite.load import HIDDEN
 from visioneval.suite.questions import GeckoQuestion
 from visioneval.types import Frozen
 

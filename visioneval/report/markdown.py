@@ -13,7 +13,7 @@ from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import Held, outcome
 from visioneval.analysis.compare.pairing import Change, Pair
 from visioneval.analysis.findings import GateFinding, Summary
-from visioneval.report.compare.sentences import (
+from visioneval.report.sentences import (
     TITLES,
     change_in_words,
     headline,

@@ -1,29 +1,37 @@
-"""The options of every grader, and the metrics that it writes, without any grader's code."""
+"""What the options of every grader share, and those of a grader of the user's own. No grader's work is here."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
+from pydantic.json_schema import SkipJsonSchema
 
-from visioneval.graders.alignment.config import AlignmentOptions
-from visioneval.graders.gecko.config import GeckoOptions
-from visioneval.graders.pairwise.config import PairwiseOptions
-from visioneval.graders.rubric.config import RubricOptions
 from visioneval.suite.case import Name, TestCase
 from visioneval.suite.filters import When
-from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST
+from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType
+
+
+class Declared(Frozen):
+    """What a class of the user's own says of itself. A run holds it, so that it can be read without the class."""
+
+    version: str | None = None
+    metrics: dict[str, Metric] | None = None
+    """What a grader writes; ``None`` where it leaves that to the suite's ``writes``."""
+    cases: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The names of the metrics that it writes for each case, by the case's id."""
+
 
 Share = Annotated[float, Field(ge=0, le=1)]
 ModuleClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=200)]
 
-_YES = Metric(type="bool", better="higher")
-_SHARE_UP = Metric(type="number", range=(0, 1), better="higher")
-_SHARE_DOWN = Metric(type="number", range=(0, 1), better="lower")
-_SSIM = Metric(type="number", range=(-1, 1), better="higher")
+YES = Metric(type="bool", better="higher")
+SHARE_UP = Metric(type="number", range=(0, 1), better="higher")
+SHARE_DOWN = Metric(type="number", range=(0, 1), better="lower")
+SSIM = Metric(type="number", range=(-1, 1), better="higher")
 
 
 def is_video(case: TestCase) -> bool:
@@ -40,11 +48,33 @@ class BaseGrader(Frozen):
     after_run: ClassVar[bool] = False
     """Whether it grades no cell, and looks at pairs of pictures once all are there."""
 
+    asks_questions: ClassVar[bool] = False
+    """Whether it asks questions about a prompt, which may be pinned or made ahead, and keeps them in its records."""
+    grades_records: ClassVar[bool] = False
+    """Whether recorded answers are enough for it, where a cell has no image."""
+    case_fields: ClassVar[frozenset[str]] = frozenset()
+    """The fields of a case that its grade depends on, beside those that every grade does."""
+
     needs: ClassVar[Mapping[str, str]] = {}
     """What a case must hold for a metric, by the metric's name after the key."""
 
     key: Name
     when: When | None = None
+
+    @property
+    def type_name(self) -> str:
+        """Its ``type``, as the suite writes it."""
+        return str(getattr(self, "type", ""))
+
+    @property
+    def version(self) -> str | None:
+        """Stands for what its code does: where it changes, ``--resume`` and ``grade`` grade again."""
+        return None
+
+    @property
+    def key_options(self) -> dict[str, Any]:
+        """Its options as far as its grades depend on them."""
+        return self.model_dump()
 
     def is_for(self, case: TestCase) -> bool:
         """Whether it looks at a case; one that looks at pairs leaves those out that draw nothing."""
@@ -55,7 +85,7 @@ class BaseGrader(Frozen):
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         """What this grader writes for ``case``; empty where the case holds nothing for it to measure."""
 
-    def optional(self, case: TestCase) -> frozenset[str]:  # noqa: ARG002 - most write all that they declare
+    def optional(self, case: TestCase) -> frozenset[str]:
         """Those of its metrics that a picture may turn out to have nothing for: such a score is left out, not null."""
         return frozenset()
 
@@ -74,260 +104,93 @@ class BaseGrader(Frozen):
         """The templates that its questions are made from."""
         return ()
 
+    def template_contexts(
+        self,
+        case: TestCase,
+        prompt: str,
+        *,
+        rules: Sequence[str],
+        variables: Mapping[str, Any],
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Each template that it fills in for a case, with what the template sees, so that all can be tried out.
 
-class TextGrader(BaseGrader):
-    """Exact copy, case included: the lines that the picture must and must not show."""
+        ``rules`` are the rules that can fail the case, as written; ``variables`` are the suite's ``vars``.
+        """
+        yield from ()
 
-    needs: ClassVar[Mapping[str, str]] = {
-        "": "expect.text",
-        ".recall": "expect.text.required",
-        ".cer": "expect.text.required",
-    }
-
-    type: Literal["text"]
-    extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
-        default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, and the judge where OCR finds a miss."
-    )
-    judge: Name = "default"
-    describe: bool = Field(
-        default=False,
-        description="The judge first describes the picture; a second call, which sees no picture, lists the text.",
-    )
-    min_confidence: Share = Field(default=0.5, description="OCR readings below this confidence (0 to 1) are not text.")
-
-    @model_validator(mode="after")
-    def _who_describes(self) -> Self:
-        if self.describe and self.extract == "ocr":
-            raise ValueError("describe is for a judge: it needs extract: judge, or [ocr, judge]")
-        return self
+    def judge_calls(
+        self,
+        times: int,
+        cases: Sequence[TestCase],
+        variables: Mapping[str, Any],
+    ) -> int | None:
+        """The calls that its judge gets about so many cells or pairs of ``cases``; ``None`` where that is open."""
+        return times
 
     @property
-    def judge_name(self) -> str | None:
-        return None if self.extract == "ocr" else self.judge
-
-    @property
-    def templates(self) -> tuple[str, ...]:
-        return (DESCRIBE, CHECK) if self.describe else (LIST,)
-
-    def metrics(self, case: TestCase) -> dict[str, Metric]:
-        expected = case.expect.text
-        if expected is None or is_video(case):
-            return {}
-        found = {self.key: _YES}
-        if expected.required:
-            found[f"{self.key}.recall"] = _SHARE_UP
-            found[f"{self.key}.cer"] = _SHARE_DOWN
-        return found
-
-
-class RubricGrader(BaseGrader, RubricOptions):
-    """A judge's scores against a rubric."""
-
-    sees_videos: ClassVar[bool] = True
-
-    type: Literal["rubric"]
-
-    @property
-    def needs_no_bytes(self) -> bool:
-        return self.zoom is None
-
-    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - a rubric is for every case
-        return {name: asked.metric for name, asked in self.asked.items()}
-
-    @property
-    def judge_name(self) -> str | None:
-        return self.judge
-
-    @property
-    def templates(self) -> tuple[str, ...]:
-        return (self.template,)
-
-
-class AlignmentGrader(BaseGrader, AlignmentOptions):
-    """The share of a prompt's requirements that a picture meets, as a judge answers them one by one."""
-
-    sees_videos: ClassVar[bool] = True
-
-    type: Literal["alignment"]
-
-    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - every case has a prompt
-        return {self.key: Metric(type="number", range=(0, 100), better="higher")}
-
-    @property
-    def judge_name(self) -> str | None:
-        return self.judge
-
-    @property
-    def templates(self) -> tuple[str, ...]:
-        return (self.template,)
-
-
-class GeckoGrader(BaseGrader, GeckoOptions):
-    """The share of a prompt's claims that a picture or a video shows, asked one by one."""
-
-    sees_videos: ClassVar[bool] = True
-
-    type: Literal["gecko"]
-
-    def metrics(self, case: TestCase) -> dict[str, Metric]:
-        if (case.task_type is TaskType.VIDEO_GENERATION) != (self.media == "video"):
-            return {}
-        return {self.key: _SHARE_UP, **{f"{self.key}.{kind}": _SHARE_UP for kind in self.types_of(case)}}
-
-    def optional(self, case: TestCase) -> frozenset[str]:
-        if case.questions is not None:
-            return frozenset()
-        sure = {question.type for question in case.add_questions}
-        return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in sure)
-
-    @property
-    def judge_name(self) -> str | None:
-        return self.judge
-
-    @property
-    def templates(self) -> tuple[str, ...]:
-        return self.all_templates
-
-
-class LocalityGrader(BaseGrader):
-    """An edit that stays inside its mask."""
-
-    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("", ".changed_outside", ".worst_window", ".ssim_outside", ".changed_inside"), "images and an editable mask"
-    )
-
-    type: Literal["locality"]
-    tolerance: Literal["reencode", "exact"] = Field(
-        default="reencode",
-        description="reencode forgives what lossy encoding, another size and a small shift of the whole picture do. "
-        "exact forgives nothing: every pixel whose RGB differs counts, and max_changed_outside, max_worst_window and "
-        "dilate are 0 unless stated.",
-    )
-    max_changed_outside: Share = Field(
-        default=0.01, description="The share of the pixels outside the mask that may visibly change."
-    )
-    max_worst_window: Share = Field(
-        default=0.15,
-        description="The share that may change in any one window of 24 x 24 pixels outside the mask; "
-        "a 12 x 12 patch is a quarter.",
-    )
-    min_changed_inside: Share = Field(
-        default=0.01, description="The share of the pixels inside the mask that must change: less is no edit."
-    )
-    dilate: Annotated[int, Field(ge=0, le=512)] = Field(
-        default=8, description="Pixels around the mask that may change too."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _exact_is_zero(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value.get("tolerance") == "exact":
-            return {"max_changed_outside": 0, "max_worst_window": 0, "dilate": 0, **value}
-        return value
-
-    def metrics(self, case: TestCase) -> dict[str, Metric]:
-        if not case.images or case.masks is None or case.masks.editable is None:
-            return {}
-        return {
-            self.key: _YES,
-            f"{self.key}.changed_outside": _SHARE_DOWN,
-            f"{self.key}.worst_window": _SHARE_DOWN,
-            f"{self.key}.ssim_outside": _SSIM,
-            f"{self.key}.changed_inside": Metric(type="number", range=(0, 1), better="none"),
-        }
-
-
-class ReferenceGrader(BaseGrader):
-    """Likeness to a picture of the right answer."""
-
-    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(("", ".ssim", ".delta_e"), "a reference")
-
-    type: Literal["reference"]
-    min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
-        default=0.9,
-        description="The least structural similarity: re-encoding keeps 0.95 and more, another picture 0.4 or less.",
-    )
-    max_delta_e: Annotated[float, Field(ge=0, le=200)] = Field(
-        default=3.0,
-        description="The largest mean colour difference (CIEDE2000): re-encoding stays below 2.5, "
-        "12 of 255 brighter is 3.5, another picture 20 and more.",
-    )
-
-    def metrics(self, case: TestCase) -> dict[str, Metric]:
-        if case.reference is None or is_video(case):
-            return {}
-        return {
-            self.key: _YES,
-            f"{self.key}.ssim": _SSIM,
-            f"{self.key}.delta_e": Metric(type="number", range=(0, None), better="lower"),
-        }
-
-
-class ImageGrader(BaseGrader):
-    """The file itself: it decodes, is not blank, and is what ``expect`` says."""
-
-    needs: ClassVar[Mapping[str, str]] = {
-        ".size": "expect.size or expect.aspect_ratio",
-        ".format": "expect.format",
-        ".alpha": "expect.alpha",
-    }
-
-    type: Literal["image"]
-
-    def metrics(self, case: TestCase) -> dict[str, Metric]:
-        expect = case.expect
-        if is_video(case):
-            return {}
-        found = {self.key: _YES}
-        if expect.size is not None or expect.aspect_ratio is not None:
-            found[f"{self.key}.size"] = _YES
-        if expect.format is not None:
-            found[f"{self.key}.format"] = _YES
-        if expect.alpha is not None:
-            found[f"{self.key}.alpha"] = _YES
-        found[f"{self.key}.blank"] = Metric(type="bool", better="lower")
-        return found
-
-
-class PairwiseGrader(BaseGrader, PairwiseOptions):
-    """A judge's preference between the pictures of two model runs, asked for after all cells are done."""
-
-    after_run: ClassVar[bool] = True
-    sees_videos: ClassVar[bool] = True
-
-    type: Literal["pairwise"]
-
-    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - a pair is no cell, and has no scores
+    def rubric(self) -> Mapping[str, tuple[float, float] | None]:
+        """The metrics that a judge scores beside a verdict of its own: each one's scale, ``None`` for yes or no."""
         return {}
 
     @property
-    def judge_name(self) -> str | None:
-        return self.judge
+    def label_questions(self) -> Mapping[str, LabelQuestion]:
+        """The same that it asks a judge as questions to people, by metric."""
+        return {}
 
     @property
-    def templates(self) -> tuple[str, ...]:
-        return (self.template,)
+    def question_file(self) -> str | None:
+        """The file of pinned questions that it names."""
+        return None
+
+    @property
+    def drops_bad_dependencies(self) -> bool:
+        """Whether a question that depends on none that is there is no error."""
+        return False
+
+    def compared(self, labels: Iterable[str]) -> list[str]:
+        """Those of the model runs that it compares with each other."""
+        return []
+
+    def narrowed(self, labels: Iterable[str]) -> Self | None:
+        """The grader for these model runs alone; ``None`` where it has nothing left to do."""
+        return self
 
 
 class CustomGrader(BaseGrader):
-    """A grader of the user's own, ``my_package.module:Class``; it says here what it writes."""
+    """A grader of the user's own, ``my_package.module:Class``. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
     type: ModuleClass
-    writes: dict[str, Metric] = Field(min_length=1, description="Its metrics, by the name that rules use.")
+    judge: Name | None = Field(default=None, description="The key of the judge that it asks, if it asks any.")
+    writes: Annotated[dict[str, Metric], Field(min_length=1)] | None = Field(
+        default=None,
+        description="Its metrics, by the name that rules use; for a class that does not say so itself.",
+    )
     options: dict[str, Any] = Field(default_factory=dict)
+    declared: SkipJsonSchema[Declared | None] = None
 
-    def metrics(self, case: TestCase) -> dict[str, Metric]:  # noqa: ARG002 - a class of the user's own may always apply
-        return dict(self.writes)
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        declared = self.declared
+        if declared is None or declared.metrics is None:
+            return dict(self.writes or {})
+        return {name: declared.metrics[name] for name in declared.cases.get(case.id, ())}
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
+
+    def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
+        return None  # as often as its class likes
+
+    @property
+    def version(self) -> str | None:
+        return self.declared.version if self.declared else None
+
+    @property
+    def key_options(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"declared"})
 
 
-GRADERS: dict[str, type[BaseGrader]] = {
-    "rubric": RubricGrader,
-    "alignment": AlignmentGrader,
-    "gecko": GeckoGrader,
-    "text": TextGrader,
-    "locality": LocalityGrader,
-    "reference": ReferenceGrader,
-    "image": ImageGrader,
-    "pairwise": PairwiseGrader,
-}
+def scored_by(metric: str, graders: Iterable[BaseGrader]) -> tuple[float, float] | None:
+    """The scale of a rubric's score; ``None`` for every other metric."""
+    return next((grader.rubric[metric] for grader in graders if metric in grader.rubric), None)

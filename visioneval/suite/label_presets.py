@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from visioneval.graders.rubric.config import PassFail, ScaleScore
-from visioneval.suite.graders import BaseGrader, RubricGrader
-from visioneval.suite.labels import MOST_STEPS, VERDICT, LabelPair, LabelQuestion, Labels
+from visioneval.suite.graders import BaseGrader
+from visioneval.suite.labels import VERDICT, LabelPair, LabelQuestion, Labels
 from visioneval.types import TaskType
 
 _DRAWN = (TaskType.IMAGE_GENERATION, TaskType.VIDEO_GENERATION)
@@ -101,16 +100,6 @@ def _default(graders: Sequence[BaseGrader], tasks: frozenset[TaskType]) -> Label
     asked = {"usable": _yes_no("usable", "Would you use it as it is?", VERDICT)}
     asked |= {each.key: each for each in _BY_TASK if tasks & set(each.tasks)}
     for grader in graders:
-        if isinstance(grader, RubricGrader):  # in place of a question of the same name: only so can the two be compared
-            asked |= {name: _as_judged(name, metric) for name, metric in grader.asked.items()}
+        asked |= grader.label_questions  # in place of one of the same name: only so can the two be compared
     asked.setdefault("note", LabelQuestion(key="note", ask="What else should be known?", type="text"))
     return Labels(questions=tuple(asked.values()), pairs=_pair("Which is better?"))
-
-
-def _as_judged(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
-    """A rubric's metric as a question to people; a scale of very many steps in a hundred."""
-    if isinstance(metric, PassFail):
-        return LabelQuestion(key=name, ask=metric.about, type="yes_no", metric=name)
-    low, high = metric.scale
-    step = max(metric.step, (high - low) / MOST_STEPS)
-    return LabelQuestion(key=name, ask=metric.about, type="scale", scale=metric.scale, step=step, metric=name)

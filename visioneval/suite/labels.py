@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.graders.rubric.config import PassFail
 from visioneval.suite.case import Name, Text
-from visioneval.suite.graders import BaseGrader, RubricGrader
 from visioneval.suite.outputs import FilePath
 from visioneval.types import Frozen, Metric, TaskType
 
@@ -138,15 +136,6 @@ class Labels(Frozen):
     def question(self, key: str) -> LabelQuestion | None:
         """A question by its key."""
         return next((each for each in self.questions if each.key == key), None)
-
-
-def scored_by(metric: str, graders: Sequence[BaseGrader]) -> tuple[float, float] | None:
-    """The scale of a rubric's score; ``None`` for every other metric."""
-    for grader in graders:
-        asked = grader.asked.get(metric) if isinstance(grader, RubricGrader) else None
-        if asked is not None:
-            return None if isinstance(asked, PassFail) else asked.scale
-    return None
 
 
 def metric_misfit(question: LabelQuestion, metric: Metric, rubric: tuple[float, float] | None) -> str | None:

@@ -2,81 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
+from visioneval.registry import CUSTOM, GRADERS, JUDGES, PROVIDERS, Part, config_of
 from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
-from visioneval.suite.graders import (
-    GRADERS,
-    AlignmentGrader,
-    CustomGrader,
-    GeckoGrader,
-    ImageGrader,
-    LocalityGrader,
-    PairwiseGrader,
-    ReferenceGrader,
-    RubricGrader,
-    TextGrader,
-)
-from visioneval.suite.judges import JUDGES, CustomJudge, GeminiJudge, OpenAIJudge, RecordedJudge
+from visioneval.suite.graders import BaseGrader, CustomGrader
+from visioneval.suite.judges import BaseJudge, CustomJudge
 from visioneval.suite.label_presets import asked_of
 from visioneval.suite.labels import Labels
 from visioneval.suite.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
 from visioneval.suite.outputs import FilePath
-from visioneval.suite.providers import (
-    PROVIDERS,
-    CommandProvider,
-    CustomProvider,
-    FilesProvider,
-    GeminiProvider,
-    OpenAIProvider,
-    SketchProvider,
-)
+from visioneval.suite.providers import BaseProvider, CustomProvider
 from visioneval.types import CaseFiles, Frozen, TaskType
 
 
-def _tag(field: str, known: dict[str, Any]) -> Discriminator:
+def _tagged(field: str, table: Mapping[str, Part], custom: type[Any]) -> Any:
+    """The union of the options that a table names, told apart by ``field``; ``custom`` is for a class of the user's."""
+
     def tag(value: Any) -> str | None:
         name = value.get(field) if isinstance(value, dict) else getattr(value, field, None)
         if not isinstance(name, str):
             return None
-        return name if name in known else "module:Class" if ":" in name else None
+        return name if name in table else CUSTOM if ":" in name else None
 
-    return Discriminator(tag)
+    entries = [Annotated[config_of(table, name), Tag(name)] for name in table]
+    return Annotated[Union[*entries, Annotated[custom, Tag(CUSTOM)]], Discriminator(tag)]
 
 
 VarName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=60)]
-ModelEntry = Annotated[
-    Annotated[OpenAIProvider, Tag("openai")]
-    | Annotated[GeminiProvider, Tag("gemini")]
-    | Annotated[FilesProvider, Tag("files")]
-    | Annotated[SketchProvider, Tag("sketch")]
-    | Annotated[CommandProvider, Tag("command")]
-    | Annotated[CustomProvider, Tag("module:Class")],
-    _tag("provider", PROVIDERS),
-]
-GraderEntry = Annotated[
-    Annotated[RubricGrader, Tag("rubric")]
-    | Annotated[AlignmentGrader, Tag("alignment")]
-    | Annotated[GeckoGrader, Tag("gecko")]
-    | Annotated[TextGrader, Tag("text")]
-    | Annotated[LocalityGrader, Tag("locality")]
-    | Annotated[ReferenceGrader, Tag("reference")]
-    | Annotated[ImageGrader, Tag("image")]
-    | Annotated[PairwiseGrader, Tag("pairwise")]
-    | Annotated[CustomGrader, Tag("module:Class")],
-    _tag("type", GRADERS),
-]
-JudgeEntry = Annotated[
-    Annotated[OpenAIJudge, Tag("openai")]
-    | Annotated[GeminiJudge, Tag("gemini")]
-    | Annotated[RecordedJudge, Tag("recorded")]
-    | Annotated[CustomJudge, Tag("module:Class")],
-    _tag("provider", JUDGES),
-]
+if TYPE_CHECKING:
+    ModelEntry = BaseProvider
+    GraderEntry = BaseGrader
+    JudgeEntry = BaseJudge
+else:
+    ModelEntry = _tagged("provider", PROVIDERS, CustomProvider)
+    GraderEntry = _tagged("type", GRADERS, CustomGrader)
+    JudgeEntry = _tagged("provider", JUDGES, CustomJudge)
 
 
 class CaseFile(Frozen):
@@ -179,6 +146,12 @@ def json_schema() -> dict[str, Any]:
         "title": "visioneval suite",
         **{key: value for key, value in schema.items() if key != "title"},
     }
+
+
+@cache
+def suite_schema() -> Mapping[str, Any]:
+    """``json_schema``, made once."""
+    return json_schema()
 
 
 def _close(node: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
@@ -37,6 +37,18 @@ class FinishedPicture(Frozen):
     def params(self) -> dict[str, str]:
         """What a record keeps of it."""
         return {"path": self.path or "", **self.model_dump(include={"mime", "row", "problem"}, exclude_none=True)}
+
+
+Finished = Mapping[str, Sequence[FinishedPicture | None]]
+"""Finished pictures, whose paths are from the suite's folder, by case id, in sample order."""
+RunLabels = Callable[[str], Sequence[str]]
+"""Labels of the model runs of a finished run, by RUN; raises a ``VisionEvalError`` where there is no such run."""
+
+
+def split_run(text: str) -> tuple[str, str | None]:
+    """``RUN@label`` as run and label; ``RUN`` alone means all of its model runs."""
+    run, _, label = text.partition("@")
+    return run, label or None
 
 
 def _plain_path(value: Any) -> Any:

@@ -1,49 +1,28 @@
-"""The options of every provider, and the tasks that it can do, without any provider's code."""
+"""What the options of every provider share, and those of a provider of the user's own. No provider's work is here."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from string import Formatter
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
-from visioneval.providers.mock.config import SketchParams
-from visioneval.suite.case import PRINTABLE
-from visioneval.suite.graders import ModuleClass
-from visioneval.suite.loading.messages import explain
-from visioneval.suite.outputs import FilePath
-from visioneval.suite.remote import EnvName, GeminiOptions, MaskMode, OpenAIOptions
+from visioneval.suite.case import TestCase
+from visioneval.suite.graders import Declared, ModuleClass
+from visioneval.suite.outputs import Finished, RunLabels
+from visioneval.suite.remote import EnvName
+from visioneval.suite.sweep import grid_sweep
 from visioneval.types import Frozen, TaskType
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]
-Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 DRAWING = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
 SECRET_NAME = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNORECASE)
 """How a parameter, or a variable of a suite, is called that holds a secret."""
-
-
-class WrittenFloat(float):
-    """A number that remembers how the suite wrote it, so that labels say ``1.10`` where the suite does."""
-
-    __slots__ = ("text",)
-    text: str
-
-    def __new__(cls, text: str) -> Self:
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
-
-
-def as_written(value: object) -> str:
-    """A parameter's value as it stands in a label."""
-    if isinstance(value, WrittenFloat):
-        return value.text
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 class BaseProvider(Frozen):
@@ -54,6 +33,9 @@ class BaseProvider(Frozen):
     stand_in: ClassVar[bool] = False
     is_free: ClassVar[bool] = False
 
+    reads_outputs: ClassVar[bool] = False
+    """Whether its images exist already: it generates nothing, and its cells name what they read."""
+
     label: Label | None = None
     tasks: tuple[TaskType, ...] = Field(default=(), description="Only cases of these tasks.")
 
@@ -63,9 +45,14 @@ class BaseProvider(Frozen):
         return True
 
     @property
+    def provider_name(self) -> str:
+        """Its ``provider``, as the suite writes it."""
+        return str(getattr(self, "provider", ""))
+
+    @property
     def base_label(self) -> str:
         """The label before the sweep adds to it."""
-        return self.label or str(getattr(self, "provider", ""))
+        return self.label or self.provider_name
 
     @property
     def needs_key(self) -> str | None:
@@ -76,9 +63,49 @@ class BaseProvider(Frozen):
         """Whether this entry takes cases of a task: able to, and not restricted to others."""
         return task in self.can_do and (not self.tasks or task in self.tasks)
 
-    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - takes anything
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Each parameter that this provider does not take, and why."""
         yield from ()
+
+    def model_runs(
+        self, cases: Sequence[TestCase], folder: Path, run_labels: RunLabels
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Label and changed fields of each model run that it stands for, in order.
+
+        Raises ``VisionEvalError`` where another run or a dataset cannot be read.
+        """
+        yield self.base_label, {}
+
+    def source_problem(self, message: str) -> tuple[tuple[str, ...], str]:
+        """Where to say, in its entry, that what its model runs come from cannot be read, and what."""
+        return ("run",), message
+
+    def pictures_per_call(self, params: dict[str, Any]) -> int:
+        """How many samples one call draws."""
+        return 1
+
+    def calls_per_sample(self, params: dict[str, Any]) -> int:
+        """How many calls each of the suite's ``samples`` stands for."""
+        return 1
+
+    @property
+    def source_run(self) -> str | None:
+        """The other run that its images come from, as ``RUN`` or ``RUN@label``."""
+        return None
+
+    def from_run(self, source: str) -> Self:
+        """The same, from another run."""
+        return self
+
+    def path_of(self, case_id: str, label: str, sample: int) -> str | None:
+        """The path of a cell's image, where a pattern says it."""
+        return None
+
+    def existing_outputs(
+        self, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
+    ) -> Finished:
+        """The images of a model run that a dataset or the suite's cases name."""
+        return {}
 
 
 class DrawingProvider(BaseProvider):
@@ -107,138 +134,11 @@ class DrawingProvider(BaseProvider):
     def base_label(self) -> str:
         return self.label or str(self.params.get("model") or super().base_label)
 
-    def pictures_per_call(self, params: dict[str, Any]) -> int:  # noqa: ARG002 - for providers with an n
-        """How many samples one call draws."""
-        return 1
-
-    def calls_per_sample(self, params: dict[str, Any]) -> int:  # noqa: ARG002 - for providers without an n of their own
-        """How many calls each of the suite's ``samples`` stands for."""
-        return 1
-
-
-class PictureDataset(Frozen):
-    """Finished pictures in a file of rows; rows meet cases by id, or by prompt where they have no id."""
-
-    path: FilePath
-    fields: dict[str, str] = Field(description="image, and id or prompt, and optionally model: the column of each.")
-
-    @model_validator(mode="after")
-    def _enough(self) -> Self:
-        known = {"image", "id", "prompt", "model"}
-        if unknown := sorted(self.fields.keys() - known):
-            raise ValueError(f"fields: unknown {', '.join(unknown)} (known: {', '.join(sorted(known))})")
-        if "image" not in self.fields or not self.fields.keys() & {"id", "prompt"}:
-            raise ValueError("fields must map image, and id or prompt")
-        return self
-
-
-class OpenAIProvider(DrawingProvider, OpenAIOptions):
-    """OpenAI's Images API, or a server that speaks it. Parameters are passed through as written."""
-
-    provider: Literal["openai"]
-    mask_mode: MaskMode = Field(default="send", description="send: as the mask; as_image: as one more picture; ignore.")
-
-    @property
-    def needs_key(self) -> str | None:
-        return self.key_variable
-
-    def pictures_per_call(self, params: dict[str, Any]) -> int:
-        return int(params.get("n") or 1)
-
-    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        yield from _drawing_params(params)
-
-
-class GeminiProvider(DrawingProvider, GeminiOptions):
-    """A Gemini model that answers with pictures; ``params`` holds ``model`` and the generation config, as written."""
-
-    provider: Literal["gemini"]
-    mask_mode: Literal["as_image", "ignore"] = Field(
-        default="as_image", description="as_image: the mask is one more picture, as there is no mask argument; ignore."
-    )
-
-    @property
-    def needs_key(self) -> str | None:
-        return None if self.google else self.key_variable
-
-    def calls_per_sample(self, params: dict[str, Any]) -> int:
-        return int(params.get("n") or 1)
-
-    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        yield from _drawing_params(params)
-
-
-def _drawing_params(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if not isinstance(params.get("model"), str):
-        yield "model", "params.model is missing: name the model"
-    n = params.get("n", 1)
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 100:
-        yield "n", "n is a whole number from 1 to 100"
-    if params.get("stream"):
-        yield "stream", "stream is not for a run: pictures are taken whole"
-
-
-class FilesProvider(BaseProvider):
-    """Pictures and videos that exist already: a path pattern, another run, or rows of a dataset."""
-
-    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
-    is_free: ClassVar[bool] = True
-
-    provider: Literal["files"]
-    path: FilePath | None = Field(default=None, description="A pattern with {case}, {model} (the label) and {sample}.")
-    run: FilePath | None = Field(default=None, description="RUN or RUN@label: another run's pictures.")
-    dataset: PictureDataset | None = None
-    pictures: Literal["none"] | None = Field(
-        default=None, description="none: cells without a picture, about which there are recorded answers only."
-    )
-
-    @property
-    def has_pictures(self) -> bool:
-        return self.pictures is None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        given = [name for name in ("path", "run", "dataset", "pictures") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"files takes one source of pictures, not {' and '.join(given)}")
-        if self.path is not None:
-            _only_known_fields(self.path)
-        return self
-
-
-def _only_known_fields(pattern: str) -> None:
-    try:
-        parts = list(Formatter().parse(pattern))
-    except ValueError:
-        parts = [("", "?", "", None)]
-    if any(name not in (None, "case", "model", "sample") or spec or how for _, name, spec, how in parts):
-        raise ValueError("path may hold {case}, {model} and {sample}, and no other braces")
-
-
-class SketchProvider(DrawingProvider):
-    """A stand-in that draws plain layouts. It is no model; it shows that graders and rules work."""
-
-    stand_in: ClassVar[bool] = True
-    is_free: ClassVar[bool] = True
-
-    provider: Literal["sketch"]
-
-    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        try:
-            SketchParams.model_validate(params)
-        except ValidationError as error:
-            for part in error.errors(include_url=False):
-                yield str(part["loc"][0]), explain(part, SketchParams.model_json_schema())
-
-
-class CommandProvider(DrawingProvider):
-    """A program of the user's own, called once per picture. Needs ``--trust-suite``."""
-
-    runs_code: ClassVar[bool] = True
-
-    provider: Literal["command"]
-    argv: Annotated[list[Argument], Field(min_length=1)] = Field(description="The program and its arguments; no shell.")
-    timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=True)] = 600.0
+    def model_runs(
+        self, cases: Sequence[TestCase], folder: Path, run_labels: RunLabels
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        for label, params in grid_sweep(self.base_label, self.params, self.grid):
+            yield label, {"params": params, "grid": {}}
 
 
 class CustomProvider(DrawingProvider):
@@ -248,6 +148,7 @@ class CustomProvider(DrawingProvider):
 
     provider: ModuleClass
     options: dict[str, Any] = Field(default_factory=dict)
+    declared: SkipJsonSchema[Declared | None] = None
     api_key_env: EnvName | None = Field(default=None, description="The environment variable that it needs.")
 
     @property
@@ -255,10 +156,12 @@ class CustomProvider(DrawingProvider):
         return self.api_key_env
 
 
-PROVIDERS: dict[str, type[BaseProvider]] = {
-    "openai": OpenAIProvider,
-    "gemini": GeminiProvider,
-    "files": FilesProvider,
-    "sketch": SketchProvider,
-    "command": CommandProvider,
-}
+def model_and_n(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the parameters of a provider that takes a model and a number of images."""
+    if not isinstance(params.get("model"), str):
+        yield "model", "params.model is missing: name the model"
+    n = params.get("n", 1)
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 100:
+        yield "n", "n is a whole number from 1 to 100"
+    if params.get("stream"):
+        yield "stream", "stream is not for a run: pictures are taken whole"

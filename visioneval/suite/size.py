@@ -9,7 +9,7 @@ from math import prod
 from visioneval.bounds import CELLS, MODEL_RUNS
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.model import Suite
-from visioneval.suite.providers import BaseProvider, DrawingProvider, FilesProvider
+from visioneval.suite.providers import BaseProvider, DrawingProvider
 from visioneval.types import ModelRun
 
 
@@ -49,8 +49,8 @@ def count_cells(suite: Suite, runs: Sequence[ModelRun]) -> int:
 
 def _samples(run: ModelRun, samples: int) -> int:
     config = run.config
-    if isinstance(config, FilesProvider):
-        return samples if config.path is not None or not config.has_pictures else 1
+    if config.reads_outputs:
+        return samples if config.path_of("", "", 0) is not None or not config.has_pictures else 1
     if not isinstance(config, DrawingProvider):
         return samples
     params = dict(run.params)

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
-from visioneval.suite.providers import as_written
+
+class WrittenFloat(float):
+    """A number that remembers how the suite wrote it, so that labels say ``1.10`` where the suite does."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def as_written(value: object) -> str:
+    """A parameter's value as it stands in a label."""
+    if isinstance(value, WrittenFloat):
+        return value.text
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def grid_sweep(

@@ -80,6 +80,7 @@ def _kinds(pairs: Sequence[Pair]) -> Iterator[tuple[tuple[str, Fingerprint, Fing
 def _differing(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
     """What both sides name and name differently: a judge that one side did not have to ask is no difference."""
     told = (
+        ("version", before.version, after.version),
         ("judge model", before.judge_model, after.judge_model),
         ("template", _short(before.template_sha256), _short(after.template_sha256)),
         ("schema", _short(before.schema_sha256), _short(after.schema_sha256)),

@@ -12,10 +12,11 @@ from time import perf_counter
 from typing import Any, Literal, TypeVar
 
 from visioneval.aio import in_thread
-from visioneval.engine.calls.budget import Budget, Claim, Prices, tokens_of
+from visioneval.engine.calls.budget import Budget, Claim
 from visioneval.engine.calls.cache import Cache, Entry, Kind
 from visioneval.engine.calls.cost_bounds import CallSize, bound_of, drawing_size, question_size
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.pricing import Prices, tokens_of
 from visioneval.engine.calls.throttle import Lane, Throttle, Tries
 from visioneval.engine.checked_media import Made, made
 from visioneval.engine.sanitize import Plain, amount
@@ -142,7 +143,7 @@ class Calls:
         The same question at the same moment is asked once. Raises ``ProviderError`` and ``BudgetError``.
         """
         if config.is_free:
-            reply = await guarded(judge.ask(question, about), Reply)
+            reply = await guarded(Reply, judge.ask, question, about)
             meter.add(replace(reply, cost_usd=0.0), cached=False)
             return reply
         lane = judge_lane(config)
@@ -190,7 +191,7 @@ class Calls:
         self, lane: Lane, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
         asked = partial(question_size, config, question)
-        reply, cost = await self._paid(lane, key, lambda: guarded(judge.ask(question, about), Reply), asked)
+        reply, cost = await self._paid(lane, key, lambda: guarded(Reply, judge.ask, question, about), asked)
         reply = replace(reply, cost_usd=cost)
         answer = asdict(reply)
         del answer["from_cache"]
@@ -368,7 +369,7 @@ def _is_work(kept: Entry) -> bool:
 
 async def _drawing(provider: Any, call: Call, request: DrawRequest) -> Drawing:
     ask = provider.edit if call.task_type == "image_editing" else provider.generate
-    return await guarded(ask(request), Drawing)
+    return await guarded(Drawing, ask, request)
 
 
 async def _drawing_or_refusal(provider: Any, call: Call, request: DrawRequest) -> Drawing:

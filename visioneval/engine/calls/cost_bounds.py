@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from visioneval.engine.calls.budget import Prices
+from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import Lane
 from visioneval.plan import Call
 from visioneval.providers.base import Part, Question, VideoPart

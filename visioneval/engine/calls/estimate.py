@@ -9,18 +9,13 @@ from itertools import combinations
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
-from visioneval.engine.call_settings import budget_warnings, prices_of
-from visioneval.engine.calls.budget import Prices
 from visioneval.engine.calls.calls import draw_lane, judge_lane
+from visioneval.engine.calls.lanes import budget_warnings, prices_of
+from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import Lane
-from visioneval.graders.gecko.config import GeckoOptions
 from visioneval.media.urls import is_url
 from visioneval.plan import Plan, asks
-from visioneval.suite.case import TestCase
-from visioneval.suite.filters import any_glob
-from visioneval.suite.graders import BaseGrader, GeckoGrader, PairwiseGrader, RubricGrader, TextGrader
-from visioneval.suite.judge_prompt import rubric_groups
-from visioneval.suite.prompts import rendered
+from visioneval.suite.graders import BaseGrader
 from visioneval.types import ModelRun
 
 Basis = Literal["prices", "earlier runs", "tokens", "none"]
@@ -79,24 +74,25 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
         for each in (call, *call.lookers):
             grader_calls += len(each.samples) * len(each.graders)
             asked.update({grader.key: len(each.samples) for grader in each.graders})
-        path = call.params.get("path") if call.run.provider == "files" else None
+        path = call.params.get("path") if call.run.config.reads_outputs else None
         if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
             missing.append(path or call.params.get("row") or f"a picture of {call.case.id!r} by {call.run.label!r}")
-    pairs = {each.key: _pairs(plan, each) for each in plan.suite.graders if isinstance(each, PairwiseGrader)}
+    pairs = {each.key: _pairs(plan, each) for each in plan.suite.graders}
     pricing = _Pricing(plan, prices_of(plan), past)
     costs = [pricing.drawing(run, drawn[run.label]) for run in plan.runs if not run.config.is_free]
     for grader in plan.suite.graders:
         judge = plan.judges.get(grader.judge_name or "")
         if judge is not None and not judge.is_free and any(asks(grader, case) for case in plan.suite.cases):
-            costs.append(pricing.judging(grader, asked[grader.key] + pairs.get(grader.key, 0)))
+            costs.append(pricing.judging(grader, asked[grader.key] + pairs[grader.key]))
     most = plan.suite.budget_usd if budget_usd is None else budget_usd
     warnings = () if most is None else tuple(budget_warnings(plan, most))
     return Estimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
 
 
-def _pairs(plan: Plan, grader: PairwiseGrader) -> int:
+def _pairs(plan: Plan, grader: BaseGrader) -> int:
     """How many pairs of pictures a grader compares."""
-    runs = [run for run in plan.runs if not grader.models or any_glob(grader.models, run.label)]
+    labels = grader.compared(run.label for run in plan.runs)
+    runs = [run for run in plan.runs if run.label in labels]
     cases = [case for case in plan.suite.cases if grader.is_for(case)]
     sizes = ([plan.count(case, run)[1] for run in runs] for case in cases)
     return sum(min(two) for own in sizes for two in combinations(own, 2))
@@ -133,7 +129,8 @@ class _Pricing:
         """What a grader's judge costs, asked about so many cells or pairs."""
         judge = self._plan.judges[str(grader.judge_name)]
         lane, name = judge_lane(judge), f"{grader.key} by {grader.judge_name}"
-        calls = self._calls(grader, times)
+        suite = self._plan.suite
+        calls = grader.judge_calls(times, [case for case in suite.cases if asks(grader, case)], suite.vars)
         stated = None if calls is None else self._stated(lane, calls, 0)
         if stated is not None:
             return Cost(name, stated, "prices")
@@ -151,22 +148,3 @@ class _Pricing:
 
     def _unknown(self, name: str, lane: Lane) -> Cost:
         return Cost(name, None, "tokens" if self._prices.knows(lane) else "none")
-
-    def _calls(self, grader: BaseGrader, times: int) -> int | None:
-        """The calls that a judge gets, where no answer has to be asked for again; ``None`` where that is open."""
-        if isinstance(grader, RubricGrader):
-            return times * len(rubric_groups(grader)) * grader.votes
-        if isinstance(grader, PairwiseGrader):
-            return times * 2
-        if isinstance(grader, TextGrader):
-            return times * (2 if grader.describe else 1)
-        if isinstance(grader, GeckoGrader):
-            return self._questions(grader, [case for case in self._plan.suite.cases if asks(grader, case)], times)
-        return times
-
-    def _questions(self, grader: GeckoOptions, cases: list[TestCase], times: int) -> int | None:
-        if grader.mode == "single":
-            return None
-        variables = self._plan.suite.vars
-        made = len({rendered(case, variables)[0] for case in cases if case.questions is None})
-        return times + made * (2 if grader.check_questions else 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from visioneval.engine.calls.calls import Calls, Meter, judge_lane
 from visioneval.engine.components import Tools
@@ -17,8 +17,7 @@ from visioneval.engine.sanitize import Plain
 from visioneval.engine.shutdown import Progress
 from visioneval.engine.user_code import described
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
-from visioneval.graders.base import Subject
-from visioneval.graders.pairwise.grader import choose, pair_question
+from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
 from visioneval.media import images
 from visioneval.plan import Call, Plan
@@ -27,8 +26,7 @@ from visioneval.providers.conversation import converse
 from visioneval.records.links import is_inside
 from visioneval.records.model import Record
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
-from visioneval.suite.filters import any_glob
-from visioneval.suite.graders import PairwiseGrader
+from visioneval.suite.graders import BaseGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.remote_media import address_of
 from visioneval.types import Picture
@@ -79,7 +77,7 @@ class Panel:
     """A judge at work: what it is asked with, and the folder of the run in which its answers are kept."""
 
     plan: Plan
-    config: PairwiseGrader
+    config: BaseGrader
     tools: Tools
     calls: Calls
     folder: Path
@@ -92,7 +90,12 @@ class Panel:
     @property
     def judge(self) -> BaseJudge:
         """The judge's entry in the suite."""
-        return self.plan.suite.judges[self.config.judge]
+        return self.plan.suite.judges[str(self.config.judge_name)]
+
+    @property
+    def grader(self) -> PairGrader:
+        """What asks."""
+        return cast("PairGrader", self.tools.graders[self.config.key])
 
 
 def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contender | None:
@@ -113,11 +116,11 @@ def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contende
     return Contender(f"{record.run_id}@{record.model_label}", picture)
 
 
-def matchups_within(plan: Plan, config: PairwiseGrader, records: Iterable[Record], folder: Path) -> Matchups:
+def matchups_within(plan: Plan, config: BaseGrader, records: Iterable[Record], folder: Path) -> Matchups:
     """Each chosen model run of a run with each, cell by cell; cases that draw nothing are left out."""
     known = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
     found = Matchups()
-    labels = [run.label for run in plan.runs if not config.models or any_glob(config.models, run.label)]
+    labels = config.compared(run.label for run in plan.runs)
     samples: dict[str, dict[str, tuple[Call, set[int]]]] = {}
     for call in plan.calls():
         if call.run.label in labels and config.is_for(call.case):
@@ -130,7 +133,7 @@ def matchups_within(plan: Plan, config: PairwiseGrader, records: Iterable[Record
 
 
 def matchups_of(
-    plan: Plan, config: PairwiseGrader, pairs: Iterable[tuple[Record, Record]], folders: tuple[Path, Path]
+    plan: Plan, config: BaseGrader, pairs: Iterable[tuple[Record, Record]], folders: tuple[Path, Path]
 ) -> Matchups:
     """The pairs of two runs; the plan of B says what was asked for."""
     calls = {call.case.id: call for call in plan.calls()}
@@ -183,7 +186,7 @@ async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Pr
     try:
         async with asyncio.timeout(limit):
             question = await asyncio.to_thread(_question, panel, matchup, first)
-            choice = await choose(_asker(panel, matchup), question)
+            choice = await panel.grader.choose(_asker(panel, matchup), question)
         second: Literal["a", "b"] = "b" if first == "a" else "a"
         answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
         answer, reason = answers[choice.answer], panel.plain.text(choice.reason)
@@ -213,7 +216,7 @@ async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Pr
 
 def _question(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Question:
     call = matchup.call
-    subject = Subject(
+    subject = GradingContext(
         case=call.case,
         task_type=call.task_type,
         prompt=call.prompt,
@@ -229,7 +232,7 @@ def _question(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Quest
     pictures = [side.picture for side in (matchup.a, matchup.b)]
     for picture in pictures:
         _check_unchanged(picture)
-    return pair_question(panel.config, subject, *(pictures if first == "a" else pictures[::-1]))
+    return panel.grader.question(subject, *(pictures if first == "a" else pictures[::-1]))
 
 
 def _saves_nothing(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder of its own
@@ -248,7 +251,7 @@ def _check_unchanged(picture: Picture) -> None:
 
 
 def _asker(panel: Panel, matchup: Matchup) -> Ask:
-    judge = panel.tools.judges[panel.config.judge]
+    judge = panel.tools.judges[str(panel.config.judge_name)]
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
 
     async def once(question: Question) -> Reply:
@@ -258,7 +261,7 @@ def _asker(panel: Panel, matchup: Matchup) -> Ask:
         try:
             return await converse(once, question)
         except ProviderError as error:
-            stop_for_key(error, f"the judge {panel.config.judge!r}", panel.plain)
+            stop_for_key(error, f"the judge {panel.config.judge_name!r}", panel.plain)
             raise
 
     return ask

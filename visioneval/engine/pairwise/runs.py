@@ -26,9 +26,8 @@ from visioneval.errors import UsageError
 from visioneval.plan import Plan
 from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_preferences
+from visioneval.registry import GRADERS, JUDGES, config_of
 from visioneval.resources import builtin
-from visioneval.suite.graders import PairwiseGrader
-from visioneval.suite.judges import JUDGES, RecordedJudge
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import JudgeEntry, template_folders
 
@@ -82,19 +81,19 @@ def judged_suite(plan: Plan, judge: str | None) -> Plan:
 
     ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for one that cannot be asked.
     """
-    own = [grader for grader in plan.suite.graders if isinstance(grader, PairwiseGrader)]
+    own = [grader for grader in plan.suite.graders if grader.after_run]
     name, _, model = (judge or "").partition("=")
-    name = name or (own[0].judge if own else "default")
+    name = name or (own[0].judge_name if own else None) or "default"
     judges: dict[str, Any] = dict(plan.suite.judges)
     if model:
         judges[name] = _entry(name, model)
     if name not in judges:
         hint = did_you_mean(name, judges) if judges else ""
         raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; --judge {name}=PROVIDER:MODEL brings one")
-    if isinstance(judges[name], RecordedJudge):
+    if judges[name].is_recorded:
         raise UsageError(f"--judge {name}: recorded answers are about single pictures: a pair needs another judge")
-    config = next((each for each in own if each.judge == name), own[0] if own else None)
-    config = config or PairwiseGrader(key="prefer", type="pairwise")
+    config = next((each for each in own if each.judge_name == name), own[0] if own else None)
+    config = config or config_of(GRADERS, "pairwise")(key="prefer", type="pairwise")
     config = config.model_copy(update={"judge": name, "when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
     return replace(plan, suite=suite, draws=False)
@@ -102,7 +101,7 @@ def judged_suite(plan: Plan, judge: str | None) -> Plan:
 
 def _entry(name: str, text: str) -> Any:
     provider, _, model = text.partition(":")
-    if provider not in JUDGES or not model or provider == "recorded":
+    if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
         raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
     return _ENTRY.validate_python({"provider": provider, "model": model})
 
@@ -125,7 +124,7 @@ def described_pairs(
         raise UsageError("A and B are one and the same: name two model runs, as RUN@LABEL")
     records = [{record.cell: record for record in read_records(folder)} for folder in folders]
     pairs = [(records[0][_cell(pair, "a")], records[1][_cell(pair, "b")]) for pair in pairing.pairs]
-    (config,) = (each for each in plan.suite.graders if isinstance(each, PairwiseGrader))
+    (config,) = (each for each in plan.suite.graders if each.after_run)
     runs = [read_info(folder).run_id for folder in folders]
     return Opposed(
         matchups_of(plan, config, pairs, folders),
@@ -147,7 +146,7 @@ def _cell(pair: Pair, side: str) -> tuple[str, str, int]:
 
 def compare_runs(plan: Plan, opposed: Opposed, folder: Path, session: Session, say: Callable[[str], None]) -> Compared:
     """Puts the pairs to the judge, and keeps its answers in ``folder``, the run B."""
-    (config,) = (each for each in plan.suite.graders if isinstance(each, PairwiseGrader))
+    (config,) = (each for each in plan.suite.graders if each.after_run)
     check_budget(plan, session)
     tools = build_tools(plan, offline=session.reuse.offline)
     with open_calls(plan, session, read_info(folder).run_id, say) as calls:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
-from visioneval.suite.judge_prompt import media_of
+from visioneval.suite.graders import BaseGrader
+from visioneval.suite.judge_prompt import SHOWN, media_of
 from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
-from visioneval.types import Frozen
+from visioneval.types import Frozen, Metric
 
 REQUIREMENTS, OWN_SCORE = "requirements", "score"
 MAX_REQUIREMENTS = 60
@@ -47,3 +48,32 @@ def alignment_context(
         "pictures": list(pictures),
         "max_requirements": MAX_REQUIREMENTS,
     }
+
+
+class AlignmentGrader(BaseGrader, AlignmentOptions):
+    """The share of a prompt's requirements that a picture meets, as a judge answers them one by one."""
+
+    sees_videos: ClassVar[bool] = True
+
+    type: Literal["alignment"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        return {self.key: Metric(type="number", range=(0, 100), better="higher")}
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (self.template,)
+
+    def template_contexts(
+        self,
+        case: TestCase,
+        prompt: str,
+        *,
+        rules: Sequence[str],
+        variables: Mapping[str, Any],
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        yield self.template, alignment_context(case, prompt, pictures=SHOWN, variables=variables)

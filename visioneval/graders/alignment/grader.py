@@ -9,10 +9,11 @@ from visioneval.graders.alignment.config import (
     MAX_REQUIREMENTS,
     OWN_SCORE,
     REQUIREMENTS,
+    AlignmentGrader,
     alignment_context,
     alignment_schema,
 )
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
 from visioneval.judging.ask import (
     OffSchemaError,
     ask_for_json,
@@ -25,7 +26,6 @@ from visioneval.judging.ask import (
 from visioneval.judging.attachments import Exhibit, as_parts, laid_out
 from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
-from visioneval.suite.graders import AlignmentGrader
 from visioneval.templates.render import render_file, template_digest
 
 Requirements = Sequence[Mapping[str, Any]]
@@ -38,12 +38,12 @@ class Alignment:
     def __init__(self, config: AlignmentGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: Subject) -> Grade:
+    async def grade(self, subject: GradingContext) -> Grade:
         """Raises ``GraderError`` for a picture that cannot be shown, ``ProviderError`` where no judge can be asked."""
         question = self._question(subject, await laid_out(subject, self._config.judge, self._config.frames))
 
         async def ask(question: Question) -> Reply:
-            return await subject.ask(self._config.judge, question)
+            return await subject.ask_judge(self._config.judge, question)
 
         try:
             answer = await ask_for_json(ask, question, faults, {OWN_SCORE: 0})
@@ -59,7 +59,7 @@ class Alignment:
         }
         return self._grade(subject, answer.replies, details, score=score_of(found), reason=" ".join(gaps))
 
-    def _question(self, subject: Subject, shown: Sequence[Exhibit]) -> Question:
+    def _question(self, subject: GradingContext, shown: Sequence[Exhibit]) -> Question:
         pictures = [{"id": each.id, "about": each.about} for each in shown]
         seen = alignment_context(subject.case, subject.prompt, pictures=pictures, variables=subject.variables)
         asked = render_file(self._config.template, subject.template_folders, seen)
@@ -67,7 +67,7 @@ class Alignment:
 
     def _grade(
         self,
-        subject: Subject,
+        subject: GradingContext,
         replies: tuple[Reply, ...],
         details: Mapping[str, Any],
         *,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.graders import SHARE_UP, BaseGrader
 from visioneval.suite.outputs import FilePath, FrameCount
+from visioneval.suite.prompts import rendered
 from visioneval.suite.questions import TYPES, GeckoQuestion, Media, folded_text
-from visioneval.types import Frozen
+from visioneval.types import Frozen, Metric, TaskType
 
 CHECK = "gecko/check.md.j2"
 """The template of ``check_questions``; a suite may bring its own under the same name."""
@@ -101,3 +103,64 @@ def offers_none(question: GeckoQuestion) -> bool:
     """Whether the answer may be that no choice fits."""
     folded = {folded_text(choice) for choice in question.choices}
     return folded != {"yes", "no"} and NONE not in folded
+
+
+class GeckoGrader(BaseGrader, GeckoOptions):
+    """The share of a prompt's claims that a picture or a video shows, asked one by one."""
+
+    sees_videos: ClassVar[bool] = True
+    asks_questions: ClassVar[bool] = True
+    grades_records: ClassVar[bool] = True
+    case_fields: ClassVar[frozenset[str]] = frozenset({"questions", "add_questions"})
+
+    type: Literal["gecko"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        if (case.task_type is TaskType.VIDEO_GENERATION) != (self.media == "video"):
+            return {}
+        return {self.key: SHARE_UP, **{f"{self.key}.{kind}": SHARE_UP for kind in self.types_of(case)}}
+
+    def optional(self, case: TestCase) -> frozenset[str]:
+        if case.questions is not None:
+            return frozenset()
+        sure = {question.type for question in case.add_questions}
+        return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in sure)
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return self.all_templates
+
+    def template_contexts(
+        self,
+        case: TestCase,
+        prompt: str,
+        *,
+        rules: Sequence[str],
+        variables: Mapping[str, Any],
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        if not self.metrics(case):
+            return
+        asked = [*(case.questions or ()), *case.add_questions] or [GeckoQuestion(id="q1", question="Is it there?")]
+        yield self.template_for_answers, asking_context(asked)
+        if case.questions is None:
+            yield self.template_for_questions, making_context(self.media, prompt)
+            if self.check_questions:
+                yield CHECK, checking_context(prompt, asked)
+
+    def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
+        if self.mode == "single":
+            return None
+        made = len({rendered(case, variables)[0] for case in cases if case.questions is None})
+        return times + made * (2 if self.check_questions else 1)
+
+    @property
+    def question_file(self) -> str | None:
+        return self.questions
+
+    @property
+    def drops_bad_dependencies(self) -> bool:
+        return self.on_bad_dependency == "drop"

@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.gecko.answers import Said, answers_schema, chosen
 from visioneval.graders.gecko.asking import Answered, ask_all, ask_past_cache
-from visioneval.graders.gecko.config import asking_context
+from visioneval.graders.gecko.config import GeckoGrader, asking_context
 from visioneval.graders.gecko.making import make, making_key, pinned, way_of, with_added
 from visioneval.graders.gecko.score import OnUnanswered, Points, points, shares
-from visioneval.judging.ask import MAX_KEPT, total_cost, total_usage
+from visioneval.judging.ask import MAX_KEPT, Ask, total_cost, total_usage
 from visioneval.judging.attachments import as_parts, output
 from visioneval.plan import digest
 from visioneval.providers.base import Part, Reply
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.suite.graders import GeckoGrader
+from visioneval.suite.case import TestCase
 from visioneval.suite.questions import GeckoQuestion
 from visioneval.templates.render import render_file, template_digest
 from visioneval.types import Score
@@ -36,7 +37,7 @@ class Gecko:
     def __init__(self, config: GeckoGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: Subject) -> Grade:
+    async def grade(self, subject: GradingContext) -> Grade:
         """Raises ``GraderError`` and ``ProviderError`` where there are no questions."""
         config, bill = self._config, list[Reply]()
         kept = await questions_about(subject, config, bill)
@@ -47,14 +48,19 @@ class Gecko:
         def words(asked: Sequence[GeckoQuestion]) -> str:
             return render_file(config.template_for_answers, folders, asking_context(asked))
 
-        ask, shown, single = partial(subject.ask, config.judge), await _shown(subject, config), config.mode == "single"
+        ask, single = partial(subject.ask_judge, config.judge), config.mode == "single"
+        shown = await _shown(subject, config)
         answered = await ask_all(ask, entry.questions, words, shown, single=single)
         if _policy(config, answered) == "error":
             answered = await ask_past_cache(ask, entry.questions, words, shown, answered, single=single)
         return _graded(config, subject, entry, answered, bill)
 
+    async def make_questions(self, case: TestCase, prompt: str, ask: Ask, folders: tuple[Path, ...]) -> PromptQuestions:
+        """What the suite pins for the case, or else what the judge makes. Raises ``GraderError``, ``ProviderError``."""
+        return pinned(case, prompt) or await make(ask, prompt, self._config, folders, [])
 
-async def questions_about(subject: Subject, config: GeckoGrader, bill: list[Reply]) -> PromptQuestions:
+
+async def questions_about(subject: GradingContext, config: GeckoGrader, bill: list[Reply]) -> PromptQuestions:
     """The questions about a prompt, less those that a case adds.
 
     Where a judge made them just now, its replies go on the ``bill``.
@@ -67,13 +73,13 @@ async def questions_about(subject: Subject, config: GeckoGrader, bill: list[Repl
     known = subject.known_questions(prompt_sha256(subject.prompt), templates, way_of(config))
     if known is not None:
         return known
-    ask = partial(subject.ask, config.judge)
+    ask = partial(subject.ask_judge, config.judge)
     return await subject.once(
         making_key(config, subject.prompt, templates), lambda: make(ask, subject.prompt, config, folders, bill)
     )
 
 
-async def _shown(subject: Subject, config: GeckoGrader) -> list[Part]:
+async def _shown(subject: GradingContext, config: GeckoGrader) -> list[Part]:
     """What the judge looks at; nothing where answers were recorded without a picture."""
     if subject.picture is None:
         return []
@@ -87,7 +93,7 @@ def _policy(config: GeckoGrader, answered: Answered) -> OnUnanswered:
 
 
 def _graded(
-    config: GeckoGrader, subject: Subject, entry: PromptQuestions, answered: Answered, bill: Sequence[Reply]
+    config: GeckoGrader, subject: GradingContext, entry: PromptQuestions, answered: Answered, bill: Sequence[Reply]
 ) -> Grade:
     questions, said = entry.questions, answered.said
     right = {q.id: _right(q, said.get(q.id, Said())) for q in questions}
@@ -158,7 +164,7 @@ def _unmeasured(
 
 
 def _detail(
-    subject: Subject,
+    subject: GradingContext,
     entry: PromptQuestions,
     question: GeckoQuestion,
     answered: Answered,

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from visioneval.suite.checks.rules import View
+from visioneval.graders.pairwise.config import PairwiseGrader
+from visioneval.suite.checks.rules import Found, View
 from visioneval.suite.filters import any_glob
-from visioneval.suite.graders import PairwiseGrader
-from visioneval.suite.judges import RecordedJudge
-from visioneval.suite.loading.messages import Loc, did_you_mean
+from visioneval.suite.loading.messages import did_you_mean
 
 
-def pairwise_problems(view: View, broken: frozenset[str]) -> Iterator[tuple[Loc, str]]:
+def run_problems(view: View, graders: Sequence[tuple[int, PairwiseGrader]]) -> Found:
     """Nothing to compare, a judge that sees no pairs, and two graders whose answers nobody could tell apart."""
-    if broken & {"graders", "judges"}:
-        return
     labels = [label for label, _ in view.labels]
     asked: dict[str, str] = {}
-    for index, grader in enumerate(view.suite.graders):
-        if not isinstance(grader, PairwiseGrader):
-            continue
+    for index, grader in graders:
         for at, pattern in enumerate(grader.models):
             if not any(any_glob([pattern], label) for label in labels):
                 hint = did_you_mean(pattern, labels)
                 yield ("graders", index, "models", at), f"no model run is labelled {pattern!r}{hint}"
-        chosen = [label for label in labels if not grader.models or any_glob(grader.models, label)]
+        chosen = grader.compared(labels)
         if len(chosen) < 2:
             yield (
                 ("graders", index, "models" if grader.models else "type"),
@@ -33,7 +28,7 @@ def pairwise_problems(view: View, broken: frozenset[str]) -> Iterator[tuple[Loc,
         judge = view.suite.judges.get(grader.judge)
         if judge is None:
             continue
-        if isinstance(judge, RecordedJudge):
+        if judge.is_recorded:
             yield ("graders", index, "judge"), "recorded answers are about single pictures: a pair needs another judge"
         if judge.title in asked:
             message = f"{asked[judge.title]!r} asks the same model for preferences: one pairwise grader a model"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
-from visioneval.suite.judge_prompt import REASON, media_of
+from visioneval.suite.filters import any_glob
+from visioneval.suite.graders import BaseGrader
+from visioneval.suite.judge_prompt import REASON, SHOWN, media_of
 from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
-from visioneval.types import Frozen
+from visioneval.types import Frozen, Metric
 
 ANSWER = "answer"
 FIRST, SECOND, TIE = "A", "B", "tie"
@@ -47,3 +49,44 @@ def pairwise_context(
         "region": case.region,
         "pictures": list(pictures),
     }
+
+
+class PairwiseGrader(BaseGrader, PairwiseOptions):
+    """A judge's preference between the pictures of two model runs, asked for after all cells are done."""
+
+    after_run: ClassVar[bool] = True
+    sees_videos: ClassVar[bool] = True
+
+    type: Literal["pairwise"]
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        return {}
+
+    @property
+    def judge_name(self) -> str | None:
+        return self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (self.template,)
+
+    def template_contexts(
+        self,
+        case: TestCase,
+        prompt: str,
+        *,
+        rules: Sequence[str],
+        variables: Mapping[str, Any],
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        yield self.template, pairwise_context(case, prompt, pictures=SHOWN, variables=variables)
+
+    def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
+        return times * 2  # each pair in both orders
+
+    def compared(self, labels: Iterable[str]) -> list[str]:
+        return [label for label in labels if not self.models or any_glob(self.models, label)]
+
+    def narrowed(self, labels: Iterable[str]) -> Self | None:
+        found = self.compared(labels)
+        models = tuple(each for each in self.models if any(any_glob([each], label) for label in found))
+        return self.model_copy(update={"models": models}) if len(found) > 1 else None

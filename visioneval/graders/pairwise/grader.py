@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
-from visioneval.graders.base import Subject
-from visioneval.graders.pairwise.config import ANSWER, FIRST, SECOND, TIE, pairwise_context, pairwise_schema
+from visioneval.graders.base import Choice, GradingContext
+from visioneval.graders.pairwise.config import (
+    ANSWER,
+    FIRST,
+    SECOND,
+    TIE,
+    PairwiseGrader,
+    pairwise_context,
+    pairwise_schema,
+)
 from visioneval.judging.ask import Ask, ask_for_json, object_schema
 from visioneval.judging.attachments import Exhibit, as_parts, exhibits, output
 from visioneval.providers.base import Question
-from visioneval.suite.graders import PairwiseGrader
 from visioneval.suite.judge_prompt import REASON
 from visioneval.templates.render import render_file
 from visioneval.types import Picture
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A judge's answer: the picture that it was shown first, the second, or neither; and why, in its own words."""
+class Pairwise:
+    """Has a judge choose between two images."""
 
-    answer: Literal["first", "second", "tie"]
-    reason: str
-    extra_keys: Mapping[str, str] = field(default_factory=dict)
-    """What it said beside what it was asked (``judging.Answer``)."""
+    def __init__(self, config: PairwiseGrader) -> None:
+        self._config = config
+
+    def question(self, subject: GradingContext, first: Picture, second: Picture) -> Question:
+        """The question about two images, in this order. Raises ``GraderError`` for one that cannot be shown."""
+        return pair_question(self._config, subject, first, second)
+
+    async def choose(self, ask: Ask, question: Question) -> Choice:
+        """Asks. Raises ``ProviderError``, and ``OffSchemaError`` where two answers were of no use."""
+        return await choose(ask, question)
 
 
-def pair_question(config: PairwiseGrader, subject: Subject, first: Picture, second: Picture) -> Question:
+def pair_question(config: PairwiseGrader, subject: GradingContext, first: Picture, second: Picture) -> Question:
     """The question about two pictures of a cell, in this order. Raises ``GraderError`` for one that cannot be shown."""
     shown = [
         *exhibits(replace(subject, picture=None), config.judge, config.frames),
@@ -40,7 +51,7 @@ def pair_question(config: PairwiseGrader, subject: Subject, first: Picture, seco
     return Question(parts=(asked, *as_parts(shown)), schema=object_schema(pairwise_schema()))
 
 
-def _labelled(label: str, config: PairwiseGrader, subject: Subject) -> list[Exhibit]:
+def _labelled(label: str, config: PairwiseGrader, subject: GradingContext) -> list[Exhibit]:
     return [
         replace(each, id=each.id.replace("output", label, 1), about=each.about.replace("to judge", label, 1))
         for each in output(subject, config.judge, config.frames)

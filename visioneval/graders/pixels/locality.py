@@ -25,7 +25,8 @@ import cv2
 import numpy as np
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
@@ -40,7 +41,6 @@ from visioneval.graders.pixels.difference import (
 from visioneval.graders.pixels.registration import Laid, Registration, lay_over, read_pixels, scaled_over
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
-from visioneval.suite.graders import LocalityGrader
 from visioneval.types import Score
 
 
@@ -98,16 +98,16 @@ class Locality:
     def __init__(self, config: LocalityGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: Subject) -> Grade:
+    async def grade(self, subject: GradingContext) -> Grade:
         """Raises ``GraderError`` where the case has no base or mask, or a file does not decode."""
         return await asyncio.to_thread(self._in_room, subject)
 
-    def _in_room(self, subject: Subject) -> Grade:
+    def _in_room(self, subject: GradingContext) -> Grade:
         files = (subject.files.base, subject.files.masks.get("editable"), subject.drawn.path)
         with room_for(*filter(None, files)):
             return self._grade(subject)
 
-    def _grade(self, subject: Subject) -> Grade:
+    def _grade(self, subject: GradingContext) -> Grade:
         config = self._config
         base_path, mask_path = subject.files.base, subject.files.masks.get("editable")
         if base_path is None or mask_path is None:

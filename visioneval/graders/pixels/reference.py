@@ -17,7 +17,8 @@ import asyncio
 from dataclasses import dataclass
 
 from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
@@ -30,7 +31,6 @@ from visioneval.graders.pixels.difference import (
 from visioneval.graders.pixels.registration import Registration, lay_over, read_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
-from visioneval.suite.graders import ReferenceGrader
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,15 @@ class Reference:
     def __init__(self, config: ReferenceGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: Subject) -> Grade:
+    async def grade(self, subject: GradingContext) -> Grade:
         """Raises ``GraderError`` where the case has no reference, or a file does not decode."""
         return await asyncio.to_thread(self._in_room, subject)
 
-    def _in_room(self, subject: Subject) -> Grade:
+    def _in_room(self, subject: GradingContext) -> Grade:
         with room_for(*filter(None, (subject.files.reference, subject.drawn.path))):
             return self._grade(subject)
 
-    def _grade(self, subject: Subject) -> Grade:
+    def _grade(self, subject: GradingContext) -> Grade:
         config = self._config
         if subject.files.reference is None:
             raise GraderError("the case has no reference")

@@ -23,12 +23,12 @@ import numpy as np
 from PIL import ImageOps
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.difference import TOOL_VERSIONS, Pixels
+from visioneval.graders.properties.config import ImageGrader
 from visioneval.media.images import FORMATS, frames, load_rgb, opened, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.suite.case import Expect, pixel_size
-from visioneval.suite.graders import ImageGrader
 from visioneval.types import Score
 
 ASPECT_TOLERANCE = 0.01
@@ -106,11 +106,11 @@ class ImageFile:
     def __init__(self, config: ImageGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: Subject) -> Grade:
+    async def grade(self, subject: GradingContext) -> Grade:
         """Raises ``GraderError`` where the file does not decode."""
         return await asyncio.to_thread(self._grade, subject)
 
-    def _grade(self, subject: Subject) -> Grade:
+    def _grade(self, subject: GradingContext) -> Grade:
         key, expect = self._config.key, subject.case.expect
         try:
             facts = read_facts(subject.drawn.path)

@@ -12,8 +12,18 @@ from typing import Any
 
 from visioneval.aio import together
 from visioneval.errors import ProviderError
-from visioneval.graders.base import Grade, Subject
-from visioneval.graders.rubric.config import RubricMetric
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric.metrics import RubricMetric
+from visioneval.graders.rubric.prompt import (
+    TAGS,
+    VERDICT,
+    rubric_context,
+    rubric_groups,
+    rubric_keys,
+    rubric_schema,
+    rules_over,
+)
 from visioneval.judging.ask import (
     MAX_EXTRA_KEYS,
     Answer,
@@ -29,17 +39,7 @@ from visioneval.judging.attachments import Exhibit, as_parts, laid_out
 from visioneval.judging.crops import CropTool
 from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
-from visioneval.suite.graders import RubricGrader
-from visioneval.suite.judge_prompt import (
-    REASON,
-    TAGS,
-    VERDICT,
-    rubric_context,
-    rubric_groups,
-    rubric_keys,
-    rubric_schema,
-    rules_over,
-)
+from visioneval.suite.judge_prompt import REASON
 from visioneval.templates.render import render_file, template_digest
 from visioneval.types import Score
 
@@ -74,7 +74,7 @@ class Rubric:
         self._config = config
         self._schema_sha256 = digest(rubric_schema(config.asked, config.failure_tags))
 
-    async def grade(self, subject: Subject) -> Grade:
+    async def grade(self, subject: GradingContext) -> Grade:
         """One vote is the score itself; of several, the lower median or the majority.
 
         A call that fails is a vote that is lost. Raises ``GraderError`` for a picture that cannot be shown.
@@ -92,21 +92,21 @@ class Rubric:
         return _counted(config, ballots, template=template, schema=self._schema_sha256)
 
     async def _cast_again(
-        self, subject: Subject, shown: Sequence[Exhibit], ballot: Ballot, missing: Set[str]
+        self, subject: GradingContext, shown: Sequence[Exhibit], ballot: Ballot, missing: Set[str]
     ) -> Ballot:
         """A new ballot where a ``missing`` score needs one and the cached replies are unusable; else the same."""
         if not ballot.was_lost_in_cache or not missing & ballot.metrics.keys():
             return ballot
-        return await self._vote(replace(subject, ask=_past_cache(subject)), shown, ballot.metrics, ballot.vote)
+        return await self._vote(replace(subject, ask_judge=_past_cache(subject)), shown, ballot.metrics, ballot.vote)
 
-    async def _vote(self, subject: Subject, shown: Sequence[Exhibit], metrics: Metrics, vote: int) -> Ballot:
+    async def _vote(self, subject: GradingContext, shown: Sequence[Exhibit], metrics: Metrics, vote: int) -> Ballot:
         config = self._config
         crop = await asyncio.to_thread(self._crop_tool, subject, shown, metrics, vote) if config.zoom else None
 
         async def ask(question: Question) -> Reply:
             if crop:
                 crop.start_over()
-            return await subject.ask(config.judge, question)
+            return await subject.ask_judge(config.judge, question)
 
         question = self._question(subject, crop.first_views if crop else shown, metrics, crop, vote)
         unrecorded: dict[str, Any] = {REASON: "", TAGS: [], VERDICT: "PASS"}
@@ -124,7 +124,7 @@ class Rubric:
             return Ballot(metrics, vote, (), fault=str(error), crops=crop.kept if crop else ())
         return Ballot(metrics, vote, answer.replies, answer, crops=crop.kept if crop else ())
 
-    def _crop_tool(self, subject: Subject, shown: Sequence[Exhibit], metrics: Metrics, vote: int) -> CropTool:
+    def _crop_tool(self, subject: GradingContext, shown: Sequence[Exhibit], metrics: Metrics, vote: int) -> CropTool:
         assert self._config.zoom is not None
         alone = f".{next(iter(metrics))}" if self._config.per_metric else ""
 
@@ -134,7 +134,7 @@ class Rubric:
         return CropTool(shown, self._config.zoom.max_crops, keep)
 
     def _question(
-        self, subject: Subject, shown: Sequence[Exhibit], metrics: Metrics, crop: CropTool | None, vote: int
+        self, subject: GradingContext, shown: Sequence[Exhibit], metrics: Metrics, crop: CropTool | None, vote: int
     ) -> Question:
         config = self._config
         seen = rubric_context(
@@ -184,9 +184,9 @@ def _scores(config: RubricGrader, ballots: Sequence[Ballot]) -> dict[str, Score]
     return {name: _score(values) for name, values in _votes(config, ballots).items()}
 
 
-def _past_cache(subject: Subject) -> Callable[[str, Question], Awaitable[Reply]]:
+def _past_cache(subject: GradingContext) -> Callable[[str, Question], Awaitable[Reply]]:
     async def ask(judge: str, question: Question) -> Reply:
-        return await past_cache(partial(subject.ask, judge))(question)
+        return await past_cache(partial(subject.ask_judge, judge))(question)
 
     return ask
 

@@ -13,6 +13,8 @@ import unicodedata
 import zlib
 from functools import cache
 
+from visioneval.characters import ignorable
+
 HYPHEN, BULLET, ELLIPSIS, APOSTROPHE, QUOTE = "-", "•", "…", "'", '"'
 
 # One glyph in most typefaces, or a difference of a pixel or two: the reader's choice among them is chance.
@@ -99,11 +101,6 @@ def fold_character(char: str) -> str:
     if wide[:1].isspace():  # a lone accent decomposes to a space and a mark, which is another text
         return char
     return "".join(_FOLDS.get(part, part) for part in wide)
-
-
-def ignorable(char: str) -> bool:
-    """Whether a character leaves no mark on a picture: controls, joiners, variation selectors."""
-    return unicodedata.category(char) in ("Cc", "Cf") or 0xFE00 <= ord(char) <= 0xFE0F
 
 
 def unreadable(text: str) -> list[str]:

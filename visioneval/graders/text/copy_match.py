@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from visioneval.graders.text.alphabet import APOSTROPHE, BULLET, ELLIPSIS, HYPHEN, QUOTE, fold_character, ignorable
+from visioneval.characters import ignorable
+from visioneval.graders.text.alphabet import APOSTROPHE, BULLET, ELLIPSIS, HYPHEN, QUOTE, fold_character
 
 Corners = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
 Span = tuple[int, int, int]

@@ -10,17 +10,17 @@ from typing import Any
 
 from visioneval.aio import in_thread
 from visioneval.errors import GraderError, ProviderError
-from visioneval.graders.base import Grade, Subject
+from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text import judge as text_judge
 from visioneval.graders.text import ocr
 from visioneval.graders.text.alphabet import unreadable
+from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, Miss, Pair, check
 from visioneval.graders.text.copy_match import Reading
 from visioneval.judging.ask import OffSchemaError, total_cost, total_usage, words
 from visioneval.media.images import load_rgb, room_for
 from visioneval.providers.base import Reply
 from visioneval.suite.case import ExpectText
-from visioneval.suite.graders import TextGrader
 from visioneval.types import Score
 
 SHORT = 500
@@ -33,7 +33,7 @@ class Text:
     def __init__(self, config: TextGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: Subject) -> Grade:
+    async def grade(self, subject: GradingContext) -> Grade:
         """Compares what was read. Raises ``GraderError`` where nothing can read the lines."""
         expected = subject.case.expect.text
         if expected is None:
@@ -52,7 +52,7 @@ class Text:
         settled = await self._by_judge(subject, expected)
         return replace(settled, details={**settled.details, "ocr": told.details}, tool_versions=told.tool_versions)
 
-    async def _by_judge(self, subject: Subject, expected: ExpectText) -> Grade:
+    async def _by_judge(self, subject: GradingContext, expected: ExpectText) -> Grade:
         """The same comparison, unfolded: a judge can tell a dash from a hyphen."""
         try:
             said = await text_judge.read(subject, self._config)
@@ -83,7 +83,7 @@ def _unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
     return check(readings, expected, fold=False, min_confidence=0.0)
 
 
-def _unread(config: TextGrader, subject: Subject, replies: tuple[Reply, ...], why: str) -> Grade:
+def _unread(config: TextGrader, subject: GradingContext, replies: tuple[Reply, ...], why: str) -> Grade:
     """Nothing measured, with what the judge did say."""
     return Grade(
         scores=dict.fromkeys(config.metrics(subject.case)),

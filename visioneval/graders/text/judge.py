@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from visioneval.graders.base import Subject
+from visioneval.graders.base import GradingContext
+from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, TextGrader, text_contexts
 from visioneval.graders.text.copy_match import Reading
 from visioneval.judging.ask import (
     MAX_KEPT,
@@ -23,8 +24,6 @@ from visioneval.judging.ask import (
 )
 from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
-from visioneval.suite.graders import TextGrader
-from visioneval.suite.judge_prompt import CHECK, DESCRIBE, LIST, text_contexts
 from visioneval.templates.render import render_file, template_digest
 
 _LINES = {"lines": {"type": "array", "items": {"type": "string"}}}
@@ -60,12 +59,12 @@ class Read:
         return total_cost(self.replies)
 
 
-async def read(subject: Subject, config: TextGrader) -> Read:
+async def read(subject: GradingContext, config: TextGrader) -> Read:
     """Asks the judge.
 
     Raises ``OffSchemaError`` where it never answers in shape, and ``ProviderError``.
     """
-    ask = partial(subject.ask, config.judge)
+    ask = partial(subject.ask_judge, config.judge)
     part = await asyncio.to_thread(subject.show, subject.drawn.path)
     if not config.describe:
         answer = await ask_for_json(ask, _question(_words(LIST, subject), _LINES, part), partial(_faults, _LINES))
@@ -83,7 +82,7 @@ async def read(subject: Subject, config: TextGrader) -> Read:
     )
 
 
-async def _checked(ask: Ask, subject: Subject, described: Answer) -> Answer:
+async def _checked(ask: Ask, subject: GradingContext, described: Answer) -> Answer:
     """The second call, which sees no picture."""
     question = _question(_words(CHECK, subject, _description(described)), _CHECKED)
     try:
@@ -102,12 +101,12 @@ def _description_faults(data: Any) -> list[str]:
     return [] if isinstance(words, str) and words.strip() else ["'description' is not text, or empty"]
 
 
-def _words(template: str, subject: Subject, description: str = "") -> str:
+def _words(template: str, subject: GradingContext, description: str = "") -> str:
     seen = text_contexts(subject.case, subject.prompt, description, describe=template != LIST)
     return render_file(template, subject.template_folders, seen[template])
 
 
-def _hashes(subject: Subject, properties: Mapping[str, Any], *templates: str) -> tuple[str, str]:
+def _hashes(subject: GradingContext, properties: Mapping[str, Any], *templates: str) -> tuple[str, str]:
     return template_digest(templates, subject.template_folders), digest(properties)
 
 

@@ -22,10 +22,10 @@ from pydantic import ValidationError
 from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.media import images
 from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.masks import mask_use
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.retry_after import retry_after, seconds
-from visioneval.suite.providers import GeminiProvider
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
 DEVELOPER_URL = "https://generativelanguage.googleapis.com"

@@ -10,8 +10,8 @@ from google import genai
 from google.genai import types
 
 from visioneval.providers.base import AddressPart, CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
+from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.generator import add_usage, client_for, config_of, content_parts, refuse, told_errors
-from visioneval.suite.judges import GeminiJudge
 
 WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
 

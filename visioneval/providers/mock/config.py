@@ -1,11 +1,15 @@
-"""The parameters of the sketch provider, and what its flaws are good for."""
+"""The sketch provider: its parameters, and what its flaws are good for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import ValidationError
 
 from visioneval.suite.case import Size
+from visioneval.suite.loading.messages import explain
+from visioneval.suite.providers import DrawingProvider
 from visioneval.types import Frozen, TaskType
 
 Flaw = Literal["none", "typo", "missing_line", "extra_text", "spill", "drift", "blank", "wrong_size"]
@@ -53,3 +57,19 @@ class SketchParams(Frozen):
     size: Size = "1024x1024"
     """Of a generation; an edit keeps the size of its base image."""
     seed: int = 0
+
+
+class SketchProvider(DrawingProvider):
+    """A stand-in that draws plain layouts. It is no model; it shows that graders and rules work."""
+
+    stand_in: ClassVar[bool] = True
+    is_free: ClassVar[bool] = True
+
+    provider: Literal["sketch"]
+
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        try:
+            SketchParams.model_validate(params)
+        except ValidationError as error:
+            for part in error.errors(include_url=False):
+                yield str(part["loc"][0]), explain(part, SketchParams.model_json_schema())

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from PIL import Image, ImageDraw, ImageFont, features
 
+from visioneval.characters import ignorable
 from visioneval.errors import ProviderError
-from visioneval.graders.text.alphabet import ignorable
 
 Colour = tuple[int, int, int]
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
+from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.providers.openai.generator import Connection, encoded, error_in_reply, flat_usage, known_form
-from visioneval.suite.judges import OpenAIJudge
 
 Shape = Literal["schema", "json", "text"]
 SHAPES: tuple[Shape, ...] = ("schema", "json", "text")

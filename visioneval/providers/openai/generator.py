@@ -22,9 +22,9 @@ from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.media import images
 from visioneval.providers.base import Drawing, DrawRequest
 from visioneval.providers.masks import MaskUse, mask_use
+from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
 from visioneval.providers.retry_after import retry_after
-from visioneval.suite.providers import OpenAIProvider
 from visioneval.suite.remote import OpenAIOptions
 
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)

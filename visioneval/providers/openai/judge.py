@@ -8,8 +8,8 @@ from typing import Any
 from visioneval.errors import ProviderError, ProviderErrorKind
 from visioneval.providers.base import CellRef, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.openai.chat_judge import ChatJudge, function, readable, with_params
+from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.providers.openai.generator import Connection, encoded, flat_usage, known_form
-from visioneval.suite.judges import OpenAIJudge
 
 _THOUGHT = "reasoning.encrypted_content"
 """What a reasoning model must be handed back between rounds, where nothing is stored."""

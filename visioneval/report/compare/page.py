@@ -13,7 +13,10 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import Held, outcome
 from visioneval.analysis.compare.pairing import CHANGES, Change, Pair
-from visioneval.report.compare.sentences import (
+from visioneval.report.html.images import EmbeddedShelf
+from visioneval.report.html.page_data import as_json
+from visioneval.report.html.pages import policy, render, script, style
+from visioneval.report.sentences import (
     TITLES,
     change_in_words,
     headline,
@@ -27,9 +30,6 @@ from visioneval.report.compare.sentences import (
     show_value,
     unlike_lines,
 )
-from visioneval.report.html.images import EmbeddedShelf
-from visioneval.report.html.page_data import as_json
-from visioneval.report.html.pages import policy, render, script, style
 
 SHOWN_PAIRS = 5_000
 PICTURED_PAIRS = 400

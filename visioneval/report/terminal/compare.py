@@ -11,7 +11,7 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import Held, State
 from visioneval.analysis.compare.pairing import Change, Pair
-from visioneval.report.compare.sentences import (
+from visioneval.report.sentences import (
     TITLES,
     change_in_words,
     headline,

@@ -19,7 +19,7 @@ from visioneval.analysis.findings import (
     Rate,
     Summary,
 )
-from visioneval.report.html.question_tables import pooled_metrics, question_tables
+from visioneval.report.terminal.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.separation import separation_table
 from visioneval.report.terminal.table import GAP, Cell, Column, fitted, table, titled
 from visioneval.report.text import clean, one_line, plain

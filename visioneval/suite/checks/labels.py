@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from visioneval.suite.graders import scored_by
 from visioneval.suite.label_presets import READY
-from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, Labels, metric_misfit, scored_by
+from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, Labels, metric_misfit
 from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
@@ -21,7 +22,7 @@ def label_problems(suite: Suite, folder: Path, trust: Trust, broken: frozenset[s
     if labels is None or "labels" in broken:
         return
     yield from _keys(labels)
-    if not broken & {"cases", "graders"}:
+    if not broken & {"cases", "graders", "metrics"}:
         metrics = written_metrics(suite)
         for index, question in enumerate(labels.questions):
             if message := _metric(question, metrics, suite):

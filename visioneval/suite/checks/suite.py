@@ -6,7 +6,6 @@ A check yields ``(loc, message)``: ``loc`` is a path in the suite such as ``("ca
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,23 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
-from visioneval.graders.gecko.checks import prompt_problems, question_problems
-from visioneval.graders.pairwise.checks import pairwise_problems
-from visioneval.graders.text.alphabet import unreadable
 from visioneval.media import images
+from visioneval.registry import GRADERS, PROVIDERS, check_of
 from visioneval.suite.case import TestCase
 from visioneval.suite.checks.judges import judge_problems
 from visioneval.suite.checks.labels import label_problems
+from visioneval.suite.checks.output_of import looker_problems
+from visioneval.suite.checks.outputs import no_picture_problems, prompt_problems
 from visioneval.suite.checks.rules import Found, View, rule_problems
-from visioneval.suite.graders import TextGrader
-from visioneval.suite.loading.datasets import missing_columns
+from visioneval.suite.graders import BaseGrader
 from visioneval.suite.loading.messages import Loc, did_you_mean, runs_code
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
-from visioneval.suite.output_of import looker_problems
+from visioneval.suite.outputs import RunLabels
 from visioneval.suite.prompts import RESERVED, context
-from visioneval.suite.providers import BaseProvider, CommandProvider, DrawingProvider, FilesProvider
-from visioneval.suite.runs import RunLabels, dataset_rows, model_runs, split_run
+from visioneval.suite.providers import BaseProvider, DrawingProvider
+from visioneval.suite.runs import model_runs
 from visioneval.suite.size import cell_problem, grid_problems
 from visioneval.templates.render import render
 from visioneval.types import ModelRun, TaskType
@@ -44,8 +42,8 @@ def problems(
 ) -> Iterator[tuple[Loc, str] | Problem]:
     """Every problem of a suite that its model cannot see. Those in a file of its own come with their place.
 
-    ``broken`` names the top-level keys from which something is missing here because it is wrong by itself: what
-    depends on them cannot be checked.
+    ``broken`` names the top-level keys from which something is missing here because it is wrong by itself, and
+    ``metrics`` where nobody knows what some grader writes: what depends on them cannot be checked.
     """
     runs: list[tuple[int, ModelRun]] = []
     yield from _expanded(suite, folder, trust, run_labels, broken, runs)
@@ -67,9 +65,8 @@ def problems(
         return
     yield from _tasks(view)
     yield from looker_problems(suite.cases)
-    yield from question_problems(view, broken)
-    yield from pairwise_problems(view, broken)
-    if "graders" not in broken:
+    yield from _graders_on_runs(view, broken)
+    if not broken & {"graders", "metrics"}:
         yield from rule_problems(view, complete="verdict" not in broken)
 
 
@@ -95,7 +92,8 @@ def _expanded(
         except SuiteError as error:
             yield from error.problems
         except VisionEvalError as error:
-            yield _unreadable_source(entry, loc, str(error))
+            key, message = entry.source_problem(str(error))
+            yield (*loc, *key), message
         else:
             yield from _swept(entry, found, loc, folder, complete="cases" not in broken)
             runs.extend((index, run) for run in found)
@@ -103,38 +101,14 @@ def _expanded(
 
 def _entry(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Found:
     if entry.runs_code and not trust.everything:
-        yield (*loc, "provider"), runs_code(str(getattr(entry, "provider", "")))
-    if isinstance(entry, CommandProvider) and not _is_program(entry.argv[0], folder):
-        yield (*loc, "argv"), f"there is no program {entry.argv[0]!r} on this machine"
-    if isinstance(entry, FilesProvider):
-        for key, path, start in _named_paths(entry, folder):
-            if refusal := trust.refusal(path, start, remote=key != ("run",)):
-                yield (*loc, *key), refusal
-
-
-def _is_program(name: str, folder: Path) -> bool:
-    return shutil.which(name) is not None or ("/" in name and shutil.which(str(folder / name)) is not None)
-
-
-def _named_paths(entry: FilesProvider, folder: Path) -> Iterator[tuple[Loc, str, Path]]:
-    if entry.path:
-        yield ("path",), entry.path.split("{")[0], folder
-    if entry.run and ("/" in (run := split_run(entry.run)[0]) or run in (".", "..")):
-        yield ("run",), run, Path.cwd()
-    if entry.dataset:
-        yield ("dataset", "path"), entry.dataset.path, folder
-
-
-def _unreadable_source(entry: BaseProvider, loc: Loc, message: str) -> tuple[Loc, str]:
-    if isinstance(entry, FilesProvider) and entry.dataset is not None:
-        return (*loc, "dataset", "path"), f"dataset: {entry.dataset.path}: {message}"
-    return (*loc, "run"), message
+        yield (*loc, "provider"), runs_code(entry.provider_name, getattr(entry, "options", None))
+    if check := check_of(PROVIDERS, entry.provider_name, "problems"):
+        yield from (((*loc, *key), message) for key, message in check(entry, folder, trust))
 
 
 def _swept(entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc, folder: Path, *, complete: bool) -> Found:
-    if isinstance(entry, FilesProvider) and entry.dataset is not None:
-        missing = missing_columns(dataset_rows(entry.dataset, folder), entry.dataset.fields)
-        yield from (((*loc, "dataset", "fields", key), message) for key, message in missing)
+    if check := check_of(PROVIDERS, entry.provider_name, "run_problems"):
+        yield from (((*loc, *key), message) for key, message in check(entry, folder))
     if not runs and complete:
         what = f"no picture is labelled {entry.label!r}" if entry.label else "no case brings a finished picture"
         yield loc, f"this entry makes no model run: {what}"
@@ -151,9 +125,9 @@ def _named_calls(suite: Suite, runs: Sequence[ModelRun], broken: frozenset[str])
     """Limits and prices for something that the suite never calls are a slip of the pen."""
     if broken:
         return
-    called: list[tuple[str, Any]] = [(str(getattr(entry, "provider", "")), None) for entry in suite.models]
+    called: list[tuple[str, Any]] = [(entry.provider_name, None) for entry in suite.models]
     called += [(run.provider, run.params.get("model")) for run in runs]
-    called += [(str(getattr(judge, "provider", "")), getattr(judge, "model", None)) for judge in suite.judges.values()]
+    called += [(judge.provider_name, getattr(judge, "model", None)) for judge in suite.judges.values()]
     providers, models = {provider for provider, _ in called}, {str(model) for _, model in called if model}
     both = {f"{provider}:{model}" for provider, model in called if model}
     for key, entries, known in (
@@ -280,23 +254,26 @@ def _graders(suite: Suite, trust: Trust) -> Found:
             yield ("graders", index, "key"), f"two graders have the key {grader.key!r}"
         seen.add(grader.key)
         if grader.runs_code and not trust.everything:
-            yield ("graders", index, "type"), runs_code(grader.type)
-        if isinstance(grader, TextGrader) and grader.extract == "ocr":
-            yield from _alphabet(suite, grader)
+            yield ("graders", index, "type"), runs_code(grader.type_name, getattr(grader, "options", None))
+    for name, own in _by_type(suite).items():
+        if check := check_of(GRADERS, name, "problems"):
+            yield from check(suite, own)
 
 
-def _alphabet(suite: Suite, grader: TextGrader) -> Found:
-    for index, case in enumerate(suite.cases):
-        expected = case.expect.text
-        if expected is None or (grader.when and not grader.when.fits(case.id, case.task_type, case.tags)):
-            continue
-        for key in ("required", "forbidden", "allowed"):
-            for at, line in enumerate(getattr(expected, key)):
-                if foreign := unreadable(line):
-                    yield (
-                        ("cases", index, "expect", "text", key, at),
-                        f"local OCR cannot read {' '.join(foreign)}: this line needs a grader with 'extract: judge'",
-                    )
+def _by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:
+    found: dict[str, list[tuple[int, BaseGrader]]] = {}
+    for index, grader in enumerate(suite.graders):
+        found.setdefault(grader.type_name, []).append((index, grader))
+    return found
+
+
+def _graders_on_runs(view: View, broken: frozenset[str]) -> Found:
+    if broken & {"graders", "judges"}:
+        return
+    yield from no_picture_problems(view)
+    for name, own in _by_type(view.suite).items():
+        if check := check_of(GRADERS, name, "run_problems"):
+            yield from check(view, own)
 
 
 def _tasks(view: View) -> Found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
 from typing import Any
 
 from visioneval.suite.case import PRINTABLE
@@ -151,9 +150,10 @@ def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(field, properties[field]["const"]) for field in _TAGS if "const" in properties.get(field, {})]
 
 
-def runs_code(name: str) -> str:
-    """What to say of a provider, grader or judge that needs trust."""
-    return f"{name!r} runs code that the suite brings: pass --trust-suite if you trust this suite"
+def runs_code(name: str, options: object = None) -> str:
+    """What to say of a provider, grader or judge that needs trust, and of the options that its class would check."""
+    unchecked = "; its options are not checked until then" if options else ""
+    return f"{name!r} runs code that the suite brings: pass --trust-suite if you trust this suite{unchecked}"
 
 
 def shown(value: Any) -> str:
@@ -207,11 +207,3 @@ def _alternatives(node: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any
         return _alternatives(schema["$defs"][node["$ref"].rsplit("/", 1)[-1]], schema)
     options = node.get("anyOf", []) + node.get("oneOf", []) + node.get("allOf", [])
     return [node] + [alt for option in options for alt in _alternatives(option, schema)]
-
-
-@cache
-def suite_schema() -> Mapping[str, Any]:
-    """The suite's JSON Schema, made once."""
-    from visioneval.suite.model import json_schema
-
-    return json_schema()

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import GeckoGrader
+from visioneval.suite.graders import BaseGrader
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import read_bytes
 from visioneval.suite.loading.messages import Loc, did_you_mean
@@ -41,17 +41,15 @@ class _Pins:
 
 def with_pinned(suite: Suite, document: Document, trust: Trust) -> Suite:
     """The suite with the questions of its file in the cases that pin none themselves. Problems go to the document."""
-    named = [
-        (at, grader) for at, grader in enumerate(suite.graders) if isinstance(grader, GeckoGrader) and grader.questions
-    ]
+    named = [(at, grader) for at, grader in enumerate(suite.graders) if grader.question_file]
     for at, grader in named[1:]:
-        if grader.questions != named[0][1].questions:
-            message = f"questions: a suite has one file of them, and {named[0][1].questions!r} is named already"
+        if grader.question_file != named[0][1].question_file:
+            message = f"questions: a suite has one file of them, and {named[0][1].question_file!r} is named already"
             document.report(("graders", at, "questions"), message)
     if not named:
         return suite
     at, grader = named[0]
-    source, entries = _read(str(grader.questions), ("graders", at, "questions"), document, trust)
+    source, entries = _read(str(grader.question_file), ("graders", at, "questions"), document, trust)
     if source is None:
         return suite
     return _merged(suite, document, source, _checked(document, source, entries, grader))
@@ -80,7 +78,7 @@ def _report(document: Document, source: Source, loc: Loc, message: str) -> None:
     document.problems.append(Problem(*source.place(loc), message))
 
 
-def _checked(document: Document, source: Source, entries: Sequence[Any], grader: GeckoGrader) -> _Pins:
+def _checked(document: Document, source: Source, entries: Sequence[Any], grader: BaseGrader) -> _Pins:
     pins = _Pins()
     for at, raw in enumerate(entries):
         try:
@@ -93,7 +91,7 @@ def _checked(document: Document, source: Source, entries: Sequence[Any], grader:
         if str(key) in table:
             _report(document, source, (at,), f"an earlier entry is about {str(key)[:60]!r} already")
         twice = list(id_problems(entry.questions))
-        bad = [] if twice or grader.on_bad_dependency == "drop" else list(dependency_problems(entry.questions))
+        bad = [] if twice or grader.drops_bad_dependencies else list(dependency_problems(entry.questions))
         for place, message in (*twice, *bad):
             _report(document, source, (at, "questions", place, "id" if twice else "depends_on"), message)
         if not twice:  # told of here, at the place in the file, and not once more of the case

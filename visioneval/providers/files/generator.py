@@ -12,7 +12,7 @@ from visioneval.errors import ProviderError, UsageError
 from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import fetch, is_url
 from visioneval.providers.base import Address, Drawing, DrawRequest
-from visioneval.suite.providers import FilesProvider
+from visioneval.providers.files.config import FilesProvider
 
 _FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
 """Waiting for a bucket takes no core: it must not fill up the run's own pool, which is as large as the machine."""

@@ -12,17 +12,18 @@ from pydantic import ValidationError
 
 from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.registry import JUDGES, config_of
 from visioneval.suite.checks import suite as check
-from visioneval.suite.judges import JUDGES
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes
-from visioneval.suite.loading.messages import Loc, suite_schema
+from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.pinned_questions import with_pinned
 from visioneval.suite.loading.yaml_reader import decode, plain, read_yaml
-from visioneval.suite.model import Suite
+from visioneval.suite.model import Suite, suite_schema
+from visioneval.suite.outputs import RunLabels
+from visioneval.suite.plugins import described_suite, says_what_it_writes
 from visioneval.suite.providers import SECRET_NAME
-from visioneval.suite.runs import RunLabels
 from visioneval.templates.steps import suite_counted
 
 
@@ -67,16 +68,33 @@ def load_suite(
     _check_cases(document)
     found = _validated(document)
     found = replace(found, suite=with_pinned(found.suite, document, boundary))
+    broken, unusable = found.broken, None
+    try:
+        found = _described(found, document, folder) if trust else found
+    except UsageError as error:
+        unusable = error  # to be told where nothing is wrong with the suite itself
+    if not all(map(says_what_it_writes, found.suite.graders)):
+        broken |= {"metrics"}
     with suite_counted(len(found.suite.cases)):
-        for problem in check.problems(found.suite, folder, boundary, run_labels, found.broken):
+        for problem in check.problems(found.suite, folder, boundary, run_labels, broken):
             if isinstance(problem, Problem):
                 document.problems.append(replace(problem, file=document.shown(problem.file, folder, folder)))
             elif (loc := found.origin(problem[0])) is not None:
                 document.report(loc, problem[1])
     if document.problems:
         raise SuiteError(document.problems)
+    if unusable is not None:
+        raise unusable
     secrets = _secrets(variables or {})
     return LoadedSuite(found.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary, secrets)
+
+
+def _described(found: _Validated, document: Document, folder: Path) -> _Validated:
+    suite, misfits = described_suite(found.suite, folder)
+    for at, message in misfits:
+        if (loc := found.origin(at)) is not None:
+            document.report(loc, message)
+    return replace(found, suite=suite)
 
 
 def held_suite(
@@ -101,8 +119,11 @@ def held_suite(
         suite = suite.model_copy(update={"vars": changed.vars, "judges": changed.judges})
     folder = path.absolute().parent
     boundary = Trust.of_held_suite(everything=trust)
+    misfits: list[tuple[Loc, str]] = []
+    if trust:
+        suite, misfits = described_suite(suite, folder, is_held=True)
     with suite_counted(len(suite.cases)):
-        found = list(check.problems(suite, folder, boundary, run_labels))
+        found = [*misfits, *check.problems(suite, folder, boundary, run_labels)]
     if found:
         told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
         raise SuiteError(Problem(f"{path} as the run holds it", 0, 0, message) for message in told)
@@ -161,7 +182,7 @@ def _judges(declared: Any, judges: Mapping[str, str]) -> dict[str, Any]:
         if name not in found:
             known = ", ".join(map(str, found)) or "none"
             raise UsageError(f"--judge {name}: the suite has no such judge (it has: {known})")
-        if provider not in JUDGES or not model or provider == "recorded":
+        if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
             raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
         found[name] = {"provider": provider, "model": model}
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.suite.judges import RecordedJudge
+from visioneval.providers.recorded.config import RecordedJudge
 from visioneval.suite.loading.datasets import read_rows
 
 Key = tuple[str, str | None, str | None]

@@ -20,7 +20,7 @@ from typing import Any
 from visioneval.errors import ProviderError
 from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import Drawing, DrawRequest
-from visioneval.suite.providers import CommandProvider
+from visioneval.providers.command.config import CommandProvider
 
 PROTOCOL_VERSION = 1
 KEPT = 64 * 1024

@@ -1,0 +1,22 @@
+"""Checks of rubrics that can be made before anything is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from visioneval.graders.rubric.config import RubricGrader
+from visioneval.suite.checks.rules import Found
+from visioneval.suite.graders import is_video
+from visioneval.suite.model import Suite
+
+
+def problems(suite: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Found:
+    """A judge crops pictures; a video has none to crop."""
+    for index, grader in graders:
+        if grader.zoom is None:
+            continue
+        when = grader.when
+        seen = (case for case in suite.cases if when is None or when.fits(case.id, case.task_type, case.tags))
+        videos = (case.id for case in seen if is_video(case))
+        if name := next(videos, None):
+            yield ("graders", index, "zoom"), f"zoom is for pictures, and the case {name!r} is about a video"

@@ -1,0 +1,143 @@
+"""A rubric's metrics, from which both the words and the JSON Schema that a judge gets are made."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from visioneval.suite.case import Name, Text
+from visioneval.suite.graders import YES
+from visioneval.suite.outputs import FrameCount
+from visioneval.types import Frozen, Metric
+
+_SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
+
+
+class PassFail(Frozen):
+    """A yes or no."""
+
+    type: Literal["pass_fail"]
+    about: Text
+    pass_if: tuple[Text, ...] = ()
+    fail_if: tuple[Text, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """What the score means."""
+        return YES
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The JSON Schema of the judge's answer."""
+        return {"type": "boolean"}
+
+    def fits(self, value: Any) -> bool:
+        """Whether a judge's answer is on the scale."""
+        return isinstance(value, bool)
+
+
+class ScaleScore(Frozen):
+    """A number on a scale, whose anchors say what its steps mean. Whole numbers unless ``step`` says else."""
+
+    type: Literal["score"]
+    scale: tuple[float, float]
+    step: Annotated[float, Field(gt=0)] = 1.0
+    about: Text
+    anchors: dict[str, Text] = Field(
+        default_factory=dict, description='A step or a span of steps: {5: ..., "0-2": ...}'
+    )
+
+    @field_validator("anchors", mode="before")
+    @classmethod
+    def _numbers_are_keys(cls, value: Any) -> Any:
+        return {str(key): text for key, text in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _anchors_are_on_the_scale(self) -> Self:
+        low, high = self.scale
+        if low >= high:
+            raise ValueError(f"scale: {low:g} is not below {high:g}")
+        if (high - low) / self.step > 1000:
+            raise ValueError("a scale of over 1000 steps: choose a larger step")
+        for anchor in self.anchors:
+            match = _SPAN.fullmatch(anchor.strip())
+            ends = [float(end) for end in match.groups() if end is not None] if match else []
+            if not ends or not all(self.fits(end) for end in ends):
+                raise ValueError(f"anchors: {anchor!r} is not on the scale from {low:g} to {high:g} by {self.step:g}")
+        return self
+
+    @property
+    def metric(self) -> Metric:
+        """What the score means."""
+        return _number_on(self.scale)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every step is a whole number."""
+        return self.step.is_integer() and self.scale[0].is_integer()
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The JSON Schema of the judge's answer: the steps themselves where they are few."""
+        low, high = self.scale
+        count = round((high - low) / self.step) + 1
+        if self.whole and count <= 21:
+            return {"type": "integer", "enum": [int(low + index * self.step) for index in range(count)]}
+        kind = "integer" if self.whole else "number"
+        return {"type": kind, "minimum": low, "maximum": high}
+
+    def fits(self, value: Any) -> bool:
+        """Whether a judge's answer is on the scale, and on one of its steps."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        low, high = self.scale
+        if not low <= value <= high or (self.whole and value != int(value)):
+            return False
+        steps = (value - low) / self.step
+        return abs(steps - round(steps)) < 1e-6
+
+
+@lru_cache(maxsize=256)
+def _number_on(scale: tuple[float, float]) -> Metric:
+    return Metric(type="number", range=scale, better="higher")
+
+
+RubricMetric = Annotated[PassFail | ScaleScore, Field(discriminator="type")]
+
+
+class Zoom(Frozen):
+    """Lets a judge ask for crops of what it looks at."""
+
+    max_crops: Annotated[int, Field(ge=1, le=50)] = 6
+
+
+class RubricOptions(Frozen):
+    """What a rubric asks of a judge."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    judge: Name = "default"
+    template: Text = Field(default="judge/rubric.md.j2", description="Looked for beside the suite, then built in.")
+    asked: dict[Name, RubricMetric] = Field(
+        alias="metrics", min_length=1, description="What is judged; each name is a metric for rules."
+    )
+    failure_tags: tuple[Name, ...] = Field(default=(), description="The only tags that the judge may give.")
+    votes: Annotated[int, Field(ge=1, le=25)] = Field(
+        default=1, description="Ask so often: the score is the lower median, or the majority."
+    )
+    per_metric: bool = Field(default=False, description="One call for each metric.")
+    zoom: Zoom | None = Field(default=None, description="Let the judge crop what it looks at.")
+    detail: Literal["low", "high", "auto"] | None = Field(
+        default=None, description="How large the judge sees pictures."
+    )
+    frames: FrameCount = 8
+
+    @model_validator(mode="after")
+    def _no_name_is_taken(self) -> Self:
+        taken = {"reason", "failure_tags", "verdict"} & self.asked.keys()
+        if taken:
+            raise ValueError(f"metrics: the name {min(taken)!r} is taken by the judge's reply")
+        return self

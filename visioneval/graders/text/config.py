@@ -1,0 +1,81 @@
+"""A text grader: who reads the image's text, and the metrics that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from visioneval.suite.case import Name, TestCase
+from visioneval.suite.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
+from visioneval.types import Metric
+
+LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
+"""The templates of a text grader that asks a judge; a suite may bring its own under the same names."""
+
+
+def text_contexts(case: TestCase, prompt: str, description: str, *, describe: bool) -> dict[str, dict[str, Any]]:
+    """The templates that reading text in a picture takes, in order, and what each of them sees."""
+    if not describe:
+        return {LIST: {}}
+    return {DESCRIBE: {}, CHECK: {"prompt": prompt, "criteria": case.criteria, "description": description}}
+
+
+class TextGrader(BaseGrader):
+    """Exact copy, case included: the lines that the picture must and must not show."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "": "expect.text",
+        ".recall": "expect.text.required",
+        ".cer": "expect.text.required",
+    }
+
+    type: Literal["text"]
+    extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
+        default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, and the judge where OCR finds a miss."
+    )
+    judge: Name = "default"
+    describe: bool = Field(
+        default=False,
+        description="The judge first describes the picture; a second call, which sees no picture, lists the text.",
+    )
+    min_confidence: Share = Field(default=0.5, description="OCR readings below this confidence (0 to 1) are not text.")
+
+    @model_validator(mode="after")
+    def _who_describes(self) -> Self:
+        if self.describe and self.extract == "ocr":
+            raise ValueError("describe is for a judge: it needs extract: judge, or [ocr, judge]")
+        return self
+
+    @property
+    def judge_name(self) -> str | None:
+        return None if self.extract == "ocr" else self.judge
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (DESCRIBE, CHECK) if self.describe else (LIST,)
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        expected = case.expect.text
+        if expected is None or is_video(case):
+            return {}
+        found = {self.key: YES}
+        if expected.required:
+            found[f"{self.key}.recall"] = SHARE_UP
+            found[f"{self.key}.cer"] = SHARE_DOWN
+        return found
+
+    def template_contexts(
+        self,
+        case: TestCase,
+        prompt: str,
+        *,
+        rules: Sequence[str],
+        variables: Mapping[str, Any],
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        if self.judge_name is not None and case.expect.text is not None:
+            yield from text_contexts(case, prompt, "a description", describe=self.describe).items()
+
+    def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
+        return times * (2 if self.describe else 1)

@@ -1,0 +1,20 @@
+"""Checks of a program of the user's own. Places are from the entry of ``models:``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from visioneval.providers.command.config import CommandProvider
+from visioneval.suite.checks.rules import Found
+from visioneval.suite.loading.paths import Trust
+
+
+def problems(entry: CommandProvider, folder: Path, trust: Trust) -> Found:  # noqa: ARG001 - trust was asked for
+    """A program that is not there."""
+    if not _is_program(entry.argv[0], folder):
+        yield ("argv",), f"there is no program {entry.argv[0]!r} on this machine"
+
+
+def _is_program(name: str, folder: Path) -> bool:
+    return shutil.which(name) is not None or ("/" in name and shutil.which(str(folder / name)) is not None)

@@ -1,0 +1,22 @@
+"""A program of the user's own: how it is started."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
+
+from visioneval.suite.case import PRINTABLE
+from visioneval.suite.providers import DrawingProvider
+
+Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
+
+
+class CommandProvider(DrawingProvider):
+    """A program of the user's own, called once per picture. Needs ``--trust-suite``."""
+
+    runs_code: ClassVar[bool] = True
+
+    provider: Literal["command"]
+    argv: Annotated[list[Argument], Field(min_length=1)] = Field(description="The program and its arguments; no shell.")
+    timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=True)] = 600.0

@@ -1,0 +1,1 @@
+"""The `files` provider: images and videos that exist already."""

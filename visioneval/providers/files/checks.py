@@ -1,0 +1,37 @@
+"""Checks of where finished pictures are. Places are from the entry of ``models:``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from visioneval.providers.files.config import FilesProvider
+from visioneval.providers.files.dataset import dataset_rows
+from visioneval.suite.checks.rules import Found
+from visioneval.suite.loading.datasets import missing_columns
+from visioneval.suite.loading.messages import Loc
+from visioneval.suite.loading.paths import Trust
+from visioneval.suite.outputs import split_run
+
+
+def problems(entry: FilesProvider, folder: Path, trust: Trust) -> Found:
+    """Files and runs that the suite may not read."""
+    for key, path, start in _named_paths(entry, folder):
+        if refusal := trust.refusal(path, start, remote=key != ("run",)):
+            yield key, refusal
+
+
+def run_problems(entry: FilesProvider, folder: Path) -> Found:
+    """Columns that a dataset does not have, once it could be read."""
+    if entry.dataset is not None:
+        missing = missing_columns(dataset_rows(entry.dataset, folder), entry.dataset.fields)
+        yield from ((("dataset", "fields", key), message) for key, message in missing)
+
+
+def _named_paths(entry: FilesProvider, folder: Path) -> Iterator[tuple[Loc, str, Path]]:
+    if entry.path:
+        yield ("path",), entry.path.split("{")[0], folder
+    if entry.run and ("/" in (run := split_run(entry.run)[0]) or run in (".", "..")):
+        yield ("run",), run, Path.cwd()
+    if entry.dataset:
+        yield ("dataset", "path"), entry.dataset.path, folder

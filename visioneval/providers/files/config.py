@@ -1,0 +1,93 @@
+"""Images and videos that exist already: where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from string import Formatter
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from visioneval.providers.files.dataset import PictureDataset, dataset_labels, dataset_pictures
+from visioneval.suite.case import TestCase
+from visioneval.suite.outputs import FilePath, Finished, RunLabels, split_run
+from visioneval.suite.providers import BaseProvider
+from visioneval.types import TaskType
+
+
+class FilesProvider(BaseProvider):
+    """Pictures and videos that exist already: a path pattern, another run, or rows of a dataset."""
+
+    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
+    is_free: ClassVar[bool] = True
+    reads_outputs: ClassVar[bool] = True
+
+    provider: Literal["files"]
+    path: FilePath | None = Field(default=None, description="A pattern with {case}, {model} (the label) and {sample}.")
+    run: FilePath | None = Field(default=None, description="RUN or RUN@label: another run's pictures.")
+    dataset: PictureDataset | None = None
+    pictures: Literal["none"] | None = Field(
+        default=None, description="none: cells without a picture, about which there are recorded answers only."
+    )
+
+    @property
+    def has_pictures(self) -> bool:
+        return self.pictures is None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [name for name in ("path", "run", "dataset", "pictures") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"files takes one source of pictures, not {' and '.join(given)}")
+        if self.path is not None:
+            _only_known_fields(self.path)
+        return self
+
+    def model_runs(
+        self, cases: Sequence[TestCase], folder: Path, run_labels: RunLabels
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        if self.run is not None:
+            run, label = split_run(self.run)
+            for each in [label] if label else run_labels(run):
+                yield (self.label if label and self.label else each), {"run": f"{run}@{each}"}
+        elif self.dataset is not None:
+            yield from ((label, {}) for label in dataset_labels(self.dataset, self.label, folder))
+        elif self.path is not None or not self.has_pictures:
+            yield self.base_label, {}
+        else:
+            labels = dict.fromkeys(label for case in cases for label in case.pictures)
+            yield from ((label, {}) for label in labels if self.label in (None, label))
+
+    def source_problem(self, message: str) -> tuple[tuple[str, ...], str]:
+        if self.dataset is None:
+            return super().source_problem(message)
+        return ("dataset", "path"), f"dataset: {self.dataset.path}: {message}"
+
+    @property
+    def source_run(self) -> str | None:
+        return self.run
+
+    def from_run(self, source: str) -> Self:
+        return self.model_copy(update={"run": source})
+
+    def path_of(self, case_id: str, label: str, sample: int) -> str | None:
+        return None if self.path is None else self.path.format(case=case_id, model=label, sample=sample)
+
+    def existing_outputs(
+        self, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
+    ) -> Finished:
+        if self.path is not None:
+            return {}
+        if self.dataset is not None:
+            return dataset_pictures(self.dataset, label, cases, variables, folder)
+        return {case.id: case.pictures[label] for case in cases if label in case.pictures}
+
+
+def _only_known_fields(pattern: str) -> None:
+    try:
+        parts = list(Formatter().parse(pattern))
+    except ValueError:
+        parts = [("", "?", "", None)]
+    if any(name not in (None, "case", "model", "sample") or spec or how for _, name, spec, how in parts):
+        raise ValueError("path may hold {case}, {model} and {sample}, and no other braces")

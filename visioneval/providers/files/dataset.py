@@ -1,0 +1,94 @@
+"""A dataset of finished pictures: its columns, its model runs, and the pictures of each case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from visioneval.errors import UsageError
+from visioneval.media.urls import is_url
+from visioneval.suite.case import TestCase
+from visioneval.suite.loading.datasets import Row, file_stem, prompt_id, read_cell_rows
+from visioneval.suite.loading.paths import located, rebased
+from visioneval.suite.outputs import FilePath, Finished, FinishedPicture, picture_of_cell
+from visioneval.suite.prompts import rendered
+from visioneval.types import Frozen
+
+
+class PictureDataset(Frozen):
+    """Finished pictures in a file of rows; rows meet cases by id, or by prompt where they have no id."""
+
+    path: FilePath
+    fields: dict[str, str] = Field(description="image, and id or prompt, and optionally model: the column of each.")
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        known = {"image", "id", "prompt", "model"}
+        if unknown := sorted(self.fields.keys() - known):
+            raise ValueError(f"fields: unknown {', '.join(unknown)} (known: {', '.join(sorted(known))})")
+        if "image" not in self.fields or not self.fields.keys() & {"id", "prompt"}:
+            raise ValueError("fields must map image, and id or prompt")
+        return self
+
+
+def dataset_labels(dataset: PictureDataset, wanted: str | None, folder: Path) -> list[str]:
+    rows = dataset_rows(dataset, folder)
+    column = dataset.fields.get("model")
+    if column is None:
+        return [wanted or file_stem(dataset.path)]
+    labels = dict.fromkeys(str(row.cells[column]) for row in rows if row.cells.get(column) not in (None, ""))
+    return [label for label in labels if wanted in (None, label)]
+
+
+def dataset_rows(dataset: PictureDataset, folder: Path) -> Sequence[Row]:
+    """The rows of a dataset of finished pictures. Raises as ``read_rows``; an unchanged file is read once."""
+    path = located(dataset.path, folder)
+    if isinstance(path, str):
+        return _rows(path, dataset.path, (0, 0))
+    try:
+        now = path.stat()
+        return _rows(path, dataset.path, (now.st_mtime_ns, now.st_size))
+    except OSError as error:
+        raise UsageError((error.strerror or str(error)).lower()) from None
+
+
+@lru_cache(maxsize=2)
+def _rows(path: Path | str, name: str, _state: tuple[int, int]) -> Sequence[Row]:
+    return read_cell_rows(path, name)
+
+
+def dataset_pictures(
+    dataset: PictureDataset, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
+) -> Finished:
+    """The pictures of a model run in a dataset, by case."""
+    found: dict[str, list[FinishedPicture]] = {}
+    start = dataset.path if is_url(dataset.path) else (folder / dataset.path).parent
+    ids = _ids_by_prompt(cases, variables) if "prompt" in dataset.fields else {}
+    for key, cell, row in _rows_of(dataset, label, ids, folder):
+        raw = picture_of_cell(cell, row)
+        if "path" in raw:
+            raw["path"] = rebased(raw["path"], start, folder)
+        found.setdefault(key, []).append(FinishedPicture.model_validate(raw))
+    return found
+
+
+def _rows_of(
+    dataset: PictureDataset, label: str, by_prompt: Mapping[str, str], folder: Path
+) -> Iterator[tuple[str, Any, str]]:
+    """Case, picture cell and place of every row of a model run that meets a case."""
+    fields = dataset.fields
+    for row in dataset_rows(dataset, folder):
+        cell = {key: "" if (value := row.cells.get(column)) is None else str(value) for key, column in fields.items()}
+        if "model" in fields and cell["model"] != label:
+            continue
+        key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
+        if key:
+            yield key, row.cells.get(fields["image"]), f"{dataset.path}:{row.line}"
+
+
+def _ids_by_prompt(cases: Sequence[TestCase], variables: Mapping[str, Any]) -> dict[str, str]:
+    return {prompt_id(rendered(case, variables)[0]): case.id for case in cases if case.picture_of is None}

@@ -1,0 +1,51 @@
+"""Gemini, as models and as judges: their options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from visioneval.suite.case import Text
+from visioneval.suite.judges import BaseJudge, only_settings
+from visioneval.suite.providers import DrawingProvider, model_and_n
+from visioneval.suite.remote import GeminiOptions
+
+
+class GeminiProvider(DrawingProvider, GeminiOptions):
+    """A Gemini model that answers with pictures; ``params`` holds ``model`` and the generation config, as written."""
+
+    provider: Literal["gemini"]
+    mask_mode: Literal["as_image", "ignore"] = Field(
+        default="as_image", description="as_image: the mask is one more picture, as there is no mask argument; ignore."
+    )
+
+    @property
+    def needs_key(self) -> str | None:
+        return None if self.google else self.key_variable
+
+    def calls_per_sample(self, params: dict[str, Any]) -> int:
+        return int(params.get("n") or 1)
+
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield from model_and_n(params)
+
+
+class GeminiJudge(BaseJudge, GeminiOptions):
+    """A Gemini model."""
+
+    watches: ClassVar[bool] = True
+
+    provider: Literal["gemini"]
+    model: Text
+    params: dict[str, Any] = Field(default_factory=dict, description="The generation config, as written.")
+
+    @field_validator("params")
+    @classmethod
+    def _asks_nothing(cls, params: dict[str, Any]) -> dict[str, Any]:
+        return only_settings(params, {"contents", "http_options", "model", "tools"})
+
+    @property
+    def needs_key(self) -> str | None:
+        return None if self.google else self.key_variable

@@ -1,0 +1,48 @@
+"""OpenAI and servers that speak its protocol, as models and as judges: their options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from visioneval.suite.case import Text
+from visioneval.suite.judges import BaseJudge, only_settings
+from visioneval.suite.providers import DrawingProvider, model_and_n
+from visioneval.suite.remote import MaskMode, OpenAIOptions
+
+
+class OpenAIProvider(DrawingProvider, OpenAIOptions):
+    """OpenAI's Images API, or a server that speaks it. Parameters are passed through as written."""
+
+    provider: Literal["openai"]
+    mask_mode: MaskMode = Field(default="send", description="send: as the mask; as_image: as one more picture; ignore.")
+
+    @property
+    def needs_key(self) -> str | None:
+        return self.key_variable
+
+    def pictures_per_call(self, params: dict[str, Any]) -> int:
+        return int(params.get("n") or 1)
+
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield from model_and_n(params)
+
+
+class OpenAIJudge(BaseJudge, OpenAIOptions):
+    """A vision model behind the Responses API, or behind chat completions (``api: chat``)."""
+
+    provider: Literal["openai"]
+    model: Text
+    api: Literal["responses", "chat"] = "responses"
+    params: dict[str, Any] = Field(default_factory=dict, description="Sent as written, such as reasoning.")
+
+    @field_validator("params")
+    @classmethod
+    def _asks_nothing(cls, params: dict[str, Any]) -> dict[str, Any]:
+        return only_settings(params, {"input", "messages", "model", "stream", "tools"})
+
+    @property
+    def needs_key(self) -> str | None:
+        return self.key_variable

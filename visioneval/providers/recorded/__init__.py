@@ -1,0 +1,1 @@
+"""The `recorded` judge: answers from a file."""
