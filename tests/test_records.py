@@ -65,7 +65,7 @@ FIELDS = [
     "grade_key",
 ]
 GRADER_FIELDS = ["key", "type", "error", "details", "usage", "cost_usd", "seconds", "cached", "fingerprint"]
-FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config_sha256", "tool_versions"]
+FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config_sha256", "tool_versions", "version"]
 
 
 @pytest.fixture

@@ -50,12 +50,13 @@ class CellError(Frozen):
 class Fingerprint(Frozen):
     """What a grader's scores depend on beside the picture."""
 
-    version: str | None = None
     judge_model: str | None = None
     template_sha256: str | None = None
     schema_sha256: str | None = None
     config_sha256: str
     tool_versions: dict[str, str] = Field(default_factory=dict)
+    version: str | None = None
+    """The ``version`` of a grader's class, where it has one."""
 
 
 class GraderRecord(Frozen):
