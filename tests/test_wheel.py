@@ -40,7 +40,7 @@ def test_only_the_package_and_its_files_are_in_it(installed: Path) -> None:
     assert (installed / "visioneval" / "_builtin" / "suites" / "quickstart" / "assets" / "storefront.png").is_file()
     assert (installed / "visioneval" / "cli" / "github.yml").is_file()
     assert (installed / "visioneval" / "_builtin" / "prompts" / "judge" / "rubric.md.j2").is_file()
-    assert (installed / "visioneval" / "report" / "page" / "page.css").is_file()
+    assert (installed / "visioneval" / "report" / "html" / "page" / "page.css").is_file()
     assert list(installed.glob("*.dist-info/licenses/LICENSE"))
 
 
