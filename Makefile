@@ -12,7 +12,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,label]" --group dev
 	touch $(READY)
 
-demo: $(READY)  ## Draws, measures and judges the quickstart suites, with no key and no network
+demo: $(READY)  ## Generates, measures and judges the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/quickstart/suite.yaml
 	$(BIN)/visioneval run suites/gecko_offline/suite.yaml
 
@@ -40,7 +40,7 @@ wheel: $(READY)
 	$(BIN)/python -m build --wheel --outdir dist .
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip install --quiet "$$(ls dist/*.whl)[ocr]"
-	cd build/wheel && rm -rf first && bin/visioneval init first && bin/visioneval run first/suite.yaml --out first/runs
+	cd build/wheel && rm -rf first && bin/visioneval init first && bin/visioneval run first/suite.yaml --runs first/runs
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from visioneval.graders.base import GradingContext
-from visioneval.media.images import picture_at
+from visioneval.media.images import image_at
 from visioneval.providers.base import ImagePart, Question, Reply
 from visioneval.resources import builtin
 from visioneval.suite.case import TestCase
@@ -43,21 +43,21 @@ class Asked:
         return [part for part in self.questions[at].parts if isinstance(part, str)]
 
     def images(self, at: int = 0) -> list[bytes]:
-        """The pictures of a question."""
+        """The images of a question."""
         return [part.data for part in self.questions[at].parts if isinstance(part, ImagePart)]
 
 
-def drawn(path: Path, size: tuple[int, int] = (64, 48), color: Any = "white", mode: str = "RGB") -> Path:
-    """A picture in a file."""
+def generated(path: Path, size: tuple[int, int] = (64, 48), color: Any = "white", mode: str = "RGB") -> Path:
+    """An image in a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, color).save(path)
     return path
 
 
 def subject(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, **changes: Any) -> GradingContext:
-    """A cell with a white picture. What its graders save is in ``folder / "kept"``."""
+    """A cell with a white image. What its graders save is in ``folder / "kept"``."""
     made = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
-    path = changes.pop("path", None) or drawn(folder / "output.png")
+    path = changes.pop("path", None) or generated(folder / "output.png")
 
     def save(name: str, data: bytes) -> str:
         (folder / "kept").mkdir(exist_ok=True)
@@ -70,7 +70,7 @@ def subject(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, *
         "task_type": made.task_type,
         "prompt": made.prompt,
         "requested_size": None,
-        "picture": picture_at(path, path.read_bytes()),
+        "image": image_at(path, path.read_bytes()),
         "files": CaseFiles(),
         "save": save,
         "template_folders": (folder, builtin("prompts")),

@@ -14,11 +14,11 @@ import pytest
 
 from visioneval.engine.calls.cache import Cache
 
-ONE, TWO = b"the first picture", b"the second picture, a little longer"
+ONE, TWO = b"the first image", b"the second image, a little longer"
 
 
-def named(*pictures: bytes) -> list[tuple[str, bytes]]:
-    return [(sha256(data).hexdigest(), data) for data in pictures]
+def named(*images: bytes) -> list[tuple[str, bytes]]:
+    return [(sha256(data).hexdigest(), data) for data in images]
 
 
 def digest(data: bytes) -> str:

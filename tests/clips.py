@@ -29,7 +29,7 @@ def clip(
 
 
 def colour_of(jpeg: bytes) -> tuple[bool, bool, bool]:
-    """Which of red, green and blue the middle of a picture has plenty of."""
+    """Which of red, green and blue the middle of an image has plenty of."""
     image = Image.open(io.BytesIO(jpeg)).convert("RGB")
     red, green, blue = image.getpixel((image.width // 2, image.height // 2))  # type: ignore[misc]
     return red > 128, green > 128, blue > 128

@@ -1,4 +1,4 @@
-"""What every test gets: a clean environment and home, and makers of small suites and pictures."""
+"""What every test gets: a clean environment and home, and makers of small suites and images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from browser import browser, open_page
 from hypothesis import HealthCheck, settings
-from labelled import rate, serve
+from labeled import rate, serve
 from PIL import Image
 from toys import Toy
 
@@ -34,9 +34,9 @@ name: demo
 cases:
   - {id: one, prompt: a tree}
 models:
-  - {provider: sketch}
+  - {provider: mock}
 graders:
-  - {key: image, type: image}
+  - {key: image, type: properties}
 verdict: [not image.blank]
 """
 
@@ -63,7 +63,7 @@ def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pyt
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The folder of real pictures and answers beside the checkout; the test is skipped where it is absent."""
+    """The folder of real images and answers beside the checkout; the test is skipped where it is absent."""
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
         pytest.skip("../shared/data is not here")
@@ -71,8 +71,8 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> Callable[..., Path]:
-    """``picture(name="a.png", size=(64, 48), color="white", mode="RGB", **save)`` writes a picture in tmp_path."""
+def output(tmp_path: Path) -> Callable[..., Path]:
+    """``image(name="a.png", size=(64, 48), color="white", mode="RGB", **save)`` writes an image in tmp_path."""
 
     def make(
         name: str = "a.png", size: tuple[int, int] = (64, 48), color: Any = "white", mode: str = "RGB", **save: Any

@@ -16,7 +16,7 @@ from visioneval.cli import app
 from visioneval.errors import UsageError
 
 RUN, OTHER = "first", "second"
-NONE, BLANK = "sketch,flaw=none", "sketch,flaw=blank"
+NONE, BLANK = "mock,flaw=none", "mock,flaw=blank"
 SUITE: dict[str, Any] = {
     "name": "small",
     "experiment": "strangers",
@@ -45,19 +45,19 @@ SUITE: dict[str, Any] = {
             "mask": "mask.png",
             "region": "the door",
             "tags": ["edit"],
-            "metadata": {"draw": "DOOR", "note": "by hand"},
+            "metadata": {"generate": "DOOR", "note": "by hand"},
         },
     ],
-    "models": [{"provider": "sketch", "params": {"size": "256x256"}, "grid": {"flaw": ["none", "blank"]}}],
+    "models": [{"provider": "mock", "params": {"size": "256x256"}, "grid": {"flaw": ["none", "blank"]}}],
     "graders": [
-        {"key": "image", "type": "image"},
+        {"key": "image", "type": "properties"},
         {"key": "place", "type": "locality"},
         {"key": "claims", "type": "gecko", "when": {"tags": ["text"]}},
         {"key": "look", "type": "rubric",
-         "metrics": {"layout": {"type": "score", "scale": [0, 5], "about": "order"}, "usable": {"type": "pass_fail", "about": "usable?"}}},
+         "metrics": {"layout": {"type": "score", "scale": [0, 5], "description": "order"}, "usable": {"type": "pass_fail", "description": "usable?"}}},
     ],
     "verdict": ["not image.blank", "layout >= 3", "claims >= 0.5", {"rule": "usable", "level": "warn"}],
-    "gates": ["pass_rate >= 0", {"rule": "mean(layout) >= 1", "models": ["sketch*"]}],
+    "gates": ["pass_rate >= 0", {"rule": "mean(layout) >= 1", "models": ["mock*"]}],
     "labels": {
         "questions": [
             {"key": "fine", "ask": "Is it fine?", "type": "yes_no", "metric": "verdict"},
@@ -74,19 +74,19 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "show": ("show", RUN),
     "show case": ("show", RUN, "poster"),
     "show label": ("show", f"{RUN}@{NONE}"),
-    "report": ("report", RUN, "--out", "page"),
-    "report --single-file": ("report", RUN, "--single-file", "--out", "page.html"),
+    "report": ("report", RUN, "--runs", "page"),
+    "report --single-file": ("report", RUN, "--single-file", "--runs", "page.html"),
     "compare": ("compare", OTHER, RUN, "--html", "compare.html", "--markdown", "compare.md"),
     "compare --json": ("compare", RUN, OTHER, "--json"),
     "compare file": ("compare", f"runs/{OTHER}/results.jsonl", "loose.jsonl", "--html", "loose.html"),
     "compare baseline": ("compare", "baseline:main", RUN, "--markdown", "baseline.md", "--html", "baseline.html"),
     "export": ("export", RUN, "--csv"),
-    "agree": ("agree", RUN),
-    "agree --json": ("agree", RUN, "--json"),
+    "agreement": ("agreement", RUN),
+    "agree --json": ("agreement", RUN, "--json"),
     "label export": ("label", "export", RUN),
     "grade": ("grade", RUN, "--offline", "--run-id", "graded", "--junit", "graded.xml", "--markdown", "graded.md"),
     "run --resume": ("run", "--resume", RUN, "--junit", "resumed.xml", "--markdown", "resumed.md"),
-    "prefer": ("prefer", f"{OTHER}@{NONE}", f"{RUN}@{BLANK}", "--judge", "duo", "--offline"),
+    "pairwise": ("pairwise", f"{OTHER}@{NONE}", f"{RUN}@{BLANK}", "--judge", "duo", "--offline"),
     "runs": ("runs",),
     "baseline set": ("baseline", "set", RUN, "--name", "other"),
     "baseline list": ("baseline", "list"),
@@ -100,7 +100,7 @@ FILES = {
     "runs/first/results.jsonl": "lines",
     "runs/first/labels.jsonl": "lines",
     "runs/first/anchors.jsonl": "lines",
-    "runs/first/labelling.jsonl": "lines",
+    "runs/first/labeling.jsonl": "lines",
     "runs/first/preferences.jsonl": "lines",
     "runs/first/stale.jsonl": "lines",
     "loose.jsonl": "lines",
@@ -168,7 +168,7 @@ def _add_people(folder: Path) -> None:
     session = {"which": "all", "repeat": 0.0, "cells": None, "pairs": None, "seed": 7}
     entry = {"schema_version": 1, "at": label["at"]}
     _lines(
-        folder / "labelling.jsonl",
+        folder / "labeling.jsonl",
         [{**entry, "session": session, "step": None}, {**entry, "session": None, "step": step}],
     )
     pair = {"schema_version": 1, "test_id": "poster", "sample_index": 0, "a": f"{OTHER}@{NONE}", "b": f"{RUN}@{BLANK}",
@@ -193,12 +193,12 @@ def desk() -> str:
     """What the label page is sent for its first items, as the server sends it. Raises ``VisionEvalError``."""
     from starlette.responses import JSONResponse
 
-    from visioneval.label.labeling import Desk
-    from visioneval.label.work import Wish, prepare
+    from visioneval.label.labeling import Labeling
+    from visioneval.label.work import LabelRequest, prepare
 
     with suppress(UsageError):  # nobody disputes a cell
-        prepare(Wish(RUN, Path("runs"), which="disputed:2", seed=1))
-    work = prepare(Wish(RUN, Path("runs"), seed=1))
-    sat = Desk(work)
+        prepare(LabelRequest(RUN, Path("runs"), which="disputed:2", seed=1))
+    work = prepare(LabelRequest(RUN, Path("runs"), seed=1))
+    sat = Labeling(work)
     sent = [JSONResponse(sat.next(rater)).body for rater in ("ann", "bob")]
     return "\n".join([*work.notes, *(bytes(each).decode() for each in sent)])

@@ -125,7 +125,7 @@ def _door(name: str) -> Callable[[Path], Any]:
     folders = {
         "run.json": read_info,
         "questions.json": read_questions,
-        "labelling.jsonl": read_entries,
+        "labeling.jsonl": read_entries,
         "preferences.jsonl": read_preferences,
         "results.jsonl": lambda folder: list(read_records(folder)),
     }

@@ -21,7 +21,7 @@ def record(**changes: Any) -> Record:
         "sample_index": 0,
         "task_type": "image_generation",
         "prompt": "a tree",
-        "provider": "sketch",
+        "provider": "mock",
         "status": "completed",
         "verdict": "PASS",
         "generation_key": "model:1",
@@ -35,8 +35,8 @@ def info(**changes: Any) -> RunInfo:
         {
             "name": "demo",
             "cases": [{"id": "one", "prompt": "a tree"}],
-            "models": [{"provider": "sketch"}],
-            "graders": [{"key": "image", "type": "image"}],
+            "models": [{"provider": "mock"}],
+            "graders": [{"key": "image", "type": "properties"}],
             "verdict": ["image"],
         }
     )
@@ -63,7 +63,7 @@ def run_of(
         {
             "name": "demo",
             "cases": [{"id": name, "prompt": "a tree", **case} for name, case in cases.items()],
-            "models": [{"provider": "own:Draw", "label": label} for label in labels],
+            "models": [{"provider": "own:Generate", "label": label} for label in labels],
             "graders": [{"key": "look", "type": "own:Look", "writes": metrics}],
             "verdict": [next(iter(metrics))],
             **({"gates": gates} if gates else {}),
@@ -73,8 +73,8 @@ def run_of(
     return info(**{**facts, **changes})
 
 
-def drawn_png(colour: str, size: tuple[int, int] = (32, 24)) -> bytes:
-    """A small picture that is not blank."""
+def generated_png(colour: str, size: tuple[int, int] = (32, 24)) -> bytes:
+    """A small image that is not blank."""
     buffer = io.BytesIO()
     image = Image.new("RGB", size, colour)
     image.paste("green", (4, 4, 20, 12))

@@ -1,7 +1,7 @@
-"""Draws the quickstart's pictures: the front of a shop that does not exist, and the mask over one word of its sign.
+"""Draws the quickstart's images: the front of a shop that does not exist, and the mask over one word of its sign.
 
 Run it with the folder to write to, ``python tests/make_assets.py suites/quickstart/assets``. A test
-checks that the pictures in the repository are what it draws.
+checks that the images in the repository are what it draws.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
 
 
 def storefront() -> Image.Image:
-    """The RGB picture."""
+    """The RGB image."""
     pen = _Pen(Image.new("RGB", (SIDE * _SCALE, SIDE * _SCALE), _MORTAR))
     _bricks(pen)
     _pavement(pen)
@@ -64,7 +64,7 @@ def mask() -> Image.Image:
 
 
 class _Pen:
-    """Draws in the pixels of the finished picture. Its dice are the same on every machine."""
+    """Draws in the pixels of the finished image. Its dice are the same on every machine."""
 
     def __init__(self, image: Image.Image) -> None:
         self.image = image

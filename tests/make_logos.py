@@ -1,7 +1,7 @@
-"""Draws the pictures of ``suites/logo_edits``: logos of brands that do not exist, their masks, and the right answers.
+"""Draws the images of ``suites/logo_edits``: logos of brands that do not exist, their masks, and the right answers.
 
 Run it with the folder to write to, ``python tests/make_logos.py suites/logo_edits/assets``. A test
-checks that the pictures in the repository are what it draws.
+checks that the images in the repository are what it draws.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REED: Colour = (196, 122, 66)
 class Logo:
     """One case: what is edited, the boxes (left, top, right, bottom in pixels) that may change, and the right answer.
 
-    ``halfway`` holds pictures on which some of the steps, but not all, were done.
+    ``halfway`` holds images on which some of the steps, but not all, were done.
     """
 
     base: Callable[[], Image.Image]
@@ -60,12 +60,12 @@ class Logo:
 def main(folder: Path) -> None:
     """Writes ``<case>.png``, ``<case>-mask.png`` and ``<case>-expected.png`` for every case."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, image in pictures().items():
+    for name, image in images().items():
         image.save(folder / name, optimize=True)
 
 
-def pictures() -> dict[str, Image.Image]:
-    """Every picture by the name of its file."""
+def images() -> dict[str, Image.Image]:
+    """Every image by the name of its file."""
     drawn = {}
     for case, logo in LOGOS.items():
         drawn |= {
@@ -77,7 +77,7 @@ def pictures() -> dict[str, Image.Image]:
 
 
 class _Pen:
-    """Draws in the pixels of the finished picture."""
+    """Draws in the pixels of the finished image."""
 
     def __init__(self, ground: Colour) -> None:
         self._image = Image.new("RGB", (SIZE[0] * _SCALE, SIZE[1] * _SCALE), ground)

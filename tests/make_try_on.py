@@ -1,6 +1,6 @@
-"""Draws the pictures of ``suites/try_on``: garments as a catalogue shows them, and the masks over the person.
+"""Draws the images of ``suites/try_on``: garments as a catalogue shows them, and the masks over the person.
 
-Run it with the folder to write to, ``python tests/make_try_on.py suites/try_on/assets``. A test checks that the pictures
+Run it with the folder to write to, ``python tests/make_try_on.py suites/try_on/assets``. A test checks that the images
 in the repository are what it draws. The person is scikit-image's astronaut, a photograph by NASA in the public domain.
 """
 
@@ -14,7 +14,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFilter
 from skimage.data import astronaut
 
 SIDE = 512
-"""Width and height of every picture, in pixels."""
+"""Width and height of every image, in pixels."""
 
 Colour = tuple[int, int, int]
 Points = Sequence[tuple[float, float]]
@@ -43,12 +43,12 @@ _LEFT_SLEEVE: Points = ((172, 96), (132, 118), (98, 214), (70, 372), (112, 384),
 def main(folder: Path) -> None:
     """Writes the person, three garments and three masks."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, picture in pictures().items():
-        picture.save(folder / name, optimize=True)
+    for name, image in all_images().items():
+        image.save(folder / name, optimize=True)
 
 
-def pictures() -> dict[str, Image.Image]:
-    """Every picture by its file name."""
+def all_images() -> dict[str, Image.Image]:
+    """Every image by its file name."""
     return {
         "person.png": Image.fromarray(astronaut()),
         "rain-jacket.png": garment(_rain_jacket),
@@ -72,8 +72,8 @@ class Sheet:
     """A large canvas with shapes in the coordinates of the small one."""
 
     def __init__(self) -> None:
-        self.picture = Image.new("RGB", (SIDE * _SCALE, SIDE * _SCALE), _GROUND)
-        self.pen = ImageDraw.Draw(self.picture)
+        self.output = Image.new("RGB", (SIDE * _SCALE, SIDE * _SCALE), _GROUND)
+        self.pen = ImageDraw.Draw(self.output)
 
     def shape(self, points: Points, fill: Colour) -> None:
         self.pen.polygon([(x * _SCALE, y * _SCALE) for x, y in points], fill=fill)
@@ -88,7 +88,7 @@ class Sheet:
 
     def inside(self, points: Points) -> Image.Image:
         """Where a shape is, for what is drawn on it alone."""
-        area = Image.new("L", self.picture.size, 0)
+        area = Image.new("L", self.output.size, 0)
         ImageDraw.Draw(area).polygon([(x * _SCALE, y * _SCALE) for x, y in points], fill=255)
         return area
 
@@ -97,12 +97,12 @@ def garment(draw: Callable[[Sheet], None]) -> Image.Image:
     """One garment, laid flat on a light ground with a soft shadow under it."""
     sheet = Sheet()
     draw(sheet)
-    ground = Image.new("RGB", sheet.picture.size, _GROUND)
-    cloth = ImageChops.difference(sheet.picture, ground).convert("L").point([0] + [255] * 255)
+    ground = Image.new("RGB", sheet.output.size, _GROUND)
+    cloth = ImageChops.difference(sheet.output, ground).convert("L").point([0] + [255] * 255)
     shade = cloth.filter(ImageFilter.GaussianBlur(9 * _SCALE)).point([round(level * 0.28) for level in range(256)])
     shade = ImageChops.offset(shade, 3 * _SCALE, 7 * _SCALE)
     below = Image.composite(Image.new("RGB", ground.size, (70, 68, 64)), ground, shade)
-    whole = Image.composite(sheet.picture, below, cloth.filter(ImageFilter.GaussianBlur(_SCALE / 2)))
+    whole = Image.composite(sheet.output, below, cloth.filter(ImageFilter.GaussianBlur(_SCALE / 2)))
     return whole.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
 
 
@@ -167,13 +167,13 @@ def _rugby_shirt(sheet: Sheet) -> None:
     green: Colour = (44, 92, 70)
     cream: Colour = (240, 228, 200)
     _cut(sheet, green)
-    plain, striped = sheet.picture.copy(), Sheet()
+    plain, striped = sheet.output.copy(), Sheet()
     _cut(striped, cream)
     bands = Image.new("L", plain.size, 0)
     pen = ImageDraw.Draw(bands)
     for top in range(132, 440, 74):
         pen.rectangle([0, top * _SCALE, SIDE * _SCALE, (top + 37) * _SCALE], fill=255)
-    sheet.picture.paste(striped.picture, mask=bands)
+    sheet.output.paste(striped.output, mask=bands)
     _cuffs(sheet, cream)
     for half in (
         ((206, 82), (256, 96), (240, 142), (196, 104)),
@@ -213,11 +213,11 @@ def _cardigan(sheet: Sheet) -> None:
 def _ribs(sheet: Sheet, colour: Colour) -> None:
     """The texture of the knit, on the body and the sleeves alone."""
     ribs = Sheet()
-    ribs.picture.paste(sheet.picture)
+    ribs.output.paste(sheet.output)
     for x in range(60, 460, 7):
         ribs.line(((x, 60), (x, 450)), darker(colour, 0.9), 1.4)
     for area in (_BODY, _LEFT_SLEEVE, mirrored(_LEFT_SLEEVE)):
-        sheet.picture.paste(ribs.picture, mask=sheet.inside(area))
+        sheet.output.paste(ribs.output, mask=sheet.inside(area))
     sheet.line([*_BODY, _BODY[0]], darker(colour, 0.72), 1.2)
 
 

@@ -1,4 +1,4 @@
-"""Labelled runs made by hand: scores and answers by cell, as few words as possible."""
+"""Labeled runs made by hand: scores and answers by cell, as few words as possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRICS: dict[str, Any] = {
     "layout": {"type": "number", "range": [0, 5]},
     "edge": {"type": "number", "range": [0, None]},
 }
-RUBRIC = {"type": "score", "scale": [0, 5], "about": "order"}
+RUBRIC = {"type": "score", "scale": [0, 5], "description": "order"}
 
 
 def run_info(
@@ -35,7 +35,7 @@ def run_info(
             "name": "demo",
             "judges": {"default": {"provider": "recorded", "path": "answers.csv"}},
             "cases": [{"id": name, "prompt": "a tree"} for name in cases],
-            "models": [{"provider": "sketch", "label": label} for label in models],
+            "models": [{"provider": "mock", "label": label} for label in models],
             "graders": [
                 {"key": "own", "type": "own:Look", "writes": {k: v for k, v in METRICS.items() if k != "layout"}},
                 {"key": "look", "type": "rubric", "metrics": {"layout": RUBRIC}},
@@ -52,7 +52,7 @@ def label(case: str, rater: str, question: str, answer: Any, at: str = "2025-06-
     return Label(rater=rater, test_id=case, question=question, answer=answer, at=f"{at}T12:00:00+00:00", **known)
 
 
-def labelled(
+def labeled(
     scores: Mapping[str, Mapping[str, Any]],
     labels: Sequence[Label],
     questions: Sequence[Mapping[str, Any]] = (USABLE, CLEAR, SHARP, WRONG),

@@ -1,4 +1,4 @@
-"""Whole runs against the fake API in which every cell has a picture, a question and a score of its own."""
+"""Whole runs against the fake API in which every cell has an image, a question and a score of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest, LoggedRequest, Script
+from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest, LoggedRequest, Script
 from PIL import Image
 from typer.testing import CliRunner, Result
 
@@ -36,7 +36,7 @@ FIFTH: dict[str | Fault, float] = {
     "hang": 0.01,
 }
 """One call in five, in every way in which an answer may get lost."""
-METRIC = {"type": "score", "scale": [0, 5], "about": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
+METRIC = {"type": "score", "scale": [0, 5], "description": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
 
 
 def case_id(at: int) -> str:
@@ -44,26 +44,26 @@ def case_id(at: int) -> str:
 
 
 def prompt(at: int) -> str:
-    return f"picture number {at:04}, on its own"
+    return f"image number {at:04}, on its own"
 
 
 def pictured(words: str) -> bytes:
-    """The picture of a prompt: another one for another prompt."""
+    """The image of a prompt: another one for another prompt."""
     number = zlib.crc32(words.encode())
     out = io.BytesIO()
     Image.new("RGB", (32, 24), (number & 255, number >> 8 & 255, number >> 16 & 255)).save(out, "PNG")
     return out.getvalue()
 
 
-def quality(picture: bytes) -> int:
-    """The score of a picture."""
-    return zlib.crc32(picture) % 6
+def quality(image: bytes) -> int:
+    """The score of an image."""
+    return zlib.crc32(image) % 6
 
 
 def scripted() -> Script:
-    """Draws and judges so that a picture or a score in the wrong cell shows."""
+    """Generates and judges so that an image or a score in the wrong cell shows."""
     script = Script()
-    script.draw(lambda asked: [pictured(asked.prompt)] * asked.n)
+    script.generate(lambda asked: [pictured(asked.prompt)] * asked.n)
     script.judge(lambda asked: {"quality": quality(asked.images[0].data), "reason": "as it is", "verdict": "PASS"})
     return script
 
@@ -78,14 +78,14 @@ class Paid:
         self.api = api
         self.cells = cells
         self.cache = folder / "cache"
-        draws, judges = MODELS[provider]
+        generates, judges = MODELS[provider]
         url = api.gemini_base_url if provider == "gemini" else api.openai_base_url
         own = {"provider": provider, "base_url": url, "api_key_env": KEY}
         text = {
             "name": "paid",
             "judges": {"eye": {**own, "model": judges}},
             "cases": [{"id": case_id(at), "prompt": prompt(at)} for at in range(cells)],
-            "models": [{**own, "label": "m", "params": {"model": draws}}],
+            "models": [{**own, "label": "m", "params": {"model": generates}}],
             "graders": [{"key": "look", "type": "rubric", "judge": "eye", "metrics": {"quality": METRIC}}],
             "verdict": ["quality >= 0"],
             **suite,
@@ -103,7 +103,7 @@ class Paid:
     def words(self, *flags: str, resume: bool = False, run_id: str = "r", out: str = "runs") -> list[str]:
         """The words of a command, which begins the run or goes on with it."""
         which = ["--resume", f"{out}/{run_id}"] if resume else ["suite.yaml", "--run-id", run_id]
-        return ["run", *which, "--out", out, "--trust-suite", "--cache", str(self.cache), *flags]
+        return ["run", *which, "--runs", out, "--trust-suite", "--cache", str(self.cache), *flags]
 
     def run(self, *flags: str, key: str | None = None, **more: Any) -> Result:
         """Runs it in this process, whose working directory the folder must be."""
@@ -121,7 +121,7 @@ class Paid:
         )
 
     def check_whole(self) -> None:
-        """Every cell is there once, with its own picture and its own score."""
+        """Every cell is there once, with its own image and its own score."""
         records = self.records
         assert [record.test_id for record in sorted(records, key=lambda each: each.test_id)] == [
             case_id(at) for at in range(self.cells)
@@ -132,15 +132,15 @@ class Paid:
 
     def check(self, record: Record) -> None:
         """A cell that ended well has what belongs to it."""
-        picture = (self.run_folder / str(record.artifact_path)).read_bytes()
-        assert picture == pictured(record.prompt), record.test_id
-        assert record.scores == {"quality": quality(picture)}, record.test_id
+        image = (self.run_folder / str(record.artifact_path)).read_bytes()
+        assert image == pictured(record.prompt), record.test_id
+        assert record.scores == {"quality": quality(image)}, record.test_id
         assert (record.verdict, record.error) == ("PASS", None)
 
     @property
-    def drawn(self) -> int:
-        """Drawings that were paid for, by the server's count."""
-        return sum(entry.paid for entry in self.api.requests if isinstance(entry.asked, DrawRequest))
+    def generated(self) -> int:
+        """Generations that were paid for, by the server's count."""
+        return sum(entry.paid for entry in self.api.requests if isinstance(entry.asked, GenerationRequest))
 
     @property
     def judged(self) -> int:
@@ -157,7 +157,9 @@ class Paid:
         words = prompt(int(test_id.removeprefix("case")))
         calls: dict[str, list[LoggedRequest]] = {}
         for entry in self.api.requests:
-            said = entry.asked.prompt if isinstance(entry.asked, DrawRequest) else entry.asked and entry.asked.text
+            said = (
+                entry.asked.prompt if isinstance(entry.asked, GenerationRequest) else entry.asked and entry.asked.text
+            )
             if said and words in said:
                 calls.setdefault(entry.digest, []).append(entry)
         return calls

@@ -1,4 +1,4 @@
-"""Suites that call the local server for pictures and judgements, and what came of their runs."""
+"""Suites that call the local server for images and judgements, and what came of their runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fake_api import DrawRequest, FakeAPI, JudgeRequest
+from fake_api import FakeAPI, GenerationRequest, JudgeRequest
 from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
@@ -17,7 +17,7 @@ LOOK: dict[str, Any] = {
     "key": "look",
     "type": "rubric",
     "judge": "default",
-    "metrics": {"nice": {"type": "pass_fail", "about": "it is nice to look at"}},
+    "metrics": {"nice": {"type": "pass_fail", "description": "it is nice to look at"}},
 }
 
 
@@ -50,7 +50,7 @@ class Paying:
         return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
     def run(self, *words: str | Path, run_id: str = "r") -> Result:
-        return self("run", self.folder / "suite.yaml", "--out", self.out, "--run-id", run_id, *words)
+        return self("run", self.folder / "suite.yaml", "--runs", self.out, "--run-id", run_id, *words)
 
     @property
     def out(self) -> Path:
@@ -68,8 +68,8 @@ class Paying:
 
     @property
     def called(self) -> tuple[int, int]:
-        """Drawings and judgements that the server was asked for."""
+        """Generations and judgements that the server was asked for."""
         asked = [entry.asked for entry in self.api.requests]
-        return sum(isinstance(each, DrawRequest) for each in asked), sum(
+        return sum(isinstance(each, GenerationRequest) for each in asked), sum(
             isinstance(each, JudgeRequest) for each in asked
         )

@@ -17,7 +17,7 @@ name: tifa-sample
 judges:
   recorded: {provider: recorded, path: answers.csv}
 cases:
-  - dataset: {path: cases.jsonl, fields: {id: id, prompt: prompt, image: image, questions: questions}}
+  - dataset: {path: cases.jsonl, fields: {id: id, prompt: prompt, output: image, questions: questions}}
 models: [{provider: files}]
 graders: [{key: gecko, type: gecko, judge: recorded}]
 verdict: [gecko >= 0.5]
@@ -37,7 +37,7 @@ verdict: [gecko >= 0]
 
 
 def tifa_suite(data: Path, folder: Path, *, without: Collection[str] = ()) -> Path:
-    """``tifa_sample`` as a suite in ``folder``, less the answers about some pictures."""
+    """``tifa_sample`` as a suite in ``folder``, less the answers about some images."""
     asked: dict[str, list[dict[str, Any]]] = {}
     for row in _json(data / "sample_question_answers.json"):
         own = asked.setdefault(row["id"], [])
@@ -64,7 +64,7 @@ def tifa_suite(data: Path, folder: Path, *, without: Collection[str] = ()) -> Pa
 
 
 def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True) -> Path:
-    """``dsg_tifa160`` as a suite in ``folder``: 160 cases, 5 model runs, no pictures.
+    """``dsg_tifa160`` as a suite in ``folder``: 160 cases, 5 model runs, no images.
 
     The item that was published without questions gets one that nobody answered.
     """
@@ -89,7 +89,7 @@ def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True) -> Path:
         for row in rows
     ]
     models = [
-        {"provider": "files", "pictures": "none", "label": name} for name in sorted({row["t2i_model"] for row in rows})
+        {"provider": "files", "outputs": "none", "label": name} for name in sorted({row["t2i_model"] for row in rows})
     ]
     return _written(folder, DSG_SUITE.replace("MODELS", json.dumps(models)), cases, answers)
 

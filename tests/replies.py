@@ -11,7 +11,7 @@ from typing import Any
 
 from visioneval.graders.alignment import grader as alignment
 from visioneval.graders.gecko.answers import answer_faults, as_json, read_answers
-from visioneval.graders.gecko.reading import Made, read_json, read_made
+from visioneval.graders.gecko.reading import ParsedQuestions, read_json, read_questions
 from visioneval.graders.pairwise import grader as pairwise
 from visioneval.graders.rubric import grader as rubric
 from visioneval.graders.rubric.config import PassFail, ScaleScore
@@ -23,9 +23,9 @@ from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.suite.questions import GeckoQuestion
 
 METRICS = {
-    "clear": PassFail(type="pass_fail", about="Is it clear?"),
-    "layout": ScaleScore(type="score", scale=(0, 100), about="How is the layout?"),
-    "style": ScaleScore(type="score", scale=(0, 5), step=0.5, about="How is the style?"),
+    "clear": PassFail(type="pass_fail", description="Is it clear?"),
+    "layout": ScaleScore(type="score", scale=(0, 100), description="How is the layout?"),
+    "style": ScaleScore(type="score", scale=(0, 5), step=0.5, description="How is the style?"),
 }
 TAGS = ("blurry", "cut_off")
 QUESTIONS = (
@@ -66,10 +66,10 @@ def read(check: Check, scored: Callable[[Any], Any], text: str) -> Any:
 
 def made(text: str) -> Any:
     try:
-        found = read_made(read_json(text), "image")
+        found = read_questions(read_json(text), "image")
     except UnreadableReplyError:
         return None
-    return (found.keywords, found.questions) if isinstance(found, Made) else None
+    return (found.keywords, found.questions) if isinstance(found, ParsedQuestions) else None
 
 
 def cropped(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Runs on disk with pictures, made by hand, for the pages that show them."""
+"""Runs on disk with images, made by hand, for the pages that show them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo, read_info
 from visioneval.records.writer import RunWriter
 from visioneval.report.html.report import target_of, write_report
-from visioneval.report.html.slim_run import read_lean
+from visioneval.report.html.slim_run import read_slim
 
 METRICS: dict[str, Any] = {
     "look": {"type": "bool"},
@@ -30,7 +30,7 @@ def png(color: Any = "navy", size: tuple[int, int] = (96, 64), mode: str = "RGB"
 
 
 def assets(folder: Path) -> None:
-    """A base picture, and a mask whose middle may change."""
+    """A base image, and a mask whose middle may change."""
     (folder / "assets").mkdir(parents=True, exist_ok=True)
     (folder / "assets" / "base.png").write_bytes(png("orange"))
     mask = Image.new("RGBA", (96, 64), (0, 0, 0, 255))
@@ -57,8 +57,8 @@ def save_run(root: Path, info: RunInfo, records: Iterable[Record]) -> Path:
     return writer.folder
 
 
-def picture(folder: Path, name: str, data: bytes) -> str:
-    """Puts a picture into a run that will lie in ``folder``, before its records are written."""
+def image(folder: Path, name: str, data: bytes) -> str:
+    """Puts an image into a run that will lie in ``folder``, before its records are written."""
     path = folder / "artifacts" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -67,7 +67,7 @@ def picture(folder: Path, name: str, data: bytes) -> str:
 
 def report(run: Path, *, single_file: bool = False, out: Path | None = None, trust: bool = True) -> Path:
     target = target_of(run, out, single_file=single_file)
-    return write_report(read_lean(run, read_info(run)), target, single_file=single_file, trust=trust)
+    return write_report(read_slim(run, read_info(run)), target, single_file=single_file, trust=trust)
 
 
 def demo(root: Path, samples: int = 1) -> Path:
@@ -88,7 +88,7 @@ def demo(root: Path, samples: int = 1) -> Path:
 def _record(run: Path, case: str, label: str, sample: int) -> Record:
     fails = label != "steady"
     slug = f"{case}/{LABELS.index(label)}"
-    path = picture(run, f"{slug}/{sample}.png", png("crimson" if fails else "teal"))
+    path = image(run, f"{slug}/{sample}.png", png("crimson" if fails else "teal"))
     details: dict[str, Any] = {
         "lines": [
             {"text": "Autumn Bread", "confidence": 0.97, "box": [[8, 8], [60, 8], [60, 20], [8, 20]], "counted": True},
@@ -100,7 +100,7 @@ def _record(run: Path, case: str, label: str, sample: int) -> Record:
         ],
     }
     if case == "sign":
-        details["difference_map"] = picture(run, f"{slug}/{sample}.look.difference.png", png("red"))
+        details["difference_map"] = image(run, f"{slug}/{sample}.look.difference.png", png("red"))
     return record(
         test_id=case,
         model_label=label,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from opinions import BETTER, CLEAR, SHARP, USABLE, label, labelled
+from opinions import BETTER, CLEAR, SHARP, USABLE, label, labeled
 
 from visioneval.analysis.agreement import among_raters as among_people
 from visioneval.analysis.agreement.agreement import Least, agree
@@ -27,7 +27,7 @@ def against(*runs: Any, question: str = "usable") -> Any:
 
 
 def test_a_yes_or_no_by_hand() -> None:
-    found = against(labelled(CELLS, said(PEOPLE)))
+    found = against(labeled(CELLS, said(PEOPLE)))
     assert (found.metric, found.kind, found.cells, found.headline) == ("good", "bool", 8, "kappa")
     values = {name: measure.value for name, measure in found.measures.items()}
     assert values == pytest.approx(
@@ -43,7 +43,7 @@ def test_a_yes_or_no_by_hand() -> None:
 def test_what_fails_is_what_is_worse() -> None:
     question = {**USABLE, "metric": "blank"}
     cells = {case: {"blank": case in "ab"} for case in "abcd"}
-    found = against(labelled(cells, said({"a": True, "b": False, "c": False, "d": False}), [question]))
+    found = against(labeled(cells, said({"a": True, "b": False, "c": False, "d": False}), [question]))
     assert found.measures["fail_precision"].value == 0.5
     assert found.measures["fail_recall"].value == 1
 
@@ -51,7 +51,7 @@ def test_what_fails_is_what_is_worse() -> None:
 def test_a_majority_speaks_for_people_and_an_even_split_is_left_out() -> None:
     labels = said(PEOPLE) + said(PEOPLE, rater="bo") + said({"a": True, "b": False}, rater="cy")
     labels += said({"c": True}, rater="bo")
-    found = against(labelled(CELLS, labels))
+    found = against(labeled(CELLS, labels))
     assert (found.cells, found.split) == (8, 1)
     assert found.measures["accuracy"].n == 7
     assert found.measures["spearman"].n == 8
@@ -63,7 +63,7 @@ def test_a_majority_speaks_for_people_and_an_even_split_is_left_out() -> None:
 def test_the_verdict_is_a_metric_and_an_error_is_not_measured() -> None:
     question = {**USABLE, "metric": "verdict"}
     cells = {**CELLS, "i": {"good": None}}
-    found = against(labelled(cells, said({**PEOPLE, "i": True}), [question]))
+    found = against(labeled(cells, said({**PEOPLE, "i": True}), [question]))
     assert (found.metric, found.cells, found.unmeasured) == ("verdict", 8, 1)
     assert found.measures["kappa"].value == pytest.approx(0.5)
 
@@ -71,7 +71,7 @@ def test_the_verdict_is_a_metric_and_an_error_is_not_measured() -> None:
 def test_a_rubrics_scale_by_the_suites_own_rule() -> None:
     cells = {case: {"layout": score} for case, score in zip("abcdef", (5, 4, 3, 2, 1, 0), strict=True)}
     labels = said(dict(zip("abcdef", (5, 5, 2, 3, 1, 1), strict=True)), "clear")
-    found = against(labelled(cells, labels, [CLEAR]), question="clear")
+    found = against(labeled(cells, labels, [CLEAR]), question="clear")
     assert (found.kind, found.headline, found.rule) == ("scale", "quadratic_kappa", "layout >= 3")
     assert found.measures["accuracy"].value == pytest.approx(4 / 6)
     assert found.measures["fail_precision"].value == pytest.approx(2 / 3)
@@ -84,7 +84,7 @@ def test_a_rubrics_scale_by_the_suites_own_rule() -> None:
 def test_any_other_number_is_held_by_rank_alone() -> None:
     cells = {case: {"edge": edge} for case, edge in zip("abcd", (0.1, 7.0, 40.0, 900.0), strict=True)}
     labels = said(dict(zip("abcd", (1, 2, 3, 5), strict=True)), "sharp")
-    found = against(labelled(cells, labels, [SHARP]), question="sharp")
+    found = against(labeled(cells, labels, [SHARP]), question="sharp")
     assert (found.kind, found.headline, found.confusion, found.rule) == ("continuous", "spearman", None, None)
     assert {name: measure.value for name, measure in found.measures.items()} == {"spearman": 1, "kendall": 1}
     assert found.disputed == ()
@@ -92,20 +92,20 @@ def test_any_other_number_is_held_by_rank_alone() -> None:
 
 def test_cells_that_the_metric_is_not_for_do_not_count() -> None:
     cells = {**CELLS, "i": {}, "j": {"good": None}}
-    found = against(labelled(cells, said({**PEOPLE, "i": True, "j": True})))
+    found = against(labeled(cells, said({**PEOPLE, "i": True, "j": True})))
     assert (found.cells, found.unmeasured) == (8, 1)
 
 
 def test_the_newest_answer_counts_and_one_that_was_taken_back_does_not() -> None:
     labels = [*said(dict.fromkeys("abcdefgh", True)), *said(PEOPLE), label("a", "ann", "usable", None)]
-    found = against(labelled(CELLS, labels))
+    found = against(labeled(CELLS, labels))
     assert found.cells == 7
     assert found.measures["accuracy"].value == pytest.approx(5 / 7)
 
 
 def test_runs_are_pooled_and_a_case_in_two_runs_is_one_cluster() -> None:
-    one = labelled(CELLS, said(PEOPLE))
-    two = labelled(CELLS, said(PEOPLE), run_id="s")
+    one = labeled(CELLS, said(PEOPLE))
+    two = labeled(CELLS, said(PEOPLE), run_id="s")
     both = against(one, two)
     assert (both.cells, both.measures["kappa"].value) == (16, pytest.approx(0.5))
     alone = against(one).measures["kappa"]
@@ -113,11 +113,11 @@ def test_runs_are_pooled_and_a_case_in_two_runs_is_one_cluster() -> None:
 
 
 def test_runs_that_ask_or_measure_differently_are_not_pooled() -> None:
-    one = labelled(CELLS, said(PEOPLE))
-    other = labelled(CELLS, said(PEOPLE), [{**USABLE, "metric": "blank"}, CLEAR, SHARP], run_id="s")
+    one = labeled(CELLS, said(PEOPLE))
+    other = labeled(CELLS, said(PEOPLE), [{**USABLE, "metric": "blank"}, CLEAR, SHARP], run_id="s")
     with pytest.raises(UsageError, match="r and s ask 'usable' differently"):
         agree([one, other])
-    words = labelled(CELLS, said(PEOPLE), [{**USABLE, "ask": "Would it do?"}], run_id="s")
+    words = labeled(CELLS, said(PEOPLE), [{**USABLE, "ask": "Would it do?"}], run_id="s")
     assert against(one, words).cells == 16
 
 
@@ -136,7 +136,7 @@ def test_constant_columns_and_empty_ones_have_a_sentence(
     cells: dict[str, bool], answers: dict[str, bool], note: str
 ) -> None:
     scores = {case: {"good": good} for case, good in cells.items()} or {"a": {"good": True}}
-    result = agree([labelled(scores, said(answers))], [Least("good", 0.5)])
+    result = agree([labeled(scores, said(answers))], [Least("good", 0.5)])
     found = result.graders[0]
     kappa = found.measures["kappa"]
     assert (kappa.value, kappa.low, kappa.high) == (None, None, None)
@@ -148,7 +148,7 @@ def test_constant_columns_and_empty_ones_have_a_sentence(
 
 def test_a_grader_that_always_says_the_same_agrees_by_chance_only() -> None:
     cells = {case: {"good": True} for case in "abcd"}
-    result = agree([labelled(cells, said({"a": True, "b": False, "c": True, "d": False}))], [Least("good", 0.1)])
+    result = agree([labeled(cells, said({"a": True, "b": False, "c": True, "d": False}))], [Least("good", 0.1)])
     measures = result.graders[0].measures
     assert measures["kappa"].value == 0
     assert measures["fail_precision"].note == "the grader fails no cell"
@@ -158,29 +158,29 @@ def test_a_grader_that_always_says_the_same_agrees_by_chance_only() -> None:
 
 
 def test_one_rater_no_overlap_and_one_case_are_said_in_words() -> None:
-    alone = agree([labelled(CELLS, said(PEOPLE))])
+    alone = agree([labeled(CELLS, said(PEOPLE))])
     assert "one rater only: how far people agree among themselves is not known" in alone.notes
     assert alone.people[0].alpha["nominal"].note == "no item has answers of two raters"
     assert alone.graders[0].ceiling.note.startswith("no cell has answers of two raters")
-    apart = agree([labelled(CELLS, said({"a": True, "b": False}) + said({"c": True, "d": False}, rater="bo"))])
+    apart = agree([labeled(CELLS, said({"a": True, "b": False}) + said({"c": True, "d": False}, rater="bo"))])
     assert (apart.people[0].shared, apart.people[0].cohen) == (0, ())
     assert apart.people[0].fleiss.note == "no item has answers of two raters"
-    one = labelled({"a": {"good": True}}, said({"a": False}))
+    one = labeled({"a": {"good": True}}, said({"a": False}))
     assert against(one).measures["kappa"].note == "one case only: no interval"
 
 
-def test_nobody_labelled_anything() -> None:
-    result = agree([labelled(CELLS, [])], [Least("good", 0.6)])
-    assert result.notes[0].startswith("nobody has labelled a cell")
+def test_nobody_labeled_anything() -> None:
+    result = agree([labeled(CELLS, [])], [Least("good", 0.6)])
+    assert result.notes[0].startswith("nobody has labeled a cell")
     assert (result.labels, result.people, result.raters, result.exit_code) == (0, (), (), 3)
-    assert agree([labelled(CELLS, [])]).exit_code == 0
+    assert agree([labeled(CELLS, [])]).exit_code == 0
 
 
 def test_labels_that_fit_nothing_are_counted_and_left_out() -> None:
     labels = [*said(PEOPLE), label("zz", "ann", "usable", True), label("a", "bo", "mood", True),
               label("a", "bo", "usable", 3), label("a", "bo", "clear", 9), label("a", "bo", "wrong", ["size"]),
               label("a", "bo", "better", "a"), label("a", "bo", "usable", None)]  # fmt: skip
-    result = agree([labelled(CELLS, labels)])
+    result = agree([labeled(CELLS, labels)])
     assert result.labels == 8
     assert "left out: 1 label about cells that are not in the run" in result.notes
     assert "left out: 4 labels that fit no question of the suite" in result.notes
@@ -199,7 +199,7 @@ def test_labels_that_fit_nothing_are_counted_and_left_out() -> None:
     ],
 )
 def test_demands_and_their_exit_codes(least: list[Least], state: list[str], code: int) -> None:
-    result = agree([labelled(CELLS, said(PEOPLE))], least)
+    result = agree([labeled(CELLS, said(PEOPLE))], least)
     assert [one.state for one in result.minimums] == state
     assert result.exit_code == code
 
@@ -207,13 +207,13 @@ def test_demands_and_their_exit_codes(least: list[Least], state: list[str], code
 def test_of_two_questions_over_one_metric_the_one_that_agrees_least_counts() -> None:
     questions = [USABLE, {**USABLE, "key": "fine"}, {**USABLE, "key": "never_asked"}]
     labels = said(GOOD) + said(PEOPLE, "fine")
-    (found,) = agree([labelled(CELLS, labels, questions)], [Least("good", 0.6)]).minimums
+    (found,) = agree([labeled(CELLS, labels, questions)], [Least("good", 0.6)]).minimums
     assert (found.question, found.value, found.state) == ("fine", pytest.approx(0.5), "under")
 
 
 def test_a_demand_on_what_is_not_there_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match=r"--min god: no run has this metric \(did you mean 'good'\?\)"):
-        agree([labelled(CELLS, [])], [Least("god", 0.6)])
+        agree([labeled(CELLS, [])], [Least("god", 0.6)])
 
 
 # People among themselves
@@ -221,7 +221,7 @@ def test_a_demand_on_what_is_not_there_is_wrong_usage() -> None:
 
 def test_people_among_themselves_by_hand() -> None:
     second = {**PEOPLE, "a": True, "h": False}
-    (found,) = agree([labelled(CELLS, said(PEOPLE) + said(second, rater="bo"), [USABLE])]).people
+    (found,) = agree([labeled(CELLS, said(PEOPLE) + said(second, rater="bo"), [USABLE])]).people
     assert (found.raters, found.items, found.shared, found.fleiss_raters) == (2, 8, 8, 2)
     (pair,) = found.cohen
     assert (pair.raters, pair.n, pair.kappa) == (("ann", "bo"), 8, pytest.approx(0.5))
@@ -245,7 +245,7 @@ def test_scales_tags_and_pairs_have_their_own_measures() -> None:
         label("a", "ann", "better.why", "sharper", other="s@n"),
     ]  # fmt: skip
     result = agree(
-        [labelled(CELLS, labels, [CLEAR, {"key": "wrong", "ask": "?", "type": "tags", "choices": ["colour", "cut"]}])]
+        [labeled(CELLS, labels, [CLEAR, {"key": "wrong", "ask": "?", "type": "tags", "choices": ["colour", "cut"]}])]
     )
     found = {(one.question, one.tag): one for one in result.people}
     assert list(found) == [("clear", None), ("wrong", "colour"), ("wrong", "cut"), (BETTER["key"], None)]
@@ -255,7 +255,7 @@ def test_scales_tags_and_pairs_have_their_own_measures() -> None:
     assert found["wrong", "colour"].alpha["nominal"].value < 0
     assert found["better", None].fleiss.value == 1
     assert found["better", None].torn == ()
-    assert result.notes == ("no labelled cell has a score of the metric that its question names",)
+    assert result.notes == ("no labeled cell has a score of the metric that its question names",)
 
 
 # Each rater
@@ -273,7 +273,7 @@ def test_a_rater_against_himself_and_against_anchors_over_time() -> None:
         label("d", "ann", "usable", False),
         label("d", "bo", "usable", True),
     ]
-    ann, bo = agree([labelled(CELLS, labels, anchors=anchors)]).raters
+    ann, bo = agree([labeled(CELLS, labels, anchors=anchors)]).raters
     assert (ann.rater, ann.answers) == ("ann", 3)
     assert (ann.himself.n, ann.himself.same, ann.himself.share, ann.himself.distance) == (2, 1, 0.5, 1)
     assert (ann.anchors.n, ann.anchors.same, ann.anchors.distance) == (4, 3, 0.5)
@@ -288,12 +288,12 @@ def test_an_answer_that_was_taken_back_is_not_held_against_the_next() -> None:
         ([True, False, None, True], 1, 1),
         ([True, None, None, False, False, True], 2, 1),
     ):
-        (ann,) = agree([labelled(CELLS, [label("a", "ann", "usable", answer) for answer in given])]).raters
+        (ann,) = agree([labeled(CELLS, [label("a", "ann", "usable", answer) for answer in given])]).raters
         assert (ann.himself.n, ann.himself.same) == (n, same)
 
 
 def test_the_findings_are_json_of_a_known_form() -> None:
-    found = json.loads(agree([labelled(CELLS, said(PEOPLE))]).model_dump_json())
+    found = json.loads(agree([labeled(CELLS, said(PEOPLE))]).model_dump_json())
     assert list(found) == [
         "schema_version", "runs", "labels", "graders", "people", "raters", "notes", "minimums", "exit_code",
     ]  # fmt: skip
@@ -301,7 +301,7 @@ def test_the_findings_are_json_of_a_known_form() -> None:
 
 def test_of_a_crowd_no_pairs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     said = [label(case, rater, "usable", (at + each) % 3 > 0) for at, case in enumerate("abcd") for each, rater in enumerate(("ann", "bo", "cy"))]  # fmt: skip
-    run = labelled({case: {"good": True} for case in "abcd"}, said)
+    run = labeled({case: {"good": True} for case in "abcd"}, said)
     assert len(agree([run]).people[0].cohen) == 3
     monkeypatch.setattr(among_people, "MOST_MEETINGS", 11)
     (found,) = agree([run]).people
@@ -313,6 +313,6 @@ def test_of_a_crowd_no_pairs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_that_is_given_twice_would_count_double() -> None:
-    run = labelled(CELLS, said(PEOPLE))
+    run = labeled(CELLS, said(PEOPLE))
     with pytest.raises(UsageError, match=r"^r is given twice: a on m would count double$"):
         agree([run, run])

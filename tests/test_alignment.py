@@ -11,7 +11,7 @@ import pytest
 import yaml
 from asked import Asked, subject
 from fake_api import FakeAPI, JudgeRequest
-from made import drawn_png
+from made import generated_png
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -58,12 +58,12 @@ def test_each_requirement_counts_the_same() -> None:
     assert gaps_of([item(True, gap="but it is small")]) == []
 
 
-def test_the_judge_sees_the_prompt_and_the_picture_and_no_model(tmp_path: Path) -> None:
+def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) -> None:
     asked = Asked(reply(True))
     grade(tmp_path, asked, {"prompt": "two buns on a plate"})
     (question,) = asked.questions
     assert "two buns on a plate" in asked.words()[0]
-    assert "output: the picture to judge" in asked.words()
+    assert "output: the image to judge" in asked.words()
     assert len(asked.images()) == 1
     assert question.schema is not None
     assert list(question.schema["properties"]) == ["requirements", "score"]
@@ -109,13 +109,13 @@ def test_a_judge_that_is_out_gives_no_score(tmp_path: Path) -> None:
 
 
 def aligned(request: JudgeRequest) -> dict[str, Any]:
-    """Red pictures show everything, others one thing of two."""
-    red = request.images[0].data == drawn_png("red")
+    """Red images show everything, others one thing of two."""
+    red = request.images[0].data == generated_png("red")
     return reply(True, red, score=100 if red else 40)
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_two_datasets_of_pictures_are_compared_on_the_same_prompts(
+def test_two_datasets_of_images_are_compared_on_the_same_prompts(
     provider: str, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.script.judge(aligned)
@@ -123,10 +123,10 @@ def test_two_datasets_of_pictures_are_compared_on_the_same_prompts(
     monkeypatch.setenv("LOCAL_KEY", api.key)
     prompts = ["A bun on a plate", "Two loaves"]
     for name, colour in (("baseline", "blue"), ("candidate", "red")):
-        (tmp_path / f"{name}.png").write_bytes(drawn_png(colour))
+        (tmp_path / f"{name}.png").write_bytes(generated_png(colour))
         rows = [{"image_uri": f"{name}.png", "prompt": prompt} for prompt in prompts]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    fields = {"prompt": "prompt", "image": "image_uri"}
+    fields = {"prompt": "prompt", "output": "image_uri"}
     url = api.openai_base_url if provider == "openai" else api.gemini_base_url
     judge = {
         "provider": provider,
@@ -147,7 +147,7 @@ def test_two_datasets_of_pictures_are_compared_on_the_same_prompts(
         "gates": [{"rule": "mean(alignment) >= 90", "models": ["candidate"]}],
     }
     (tmp_path / "suite.yaml").write_text(json.dumps(suite))
-    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "runs")])
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs")])
     assert done.exit_code == 0, done.output
     (folder,) = (tmp_path / "runs").iterdir()
     records = list(read_records(folder))
@@ -167,7 +167,7 @@ def test_the_suite_tells_a_judge_that_looks_from_one_that_likes_everything(
     strict: bool, code: int, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = yaml.safe_load((builtin("suites") / "alignment" / "suite.yaml").read_text(encoding="utf-8"))
-    counter = [case["prompt"][:40] for case in data["cases"] if "picture_of" in case]
+    counter = [case["prompt"][:40] for case in data["cases"] if "output_of" in case]
 
     def judged(request: JudgeRequest) -> dict[str, Any]:
         fits = not strict or not any(prompt in request.text for prompt in counter)
@@ -180,7 +180,7 @@ def test_the_suite_tells_a_judge_that_looks_from_one_that_likes_everything(
     for entry in [*data["models"], *data["judges"].values()]:
         entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data))
-    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "runs")])
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs")])
     assert done.exit_code == code, done.output
     (folder,) = (tmp_path / "runs").iterdir()
     summary = json.loads((folder / "summary.json").read_text())

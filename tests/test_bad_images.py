@@ -56,13 +56,13 @@ def test_a_finished_image_that_does_not_decode(paying: Paying, name: str) -> Non
 
 
 def test_a_generated_image_with_too_few_pixels(paying: Paying, script: Script) -> None:
-    script.draw(lambda _: [short_png()])
+    script.generate(lambda _: [short_png()])
     paying.write("tree")
     is_bad_image(only(paying))
 
 
 def test_an_edit_with_too_few_pixels(paying: Paying, script: Script) -> None:
-    script.draw(lambda _: [short_png()])
+    script.generate(lambda _: [short_png()])
     paying.write("tree", cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
     (paying.folder / "base.png").write_bytes(encoded())
     is_bad_image(only(paying))
@@ -76,12 +76,12 @@ def test_an_image_of_a_command_with_too_few_pixels(paying: Paying) -> None:
 
 
 def test_an_image_of_a_class_with_too_few_pixels(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    paying.write("tree", prices={}, models=[{"provider": "short_class:Draw"}])
+    paying.write("tree", prices={}, models=[{"provider": "short_class:Generate"}])
     (paying.folder / "short_class.py").write_text(
-        "from pathlib import Path\nfrom visioneval.providers.base import Drawing\n"
-        "class Draw:\n    def __init__(self, config): pass\n"
+        "from pathlib import Path\nfrom visioneval.providers.base import Generation\n"
+        "class Generate:\n    def __init__(self, config): pass\n"
         "    async def generate(self, request):\n"
-        "        return Drawing(pictures=((Path(__file__).parent / 'short.png').read_bytes(),))\n"
+        "        return Generation(images=((Path(__file__).parent / 'short.png').read_bytes(),))\n"
     )
     (paying.folder / "short.png").write_bytes(short_png())
     monkeypatch.syspath_prepend(str(paying.folder))
@@ -98,7 +98,7 @@ def test_a_run_of_somebody_else_is_graded_only_where_its_images_decode(paying: P
     (run / str(record.artifact_path)).write_bytes(short_png())
     line = json.loads((run / "results.jsonl").read_text())
     (run / "results.jsonl").write_text(json.dumps({**line, "artifact_sha256": images.sha256(short_png())}) + "\n")
-    result = paying("grade", run, "--out", paying.out, "--run-id", "g", "--trust-suite", "--reuse", "none")
+    result = paying("grade", run, "--runs", paying.out, "--run-id", "g", "--trust-suite", "--reuse", "none")
     assert (result.exit_code, paying.called[1]) == (3, asked)
     is_bad_image(next(iter(paying.records("g").values())))
 
@@ -114,10 +114,10 @@ def test_an_input_that_does_not_decode_is_a_problem_of_the_suite(paying: Paying,
     Image.new("LA", (64, 48)).save(paying.folder / "mask.png")
     broken = {"images": "base.png", "mask": "mask.png", "reference": "right.png"}[key]
     (paying.folder / broken).write_bytes(short_png())
-    for words in (("validate", path), ("run", path, "--out", paying.out)):
+    for words in (("validate", path), ("run", path, "--runs", paying.out)):
         result = paying(*words, "--trust-suite")
         assert result.exit_code == 2
-        assert f"{broken}: the picture does not decode: " in result.output
+        assert f"{broken}: the image does not decode: " in result.output
     assert paying.called == (0, 0)
 
 
@@ -181,12 +181,12 @@ def test_a_cached_image_that_was_never_decoded_is_decoded_before_it_is_used(payi
     (cache / "files" / digest[:2]).mkdir(exist_ok=True)
     (cache / "files" / digest[:2] / digest).write_bytes(short_png())
     with contextlib.closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
-        (answer,) = index.execute("SELECT answer FROM answers WHERE kind = 'draw'").fetchone()
+        (answer,) = index.execute("SELECT answer FROM answers WHERE kind = 'generate'").fetchone()
         kept = json.loads(answer)
-        (known,) = kept["pictures"]
+        (known,) = kept["images"]
         del known["decoded"]
         known["sha256"] = digest
-        index.execute("UPDATE answers SET answer = ?, files = ? WHERE kind = 'draw'", (json.dumps(kept), digest))
+        index.execute("UPDATE answers SET answer = ?, files = ? WHERE kind = 'generate'", (json.dumps(kept), digest))
     asked = paying.called
     again = paying.run("--trust-suite", "--cache", cache, "--offline", run_id="offline")
     assert (again.exit_code, paying.called) == (3, asked)

@@ -35,8 +35,8 @@ def write(**changes: Any) -> Path:
     suite = {
         "name": "bounded",
         "cases": [{"id": "a", "prompt": "a tree"}, {"id": "b", "prompt": "a boat"}],
-        "models": [{"provider": "sketch", "params": {"model": "sketch", "size": "64x64"}}],
-        "graders": [{"key": "file", "type": "image"}],
+        "models": [{"provider": "mock", "params": {"model": "mock", "size": "64x64"}}],
+        "graders": [{"key": "file", "type": "properties"}],
         "verdict": ["not file.blank"],
         **changes,
     }
@@ -59,13 +59,13 @@ def refused(*words: object) -> str:
 
 @pytest.mark.parametrize("command", ["validate", "plan", "run"])
 def test_a_grid_of_a_million_is_not_expanded(command: str) -> None:
-    suite = write(models=[{"provider": "sketch", "params": {"model": "sketch"}, "grid": GRID}])
+    suite = write(models=[{"provider": "mock", "params": {"model": "mock"}, "grid": GRID}])
     told = "the suite has 1,000,000 model runs, over the limit of 10,000"
     assert f"{told} (to allow more: --max-model-runs N or VISIONEVAL_MAX_MODEL_RUNS=N)" in refused(command, suite)
 
 
 def test_model_runs_are_bounded_over_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = {"provider": "sketch", "params": {"model": "sketch"}, "grid": {"seed": TEN}}
+    entry = {"provider": "mock", "params": {"model": "mock"}, "grid": {"seed": TEN}}
     suite = write(models=[{**entry, "label": "x"}, {**entry, "label": "y"}])
     assert "20 model runs, over the limit of 19" in refused("validate", suite, "--max-model-runs", "19")
     monkeypatch.setenv("VISIONEVAL_MAX_MODEL_RUNS", "19")
@@ -109,10 +109,10 @@ def test_an_environment_variable_that_is_no_number_is_named(monkeypatch: pytest.
 
 
 def test_the_line_to_go_on_keeps_the_bounds() -> None:
-    from visioneval.cli.running import resuming
+    from visioneval.cli.running import resume_command
 
     typed = ["run", "s.yaml", "--max-cells", "5", "--max-megapixels=80"]
-    assert resuming(Path("runs/r"), typed) == "visioneval run --resume runs/r --max-cells 5 --max-megapixels 80"
+    assert resume_command(Path("runs/r"), typed) == "visioneval run --resume runs/r --max-cells 5 --max-megapixels 80"
 
 
 @pytest.mark.parametrize("key", ["prompt", "criteria"])
@@ -135,7 +135,7 @@ def test_the_work_of_a_judges_template_is_bounded() -> None:
         "key": "look",
         "type": "rubric",
         "template": "mine.md.j2",
-        "metrics": {"nice": {"type": "pass_fail", "about": "it is nice"}},
+        "metrics": {"nice": {"type": "pass_fail", "description": "it is nice"}},
     }
     judges = {"default": {"provider": "openai", "model": "gpt-5.4"}}
     told = refused("validate", write(judges=judges, graders=[grader], verdict=["nice"]))

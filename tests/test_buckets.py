@@ -1,4 +1,4 @@
-"""Datasets and finished pictures in buckets and on the web, read through real clients from servers on this machine."""
+"""Datasets and finished images in buckets and on the web, read through real clients from servers on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import fsspec
 import pytest
 from buckets import fill_gcs, fill_s3, gcs_server, s3_server, web_server
-from made import drawn_png
+from made import generated_png
 from toys import Toy
 
 from visioneval.errors import UsageError
@@ -57,12 +57,12 @@ def _forget_clients() -> None:
 
 
 def run(toy: Toy, source: str, **changes: Any) -> Any:
-    cases = [{"dataset": {"path": source, "fields": {"prompt": "prompt", "image": "image_uri", "model": "model"}}}]
+    cases = [{"dataset": {"path": source, "fields": {"prompt": "prompt", "output": "image_uri", "model": "model"}}}]
     suite = {
         "name": "far",
         "cases": cases,
         "models": [{"provider": "files"}],
-        "graders": [{"key": "file", "type": "image"}],
+        "graders": [{"key": "file", "type": "properties"}],
         "verdict": ["file"],
     }
     path = toy.folder / "far.yaml"
@@ -70,39 +70,41 @@ def run(toy: Toy, source: str, **changes: Any) -> Any:
     return toy("run", path, "--trust-suite")
 
 
-def test_a_dataset_and_its_pictures_in_an_s3_bucket(toy: Toy, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_and_its_images_in_an_s3_bucket(toy: Toy, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = lines(
         {"prompt": "a bun", "image_uri": "s3://eval/pics/bun.png", "model": "m"},
         {"prompt": "a loaf", "image_uri": "pics/loaf.png", "model": "m"},
         {"prompt": "a roll", "image_uri": "pics/gone.png", "model": "m"},
     )
-    fill_s3(s3, "eval", {"d.jsonl": rows, "pics/bun.png": drawn_png("white"), "pics/loaf.png": drawn_png("red")})
+    fill_s3(
+        s3, "eval", {"d.jsonl": rows, "pics/bun.png": generated_png("white"), "pics/loaf.png": generated_png("red")}
+    )
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
     result = run(toy, "s3://eval/d.jsonl")
     assert result.exit_code == 3, result.output
     found = {record.prompt: record for record in toy.records.values()}
     assert (found["a bun"].verdict, found["a loaf"].verdict) == ("PASS", "PASS")
-    assert (toy.latest / str(found["a loaf"].artifact_path)).read_bytes() == drawn_png("red")
+    assert (toy.latest / str(found["a loaf"].artifact_path)).read_bytes() == generated_png("red")
     error = found["a roll"].error
     assert error is not None
     assert error.message == "s3://eval/d.jsonl:3: s3://eval/pics/gone.png: there is no such file"
 
 
-def test_a_dataset_and_its_pictures_in_a_google_bucket(toy: Toy, gcs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_and_its_images_in_a_google_bucket(toy: Toy, gcs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = {"contents": [{"parts": [{"file_data": {"mime_type": "image/png", "file_uri": "gs://eval/bun.png"}}]}]}
     table = f'prompt\timage_uri\tmodel\na bun\t"{json.dumps(contents).replace(chr(34), chr(34) * 2)}"\tm\n'
-    fill_gcs(gcs, "eval", {"d.tsv": table.encode(), "bun.png": drawn_png("white")})
+    fill_gcs(gcs, "eval", {"d.tsv": table.encode(), "bun.png": generated_png("white")})
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs)
     result = run(toy, "gs://eval/d.tsv")
     assert result.exit_code == 0, result.output
     (record,) = toy.records.values()
     assert record.run_params == {"path": "gs://eval/bun.png", "mime": "image/png", "row": "gs://eval/d.tsv:2"}
-    assert (toy.latest / str(record.artifact_path)).read_bytes() == drawn_png("white")
+    assert (toy.latest / str(record.artifact_path)).read_bytes() == generated_png("white")
 
 
-def test_a_dataset_and_its_pictures_on_the_web(toy: Toy) -> None:
+def test_a_dataset_and_its_images_on_the_web(toy: Toy) -> None:
     rows = lines({"prompt": "a bun", "image_uri": "pics/bun.png", "model": "m"})
-    with web_server({"sets/d.jsonl": rows, "sets/pics/bun.png": drawn_png("white")}) as url:
+    with web_server({"sets/d.jsonl": rows, "sets/pics/bun.png": generated_png("white")}) as url:
         result = run(toy, f"{url}/sets/d.jsonl?v=1")
         assert result.exit_code == 0, result.output
         (record,) = toy.records.values()
@@ -112,10 +114,12 @@ def test_a_dataset_and_its_pictures_on_the_web(toy: Toy) -> None:
 def test_two_datasets_of_a_model_run_each(toy: Toy, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("baseline", "candidate"):
         fill_s3(
-            s3, name, {"rows.jsonl": lines({"prompt": "a bun", "image_uri": "bun.png"}), "bun.png": drawn_png("white")}
+            s3,
+            name,
+            {"rows.jsonl": lines({"prompt": "a bun", "image_uri": "bun.png"}), "bun.png": generated_png("white")},
         )
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
-    fields = {"prompt": "prompt", "image": "image_uri"}
+    fields = {"prompt": "prompt", "output": "image_uri"}
     result = run(
         toy,
         "",
@@ -145,7 +149,7 @@ def test_a_bucket_that_refuses_is_told_in_a_line(
     assert f"dataset: {name}: it refuses to be read" in told[0]
 
 
-def test_a_picture_that_a_bucket_refuses_is_the_error_of_its_row(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_image_that_a_bucket_refuses_is_the_error_of_its_row(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     (toy.folder / "d.csv").write_text("prompt,image_uri,model\na bun,s3://shut/bun.png,m\n")
     with web_server({"": REFUSED}, status=403) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
@@ -188,7 +192,7 @@ def test_a_dataset_of_another_kind_is_not_fetched() -> None:
 def test_a_missing_extra_says_what_to_install(tmp_path: Path, scheme: str, library: str, extra: str) -> None:
     (tmp_path / "s.yaml").write_text(
         f"name: x\ncases: [{{dataset: {{path: '{scheme}://b/d.csv', fields: {{prompt: p}}}}}}]\n"
-        "models: [{provider: sketch}]\ngraders: [{key: i, type: image}]\nverdict: [i]\n"
+        "models: [{provider: mock}]\ngraders: [{key: i, type: properties}]\nverdict: [i]\n"
     )
     code = f"import sys; sys.modules[{library!r}] = None; from visioneval.cli import main; sys.exit(main())"
     done = subprocess.run(

@@ -22,19 +22,19 @@ from visioneval.engine.calls.cost_bounds import (
     Bound,
     CallSize,
     bound_of,
-    least_drawing_size,
+    least_generation_size,
     stated_maximum,
 )
 from visioneval.engine.calls.pricing import Prices
-from visioneval.engine.calls.throttle import Lane
+from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.errors import BudgetError
 from visioneval.suite.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)
 
-DRAW = Lane("openai", "gpt-image-1.5", "draw")
-JUDGE = Lane("openai", "gpt-5.4", "judge")
-OWN = Lane("mine:Draw", None, "draw")
+GENERATE = RateLimitKey("openai", "gpt-image-1.5", "generate")
+JUDGE = RateLimitKey("openai", "gpt-5.4", "judge")
+OWN = RateLimitKey("mine:Generate", None, "generate")
 TOKENS = {"input_tokens": 2_000, "output_tokens": 500}
 
 
@@ -49,10 +49,10 @@ def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Pay
 @pytest.mark.parametrize(
     ("name", "price", "lane", "usage", "cost"),
     [
-        ("openai:gpt-image-1.5", {"per_image": 0.04}, DRAW, None, 0.12),
-        ("gpt-image-1.5", {"per_image": 0.04}, DRAW, TOKENS, 0.12),
-        ("openai", {"per_call": 0.5}, DRAW, None, 0.5),
-        ("mine:Draw", {"per_call": 0.5, "per_image": 1}, OWN, None, 3.5),
+        ("openai:gpt-image-1.5", {"per_image": 0.04}, GENERATE, None, 0.12),
+        ("gpt-image-1.5", {"per_image": 0.04}, GENERATE, TOKENS, 0.12),
+        ("openai", {"per_call": 0.5}, GENERATE, None, 0.5),
+        ("mine:Generate", {"per_call": 0.5, "per_image": 1}, OWN, None, 3.5),
         ("openai", {"input_per_million": 10}, JUDGE, TOKENS, 0.02),
         ("openai", {"output_per_million": 100}, JUDGE, TOKENS, 0.05),
         ("openai", {"input_per_million": 10, "output_per_million": 100, "per_call": 1}, JUDGE, TOKENS, 1.07),
@@ -62,7 +62,7 @@ def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Pay
     ],
 )
 def test_the_suites_prices(
-    name: str, price: dict[str, float], lane: Lane, usage: Mapping[str, int] | None, cost: float | None
+    name: str, price: dict[str, float], lane: RateLimitKey, usage: Mapping[str, int] | None, cost: float | None
 ) -> None:
     prices = Prices({name: Price(**price)})
     assert prices.knows(lane)
@@ -80,12 +80,12 @@ def test_the_nearest_name_is_the_price() -> None:
 
 PUBLIC = [
     (
-        DRAW,
+        GENERATE,
         {"input_tokens": 50, "input_text_tokens": 50, "output_tokens": 1056, "output_image_tokens": 1056},
         {"input_tokens": 50, "output_tokens": 1056, "output_image_tokens": 1056},
     ),
     (
-        DRAW,
+        GENERATE,
         {"input_tokens": 500, "input_image_tokens": 450, "output_tokens": 300, "output_image_tokens": 200},
         {"input_tokens": 500, "input_image_tokens": 450, "output_tokens": 300, "output_image_tokens": 200},
     ),
@@ -100,12 +100,12 @@ PUBLIC = [
         {"input_tokens": 900, "cache_read_tokens": 400, "output_tokens": 80},
     ),
     (
-        Lane("gemini", "gemini-2.5-flash-image", "draw"),
+        RateLimitKey("gemini", "gemini-2.5-flash-image", "generate"),
         {"prompt_token_count": 20, "candidates_token_count": 1295, "candidates_image_tokens": 1290},
         {"input_tokens": 20, "output_tokens": 1295, "output_image_tokens": 1290},
     ),
     (
-        Lane("gemini", "gemini-2.5-pro", "judge"),
+        RateLimitKey("gemini", "gemini-2.5-pro", "judge"),
         {"prompt_token_count": 20, "tool_use_prompt_token_count": 5, "candidates_token_count": 30,
          "thoughts_token_count": 40, "cached_content_token_count": 10},
         {"input_tokens": 25, "cache_read_tokens": 10, "output_tokens": 70},
@@ -114,7 +114,7 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize(("lane", "told", "counted"), PUBLIC)
-def test_public_prices(lane: Lane, told: dict[str, int], counted: dict[str, int]) -> None:
+def test_public_prices(lane: RateLimitKey, told: dict[str, int], counted: dict[str, int]) -> None:
     provider = {"openai": "openai", "gemini": "google"}[lane.provider]
     expected = float(calc_price(Usage(**counted), str(lane.model), provider_id=provider).total_price)
     assert expected > 0
@@ -122,16 +122,22 @@ def test_public_prices(lane: Lane, told: dict[str, int], counted: dict[str, int]
     assert Prices().cost(lane, told, 1) == pytest.approx(expected)
 
 
-def test_a_picture_costs_more_than_as_many_words() -> None:
+def test_a_image_costs_more_than_as_many_words() -> None:
     lane, told, _ = PUBLIC[4]
     words = {**told, "candidates_image_tokens": 0}
     assert (Prices().cost(lane, told, 1) or 0) > 5 * (Prices().cost(lane, words, 1) or 0) > 0
 
 
 @pytest.mark.parametrize(
-    "lane", [OWN, Lane("openai", "no-such-model", "draw"), Lane("openai", None, "draw"), Lane("command", "x", "draw")]
+    "lane",
+    [
+        OWN,
+        RateLimitKey("openai", "no-such-model", "generate"),
+        RateLimitKey("openai", None, "generate"),
+        RateLimitKey("command", "x", "generate"),
+    ],
 )
-def test_what_nobody_knows_is_unknown(lane: Lane) -> None:
+def test_what_nobody_knows_is_unknown(lane: RateLimitKey) -> None:
     assert not Prices().knows(lane)
     assert Prices().cost(lane, TOKENS, 1) is None
 
@@ -140,14 +146,14 @@ def test_what_nobody_knows_is_unknown(lane: Lane) -> None:
     "usage", [None, {}, {"input_tokens": 1, "input_image_tokens": 500}], ids=["none", "empty", "impossible"]
 )
 def test_a_call_that_tells_no_usage_has_no_known_cost(usage: Any) -> None:
-    assert Prices().cost(DRAW, usage, 1) is None
+    assert Prices().cost(GENERATE, usage, 1) is None
 
 
 def test_a_host_of_ones_own_has_no_public_price() -> None:
     prices = Prices(elsewhere=frozenset({JUDGE}))
     assert not prices.knows(JUDGE)
     assert prices.cost(JUDGE, TOKENS, 0) is None
-    assert prices.knows(DRAW)
+    assert prices.knows(GENERATE)
 
 
 def exactly(usd: float) -> Callable[[], Bound]:
@@ -158,7 +164,7 @@ def about(usd: float) -> Callable[[], Bound]:
     return lambda: Bound(usd, is_strict=False)
 
 
-async def paid(budget: Budget, bound: Callable[[], Bound], cost: float | None, lane: Lane = DRAW) -> None:
+async def paid(budget: Budget, bound: Callable[[], Bound], cost: float | None, lane: RateLimitKey = GENERATE) -> None:
     async with budget.reserve(lane, 1, bound) as claim:
         await asyncio.sleep(0)
         budget.settle(claim, cost)
@@ -167,7 +173,7 @@ async def paid(budget: Budget, bound: Callable[[], Bound], cost: float | None, l
 def test_calls_in_flight_are_counted_at_the_most_that_they_may_cost() -> None:
     async def story() -> None:
         budget = Budget(1.0)
-        async with budget.reserve(DRAW, 1, exactly(0.5)) as first, budget.reserve(JUDGE, 0, exactly(0.4)) as second:
+        async with budget.reserve(GENERATE, 1, exactly(0.5)) as first, budget.reserve(JUDGE, 0, exactly(0.4)) as second:
             waiting = asyncio.create_task(paid(budget, exactly(0.3), 0.3))
             await settle()
             assert not waiting.done()
@@ -201,7 +207,7 @@ def test_a_call_that_fails_gives_its_reservation_back() -> None:
         budget = Budget(1.0)
         for _ in range(5):
             with pytest.raises(ZeroDivisionError):
-                async with budget.reserve(DRAW, 1, exactly(0.6)):
+                async with budget.reserve(GENERATE, 1, exactly(0.6)):
                     raise ZeroDivisionError
         assert budget.spent == 0
         await paid(budget, exactly(0.6), None)
@@ -257,8 +263,8 @@ def test_a_budgeted_run_stops_says_so_and_can_be_gone_on_with(paying: Paying) ->
     assert f"to go on: visioneval run --resume {paying.out}/r" in result.stderr
     shown = CliRunner().invoke(app, ["show", f"{paying.out}/r"])
     assert shown.stderr == f"{paying.out}/r was ended by its budget; to go on: visioneval run --resume {paying.out}/r\n"
-    drawn = paying.called[0]
-    assert 4 <= drawn <= 6
+    generated = paying.called[0]
+    assert 4 <= generated <= 6
     result = paying("run", "--resume", paying.out / "r", "--budget", "5")
     assert result.exit_code == 0, result.output
     assert paying.called == (10, 10), "nothing is paid for twice"
@@ -276,7 +282,7 @@ def test_a_budget_that_the_judges_use_up_ends_the_run_too(paying: Paying) -> Non
 
 
 def test_who_waits_at_the_gate_when_the_money_ends_is_not_let_in(paying: Paying) -> None:
-    paying.write(*(f"case{at}" for at in range(12)), graders=[{"key": "image", "type": "image"}],
+    paying.write(*(f"case{at}" for at in range(12)), graders=[{"key": "image", "type": "properties"}],
                  verdict=["not image.blank"])  # fmt: skip
     paying.api.latency["images"] = 0.05
     assert paying.run("--budget", "0.04", "--max-concurrency", "4").exit_code == 3
@@ -317,7 +323,7 @@ def test_a_first_call_that_fails_lets_the_next_one_go() -> None:
         done: list[int] = []
 
         async def call(number: int) -> None:
-            async with budget.reserve(DRAW, 1, about(0.5)):
+            async with budget.reserve(GENERATE, 1, about(0.5)):
                 await asyncio.sleep(0)
                 done.append(number)  # without a cost: it failed
 
@@ -330,19 +336,33 @@ def test_a_first_call_that_fails_lets_the_next_one_go() -> None:
 @pytest.mark.parametrize(
     ("name", "price", "lane", "size", "usd", "is_strict"),
     [
-        ("openai", {"per_image": 0.04}, DRAW, CallSize(3), 0.12, True),
-        ("openai", {"per_call": 0.5, "per_image": 1}, DRAW, CallSize(2, 99, 99), 2.5, True),
+        ("openai", {"per_image": 0.04}, GENERATE, CallSize(3), 0.12, True),
+        ("openai", {"per_call": 0.5, "per_image": 1}, GENERATE, CallSize(2, 99, 99), 2.5, True),
         ("openai", {"input_per_million": 10}, JUDGE, CallSize(0, 1_000, 50), 0.01, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000, 50), 0.005, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000), ANSWER_TOKENS / 10_000, False),
-        ("openai", {"output_per_million": 100}, DRAW, least_drawing_size("openai", {}, 2), 1.6384, False),
-        ("else", {"per_call": 1}, DRAW, least_drawing_size("openai", {}, 1), GENERATED_TOKENS * 32 / 1e6, False),
-        ("else", {"per_call": 1}, DRAW, least_drawing_size("openai", {"quality": "low"}, 1), 512 * 32 / 1e6, False),
-        ("else", {"per_call": 1}, Lane("gemini", "gemini-2.5-flash-image", "draw"), CallSize(1, 0, 2_000), 0.06, True),
+        ("openai", {"output_per_million": 100}, GENERATE, least_generation_size("openai", {}, 2), 1.6384, False),
+        ("else", {"per_call": 1}, GENERATE, least_generation_size("openai", {}, 1), GENERATED_TOKENS * 32 / 1e6, False),
+        (
+            "else",
+            {"per_call": 1},
+            GENERATE,
+            least_generation_size("openai", {"quality": "low"}, 1),
+            512 * 32 / 1e6,
+            False,
+        ),
+        (
+            "else",
+            {"per_call": 1},
+            RateLimitKey("gemini", "gemini-2.5-flash-image", "generate"),
+            CallSize(1, 0, 2_000),
+            0.06,
+            True,
+        ),
     ],
 )
 def test_the_most_that_a_call_may_cost(
-    name: str, price: dict[str, float], lane: Lane, size: CallSize, usd: float, is_strict: bool
+    name: str, price: dict[str, float], lane: RateLimitKey, size: CallSize, usd: float, is_strict: bool
 ) -> None:
     bound = bound_of(Prices({name: Price(**price)}), lane, size)
     assert (bound.usd, bound.is_strict) == (pytest.approx(usd), is_strict)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest
+from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from paying import LOOK, PRICES, Paying
 from typer.testing import Result
 
@@ -16,7 +16,7 @@ from visioneval.records.preferences import read_preferences
 
 IMAGE, JUDGE = "openai:gpt-image-1.5", "openai:gpt-5.4"
 IDS = tuple(f"case{at:02}" for at in range(12))
-LOCAL: dict[str, Any] = {"graders": [{"key": "file", "type": "image"}], "verdict": ["not file.blank"]}
+LOCAL: dict[str, Any] = {"graders": [{"key": "file", "type": "properties"}], "verdict": ["not file.blank"]}
 
 
 @pytest.fixture
@@ -35,7 +35,9 @@ def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Pay
 
 def images(paying: Paying) -> int:
     """Images that the server was asked for and gave."""
-    return sum(entry.asked.n for entry in paying.api.requests if isinstance(entry.asked, DrawRequest) and entry.paid)
+    return sum(
+        entry.asked.n for entry in paying.api.requests if isinstance(entry.asked, GenerationRequest) and entry.paid
+    )
 
 
 def billed(paying: Paying, per_image: float = 0.04, per_judgement: float = 0.01) -> float:
@@ -112,16 +114,16 @@ def test_samples_votes_and_concurrency_together_stay_within_it_and_resumes_pay_o
 def test_cached_images_cost_no_budget(paying: Paying) -> None:
     paying.write(*IDS, **LOCAL)
     assert paying.run().exit_code == 0
-    drawn = paying.called[0]
+    generated = paying.called[0]
     assert paying.run("--reuse", "all", "--budget", "0.01", run_id="s").exit_code == 0
-    assert paying.called[0] == drawn
+    assert paying.called[0] == generated
     paying.write(*IDS, "one_more", "two_more", **LOCAL)
     assert paying.run("--reuse", "all", "--budget", "0.05", run_id="t").exit_code == 3
-    assert paying.called[0] == drawn + 1
+    assert paying.called[0] == generated + 1
 
 
 @pytest.mark.parametrize(
-    ("fault", "drawn"),
+    ("fault", "generated"),
     [
         (Fault("rate_limit", retry_after=0.01), 3),
         (Fault("unavailable"), 3),
@@ -131,13 +133,13 @@ def test_cached_images_cost_no_budget(paying: Paying) -> None:
     ],
 )
 def test_a_try_whose_answer_got_lost_counts_and_one_that_was_turned_away_does_not(
-    paying: Paying, monkeypatch: pytest.MonkeyPatch, fault: Fault, drawn: int
+    paying: Paying, monkeypatch: pytest.MonkeyPatch, fault: Fault, generated: int
 ) -> None:
     monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.01)
     paying.write(*IDS, **LOCAL)
     paying.api.faults.queue(fault)
     assert paying.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
-    assert images(paying) == drawn
+    assert images(paying) == generated
 
 
 def test_a_try_that_runs_out_of_time_counts(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,12 +210,12 @@ def test_a_grading_stays_within_its_budget(paying: Paying) -> None:
     paying.write(*IDS, **LOCAL)
     assert paying.run().exit_code == 0
     suite = paying.write(*IDS)
-    result = paying("grade", "r", "--suite", suite, "--out", paying.out, "--budget", "0.001")
+    result = paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.001")
     refuses(result, f"the budget of 0.001 USD cannot pay one call of {JUDGE}, which may cost 0.01 USD")
     assert paying.called[1] == 0
-    assert paying("grade", "r", "--suite", suite, "--out", paying.out, "--budget", "0.05").exit_code == 3
+    assert paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.05").exit_code == 3
     assert paying.called == (len(IDS), 5)
-    assert paying("grade", "r", "--suite", suite, "--out", paying.out, "--budget", "0.07").exit_code == 0
+    assert paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.07").exit_code == 0
     assert paying.called == (len(IDS), len(IDS))
 
 
@@ -223,14 +225,14 @@ def test_a_comparison_stays_within_its_budget(paying: Paying) -> None:
     paying.write(*IDS[:4], models=[{**of_three(paying, 1)[0], "params": {"model": "gpt-image-1.5", "quality": "high"}}],
                  **LOCAL)  # fmt: skip
     first = images(paying)
-    paying.api.script.draw(lambda asked: None)
-    from fake_api import pictures
+    paying.api.script.generate(lambda asked: None)
+    from fake_api import outputs
 
-    paying.api.script.draw(lambda asked: [pictures.drawn(64, 64, "png", 5)])
+    paying.api.script.generate(lambda asked: [outputs.generated(64, 64, "png", 5)])
     assert paying.run(run_id="b").exit_code == 0
     assert images(paying) == first + 4
     paying.api.script.judge({"answer": "A", "reason": "so"})
-    words = ("prefer", "a", "b", "--out", paying.out, "--judge", "default", "--budget")
+    words = ("pairwise", "a", "b", "--runs", paying.out, "--judge", "default", "--budget")
     result = paying(*words, "0.005")
     refuses(result, f"the budget of 0.005 USD cannot pay one call of {JUDGE}, which may cost 0.01 USD")
     assert paying.called[1] == 0
@@ -269,7 +271,7 @@ def test_without_a_maximum_the_first_call_goes_alone_and_must_fit_an_estimate(pa
     refuses_none = paying.summary()["cost_usd"]
     assert result.exit_code == 3 or refuses_none <= 0.6
     suite = paying.folder / "suite.yaml"
-    result = paying("grade", "r", "--suite", suite, "--out", paying.out, "--budget", "0.01", "--reuse", "none")
+    result = paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.01", "--reuse", "none")
     assert result.exit_code == 3
     (line,) = [line for line in result.stderr.splitlines() if "cannot pay" in line]
     assert line.startswith(f"the budget of 0.01 USD cannot pay one call of {JUDGE}, which may cost 0.1")

@@ -27,38 +27,38 @@ def opened(tmp_path: Path) -> Opened:
 def test_what_goes_in_comes_out(opened: Opened) -> None:
     answer = {"text": "ä \u2028", "usage": {"input_tokens": 3}, "cost_usd": 0.25, "refused": None, "calls": []}
     with opened("r1") as cache:
-        assert cache.get("draw:1") is None
-        cache.put("draw:1", "draw", answer, named(ONE, TWO))
+        assert cache.get("generate:1") is None
+        cache.put("generate:1", "generate", answer, named(ONE, TWO))
         cache.put("judge:1", "judge", {"text": "yes"})
     with opened("r2") as cache:
-        kept = cache.get("draw:1")
+        kept = cache.get("generate:1")
         assert kept is not None
         assert (kept.answer, kept.run_id) == (answer, "r1")
         assert kept.stored_at.endswith("+00:00")
         assert [cache.read(name) for name, _ in named(ONE, TWO)] == [ONE, TWO]
-        assert (cache.info().drawings, cache.info().judgements, cache.info().oldest) == (1, 1, kept.stored_at)
+        assert (cache.info().generations, cache.info().judgements, cache.info().oldest) == (1, 1, kept.stored_at)
         assert cache.info().bytes > len(ONE) + len(TWO)
     assert opened.warned == []
     assert [path.name for path in opened.folder.iterdir() if path.is_file()] == ["index.sqlite"]
 
 
-def test_a_new_answer_replaces_the_old_one_and_its_pictures(opened: Opened) -> None:
+def test_a_new_answer_replaces_the_old_one_and_its_images(opened: Opened) -> None:
     with opened() as cache:
-        cache.put("draw:1", "draw", {"n": 1}, named(ONE, TWO))
-        cache.put("draw:2", "draw", {"n": 2}, named(TWO, TWO))
-        cache.put("draw:1", "draw", {"n": 3}, named(b"new"))
-        kept = cache.get("draw:1")
+        cache.put("generate:1", "generate", {"n": 1}, named(ONE, TWO))
+        cache.put("generate:2", "generate", {"n": 2}, named(TWO, TWO))
+        cache.put("generate:1", "generate", {"n": 3}, named(b"new"))
+        kept = cache.get("generate:1")
         assert kept is not None
         assert kept.answer == {"n": 3}
-        assert cache.info().drawings == 2
+        assert cache.info().generations == 2
         assert cache.read(digest(TWO)) == TWO, "another answer names it"
     assert files(opened.folder) == {digest(TWO), digest(b"new")}, "what nobody names takes no room"
 
 
-def test_the_same_answer_again_keeps_its_picture(opened: Opened) -> None:
+def test_the_same_answer_again_keeps_its_image(opened: Opened) -> None:
     with opened() as cache:
         for _ in range(2):
-            cache.put("draw:1", "draw", {}, named(ONE))
+            cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE
 
 
@@ -71,24 +71,24 @@ def test_the_same_answer_again_keeps_its_picture(opened: Opened) -> None:
     ],
     ids=["truncated", "zeroed", "emptied"],
 )
-def test_a_damaged_picture_is_a_miss_and_is_mended_by_the_next_answer(opened: Opened, damage: Any) -> None:
+def test_a_damaged_image_is_a_miss_and_is_mended_by_the_next_answer(opened: Opened, damage: Any) -> None:
     with opened() as cache:
-        cache.put("draw:1", "draw", {}, named(ONE))
+        cache.put("generate:1", "generate", {}, named(ONE))
         damage(cache.path(digest(ONE)))
         assert cache.read(digest(ONE)) is None
         (warning,) = opened.warned
-        assert warning == f"{cache.path(digest(ONE))}: a picture of the cache is damaged, and is passed over"
-        cache.put("draw:1", "draw", {}, named(ONE))
+        assert warning == f"{cache.path(digest(ONE))}: an image of the cache is damaged, and is passed over"
+        cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE
         damage(cache.path(digest(ONE)))
-        cache.put("draw:1", "draw", {}, named(ONE))
+        cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE, "though nobody looked in between"
 
 
-def test_swapped_pictures_are_two_misses(opened: Opened) -> None:
+def test_swapped_images_are_two_misses(opened: Opened) -> None:
     with opened() as cache:
-        cache.put("draw:1", "draw", {}, named(ONE))
-        cache.put("draw:2", "draw", {}, named(TWO))
+        cache.put("generate:1", "generate", {}, named(ONE))
+        cache.put("generate:2", "generate", {}, named(TWO))
         one, two = cache.path(digest(ONE)), cache.path(digest(TWO))
         one.write_bytes(TWO)
         two.write_bytes(ONE)
@@ -96,12 +96,12 @@ def test_swapped_pictures_are_two_misses(opened: Opened) -> None:
         assert len(opened.warned) == 2
 
 
-def test_a_picture_that_is_gone_is_a_miss(opened: Opened) -> None:
+def test_a_image_that_is_gone_is_a_miss(opened: Opened) -> None:
     with opened() as cache:
-        cache.put("draw:1", "draw", {}, named(ONE))
+        cache.put("generate:1", "generate", {}, named(ONE))
         cache.path(digest(ONE)).unlink()
         assert cache.read(digest(ONE)) is None
-    assert opened.warned[0].endswith("a picture of the cache is gone: No such file or directory")
+    assert opened.warned[0].endswith("an image of the cache is gone: No such file or directory")
 
 
 def test_an_answer_that_is_no_json_is_a_miss(opened: Opened) -> None:
@@ -224,17 +224,17 @@ def test_a_place_that_cannot_hold_one_is_wrong_usage(tmp_path: Path, place: str)
 
 def test_a_folder_that_cannot_be_written_is_read(opened: Opened) -> None:
     with opened() as cache:
-        cache.put("draw:1", "draw", {"n": 1}, named(ONE))
+        cache.put("generate:1", "generate", {"n": 1}, named(ONE))
     with read_only(opened.folder):
         with opened() as cache:
-            kept = cache.get("draw:1")
+            kept = cache.get("generate:1")
             assert kept is not None
             assert (kept.answer, cache.read(digest(ONE))) == ({"n": 1}, ONE)
-            assert cache.info().drawings == 1
+            assert cache.info().generations == 1
             assert opened.warned == []
             for _ in range(2):
-                cache.put("draw:2", "draw", {}, named(TWO))
-            assert cache.get("draw:2") is None
+                cache.put("generate:2", "generate", {}, named(TWO))
+            assert cache.get("generate:2") is None
         assert opened.warned == [f"{opened.folder}: the cache cannot be written: new answers are not kept"]
         done = CliRunner().invoke(app, ["cache", "clear", "--yes", "--cache", str(opened.folder)])
         assert done.exit_code == 2
@@ -257,8 +257,8 @@ with Cache(folder, run_id=me, warn=sys.exit) as cache:
     for round in range(20):
         for key in range(5):
             data = f"{key} {round % 3}".encode() * 500
-            cache.put(f"draw:{key}", "draw", {"by": me, "round": round}, [(sha256(data).hexdigest(), data)])
-            kept = cache.get(f"draw:{key}")
+            cache.put(f"generate:{key}", "generate", {"by": me, "round": round}, [(sha256(data).hexdigest(), data)])
+            kept = cache.get(f"generate:{key}")
             assert kept is not None and kept.answer["by"] == kept.run_id, kept
 """
 
@@ -281,9 +281,9 @@ def test_several_programs_may_write_the_same_answers_at_once(opened: Opened) -> 
     ended = [(program.communicate(timeout=60)[1], program.returncode) for program in programs]
     assert ended == [("", 0)] * 3
     with opened() as cache:
-        assert cache.info().drawings == 5
+        assert cache.info().generations == 5
         for key in range(5):
-            kept = cache.get(f"draw:{key}")
+            kept = cache.get(f"generate:{key}")
             assert kept is not None
             assert kept.answer["round"] == 19
         named_files = {name for (name,) in sqlite_rows(opened.folder, "SELECT files FROM answers")}
@@ -303,7 +303,7 @@ def test_several_threads_may_use_one_cache(opened: Opened) -> None:
     def write(cache: Cache, me: int) -> None:
         try:
             for at in range(20):
-                cache.put(f"draw:{at}", "draw", {"by": me}, named(ONE, f"{at}".encode()))
+                cache.put(f"generate:{at}", "generate", {"by": me}, named(ONE, f"{at}".encode()))
                 assert cache.read(digest(ONE)) == ONE
         except BaseException as error:
             failed.append(error)
@@ -314,5 +314,5 @@ def test_several_threads_may_use_one_cache(opened: Opened) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert (failed, cache.info().drawings) == ([], 20)
+        assert (failed, cache.info().generations) == ([], 20)
     assert len(files(opened.folder)) == 21

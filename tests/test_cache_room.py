@@ -20,21 +20,21 @@ def opened(tmp_path: Path) -> Opened:
 
 
 def test_the_oldest_answers_make_room(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures = {at: bytes([at]) * 1000 for at in range(8)}
+    images = {at: bytes([at]) * 1000 for at in range(8)}
     with opened() as cache:
-        for at, data in pictures.items():
-            cache.put(f"draw{at}", "draw", {}, named(data, ONE))
-    opened.age(**{f"draw{at}": f"2025-01-0{8 - at}T00:00:00+00:00" for at in pictures})
+        for at, data in images.items():
+            cache.put(f"generate{at}", "generate", {}, named(data, ONE))
+    opened.age(**{f"generate{at}": f"2025-01-0{8 - at}T00:00:00+00:00" for at in images})
     monkeypatch.setenv(MAX_GB_VARIABLE, "0.000004")
     with opened() as cache:
         assert cache.max_bytes == 4000
         cache.put("judge:new", "judge", {"text": "x" * 500})
-        kept = {at for at in pictures if cache.get(f"draw{at}") is not None}
+        kept = {at for at in images if cache.get(f"generate{at}") is not None}
         assert kept == {0, 1}, "the newest that fit, as the later numbers are older"
         assert cache.info().bytes <= 3000
         assert cache.read(digest(ONE)) == ONE, "others name it still"
         assert cache.get("judge:new") is not None
-    assert files(opened.folder) == {digest(pictures[0]), digest(pictures[1]), digest(ONE)}
+    assert files(opened.folder) == {digest(images[0]), digest(images[1]), digest(ONE)}
     assert opened.warned == []
 
 
@@ -47,8 +47,8 @@ def test_a_size_that_is_none_is_wrong_usage(opened: Opened, monkeypatch: pytest.
 
 def test_clearing_drops_what_is_old_or_all(opened: Opened) -> None:
     with opened() as cache:
-        cache.put("old", "draw", {}, named(ONE, TWO))
-        cache.put("new", "draw", {}, named(TWO))
+        cache.put("old", "generate", {}, named(ONE, TWO))
+        cache.put("new", "generate", {}, named(TWO))
     opened.age(old="2025-01-01T00:00:00+00:00", new="2025-03-01T00:00:00+00:00")
     with opened() as cache:
         assert cache.clear("2025-01-01T00:00:00+00:00") == 0
@@ -60,7 +60,7 @@ def test_clearing_drops_what_is_old_or_all(opened: Opened) -> None:
     (opened.folder / "files" / "ab" / ("ab" * 32)).write_bytes(b"what a killed program left")
     with opened() as cache:
         assert cache.clear() == 1
-        assert (cache.info().drawings, cache.info().bytes, cache.info().oldest) == (0, 0, None)
+        assert (cache.info().generations, cache.info().bytes, cache.info().oldest) == (0, 0, None)
     assert files(opened.folder) == set()
 
 
@@ -73,14 +73,14 @@ def command(*words: str) -> list[str]:
 
 def test_the_commands_show_and_drop(opened: Opened) -> None:
     with opened() as cache:
-        cache.put("a", "draw", {}, named(bytes(200_000)))
+        cache.put("a", "generate", {}, named(bytes(200_000)))
         cache.put("b", "judge", {})
         cache.put("c", "judge", {})
     opened.age(a="2025-01-01T00:00:00+00:00")
     told = dict(line.split(maxsplit=1) for line in command("info", "--cache", str(opened.folder)))
     assert told == {
         "folder": str(opened.folder),
-        "drawings": "1",
+        "generations": "1",
         "judgements": "2",
         "size": "0.2 MB of at most 20 GB",
         "oldest": "2025-01-01T00:00:00+00:00",

@@ -151,9 +151,9 @@ REUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "called", "drawn", "judged"), REUSED)
+@pytest.mark.parametrize(("words", "called", "generated", "judged"), REUSED)
 def test_what_a_second_run_takes_from_the_cache(
-    paying: Paying, words: tuple[str, ...], called: tuple[int, int], drawn: list[bool], judged: list[bool]
+    paying: Paying, words: tuple[str, ...], called: tuple[int, int], generated: list[bool], judged: list[bool]
 ) -> None:
     paying.write()
     assert paying.run().exit_code == 0
@@ -162,14 +162,14 @@ def test_what_a_second_run_takes_from_the_cache(
     result = paying.run(*words, run_id="s")
     assert (result.exit_code, paying.called) == (0, called), result.output
     again = paying.records("s").values()
-    assert [record.cached for record in again] == drawn
+    assert [record.cached for record in again] == generated
     assert [record.graders[0].cached for record in again] == judged
     for record in again:
         assert record.cost_usd == (0.0 if record.cached else 0.04)
         assert record.graders[0].cost_usd == (0.0 if record.graders[0].cached else 0.01)
         assert (record.usage is None) == record.cached
         assert record.artifact_sha256 == first[record.test_id, 0].artifact_sha256
-    assert ("the oldest of" in result.stdout) == any(drawn)
+    assert ("the oldest of" in result.stdout) == any(generated)
 
 
 def test_a_replay_elsewhere_needs_no_key_no_host_and_no_sdk(
@@ -212,18 +212,18 @@ def test_what_is_missing_offline_is_named(paying: Paying) -> None:
     paying.write("tree")
     assert paying.run().exit_code == 0
     paying.write("tree", "boat", graders=[LOOK, {**LOOK, "key": "other", "metrics": {"odd": {
-        "type": "pass_fail", "about": "it is odd"}}}])  # fmt: skip
+        "type": "pass_fail", "description": "it is odd"}}}])  # fmt: skip
     result = paying.run("--offline", run_id="s")
     assert (result.exit_code, paying.called) == (3, (1, 1))
     found = paying.records("s")
     tree, boat = found["tree", 0], found["boat", 0]
     assert boat.error is not None
-    assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the drawing of 'boat' by 'm'")
+    assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the generation of 'boat' by 'm'")
     assert (tree.verdict, tree.scores) == ("PASS", {"nice": True, "odd": None})
     assert tree.graders[1].error == "not in the cache: an answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
-    assert "not in the cache: the drawing of 'boat' by 'm'" in " ".join(result.stdout.split())
-    drawing = next(cost for cost in paying.summary("s")["costs"] if cost["what"] == "drawing")
-    assert (drawing["cached"], drawing["unknown"]) == (1, 0), "nobody was asked for the boat"
+    assert "not in the cache: the generation of 'boat' by 'm'" in " ".join(result.stdout.split())
+    generation = next(cost for cost in paying.summary("s")["costs"] if cost["what"] == "generation")
+    assert (generation["cached"], generation["unknown"]) == (1, 0), "nobody was asked for the boat"
 
 
 def test_a_refusal_is_kept_for_a_replay(paying: Paying) -> None:
@@ -236,21 +236,21 @@ def test_a_refusal_is_kept_for_a_replay(paying: Paying) -> None:
     assert (again.status, again.cached, again.reasons) == ("refused", True, first.reasons)
 
 
-def test_a_drawing_that_is_not_whole_is_drawn_again(paying: Paying) -> None:
+def test_a_generation_that_is_not_whole_is_generated_again(paying: Paying) -> None:
     host = {"base_url": paying.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
     paying.write("tree", models=[{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}, **host}])
     paying.api.faults.queue(Fault("fewer_images"))
     assert paying.run().exit_code == 3
     error = paying.records()["tree", 1].error
     assert error is not None
-    assert error.kind == "missing_picture"
+    assert error.kind == "missing_output"
     result = paying("run", "--resume", paying.out / "r")
     assert (result.exit_code, paying.called[0]) == (0, 2), result.output
     assert {record.verdict for record in paying.records().values()} == {"PASS"}
     assert paying.run("--offline", run_id="s").exit_code == 0
 
 
-def test_a_damaged_picture_is_a_miss_that_is_named_and_drawn_again(paying: Paying) -> None:
+def test_a_damaged_image_is_a_miss_that_is_named_and_generated_again(paying: Paying) -> None:
     paying.write("tree")
     cache = paying.folder / "cache"
     assert paying.run("--cache", cache).exit_code == 0
@@ -259,7 +259,7 @@ def test_a_damaged_picture_is_a_miss_that_is_named_and_drawn_again(paying: Payin
     file.write_bytes(b"zeroed")
     result = paying.run("--cache", cache, "--reuse", "all", run_id="s")
     assert (result.exit_code, paying.called) == (0, (2, 1))
-    assert f"{file}: a picture of the cache is damaged, and is passed over" in result.stderr
+    assert f"{file}: an image of the cache is damaged, and is passed over" in result.stderr
     file.unlink()
     assert paying.run("--cache", cache, "--offline", run_id="t").exit_code == 3
     assert paying.called == (2, 1)
@@ -273,13 +273,13 @@ def test_the_log_has_a_line_for_each_try_and_no_content(paying: Paying, tmp_path
     assert paying.run("--log-file", log, "--reuse", "all", run_id="s").exit_code == 0
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["kind"], line["status"], line.get("attempt")) for line in lines] == [
-        ("draw", "rate_limit", 1), ("draw", "ok", 2), ("judge", "ok", 1), ("draw", "cached", None),
+        ("generate", "rate_limit", 1), ("generate", "ok", 2), ("judge", "ok", 1), ("generate", "cached", None),
         ("judge", "cached", None),
     ]  # fmt: skip
-    drawn = lines[1]
-    assert (drawn["provider"], drawn["model"], drawn["cost_usd"]) == ("openai", "gpt-image-1.5", 0.04)
-    assert drawn["tokens"]["output_image_tokens"] > 0
-    assert drawn["seconds"] >= 0
+    generated = lines[1]
+    assert (generated["provider"], generated["model"], generated["cost_usd"]) == ("openai", "gpt-image-1.5", 0.04)
+    assert generated["tokens"]["output_image_tokens"] > 0
+    assert generated["seconds"] >= 0
     assert len({line["key"] for line in lines}) == 2
     for content in ("a tree", "nice", "so it is", paying.api.key):
         assert content not in log.read_text(), content

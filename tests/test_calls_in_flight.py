@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest
+from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from paid import KEY, MODELS, Paid, case_id, pictured, prompt, quality, scripted, until
 from typer.testing import CliRunner
 
@@ -40,8 +40,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
 
 
-def draws(at: int) -> Callable[[Any], bool]:
-    return lambda asked: isinstance(asked, DrawRequest) and prompt(at) in asked.prompt
+def generates(at: int) -> Callable[[Any], bool]:
+    return lambda asked: isinstance(asked, GenerationRequest) and prompt(at) in asked.prompt
 
 
 def judges(at: int) -> Callable[[Any], bool]:
@@ -77,14 +77,14 @@ def stopped_by_key(result: Any, who: str) -> None:
     assert "Traceback" not in result.output
 
 
-def goes_on(paid: Paid, api: FakeAPI, drawn: int = CELLS, judged: int = CELLS) -> None:
+def goes_on(paid: Paid, api: FakeAPI, generated: int = CELLS, judged: int = CELLS) -> None:
     """A resumed run pays for what is missing and for nothing again."""
     api.faults.clear()
     api.latency.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
     paid.check_whole()
-    assert (paid.drawn, paid.judged, paid.paid_again) == (drawn, judged, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (generated, judged, 0)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_a_refused_key_of_a_model_keeps_every_image_in_flight(
 ) -> None:
     paid = Paid(tmp_path, api, CELLS, provider)
     api.latency.update({"images": 0.6, "gemini": 0.6})
-    api.faults.when(draws(REFUSED), Fault(kind))
+    api.faults.when(generates(REFUSED), Fault(kind))
     result = paid.run("--max-concurrency", str(IN_FLIGHT + 1), "--quiet")
     stopped_by_key(result, "m: the provider refuses the key: 4")
     assert len(api.requests) == IN_FLIGHT + 1, "no call begins once the key is refused"
-    assert (paid.drawn, paid.judged) == (IN_FLIGHT, 0)
+    assert (paid.generated, paid.judged) == (IN_FLIGHT, 0)
     assert read_info(paid.run_folder).state == "interrupted"
     goes_on(paid, api)
 
@@ -116,19 +116,19 @@ def test_a_refused_key_of_a_judge_keeps_every_answer_in_flight(tmp_path: Path, a
     assert paid.judged >= 1
     for record in paid.records:
         paid.check(record)
-    assert paid.drawn < CELLS
+    assert paid.generated < CELLS
     goes_on(paid, api)
 
 
 def test_of_several_samples_and_votes_what_is_in_flight_is_kept(tmp_path: Path, api: FakeAPI) -> None:
-    """One call draws three images, each judged by three votes: one vote on the second image is refused."""
+    """One call generates three images, each judged by three votes: one vote on the second image is refused."""
     look = {"key": "look", "type": "rubric", "judge": "eye", "votes": 3, "metrics": {"quality": METRIC}}
     paid = Paid(
         tmp_path, api, 1, models=[own(api, "openai", label="m", params={"model": MODELS["openai"][0], "n": 3})],
         graders=[look],
     )  # fmt: skip
     images = [pictured(f"sample {at}") for at in range(3)]
-    api.script.draw(lambda asked: images)
+    api.script.generate(lambda asked: images)
     api.latency["judge"] = 1.5
     armed = refused_late(
         api,
@@ -137,11 +137,11 @@ def test_of_several_samples_and_votes_what_is_in_flight_is_kept(tmp_path: Path, 
         once=True,
     )
     stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert (paid.drawn, paid.judged) == (1, 8)
+    assert (paid.generated, paid.judged) == (1, 8)
     assert sorted(record.sample_index for record in paid.records) == [0, 2], "both whose votes are all there"
     armed.clear()
     assert paid.run(resume=True).exit_code == 0
-    assert (paid.drawn, paid.judged) == (1, 9)
+    assert (paid.generated, paid.judged) == (1, 9)
     assert {r.sample_index: r.scores["quality"] for r in paid.records} == {n: quality(images[n]) for n in range(3)}
 
 
@@ -162,10 +162,10 @@ def test_a_cell_with_two_judges_keeps_the_answer_of_the_one_that_is_not_refused(
         lambda asked: asked.provider == "openai",
     )
     stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert (paid.drawn, paid.judged, paid.records) == (1, 1, [])
+    assert (paid.generated, paid.judged, paid.records) == (1, 1, [])
     armed.clear()
     assert paid.run(resume=True).exit_code == 0
-    assert (paid.drawn, paid.judged, paid.paid_again) == (1, 2, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (1, 2, 0)
 
 
 def test_a_grading_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
@@ -175,7 +175,7 @@ def test_a_grading_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) ->
     api.faults.clear()
     api.latency["judge"] = 0.6
     api.faults.when(judges(REFUSED), Fault("unauthorized"))
-    words = ["grade", "r", "--out", "runs", "--trust-suite", "--cache", str(paid.cache), "--quiet"]
+    words = ["grade", "r", "--runs", "runs", "--trust-suite", "--cache", str(paid.cache), "--quiet"]
     result = CliRunner().invoke(app, [*words, "--max-concurrency", str(IN_FLIGHT + 1)], env={KEY: api.key})
     stopped_by_key(result, "the judge 'eye'")
     served = paid.judged
@@ -184,7 +184,7 @@ def test_a_grading_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) ->
     api.faults.clear()
     result = CliRunner().invoke(app, words, env={KEY: api.key})
     assert result.exit_code == 0, result.output
-    assert (paid.drawn, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
 
 
 def pair_answers(api: FakeAPI) -> None:
@@ -192,18 +192,18 @@ def pair_answers(api: FakeAPI) -> None:
 
 
 def test_a_comparison_of_two_runs_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
-    paid = Paid(tmp_path, api, CELLS, graders=[{"key": "file", "type": "image"}], verdict=["not file.blank"])
+    paid = Paid(tmp_path, api, CELLS, graders=[{"key": "file", "type": "properties"}], verdict=["not file.blank"])
     assert paid.run(run_id="a").exit_code in (0, 1)
-    api.script.draw(lambda asked: [pictured(asked.prompt + " anew")] * asked.n)
+    api.script.generate(lambda asked: [pictured(asked.prompt + " anew")] * asked.n)
     assert paid.run(run_id="b").exit_code in (0, 1)
     pair_answers(api)
     api.latency["judge"] = 0.6
     api.faults.when(judges(2), Fault("unauthorized"))
     words = [
-        "prefer",
+        "pairwise",
         "a",
         "b",
-        "--out",
+        "--runs",
         "runs",
         "--judge",
         "eye",
@@ -225,9 +225,9 @@ def test_the_pairs_of_a_run_keep_every_answer_in_flight(tmp_path: Path, api: Fak
     name = MODELS["openai"][0]
     models = [own(api, "openai", label=label, params={"model": name, "background": kind})
               for label, kind in (("x", "opaque"), ("y", "auto"))]  # fmt: skip
-    graders = [{"key": "file", "type": "image"}, {"key": "duel", "type": "pairwise", "judge": "eye"}]
+    graders = [{"key": "file", "type": "properties"}, {"key": "duel", "type": "pairwise", "judge": "eye"}]
     paid = Paid(tmp_path, api, 6, models=models, graders=graders, verdict=["not file.blank"])
-    api.script.draw(lambda asked: [pictured(f"{asked.prompt} {asked.params.get('background')}")])
+    api.script.generate(lambda asked: [pictured(f"{asked.prompt} {asked.params.get('background')}")])
     pair_answers(api)
     api.latency["judge"] = 0.6
     api.faults.when(judges(2), Fault("unauthorized"))
@@ -235,13 +235,13 @@ def test_the_pairs_of_a_run_keep_every_answer_in_flight(tmp_path: Path, api: Fak
     assert len(list(read_preferences(paid.run_folder))) == paid.judged >= 1
     api.faults.clear()
     paid.run(resume=True)
-    assert (paid.drawn, paid.judged, paid.paid_again) == (12, 12, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (12, 12, 0)
 
 
 def made_or_answered(asked: JudgeRequest) -> dict[str, Any]:
     if asked.images:
         return {"answers": [{"id": "q1", "answer": "yes", "reason": "seen"}]}
-    return {"keywords": "{1}[picture]", "questions": [QUESTION]}
+    return {"keywords": "{1}[image]", "questions": [QUESTION]}
 
 
 def gecko(tmp_path: Path, api: FakeAPI, cells: int = CELLS) -> Paid:
@@ -272,11 +272,11 @@ def test_questions_of_a_run_that_are_being_made_are_kept(tmp_path: Path, api: Fa
     api.latency["judge"] = 1.5
     armed = refused_late(api, made_or_answered, judges(3))
     stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert (paid.drawn, paid.judged) == (6, 5)
+    assert (paid.generated, paid.judged) == (6, 5)
     armed.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
-    assert (paid.drawn, paid.judged, paid.paid_again) == (6, 12, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (6, 12, 0)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
@@ -301,7 +301,7 @@ def test_an_interrupt_of_question_making_keeps_what_is_in_flight(tmp_path: Path,
 def test_an_interrupt_while_calls_are_waited_for_ends_at_once(tmp_path: Path, api: FakeAPI, command: str) -> None:
     paid = gecko(tmp_path, api) if command == "questions" else Paid(tmp_path, api, CELLS)
     api.latency.update({"images": 600, "judge": 600})
-    api.faults.when(draws(3) if command == "run" else judges(3), Fault("unauthorized"))
+    api.faults.when(generates(3) if command == "run" else judges(3), Fault("unauthorized"))
     words = paid.words("--max-concurrency", "5") if command == "run" else question_words(paid)
     program = started(paid, *words)
     until(lambda: any(entry.status == 401 for entry in api.requests), program)
@@ -320,7 +320,7 @@ def test_an_interrupt_while_calls_are_waited_for_ends_at_once(tmp_path: Path, ap
 def test_the_wait_for_calls_in_flight_ends_with_their_own_time_limit(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS, limits={"openai": {"timeout_s": 1.5}})
     api.latency["images"] = 600
-    api.faults.when(draws(3), Fault("unauthorized"))
+    api.faults.when(generates(3), Fault("unauthorized"))
     begun = time.monotonic()
     stopped_by_key(paid.run("--max-concurrency", "5", "--quiet"), "m: ")
     assert time.monotonic() - begun < 20
@@ -333,8 +333,8 @@ def test_who_waits_at_a_limit_does_not_begin_once_a_key_is_refused(tmp_path: Pat
     prices = {"openai": {"per_call": 0.01}}
     paid = Paid(tmp_path, api, CELLS, limits=limits, prices=prices, budget_usd=10)
     api.latency["images"] = 0.5
-    api.faults.when(draws(1), Fault("unauthorized"))
-    api.faults.when(draws(0), Fault("unavailable"))
+    api.faults.when(generates(1), Fault("unauthorized"))
+    api.faults.when(generates(0), Fault("unavailable"))
     stopped_by_key(paid.run("--quiet"), "m: ")
     assert sum(entry.status == 401 for entry in api.requests) == 1
     refused = next(at for at, entry in enumerate(api.requests) if entry.status == 401)
@@ -381,14 +381,14 @@ def test_a_run_that_cannot_be_written_keeps_what_is_in_flight_in_the_cache(tmp_p
     assert program.returncode == 3, errors
     assert errors.splitlines()[-1] == "runs/r: cannot write a record: No space left on device"
     assert len(paid.records) == 1
-    assert paid.drawn + paid.judged < 2 * CELLS
+    assert paid.generated + paid.judged < 2 * CELLS
     goes_on(paid, api)
 
 
 def test_counter_examples_are_recorded_as_far_as_they_have_their_answers(tmp_path: Path, api: FakeAPI) -> None:
     cases = [{"id": case_id(0), "prompt": prompt(0)}]
     cases += [
-        {"id": case_id(at), "prompt": prompt(at), "picture_of": case_id(0), "expect": {"aligned": False}}
+        {"id": case_id(at), "prompt": prompt(at), "output_of": case_id(0), "expect": {"aligned": False}}
         for at in (1, 2)
     ]  # type: ignore[dict-item]
     paid = Paid(tmp_path, api, 3, cases=cases)
@@ -401,12 +401,12 @@ def test_counter_examples_are_recorded_as_far_as_they_have_their_answers(tmp_pat
     result = paid.run(resume=True)
     assert result.exit_code in (0, 3), result.output
     assert len(paid.records) == 3
-    assert (paid.drawn, paid.judged, paid.paid_again) == (1, 3, 0), served
+    assert (paid.generated, paid.judged, paid.paid_again) == (1, 3, 0), served
 
 
-METRIC = {"type": "score", "scale": [0, 5], "about": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
+METRIC = {"type": "score", "scale": [0, 5], "description": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
 QUESTION = {
-    "id": "q1", "keyword": 1, "question": "Is there a picture?", "type": "object", "choices": ["yes", "no"], "answer": "yes",
+    "id": "q1", "keyword": 1, "question": "Is there an image?", "type": "object", "choices": ["yes", "no"], "answer": "yes",
     "justification": "the prompt", "depends_on": [],
 }  # fmt: skip
 
@@ -429,7 +429,7 @@ def started(paid: Paid, *words: str, code: str = "from visioneval.cli import mai
 def test_the_summary_of_a_stopped_run_counts_what_was_recorded(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS)
     api.latency["judge"] = 0.3
-    api.faults.when(draws(REFUSED), Fault("unauthorized"))
+    api.faults.when(generates(REFUSED), Fault("unauthorized"))
     result = paid.run("--max-concurrency", "2", "--json", "--quiet")
     stopped_by_key(result, "m: ")
     summary = json.loads(result.stdout.splitlines()[0])
@@ -451,5 +451,5 @@ def test_a_fault_of_ours_keeps_what_is_in_flight_too(tmp_path: Path, api: FakeAP
     program = started(paid, *paid.words("--max-concurrency", "6"), code=code)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 141, errors
-    assert 0 < paid.drawn < CELLS
+    assert 0 < paid.generated < CELLS
     goes_on(paid, api)

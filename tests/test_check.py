@@ -20,16 +20,16 @@ def edit(image: str, mask: str = "mask.png") -> str:
     return suite(cases=EDIT % (image, mask))
 
 
-# --- pictures
+# --- images
 
 
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
         ("gone.png", None, "gone.png: there is no such file"),
-        (".", None, ".: it is a directory, not a picture"),
+        (".", None, ".: it is a directory, not an image"),
         ("empty.png", b"", "empty.png: the file is empty"),
-        ("text.png", b"hello", "text.png: not a picture we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
+        ("text.png", b"hello", "text.png: not an image we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
         (
             "bomb.png",
             png(50_000, 50_000),
@@ -38,11 +38,11 @@ def edit(image: str, mask: str = "mask.png") -> str:
         (
             "https://x.org/a.png",
             None,
-            "'https://x.org/a.png' is a URL: only datasets and finished pictures are read from one",
+            "'https://x.org/a.png' is a URL: only datasets and finished images are read from one",
         ),
     ],
 )
-def test_a_picture_that_cannot_be_used(
+def test_a_image_that_cannot_be_used(
     problems: Problems, mask: Make, name: str, content: bytes | None, told: str
 ) -> None:
     mask()
@@ -54,26 +54,26 @@ def test_a_picture_that_cannot_be_used(
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "webp", "gif", "bmp", "tiff"])
-def test_a_picture_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path, kind: str) -> None:
+def test_a_image_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path, kind: str) -> None:
     mask(size=(300, 200))
     path = tmp_path / f"a.{kind}"
     Image.effect_noise((300, 200), 60).save(path)
     assert problems(edit(path.name)) == []
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     (told,) = problems(edit(path.name))
-    assert told.startswith(f"suite.yaml:2:37: a.{kind}: the picture does not decode: ")
+    assert told.startswith(f"suite.yaml:2:37: a.{kind}: the image does not decode: ")
 
 
-def test_a_picture_that_many_cases_name_is_looked_at_once(problems: Problems, picture: Make, mask: Make) -> None:
-    picture()
+def test_a_image_that_many_cases_name_is_looked_at_once(problems: Problems, output: Make, mask: Make) -> None:
+    output()
     mask()
     cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(3000))
     assert problems(suite(cases=f"cases: [{cases}]")) == []
 
 
-def test_masks(problems: Problems, picture: Make, mask: Make) -> None:
-    picture()
-    picture("large.png", size=(65, 48))
+def test_masks(problems: Problems, output: Make, mask: Make) -> None:
+    output()
+    output("large.png", size=(65, 48))
     mask()
     assert problems(edit("a.png")) == []
     assert problems(edit("large.png")) == [
@@ -91,7 +91,7 @@ def test_masks(problems: Problems, picture: Make, mask: Make) -> None:
     ]
 
 
-def test_a_mask_fits_the_picture_as_a_viewer_shows_it(problems: Problems, mask: Make, tmp_path: Path) -> None:
+def test_a_mask_fits_the_image_as_a_viewer_shows_it(problems: Problems, mask: Make, tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (64, 48)).save(tmp_path / "turned.jpg", exif=exif)
@@ -148,27 +148,27 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
 @pytest.mark.parametrize(
     ("cases", "models", "told"),
     [
-        ("{id: a, prompt: x, task: image_editing}", "{provider: sketch}",
-         ["2:9: an editing case needs images: the first is the picture to edit"]),
-        ("{id: a, prompt: x, task: video_generation}", "{provider: sketch}",
+        ("{id: a, prompt: x, task: image_editing}", "{provider: mock}",
+         ["2:9: an editing case needs images: the first is the image to edit"]),
+        ("{id: a, prompt: x, task: video_generation}", "{provider: mock}",
          ["2:9: no model of this suite does video_generation: the case would never run",
           "3:10: no case of this suite is of a task that this model does",
           "5:11: 'not image.blank': no grader writes 'image.blank'"]),
-        ("{id: a, prompt: x}", "{provider: sketch, tasks: [video_generation]}",
+        ("{id: a, prompt: x}", "{provider: mock, tasks: [video_generation]}",
          ["2:9: no model of this suite does image_generation: the case would never run",
           "3:36: this provider cannot do video_generation"]),
-        ("{id: a, prompt: x}", "{provider: sketch}, {provider: sketch, label: b, tasks: [image_editing]}",
+        ("{id: a, prompt: x}", "{provider: mock}, {provider: mock, label: b, tasks: [image_editing]}",
          ["3:30: no case of this suite is of a task that this model does"]),
-        ("{id: a, prompt: x}", "{provider: sketch}, {provider: sketch}",
-         ["3:30: two model runs are labelled 'sketch': give each entry a label of its own"]),
-        ("{id: a, prompt: x}", "{provider: sketch, grid: {seed: [1, 2, 1]}}",
-         ["3:10: two model runs are labelled 'sketch,seed=1': list each value of the grid once"]),
-        ("{id: a, prompt: x}", "{provider: sketch, grid: {flaw: [tpyo, tpyo2], seed: [1, 2]}}",
+        ("{id: a, prompt: x}", "{provider: mock}, {provider: mock}",
+         ["3:30: two model runs are labeled 'mock': give each entry a label of its own"]),
+        ("{id: a, prompt: x}", "{provider: mock, grid: {seed: [1, 2, 1]}}",
+         ["3:10: two model runs are labeled 'mock,seed=1': list each value of the grid once"]),
+        ("{id: a, prompt: x}", "{provider: mock, grid: {flaw: [tpyo, tpyo2], seed: [1, 2]}}",
          ["3:42: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size",
           "3:42: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size"]),
-        ("{id: a, prompt: x}", "{provider: sketch, params: {flow: typo}}", ["3:44: unknown key 'flow' (did you mean 'flaw'?)"]),
-        ("{id: a, prompt: x}", "{provider: sketch, params: {size: 5}}", ["3:44: size: expected text, not 5: put it in quotes"]),
-        ("{id: a, prompt: x}", "{provider: files}", ["3:10: this entry makes no model run: no case brings a finished picture"]),
+        ("{id: a, prompt: x}", "{provider: mock, params: {flow: typo}}", ["3:44: unknown key 'flow' (did you mean 'flaw'?)"]),
+        ("{id: a, prompt: x}", "{provider: mock, params: {size: 5}}", ["3:44: size: expected text, not 5: put it in quotes"]),
+        ("{id: a, prompt: x}", "{provider: files}", ["3:10: this entry makes no model run: no case brings a finished image"]),
         ("{id: a, prompt: x}", "{provider: files, run: gone}", ["3:33: there is no run 'gone'"]),
     ],
 )  # fmt: skip
@@ -191,12 +191,12 @@ def test_labels_that_a_sweep_makes(problems: Problems, value: str, told: str) ->
 
 
 def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None:
-    (tmp_path / "draw.sh").write_text("#!/bin/sh\n")
-    (tmp_path / "draw.sh").chmod(0o755)
+    (tmp_path / "generate.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "generate.sh").chmod(0o755)
     (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
     for name, there in [
         ("sh", True),
-        ("./draw.sh", True),
+        ("./generate.sh", True),
         ("./plain.sh", False),
         ("no-such-program", False),
         ("", False),
@@ -232,7 +232,7 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
         ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),
         ("[image, {rule: image, cases: [a*, z]}]", ["18: no case is called 'z' (known: one, two)"]),
         ("[image, {rule: image, tasks: [image_editing]}]", ["18: no case is of the task image_editing"]),
-        ("[image, {rule: image, models: [sktch]}]", ["18: no model run is labelled 'sktch' (did you mean 'sketch'?)"]),
+        ("[image, {rule: image, models: [sktch]}]", ["18: no model run is labeled 'sktch' (did you mean 'mock'?)"]),
         ("[image, {rule: image, cases: [one], tags: [plain]}]", ["18: 'image' is for no cell of this suite"]),
         ("[image, {rule: not image.blank, models: ['sk*'], cases: ['t*']}]", []),
     ],
@@ -240,7 +240,7 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
 def test_verdict_rules(problems: Problems, verdict: str, told: list[str]) -> None:
     text = suite(
         cases="cases: [{id: one, prompt: x, expect: {text: {required: [A]}}}, {id: two, prompt: y, tags: [plain]}]",
-        graders="graders: [{key: image, type: image}, {key: text, type: text}]",
+        graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
         verdict=f"verdict: {verdict}",
     )
     if "cases: [a*, z]" in verdict:
@@ -251,33 +251,33 @@ def test_verdict_rules(problems: Problems, verdict: str, told: list[str]) -> Non
 @pytest.mark.parametrize(
     ("cases", "verdict", "told"),
     [
-        ("{id: a, prompt: x}", "[{rule: image, level: warn}]", ["2:9: no verdict rule applies to the case 'a' on 'sketch'"]),
+        ("{id: a, prompt: x}", "[{rule: image, level: warn}]", ["2:9: no verdict rule applies to the case 'a' on 'mock'"]),
         ("{id: a, prompt: x, tags: [t]}, {id: b, prompt: y}", "[{rule: image, tags: [t]}]",
-         ["2:40: no verdict rule applies to the case 'b' on 'sketch'"]),
+         ["2:40: no verdict rule applies to the case 'b' on 'mock'"]),
         ("{id: a, prompt: x, expect: {text: {required: [A]}}}, {id: b, prompt: y}", "[text]",
-         ["2:62: no verdict rule applies to the case 'b' on 'sketch'"]),
+         ["2:62: no verdict rule applies to the case 'b' on 'mock'"]),
         ("{id: a, prompt: x, expect: {refusal: true}}, {id: b, prompt: y}", "[{rule: image, cases: [b]}]", []),
         ("{id: a, prompt: x, verdict: [image]}", "[image]", []),
         ("{id: a, prompt: x, verdict: [{rule: image, level: warn}]}", "[image]",
-         ["2:9: no verdict rule applies to the case 'a' on 'sketch'"]),
+         ["2:9: no verdict rule applies to the case 'a' on 'mock'"]),
         ("{id: a, prompt: x, verdict: [imge]}", "[image]",
          ["2:38: 'imge': no grader writes 'imge' (did you mean 'image'?)"]),
         ("{id: a, prompt: x, verdict: [{rule: image, models: [z]}]}", "[image]",
-         ["2:38: no model run is labelled 'z' (known: sketch)"]),
+         ["2:38: no model run is labeled 'z' (known: mock)"]),
         ("{id: a, prompt: x}, {id: b, prompt: x}, {id: c, prompt: x}", "[imge]",
          ["5:11: 'imge': no grader writes 'imge' (did you mean 'image'?)"]),
     ],
 )  # fmt: skip
 def test_a_case_to_which_no_rule_applies(problems: Problems, cases: str, verdict: str, told: list[str]) -> None:
-    graders = "graders: [{key: image, type: image}, {key: text, type: text}]"
+    graders = "graders: [{key: image, type: properties}, {key: text, type: text}]"
     text = suite(cases=f"cases: [{cases}]", graders=graders, verdict=f"verdict: {verdict}")
     assert problems(text) == [f"suite.yaml:{line}" for line in told]
 
 
 def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
-    models = "models: [{provider: sketch, grid: {flaw: [none, typo]}}]"
+    models = "models: [{provider: mock, grid: {flaw: [none, typo]}}]"
     text = suite(models=models, verdict="verdict: [{rule: image, models: ['*none']}]")
-    assert problems(text) == ["suite.yaml:2:9: no verdict rule applies to the case 'one' on 'sketch,flaw=typo'"]
+    assert problems(text) == ["suite.yaml:2:9: no verdict rule applies to the case 'one' on 'mock,flaw=typo'"]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
             ["9: 'rate(text.recall) > 0': 'text.recall' is a number; use mean(METRIC)"],
         ),
         ("[rate(imge) > 0]", ["9: 'rate(imge) > 0': no grader writes 'imge' (did you mean 'image'?)"]),
-        ("[{rule: pass_rate == 1, models: [z]}]", ["9: no model run is labelled 'z' (known: sketch)"]),
+        ("[{rule: pass_rate == 1, models: [z]}]", ["9: no model run is labeled 'z' (known: mock)"]),
         ("[{rule: pass_rate == 1, tags: [z]}]", ["9: no case has the tag 'z'"]),
     ],
 )
@@ -300,7 +300,7 @@ def test_gates(problems: Problems, gates: str, told: list[str]) -> None:
     text = suite(
         f"gates: {gates}",
         cases="cases: [{id: one, prompt: x, expect: {text: {required: [A]}}}]",
-        graders="graders: [{key: image, type: image}, {key: text, type: text}]",
+        graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
     )
     assert problems(text) == [f"suite.yaml:6:{line}" for line in told]
 
@@ -308,11 +308,11 @@ def test_gates(problems: Problems, gates: str, told: list[str]) -> None:
 @pytest.mark.parametrize(
     ("graders", "told"),
     [
-        ("{key: image, type: image}, {key: image, type: text}", ["44: two graders have the key 'image'"]),
-        ("{key: image, type: image}, {key: x, type: 'm:C', writes: {image.blank: {}, own: {}}}",
+        ("{key: image, type: properties}, {key: image, type: text}", ["44: two graders have the key 'image'"]),
+        ("{key: image, type: properties}, {key: x, type: 'm:C', writes: {image.blank: {}, own: {}}}",
          ["38: writes the metric 'image.blank', which the grader 'image' writes too"]),
-        ("{key: image, type: image, when: {tags: [z]}}", ["43: no case has the tag 'z' (known: t)"]),
-        ("{key: image, type: image, when: {cases: [one]}}, {key: x, type: 'm:C', when: {cases: [two]}, writes: {image: {}}}", []),
+        ("{key: image, type: properties, when: {tags: [z]}}", ["43: no case has the tag 'z' (known: t)"]),
+        ("{key: image, type: properties, when: {cases: [one]}}, {key: x, type: 'm:C', when: {cases: [two]}, writes: {image: {}}}", []),
     ],
 )  # fmt: skip
 def test_graders(problems: Problems, graders: str, told: list[str]) -> None:
@@ -328,7 +328,7 @@ def test_graders(problems: Problems, graders: str, told: list[str]) -> None:
 def test_copy_that_local_ocr_cannot_read(problems: Problems) -> None:
     text = suite(
         cases="cases: [{id: a, prompt: x, expect: {text: {required: [OK, 'Привет']}}}]",
-        graders="graders: [{key: image, type: image}, {key: text, type: text}]",
+        graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
     )
     (told,) = problems(text)
     assert told.startswith("suite.yaml:2:59: local OCR cannot read ")

@@ -14,11 +14,11 @@ cases:
   - {id: one, prompt: a tree, metadata: {kind: oak}, expect: {text: {required: [OAK]}}}
   - {id: two, prompt: a bush, tags: [short]}
 models:
-  - {provider: sketch}
+  - {provider: mock}
 judges:
   default: {provider: openai, model: gpt-5}
 graders:
-  - {key: look, type: rubric, metrics: {good: {type: pass_fail, about: Is it good}}}
+  - {key: look, type: rubric, metrics: {good: {type: pass_fail, description: Is it good}}}
 verdict: [good]
 """
 
@@ -84,15 +84,15 @@ def test_a_template_is_tried_only_where_it_is_used(problems: Problems) -> None:
         ("type: rubric,", "type: rubric, template: mine.j2, when: {cases: [one]},"), ("[good]", "[good, tree]")
     )
     text = text.replace(
-        "\nverdict", "\n  - {key: tree, type: rubric, metrics: {tree: {type: pass_fail, about: x}}}\nverdict"
+        "\nverdict", "\n  - {key: tree, type: rubric, metrics: {tree: {type: pass_fail, description: x}}}\nverdict"
     )
     assert problems(text, {"mine.j2": "{{ metadata.kind }}"}) == []
 
 
 def test_a_template_for_one_metric_at_a_time_is_tried_like_that(problems: Problems) -> None:
-    metrics = "metrics: {good: {type: pass_fail, about: x}, fine: {type: pass_fail, about: x}}"
-    text = changed(("metrics: {good: {type: pass_fail, about: Is it good}}", metrics), TEMPLATE)
-    assert problems(text, {"mine.j2": "{{ metrics.good.about }}"}) == []
+    metrics = "metrics: {good: {type: pass_fail, description: x}, fine: {type: pass_fail, description: x}}"
+    text = changed(("metrics: {good: {type: pass_fail, description: Is it good}}", metrics), TEMPLATE)
+    assert problems(text, {"mine.j2": "{{ metrics.good.description }}"}) == []
     alone = problems(text.replace("template: mine.j2,", "template: mine.j2, per_metric: true,"))
     assert len(alone) == 1
     assert "there is no 'good'" in alone[0]
@@ -163,7 +163,7 @@ def test_a_judge_that_cannot_be_asked(judge: str, message: str, problems: Proble
 def test_trust_and_the_list_of_hosts(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
     own = "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: LOCAL_KEY}"
     assert problems(changed((REMOTE, own)), trust=True) == []
-    model = changed(("{provider: sketch}", own.replace("model: m", "params: {model: m}")))
+    model = changed(("{provider: mock}", own.replace("model: m", "params: {model: m}")))
     assert problems(model)[0].startswith("suite.yaml:6:")
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "other, 10.0.0.1")
     assert problems(changed((REMOTE, own))) == []
@@ -174,7 +174,7 @@ RECORDED = (REMOTE, "{provider: recorded, path: answers.csv, fields: {answer: sa
 
 
 def test_recorded_answers(problems: Problems) -> None:
-    rows = "case,model,question,said\none,sketch,good,true\n"
+    rows = "case,model,question,said\none,mock,good,true\n"
     assert problems(changed(RECORDED), {"answers.csv": rows}) == []
     found = problems(changed(RECORDED), {"answers.csv": rows.replace("said", "sad")})
     assert found == ["suite.yaml:8:69: the dataset has no column 'said' (did you mean 'sad'?)"]

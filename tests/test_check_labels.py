@@ -14,8 +14,8 @@ from visioneval.suite.labels import LabelQuestion
 from visioneval.suite.load import LoadedSuite
 
 RUBRIC = (
-    "graders: [{key: look, type: rubric, metrics: {layout: {type: score, scale: [0, 5], about: order}, "
-    "right: {type: pass_fail, about: is it right}}}]"
+    "graders: [{key: look, type: rubric, metrics: {layout: {type: score, scale: [0, 5], description: order}, "
+    "right: {type: pass_fail, description: is it right}}}]"
 )
 JUDGES = "judges: {default: {provider: recorded, path: answers.csv}}"
 ANSWERS = {"answers.csv": "case,question,answer\none,layout,3\n"}

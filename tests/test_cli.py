@@ -18,7 +18,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-GRID: dict[str, Any] = {"models": [{"provider": "mine:Draw", "params": {"model": "m"}, "grid": {"q": ["low", "high"]}}]}
+GRID: dict[str, Any] = {
+    "models": [{"provider": "mine:Generate", "params": {"model": "m"}, "grid": {"q": ["low", "high"]}}]
+}
 LOOKING = [["validate"], ["plan"], ["run", "--dry-run"], ["schema"], ["runs"], ["--version"], ["--help"]]
 
 
@@ -27,7 +29,7 @@ def test_looking_calls_and_writes_nothing(toy: Toy, words: list[str], monkeypatc
     (toy.folder / "home").mkdir()
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TMPDIR"):
         monkeypatch.setenv(name, str(toy.folder / "home"))
-    path = toy.write({"metadata": {"draw": "exits"}}, **GRID)
+    path = toy.write({"metadata": {"generate": "exits"}}, **GRID)
     before = files(toy.folder)
     suite = [] if words[0] in ("schema", "runs", "--version", "--help") else [path, "--trust-suite"]
     result = toy(*words, *suite)
@@ -46,7 +48,7 @@ def test_every_command_has_help_that_fits_80_columns(toy: Toy, command: str) -> 
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "list[str]" not in result.stdout
-    assert "--out" in result.stdout or command in ("init", "schema")
+    assert "--runs" in result.stdout or command in ("init", "schema")
 
 
 def test_validate_says_what_is_fine_and_tells_every_problem_of_every_suite(toy: Toy) -> None:
@@ -59,20 +61,20 @@ def test_validate_says_what_is_fine_and_tells_every_problem_of_every_suite(toy: 
 
 
 def test_plan_shows_cases_by_model_runs_and_the_work(toy: Toy) -> None:
-    toy.pictures("base.png")
-    only = {"provider": "mine:Draw", "label": "drawing", "tasks": ["image_generation"]}
-    cases: list[dict[str, Any]] = [{"id": "draw"}, {"id": "change", "images": ["base.png"]}]
+    toy.outputs("base.png")
+    only = {"provider": "mine:Generate", "label": "generation", "tasks": ["image_generation"]}
+    cases: list[dict[str, Any]] = [{"id": "generate"}, {"id": "change", "images": ["base.png"]}]
     path = toy.write(*cases, models=[*GRID["models"], only], samples=2)
     lines = toy("plan", path, "--trust-suite", COLUMNS="80").stdout.splitlines()
-    assert "1  m,q=low    mine:Draw" in [line.strip() for line in lines]
-    assert "draw    image_generation   2   2   2" in lines
+    assert "1  m,q=low    mine:Generate" in [line.strip() for line in lines]
+    assert "generate    image_generation   2   2   2" in lines
     assert "change  image_editing      2   2   -" in lines
-    assert "work  10 drawing calls, 10 pictures, 10 grader calls" in [line.strip() for line in lines]
+    assert "work  10 generation calls, 10 images, 10 grader calls" in [line.strip() for line in lines]
     assert "cost  unknown for 3 of 3" in [line.strip() for line in lines]
 
 
 def test_a_plan_of_many_model_runs_is_cut_and_told_whole_as_json(toy: Toy) -> None:
-    many = [{"provider": "mine:Draw", "label": "m", "grid": {"q": list(range(45))}}]
+    many = [{"provider": "mine:Generate", "label": "m", "grid": {"q": list(range(45))}}]
     path = toy.write({"id": "a"}, {"id": "b"}, models=many, samples=2)
     lines = toy("plan", path, "--trust-suite").stdout.splitlines()
     assert "... and 5 more: 'visioneval plan --json' tells all" in lines
@@ -80,18 +82,18 @@ def test_a_plan_of_many_model_runs_is_cut_and_told_whole_as_json(toy: Toy) -> No
     assert not any("m,q=40" in line or "#41" in line for line in lines)
     told = json.loads(toy("plan", path, "--trust-suite", "--json").stdout)
     assert [run["label"] for run in told["model_runs"]] == [f"m,q={at}" for at in range(45)]
-    assert told["model_runs"][44]["pictures"] == {"a": 2, "b": 2}
-    assert (told["drawing_calls"], told["cells"], told["cases"]) == (180, 180, ["a", "b"])
+    assert told["model_runs"][44]["outputs"] == {"a": 2, "b": 2}
+    assert (told["generation_calls"], told["cells"], told["cases"]) == (180, 180, ["a", "b"])
     assert told["costs"][0] == {"name": "m,q=0", "usd": None, "basis": "none", "seen": 0}
 
 
-def test_a_plan_of_finished_pictures_costs_nothing_and_names_the_missing_ones(toy: Toy) -> None:
+def test_a_plan_of_finished_images_costs_nothing_and_names_the_missing_ones(toy: Toy) -> None:
     model = {"provider": "files", "label": "old", "path": "{case}.png"}
-    image = {"graders": [{"key": "file", "type": "image"}], "verdict": ["file"]}
+    image = {"graders": [{"key": "file", "type": "properties"}], "verdict": ["file"]}
     path = toy.write(*[{} for _ in range(8)], models=[model], **image)
     said = toy("plan", path).stdout
     assert "nothing: all of it runs on this machine" in said
-    assert "missing picture  case0.png" in said
+    assert "missing image  case0.png" in said
     assert "... and 3 more" in said
 
 
@@ -107,8 +109,8 @@ def test_run_ends_with_the_run_and_the_next_command(toy: Toy) -> None:
 def test_the_next_command_can_be_pasted_whatever_the_label_and_the_folder(toy: Toy) -> None:
     import shlex
 
-    models = [{"provider": "mine:Draw", "label": "it's $HOME; a"}]
-    result = toy.run({"metadata": {"look": "bad"}}, models=models, arguments=("--out", "my runs/here"))
+    models = [{"provider": "mine:Generate", "label": "it's $HOME; a"}]
+    result = toy.run({"metadata": {"look": "bad"}}, models=models, arguments=("--runs", "my runs/here"))
     words = shlex.split(result.stdout.splitlines()[-1].split("next: ")[1])
     assert words[:2] == ["visioneval", "show"]
     shown = toy(*words[1:])
@@ -134,7 +136,7 @@ def test_json_is_a_line_for_each_suite_and_says_what_summary_json_says(toy: Toy)
 
 def test_runs_lists_by_experiment_and_keeps_notes(toy: Toy) -> None:
     toy.run({}, experiment="brand", arguments=("--note", "first [try]"))
-    toy.run({"metadata": {"draw": "raises"}}, arguments=("--run-id", "loose"))
+    toy.run({"metadata": {"generate": "raises"}}, arguments=("--run-id", "loose"))
     (toy.folder / "runs" / "loose" / "results.jsonl").write_text("broken\n{}\n")
     (toy.folder / "runs" / "notes").mkdir()
     said = toy("runs", COLUMNS="100").stdout
@@ -149,7 +151,7 @@ def test_runs_lists_by_experiment_and_keeps_notes(toy: Toy) -> None:
     only = toy("runs", "--experiment", "brand").stdout
     assert "loose" not in only
     assert toy("runs", "--experiment", "nope").stdout == "runs: no runs here of the experiment 'nope'\n"
-    assert toy("runs", "--out", "elsewhere").stdout == "elsewhere: no runs here\n"
+    assert toy("runs", "--runs", "elsewhere").stdout == "elsewhere: no runs here\n"
 
 
 @pytest.fixture

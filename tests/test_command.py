@@ -14,7 +14,7 @@ from toys import Toy
 
 from visioneval.records.model import Record
 
-DRAW = """
+GENERATE = """
 import json, os, signal, subprocess, sys, time
 asked = json.load(sys.stdin)
 from PIL import Image
@@ -24,8 +24,8 @@ Image.new("RGB", (32, 24), "white").save(asked["output"])
 
 def run(toy: Toy, program: str, case: dict[str, Any] | None = None, **entry: Any) -> Record:
     """Runs one case on a program; what it prints is not looked at."""
-    (toy.folder / "draw.py").write_text(program)
-    model = {"provider": "command", "label": "mine", "argv": [sys.executable, "draw.py"], **entry}
+    (toy.folder / "generate.py").write_text(program)
+    model = {"provider": "command", "label": "mine", "argv": [sys.executable, "generate.py"], **entry}
     result = toy.run(case or {}, models=[model])
     assert "Traceback" not in result.stdout
     return toy.record
@@ -40,9 +40,9 @@ def error_of(record: Record) -> tuple[str, str]:
 @pytest.mark.parametrize(
     "prompt", ["a tree", 'say "hi" & $(rm -rf) `ls` \\ \'', "zwei\nZeilen\t\u2028", "木 🌳 \u202e"]
 )
-def test_a_program_is_told_everything_and_writes_the_picture(toy: Toy, prompt: str) -> None:
-    toy.pictures("base.png", "coat.png")
-    program = DRAW + "json.dump([asked, os.getcwd(), sys.argv], open('asked.json', 'w'))"
+def test_a_program_is_told_everything_and_writes_the_image(toy: Toy, prompt: str) -> None:
+    toy.outputs("base.png", "coat.png")
+    program = GENERATE + "json.dump([asked, os.getcwd(), sys.argv], open('asked.json', 'w'))"
     case = {"prompt": "{{ metadata.text }}", "metadata": {"text": prompt}}
     images = {"images": ["base.png", {"path": "coat.png", "role": "garment"}]}
     record = run(toy, program, {**case, **images}, params={"steps": 20, "scale": 1.5})
@@ -62,15 +62,15 @@ def test_a_program_is_told_everything_and_writes_the_picture(toy: Toy, prompt: s
         "sample_index": 0,
     }
     assert Path(folder) == toy.folder.resolve()
-    assert argv == ["draw.py"]
+    assert argv == ["generate.py"]
     assert not Path(output).parent.exists()
     assert (record.prompt, record.run_params) == (prompt, {"steps": 20, "scale": 1.5})
 
 
 def test_masks_are_named(toy: Toy, mask: Any) -> None:
-    toy.pictures("base.png")
+    toy.outputs("base.png")
     mask("mask.png", size=(32, 24), box=(0, 0, 8, 8))
-    program = DRAW + "print(file=open('masks', 'w'), *asked['masks'].items())"
+    program = GENERATE + "print(file=open('masks', 'w'), *asked['masks'].items())"
     run(toy, program, {"images": ["base.png"], "mask": "mask.png"})
     assert (toy.folder / "masks").read_text().strip() == f"('editable', '{toy.folder / 'mask.png'}')"
 
@@ -90,7 +90,7 @@ def test_a_program_may_refuse(toy: Toy, said: str, why: str) -> None:
 
 @pytest.mark.parametrize("said", ["done", "{}", '{"refused": null}', "[" * 100_000, "null", "\\xff"])
 def test_other_output_is_the_programs_own_business(toy: Toy, said: str) -> None:
-    assert run(toy, DRAW + f"sys.stdout.buffer.write(b'{said}')").verdict == "PASS"
+    assert run(toy, GENERATE + f"sys.stdout.buffer.write(b'{said}')").verdict == "PASS"
 
 
 def test_standard_error_is_told_when_a_program_fails(toy: Toy) -> None:
@@ -104,12 +104,12 @@ def test_standard_error_is_told_when_a_program_fails(toy: Toy) -> None:
 FAILURES = [
     ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "invalid", "ended with signal SIGSEGV; its standard"),
     ("import os; os.kill(os.getpid(), 40)", "invalid", "ended with signal 40"),
-    ("pass", "invalid", "wrote no picture to 'output'; its standard error is empty"),
-    (DRAW + "os.remove(asked['output']); os.mkdir(asked['output'])", "invalid", "wrote no picture to 'output'"),
-    (DRAW + "os.remove(asked['output']); os.mkfifo(asked['output'])", "invalid", "wrote no picture to 'output'"),
-    (DRAW + "open(asked['output'], 'w').write('hello')", "bad_image", "not a picture"),
-    (DRAW + "open(asked['output'], 'w').close()", "bad_image", "the file is empty"),
-    (DRAW + "open(asked['output'], 'w').truncate(10**9)", "bad_image", "1,000,000,000 bytes, over the limit"),
+    ("pass", "invalid", "wrote no image to 'output'; its standard error is empty"),
+    (GENERATE + "os.remove(asked['output']); os.mkdir(asked['output'])", "invalid", "wrote no image to 'output'"),
+    (GENERATE + "os.remove(asked['output']); os.mkfifo(asked['output'])", "invalid", "wrote no image to 'output'"),
+    (GENERATE + "open(asked['output'], 'w').write('hello')", "bad_image", "not an image"),
+    (GENERATE + "open(asked['output'], 'w').close()", "bad_image", "the file is empty"),
+    (GENERATE + "open(asked['output'], 'w').truncate(10**9)", "bad_image", "1,000,000,000 bytes, over the limit"),
 ]
 
 
@@ -148,29 +148,29 @@ def test_a_time_limit_ends_the_program_and_what_it_started(toy: Toy) -> None:
 
 
 def test_a_child_that_lives_on_holds_nothing_up(toy: Toy) -> None:
-    record = run(toy, DRAW + CHILD, timeout_s=50)
+    record = run(toy, GENERATE + CHILD, timeout_s=50)
     os.kill(int((toy.folder / "pids").read_text().split()[1]), 9)
     assert record.verdict == "PASS"
     assert record.seconds < 30
 
 
 def test_a_program_that_cannot_be_started_is_an_error_of_the_cell(toy: Toy) -> None:
-    script = toy.folder / "draw"
+    script = toy.folder / "generate"
     script.write_text("no program")
     script.chmod(0o755)
-    record = run(toy, "", argv=["./draw"])
-    assert error_of(record) == ("invalid", "cannot start './draw': Exec format error")
+    record = run(toy, "", argv=["./generate"])
+    assert error_of(record) == ("invalid", "cannot start './generate': Exec format error")
 
 
 def test_a_script_beside_the_suite_is_found_from_anywhere(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = toy.folder / "draw"
-    script.write_text(f"#!{sys.executable}\n{DRAW}")
+    script = toy.folder / "generate"
+    script.write_text(f"#!{sys.executable}\n{GENERATE}")
     script.chmod(0o755)
-    path = toy.write({}, models=[{"provider": "command", "argv": ["./draw"]}])
+    path = toy.write({}, models=[{"provider": "command", "argv": ["./generate"]}])
     elsewhere = toy.folder / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    result = toy("run", path, "--trust-suite", "--out", toy.folder / "runs")
+    result = toy("run", path, "--trust-suite", "--runs", toy.folder / "runs")
     assert (result.exit_code, toy.record.verdict) == (0, "PASS")
 
 
@@ -184,7 +184,12 @@ def test_a_program_is_not_run_without_trust(toy: Toy) -> None:
 
 
 def test_each_model_run_of_a_sweep_gets_its_parameters(toy: Toy) -> None:
-    (toy.folder / "draw.py").write_text(DRAW + "open(f\"got-{asked['params']['q']}\", 'w')")
-    model = {"provider": "command", "argv": [sys.executable, "draw.py"], "params": {"a": 1}, "grid": {"q": [1.5, "x"]}}
+    (toy.folder / "generate.py").write_text(GENERATE + "open(f\"got-{asked['params']['q']}\", 'w')")
+    model = {
+        "provider": "command",
+        "argv": [sys.executable, "generate.py"],
+        "params": {"a": 1},
+        "grid": {"q": [1.5, "x"]},
+    }
     toy.run({}, models=[model])
     assert {path.name for path in toy.folder.glob("got-*")} == {"got-1.5", "got-x"}

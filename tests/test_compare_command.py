@@ -28,7 +28,7 @@ def test_what_broke_comes_first_then_what_was_fixed_then_the_numbers(toy: Toy) -
     two_runs(
         toy,
         [{}, {"metadata": BAD}, {"metadata": BAD}, {}],
-        [{"metadata": BAD}, {}, {"metadata": BAD}, {"metadata": {"draw": "raises"}}],
+        [{"metadata": BAD}, {}, {"metadata": BAD}, {"metadata": {"generate": "raises"}}],
     )
     result = toy("compare", "a", "b", "--fail-on", "broken")
     assert result.exit_code == 1
@@ -43,7 +43,7 @@ def test_what_broke_comes_first_then_what_was_fixed_then_the_numbers(toy: Toy) -
 
 
 def test_the_exit_code_follows_the_gates(toy: Toy) -> None:
-    two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "draw": "jpeg"}}])
+    two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "generate": "jpeg"}}])
     assert toy("compare", "a", "b").exit_code == 0
     assert toy("compare", "a", "b", "--fail-on", "broken").exit_code == 1
     assert toy("compare", "a", "b", "--fail-on", "fine:0.5").exit_code == 0
@@ -52,7 +52,7 @@ def test_the_exit_code_follows_the_gates(toy: Toy) -> None:
 
 
 def test_model_runs_come_in_the_suites_order_however_they_finished(toy: Toy) -> None:
-    models = [{"provider": "mine:Draw", "label": label} for label in ("zebra", "ant", "cat")]
+    models = [{"provider": "mine:Generate", "label": label} for label in ("zebra", "ant", "cat")]
     two_runs(toy, [{}, {}], [{}, {}], models=models)
     for name in ("a", "b"):
         results = toy.folder / "runs" / name / "results.jsonl"
@@ -65,7 +65,7 @@ def test_model_runs_come_in_the_suites_order_however_they_finished(toy: Toy) -> 
 
 
 def test_the_must_pass_gate_is_for_the_model_runs_that_were_run_again(toy: Toy) -> None:
-    models = [{"provider": "mine:Draw", "label": label} for label in ("x", "y")]
+    models = [{"provider": "mine:Generate", "label": label} for label in ("x", "y")]
     path = toy.write({"tags": ["must_pass"]}, models=models)
     assert toy("run", path, "--trust-suite", "--run-id", "a").exit_code == 0
     assert toy("run", path, "--trust-suite", "--run-id", "b", "--model", "x").exit_code == 0
@@ -73,16 +73,16 @@ def test_the_must_pass_gate_is_for_the_model_runs_that_were_run_again(toy: Toy) 
     assert toy("compare", "a", "a@x").exit_code == 0
 
 
-def test_a_grader_that_changes_its_mind_about_one_picture_fails(toy: Toy) -> None:
+def test_a_grader_that_changes_its_mind_about_one_image_fails(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}, {"metadata": BAD}])
     result = toy("compare", "a", "b")
     assert result.exit_code == 1
-    assert "1 of 2 cells with the same picture broke" in result.stdout
+    assert "1 of 2 cells with the same image broke" in result.stdout
 
 
 @pytest.mark.parametrize(("marks", "code"), [({"tags": ["must_pass"]}, 1), ({"tags": ["must_pass"], "flaky": True}, 0)])
 def test_must_pass_and_flaky(toy: Toy, marks: dict[str, Any], code: int) -> None:
-    two_runs(toy, [marks, {}], [{**marks, "metadata": {**BAD, "draw": "jpeg"}}, {}])
+    two_runs(toy, [marks, {}], [{**marks, "metadata": {**BAD, "generate": "jpeg"}}, {}])
     result = toy("compare", "a", "b")
     assert result.exit_code == code
     assert ("(must_pass, flaky)" in result.stdout) is ("flaky" in marks)
@@ -96,7 +96,7 @@ def test_the_sides_are_told_by_id(toy: Toy) -> None:
 
 
 def test_json_says_all(toy: Toy) -> None:
-    two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "draw": "jpeg"}}])
+    two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "generate": "jpeg"}}])
     result = toy("compare", "a", "b", "--json", "--fail-on", "broken")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["exit_code"]) == (1, 1)
@@ -160,7 +160,7 @@ def test_wrong_usage(toy: Toy, arguments: list[str], message: str) -> None:
 
 
 def test_what_a_model_wrote_cannot_move_the_cursor(toy: Toy) -> None:
-    refusing = {"metadata": {"draw": "refuses"}}
+    refusing = {"metadata": {"generate": "refuses"}}
     two_runs(toy, [{}], [refusing])
     path = Path("runs/b/results.jsonl")
     path.write_text(path.read_text().replace("not that", "\\u001b[2J<b>not that"))
@@ -180,7 +180,7 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite.write_text(suite.read_text().replace("tags: [text, edit]", "tags: [text, edit, must_pass]"))
     for kind in ("plain", "strict"):
         for name, flaw in (("right", "none"), ("spilt", "spill")):
-            words = ["run", f"{folder}/{kind}/suite.yaml", "--model", f"sketch,flaw={flaw}", "--out", f"{folder}/runs"]
+            words = ["run", f"{folder}/{kind}/suite.yaml", "--model", f"mock,flaw={flaw}", "--runs", f"{folder}/runs"]
             result = CliRunner().invoke(
                 app, [*words, "--run-id", f"{kind}-{name}", "--quiet", "--junit", f"{folder}/{kind}-{name}.xml"]
             )
@@ -189,7 +189,7 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_planted_regression_is_named_and_nothing_else(quickstart: Path) -> None:
-    words = ["compare", "plain-right", "plain-spilt", "--out", f"{quickstart}/runs"]
+    words = ["compare", "plain-right", "plain-spilt", "--runs", f"{quickstart}/runs"]
     report = quickstart / "c.md"
     result = CliRunner().invoke(app, [*words, "--json", "--fail-on", "broken", "--markdown", str(report)])
     found = json.loads(result.stdout)
@@ -197,16 +197,16 @@ def test_a_planted_regression_is_named_and_nothing_else(quickstart: Path) -> Non
     assert [(one["change"], one["test_id"], one["rules_broken"]) for one in found["changes"]] == [
         ("broken", "sign_word", ["place"])
     ]
-    assert found["labels"] == [["sketch,flaw=none", "sketch,flaw=spill"]]
+    assert found["labels"] == [["mock,flaw=none", "mock,flaw=spill"]]
     text = report.read_text()
     assert "gates not met" in text
-    assert "| `sign_word` | `sketch,flaw=spill` | 0 | `place: " in text
+    assert "| `sign_word` | `mock,flaw=spill` | 0 | `place: " in text
     assert "`flyer`" not in text
     assert CliRunner().invoke(app, words).exit_code == 0
 
 
 def test_where_the_case_must_pass_the_default_fails(quickstart: Path) -> None:
-    words = ["compare", "strict-right", "strict-spilt", "--out", f"{quickstart}/runs"]
+    words = ["compare", "strict-right", "strict-spilt", "--runs", f"{quickstart}/runs"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
     assert "1 of 1 cells tagged must_pass broke" in result.stdout

@@ -10,7 +10,7 @@ from sides import cell, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import DEFAULT, Held, exit_code, hold, parse_fail_on
+from visioneval.analysis.compare.gates import DEFAULT, GateResult, exit_code, hold, parse_fail_on
 from visioneval.errors import UsageError
 from visioneval.types import Metric
 
@@ -18,7 +18,9 @@ SAME: dict[str, Any] = {"artifact_sha256": "f" * 64}
 MUST: dict[str, Any] = {"tags": ("must_pass",)}
 
 
-def held(before: list[Cell], after: list[Cell], *fail_on: str, state: str = "complete") -> tuple[tuple[Held, ...], int]:
+def held(
+    before: list[Cell], after: list[Cell], *fail_on: str, state: str = "complete"
+) -> tuple[tuple[GateResult, ...], int]:
     found = compare(side(before), side(after, "b", state=state))
     gates = hold(found, parse_fail_on(fail_on))
     return gates, exit_code(found, gates)
@@ -27,12 +29,12 @@ def held(before: list[Cell], after: list[Cell], *fail_on: str, state: str = "com
 @pytest.mark.parametrize(
     ("before", "after", "changes", "fail_on", "code"),
     [
-        ("PPPP", "PPPF", {}, [], 0),  # drawn anew, a single flip is noise
+        ("PPPP", "PPPF", {}, [], 0),  # generated again, a single flip is noise
         ("PPPP", "PPPF", {}, ["broken"], 1),
         ("PPPP", "PPPF", SAME, [], 1),
         ("PPPP", "PPPF", SAME, ["significant"], 0),
         ("PPPP", "PPPF", MUST, [], 1),
-        ("PPPP", "PPPF", MUST, ["significant", "broken_same_picture"], 0),
+        ("PPPP", "PPPF", MUST, ["significant", "broken_same_output"], 0),
         ("PPPP", "PPPF", {**MUST, **SAME, "flaky": True}, ["broken", *DEFAULT, "pass_rate:0"], 0),
         ("PPPPPPP", "FFFFFFF", {}, [], 1),
         ("FFFFFFF", "PPPPPPP", {}, [], 0),  # significantly better is no loss
@@ -78,10 +80,10 @@ def test_lower_is_better_where_the_metric_says_so() -> None:
 
 
 def test_findings_in_words() -> None:
-    gates, _ = held(verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_picture", "significant")
+    gates, _ = held(verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "significant")
     assert [one.found for one in gates] == [
         "1 of 3 cells tagged must_pass broke, 1 that passed could not be measured",
-        "no cells with the same picture",
+        "no cells with the same image",
         "none of 1 metrics is significantly worse, by 2 cases",
     ]
     (found,) = held(verdicts("P" * 9), verdicts("F" * 9), "significant")[0]
@@ -119,7 +121,7 @@ def test_a_model_run_that_a_flag_left_out_of_b_is_not_gone() -> None:
 
 
 def test_the_default_is_the_middle_three() -> None:
-    assert tuple(one.text for one in parse_fail_on([])) == ("broken_same_picture", "significant", "must_pass")
+    assert tuple(one.text for one in parse_fail_on([])) == ("broken_same_output", "significant", "must_pass")
     assert [one.text for one in parse_fail_on(["broken", "broken"])] == ["broken"]
 
 

@@ -1,4 +1,4 @@
-"""A comparison as one file, in a real browser: what broke, both pictures, filters, and text that is markup."""
+"""A comparison as one file, in a real browser: what broke, both images, filters, and text that is markup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASES = ("kept", "broke", "mended", "poor")
 
 
 def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Side:
-    """A run with a picture for each of ``CASES``; ``verdicts`` holds P or F for each."""
+    """A run with an image for each of ``CASES``; ``verdicts`` holds P or F for each."""
     info = run_info(root, {case: {} for case in CASES}, run_id=name)
     folder = save_run(root, info, ())
     lines = []
@@ -61,7 +61,7 @@ def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page_of(root, run(root, "before", "PPFF", "teal"), run(root, "after", "PFPF", "crimson"))
 
 
-def test_it_says_what_broke_and_shows_both_pictures(page_url: str, open_page: OpenPage) -> None:
+def test_it_says_what_broke_and_shows_both_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     said = page.inner_text("main")
     assert said.index("Broken (passed in A, fails in B): 1") < said.index("Fixed (failed in A, passes in B): 1")
@@ -100,7 +100,7 @@ def test_pairs_are_filtered_by_change_and_by_words(page_url: str, open_page: Ope
     again.wait_for_selector("text=No pair fits")
 
 
-def test_a_broken_case_leads_to_its_pictures(page_url: str, open_page: OpenPage) -> None:
+def test_a_broken_case_leads_to_its_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     page.click(".changed a >> text=broke")
     until(page, "document.querySelectorAll('.pair').length === 1")
@@ -119,7 +119,7 @@ def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage) -> Non
     assert page.evaluate("document.querySelectorAll('main b, main script, [onerror]').length") == 0
 
 
-def test_pictures_that_are_not_there_are_told(tmp_path: Path, open_page: OpenPage) -> None:
+def test_images_that_are_not_there_are_told(tmp_path: Path, open_page: OpenPage) -> None:
     a, b = run(tmp_path, "before", "PPPP", "teal"), run(tmp_path, "after", "FFFF", "red")
     assert b.folder is not None
     for path in (b.folder / "artifacts").glob("*.png"):
@@ -129,9 +129,9 @@ def test_pictures_that_are_not_there_are_told(tmp_path: Path, open_page: OpenPag
     assert page.locator(".pair").first.get_by_text("Slider").count() == 0
 
 
-def test_a_side_without_pictures_is_told(tmp_path: Path, open_page: OpenPage) -> None:
+def test_a_side_without_images_is_told(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(page_of(tmp_path, side(verdicts("PF"), "baseline"), side(verdicts("FP"), "now")))
-    assert "baseline keeps no pictures" in page.inner_text(".pair .missing")
+    assert "baseline keeps no images" in page.inner_text(".pair .missing")
 
 
 def test_a_run_that_is_not_complete_is_never_green() -> None:

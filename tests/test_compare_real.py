@@ -80,7 +80,7 @@ def test_five_models_pairwise(scores: Scores, sides: dict[str, Side]) -> None:
 
 
 def _p_value(differences: np.ndarray) -> float:
-    """By drawing signs: SciPy's exact distribution knows no ties, and of 159 items fewer than 100 differ."""
+    """By generation signs: SciPy's exact distribution knows no ties, and of 159 items fewer than 100 differ."""
     own = differences.round(10)
     own = own[own != 0]
     assert len(own) <= 100

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from visioneval.analysis.findings import Summary
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo
 from visioneval.report.terminal.cell import print_cells
 from visioneval.report.terminal.summary import last_line, print_summary, show_usd, why
@@ -43,7 +43,7 @@ def summary_of(models: int, label: str = "model,size=1024x1024,q={}", reason: st
     cases = {"flyer": {"tags": ["text"]}, "checkout_screen": {"tags": ["text", "screen"]}, "sign": {}}
     gates: list[Any] = ["pass_rate >= 0.9", {"rule": "mean(text.cer) <= 0.1", "models": [labels[0]]}]
     info = run_of(cases, labels, gates, METRICS)
-    return summarise(info, [cell for label in labels for cell in cells_of(label, reason)])
+    return summarize(info, [cell for label in labels for cell in cells_of(label, reason)])
 
 
 def cells_of(label: str, reason: str) -> list[Record]:
@@ -112,11 +112,11 @@ def test_a_headline_is_a_line_whatever_the_suite_is_called(name: str, lines: lis
 
 
 def test_a_headline_is_folded_between_its_parts_where_it_must_be() -> None:
-    changes = {"suite": "s" * 200, "state": "interrupted", "reused_pictures": 3, "reused_since": "2025-01-01T10:00:00"}
+    changes = {"suite": "s" * 200, "state": "interrupted", "reused_outputs": 3, "reused_since": "2025-01-01T10:00:00"}
     said = printed(summary_of(2, "m{}").model_copy(update=changes), 80)
     assert [line.rstrip() for line in said.splitlines()[:2]] == [
         "s" * 23 + "\u2026  6 of 6 cells  2 PASS  2 FAIL  2 ERROR  interrupted",
-        "3 pictures from the cache, the oldest of 2025-01-01 10:00 UTC",
+        "3 images from the cache, the oldest of 2025-01-01 10:00 UTC",
     ]
 
 
@@ -135,7 +135,7 @@ def test_eighty_columns_read_like_this() -> None:
         "demo  6 of 6 cells  2 PASS  2 FAIL  2 ERROR",
         "",
         "Model runs",
-        "#  model run  pass rate [95%]        fail  error  s/draw        USD",
+        "#  model run  pass rate [95%]        fail  error  s/generate        USD",
         "───────────────────────────────────────────────────────────────────",
         "1  m0         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
         "2  m1         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
@@ -176,8 +176,8 @@ def test_eighty_columns_read_like_this() -> None:
         "Cost",
         "what     of        USD  cells paid  from cache  unknown",
         "───────────────────────────────────────────────────────",
-        "drawing  m0  >= 0.1234           1           0        2",
-        "drawing  m1  >= 0.1234           1           0        2",
+        "generation  m0  >= 0.1234           1           0        2",
+        "generation  m1  >= 0.1234           1           0        2",
         "all          >= 0.2468",
         "",
         "Gates",
@@ -232,14 +232,14 @@ def test_hostile_text_is_printed_as_text(width: int) -> None:
     )
     for terminal in (False, True):
         console, out = rendered(width, terminal=terminal, color_system=None)
-        print_summary(summarise(info, [hostile]), console)
+        print_summary(summarize(info, [hostile]), console)
         print_cells([hostile], info.suite.cases[0], folder(), console)
         said = out.getvalue()
         assert not CONTROL.search(said)
         assert "[bold]b[/bold]" in re.sub(r"\s+", "", said).replace("\ufffd", "")
         assert "木🌳" in said
         assert max(map(cell_len, said.splitlines())) <= width
-    summary = summarise(info, [hostile])
+    summary = summarize(info, [hostile])
     assert not CONTROL.search(last_line(folder(), summary, folder()))
 
 
@@ -276,27 +276,27 @@ def test_a_long_reason_is_cut_in_the_summary_and_whole_in_the_cell() -> None:
 def test_only_the_first_failing_cells_are_listed() -> None:
     cells = [record(test_id=f"c{at}", verdict="FAIL", failed_rules=["fine"]) for at in range(50)]
     info: RunInfo = run_of({f"c{at}": {} for at in range(50)}, ["m"], [], METRICS)
-    said = printed(summarise(info, cells), 80)
+    said = printed(summarize(info, cells), 80)
     assert ("c19 " in said, "c20 " in said) == (True, False)
     assert "... and 30 more: 'visioneval export r --csv' lists all" in said
 
 
 def test_samples_are_named_where_there_are_several() -> None:
     cells = [record(test_id="c", sample_index=at, verdict="FAIL", failed_rules=["fine"]) for at in (0, 3)]
-    said = printed(summarise(run_of({"c": {}}, ["m"], [], METRICS), cells), 80)
+    said = printed(summarize(run_of({"c": {}}, ["m"], [], METRICS), cells), 80)
     assert "c [0]" in said
     assert "c [3]" in said
 
 
 def test_a_stand_in_is_named_as_one_and_an_interrupted_run_as_that() -> None:
     info = run_of({"c": {}}, ["m"], [], METRICS, state="interrupted", planned_cells=9)
-    sketch = info.suite.models[0].model_validate({"provider": "mine:Draw", "label": "m"})
-    assert "stand-in" not in printed(summarise(info, []), 80)
-    from visioneval.providers.mock.config import SketchProvider
+    mock = info.suite.models[0].model_validate({"provider": "mine:Generate", "label": "m"})
+    assert "stand-in" not in printed(summarize(info, []), 80)
+    from visioneval.providers.mock.config import MockProvider
 
-    drawn = SketchProvider.model_validate({"provider": "sketch", "label": "m"})
-    stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (drawn, sketch)})})
-    said = printed(summarise(stand_in, []), 80)
+    generated = MockProvider.model_validate({"provider": "mock", "label": "m"})
+    stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (generated, mock)})})
+    said = printed(summarize(stand_in, []), 80)
     assert "a stand-in that is no model" in said
     assert "0 of 9 cells" in said
     assert "interrupted" in said

@@ -32,16 +32,16 @@ def grader(name: str) -> list[dict[str, Any]]:
 
 
 def test_a_provider_and_a_grader_beside_the_suite_are_used(toy: Toy) -> None:
-    result = toy.run({}, models=[{"provider": "mine:Draw", "label": "toy", "options": {"steps": 3}}])
+    result = toy.run({}, models=[{"provider": "mine:Generate", "label": "toy", "options": {"steps": 3}}])
     assert result.exit_code == 0
-    assert toy.record.provider == "mine:Draw"
+    assert toy.record.provider == "mine:Generate"
     assert toy.record.graders[0].type == "mine:Look"
 
 
 def test_a_class_sees_its_options(toy: Toy) -> None:
     (toy.folder / "own.py").write_text(
-        "from mine import Draw, Look\n"
-        "class Own(Draw):\n"
+        "from mine import Generate, Look\n"
+        "class Own(Generate):\n"
         "    def __init__(self, config): self.how = config.options['how']\n"
         "    async def generate(self, request): return getattr(self, self.how)(request)\n"
     )
@@ -52,11 +52,11 @@ def test_a_class_sees_its_options(toy: Toy) -> None:
 def test_a_module_in_a_package_beside_the_suite_is_found(toy: Toy) -> None:
     (toy.folder / "pack").mkdir()
     (toy.folder / "pack" / "__init__.py").touch()
-    (toy.folder / "pack" / "inner.py").write_text("from mine import Draw\n")
-    assert toy.run({}, models=provider("pack.inner:Draw")).exit_code == 0
+    (toy.folder / "pack" / "inner.py").write_text("from mine import Generate\n")
+    assert toy.run({}, models=provider("pack.inner:Generate")).exit_code == 0
 
 
-@pytest.mark.parametrize("name", ["nowhere:Draw", "mine:Nothing", "mine.deeper:Draw"])
+@pytest.mark.parametrize("name", ["nowhere:Generate", "mine:Nothing", "mine.deeper:Generate"])
 def test_a_class_that_is_not_there_is_told_in_one_line(toy: Toy, name: str) -> None:
     assert problems(toy, models=provider(name)).startswith(f"{name}: cannot be imported: ")
     assert problems(toy, graders=grader(name)).startswith(f"{name}: cannot be imported: ")
@@ -64,8 +64,8 @@ def test_a_class_that_is_not_there_is_told_in_one_line(toy: Toy, name: str) -> N
 
 @pytest.mark.parametrize("code", ["1 / 0", "import nothing_of_this_name", "def x(:", "raise SystemExit(5)"])
 def test_a_module_that_does_not_load_is_told_in_one_line(toy: Toy, code: str) -> None:
-    said = problems(toy, code=code, models=provider("own:Draw"))
-    assert said.startswith("own:Draw: cannot be imported: ")
+    said = problems(toy, code=code, models=provider("own:Generate"))
+    assert said.startswith("own:Generate: cannot be imported: ")
     assert len(said.splitlines()) == 1
 
 
@@ -83,15 +83,17 @@ def test_a_key_in_an_error_of_a_class_is_hidden(toy: Toy) -> None:
     assert result.stderr.strip() == "own:Own: cannot be built: OSError: ***"
 
 
-def test_a_class_that_cannot_do_the_task_is_told_before_anything_is_drawn(toy: Toy) -> None:
+def test_a_class_that_cannot_do_the_task_is_told_before_anything_is_generated(toy: Toy) -> None:
     code = "class Own:\n    def __init__(self, config): pass\n    async def edit(self, request): pass\n"
     said = problems(toy, code=code, models=provider("own:Own"))
     assert said == "own:Own: has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"
 
 
 def test_nothing_of_the_users_own_is_loaded_without_trust(toy: Toy) -> None:
-    (toy.folder / "own.py").write_text("import pathlib\npathlib.Path('loaded').touch()\nfrom mine import Draw, Look\n")
-    path = toy.write({}, models=provider("own:Draw"), graders=grader("own:Look"))
+    (toy.folder / "own.py").write_text(
+        "import pathlib\npathlib.Path('loaded').touch()\nfrom mine import Generate, Look\n"
+    )
+    path = toy.write({}, models=provider("own:Generate"), graders=grader("own:Look"))
     for words in (("validate",), ("plan",), ("run", "--dry-run"), ("run",)):
         result = toy(*words, path)
         assert result.exit_code == 2
@@ -103,13 +105,13 @@ def test_nothing_of_the_users_own_is_loaded_without_trust(toy: Toy) -> None:
 
 def test_modules_beside_a_suite_hide_no_installed_ones(toy: Toy) -> None:
     (toy.folder / "json.py").write_text("raise ImportError('shadowed')")
-    (toy.folder / "own.py").write_text("import json\njson.dumps\nfrom mine import Draw\n")
-    assert toy.run({}, models=provider("own:Draw")).exit_code == 0
+    (toy.folder / "own.py").write_text("import json\njson.dumps\nfrom mine import Generate\n")
+    assert toy.run({}, models=provider("own:Generate")).exit_code == 0
     assert "shadowed" not in str(sys.modules["json"])
 
 
-def test_a_missing_key_is_known_before_anything_is_drawn(toy: Toy) -> None:
-    path = toy.write({}, models=provider("mine:Draw", api_key_env="TOY_KEY"))
+def test_a_missing_key_is_known_before_anything_is_generated(toy: Toy) -> None:
+    path = toy.write({}, models=provider("mine:Generate", api_key_env="TOY_KEY"))
     assert "TOY_KEY" in toy("plan", path, "--trust-suite").stdout
     assert "TOY_KEY" in toy("validate", path, "--trust-suite").stdout
     result = toy("run", path, "--trust-suite")
@@ -126,8 +128,8 @@ def test_each_suite_of_a_command_has_its_own_modules_and_what_they_import(toy: T
         other = Toy(tmp_path / name)
         (other.folder / "shared.py").write_text(f"HOW = {said!r}\n")
         (other.folder / "own.py").write_text(
-            "from mine import Draw, Look\nimport shared\n"
-            "class Own(Draw):\n"
+            "from mine import Generate, Look\nimport shared\n"
+            "class Own(Generate):\n"
             "    async def generate(self, request):\n"
             "        return self.refuses(request) if shared.HOW == 'refuses' else await super().generate(request)\n"
         )

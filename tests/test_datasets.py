@@ -1,4 +1,4 @@
-"""Rows as cases and as finished pictures, and every row that cannot be one, on its line."""
+"""Rows as cases and as finished images, and every row that cannot be one, on its line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.case import TestCase
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.datasets import case_of, prompt_id, read_rows, row_id
-from visioneval.suite.runs import dataset_pictures, model_runs
+from visioneval.suite.runs import dataset_outputs, model_runs
 from visioneval.templates.render import render
 
 Problems = Callable[..., list[str]]
@@ -29,8 +29,8 @@ def fed(fields: str, name: str = "d.jsonl", **sections: str) -> str:
 
 
 def paths(found: Any) -> dict[str, list[str]]:
-    """The paths of finished pictures, by label or case."""
-    return {key: [picture.path for picture in pictures] for key, pictures in found.items()}
+    """The paths of finished images, by label or case."""
+    return {key: [image.path for image in outputs] for key, outputs in found.items()}
 
 
 def cases(load: Load, tmp_path: Path, fields: str, text: str, name: str = "d.jsonl") -> list[TestCase]:
@@ -65,10 +65,10 @@ def test_tabs_separate_a_tsv(load: Load, tmp_path: Path) -> None:
     assert [case.prompt for case in cases(load, tmp_path, "id: i, prompt: p", "i\tp\na\tx, y\n", "d.tsv")] == ["x, y"]
 
 
-def test_masks_and_pictures_are_relative_to_the_dataset(
-    load: Load, tmp_path: Path, picture: Callable[..., Path], mask: Callable[..., Path]
+def test_masks_and_images_are_relative_to_the_dataset(
+    load: Load, tmp_path: Path, image: Callable[..., Path], mask: Callable[..., Path]
 ) -> None:
-    picture("data/a.png")
+    image("data/a.png")
     mask().rename(tmp_path / "data" / "m.png")
     row = {"i": "a", "p": "x", "b": "a.png", "m": "m.png"}
     (tmp_path / "data" / "d.jsonl").write_text(json.dumps(row))
@@ -88,8 +88,8 @@ def test_rows_that_share_an_id_and_a_model_are_samples(load: Load, tmp_path: Pat
     rows = [("a", "x", "1.png", "m"), ("a", "x", "2.png", "m"), ("a", "x", "3.png", "n"), ("b", "y", "4.png", "m")]
     lines = "".join(json.dumps(dict(zip("ipfm", row, strict=True))) + "\n" for row in rows)
     found = cases(load, tmp_path, "id: i, prompt: p, image: f, model: m", lines)
-    assert [paths(case.pictures) for case in found] == [{"m": ["1.png", "2.png"], "n": ["3.png"]}, {"m": ["4.png"]}]
-    assert found[0].pictures["n"][0].row == "d.jsonl:3"
+    assert [paths(case.outputs) for case in found] == [{"m": ["1.png", "2.png"], "n": ["3.png"]}, {"m": ["4.png"]}]
+    assert found[0].outputs["n"][0].row == "d.jsonl:3"
 
 
 def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path
     assert [case.id for case in found] == [prompt_id("A red fox!"), prompt_id("日本")]
     assert found[0].id.startswith("a_red_fox_")
     assert found[1].id.startswith("prompt_")
-    assert paths(found[0].pictures) == {"d": ["1.png"]}  # the file's name stands for what drew them
+    assert paths(found[0].outputs) == {"d": ["1.png"]}  # the file's name stands for what drew them
 
 
 BAD_ROWS = [
@@ -220,10 +220,10 @@ def test_any_bytes_are_rows_or_placed_problems(tmp_path_factory: pytest.TempPath
             assert all(problem.line >= 1 for problem in error.problems)
 
 
-# --- finished pictures by {provider: files}
+# --- finished images by {provider: files}
 
 
-def pictures(
+def outputs(
     load: Load, tmp_path: Path, fields: str, rows: list[dict[str, Any]], more: str = "", **sections: str
 ) -> Any:
     (tmp_path / "out").mkdir()
@@ -231,7 +231,7 @@ def pictures(
     entry = f"{{provider: files, dataset: {{path: out/f.jsonl, fields: {{{fields}}}}}{more}}}"
     loaded = load(suite(models=f"models: [{entry}]", **sections))
     runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
-    return {run.label: paths(dataset_pictures(run, loaded.suite, loaded.folder)) for run in runs}
+    return {run.label: paths(dataset_outputs(run, loaded.suite, loaded.folder)) for run in runs}
 
 
 def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -
         {"i": "one", "f": "2.png", "m": "a"},
         {"i": "one", "f": "3.png", "m": "b"},
     ]
-    assert pictures(load, tmp_path, "image: f, id: i, model: m", rows) == {
+    assert outputs(load, tmp_path, "image: f, id: i, model: m", rows) == {
         "b": {"one": ["out/1.png", "out/3.png"]},
         "a": {"one": ["out/2.png"]},
     }
@@ -248,7 +248,7 @@ def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -
 
 def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp_path: Path) -> None:
     rows = [{"p": "a red tree", "f": "1.png"}, {"p": "something else", "f": "2.png"}]
-    found = pictures(
+    found = outputs(
         load,
         tmp_path,
         "image: f, prompt: p",
@@ -260,7 +260,7 @@ def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp
 
 def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
     rows = [{"i": "one", "f": "1.png", "m": "b"}, {"i": "one", "f": "2.png", "m": "a"}]
-    assert list(pictures(load, tmp_path, "image: f, id: i, model: m", rows, ", label: a")) == ["a"]
+    assert list(outputs(load, tmp_path, "image: f, id: i, model: m", rows, ", label: a")) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
             "suite.yaml:3:69: the dataset has no column 'img' (known: f, i)",
         ),
         ("image: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
-        ("image: f", "{}", "suite.yaml:3:37: fields must map image, and id or prompt"),
-        ("image: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, image, model, prompt)"),
+        ("output: f", "{}", "suite.yaml:3:37: fields must map image, and id or prompt"),
+        ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, image, model, prompt)"),
         (
             "image: f, id: i, model: m",
             '{"i": "one", "f": "1", "m": "a\\nb"}',
@@ -281,15 +281,15 @@ def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_finished_pictures_that_cannot_be_read(problems: Problems, fields: str, rows: str, told: str) -> None:
+def test_finished_images_that_cannot_be_read(problems: Problems, fields: str, rows: str, told: str) -> None:
     text = suite(models=f"models: [{{provider: files, dataset: {{path: f.jsonl, fields: {{{fields}}}}}}}]")
     assert problems(text, {"f.jsonl": rows}) == [told]
 
 
-def test_a_label_that_no_picture_has(problems: Problems) -> None:
+def test_a_label_that_no_image_has(problems: Problems) -> None:
     text = fed("id: i, prompt: p, image: f, model: m", models="models: [{provider: files, label: x}]")
     rows = {"d.jsonl": '{"i": "a", "p": "x", "f": "1.png", "m": "y"}\n'}
-    assert problems(text, rows) == ["suite.yaml:3:10: this entry makes no model run: no picture is labelled 'x'"]
+    assert problems(text, rows) == ["suite.yaml:3:10: this entry makes no model run: no image is labeled 'x'"]
 
 
 def test_the_real_generations_are_four_models_over_two_prompts(
@@ -306,7 +306,7 @@ def test_the_real_generations_are_four_models_over_two_prompts(
     runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
     assert len(runs) == 4
     for run in runs:
-        found = dataset_pictures(run, loaded.suite, loaded.folder)
+        found = dataset_outputs(run, loaded.suite, loaded.folder)
         assert all((loaded.folder / path).is_file() for each in paths(found).values() for path in each)
 
 

@@ -46,8 +46,8 @@ def pair() -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def everywhere(picture: np.ndarray) -> np.ndarray:
-    return np.ones(picture.shape[:2], bool)
+def everywhere(output: np.ndarray) -> np.ndarray:
+    return np.ones(output.shape[:2], bool)
 
 
 def a_scene(width: int = 320, height: int = 240) -> np.ndarray:
@@ -65,17 +65,17 @@ def with_neutral_greys(lab: np.ndarray) -> np.ndarray:
 
 
 def test_lab_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    for picture in pair:  # scikit-image's white is not what its matrix makes of (1, 1, 1), and gives its greys a tint
-        assert np.abs(to_lab(picture) - rgb2lab(picture)).max() < 6e-3
+    for output in pair:  # scikit-image's white is not what its matrix makes of (1, 1, 1), and gives its greys a tint
+        assert np.abs(to_lab(output) - rgb2lab(output)).max() < 6e-3
 
 
 def test_ciede2000_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    first, second = (with_neutral_greys(to_lab(picture).astype(np.float64)) for picture in pair)
+    first, second = (with_neutral_greys(to_lab(output).astype(np.float64)) for output in pair)
     assert np.abs(ciede2000(first, second) - deltaE_ciede2000(first, second)).max() < 1e-4
 
 
 def test_colour_differences_of_images_agree_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    expected = deltaE_ciede2000(*(with_neutral_greys(rgb2lab(picture)) for picture in pair))
+    expected = deltaE_ciede2000(*(with_neutral_greys(rgb2lab(output)) for output in pair))
     assert np.abs(ciede2000(*map(to_lab, pair)) - expected).max() < 1e-2
     assert mean_delta_e(*pair, everywhere(pair[0])) == pytest.approx(expected.mean(), abs=1e-3)
 
@@ -104,8 +104,8 @@ def test_opposite_hues_give_the_formula_s_value_either_way() -> None:
 
 
 def test_luma_is_not_rounded() -> None:
-    picture = np.array([[[255, 0, 0], [1, 2, 3], [255, 255, 255]]], np.uint8)
-    assert luma(picture)[0] == pytest.approx([76.245, 1.815, 255], abs=1e-5)
+    output = np.array([[[255, 0, 0], [1, 2, 3], [255, 255, 255]]], np.uint8)
+    assert luma(output)[0] == pytest.approx([76.245, 1.815, 255], abs=1e-5)
 
 
 @pytest.mark.parametrize("row", SHARMA_2005)
@@ -116,7 +116,7 @@ def test_ciede2000_gives_the_published_values(row: tuple[float, ...]) -> None:
 
 
 def test_ssim_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    one, other = (luma(picture) for picture in pair)
+    one, other = (luma(output) for output in pair)
     expected, full = structural_similarity(
         one.astype(np.float64),
         other.astype(np.float64),
@@ -132,7 +132,7 @@ def test_ssim_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> N
     assert mean_ssim(*pair, everywhere(pair[0])) == pytest.approx(full.mean(), abs=1e-5)
 
 
-def test_ssim_keeps_its_digits_on_bright_flat_pictures() -> None:
+def test_ssim_keeps_its_digits_on_bright_flat_images() -> None:
     rng = np.random.default_rng(3)
     one = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)
     other = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)
@@ -174,8 +174,8 @@ def test_small_print_that_comes_or_goes_is_changed(removed: bool) -> None:
     base = a_scene()
     output = base.copy()
     output[145:170, 30:200] = (190, 200, 210)
-    pictures = (base, output) if removed else (output, base)
-    changed = changed_visibly(*pictures, everywhere(base))
+    images = (base, output) if removed else (output, base)
+    changed = changed_visibly(*images, everywhere(base))
     assert changed[145:170, 30:200].sum() > 300
     assert worst_window(changed, everywhere(base))[0] > 0.2
 
@@ -245,11 +245,11 @@ def test_the_worst_window_of_a_narrow_frame_is_not_diluted() -> None:
 
 
 def test_the_map_shows_both_kinds_of_change_the_mask_and_the_window() -> None:
-    picture = np.full((100, 100, 3), 255, np.uint8)
+    output = np.full((100, 100, 3), 255, np.uint8)
     outside, inside, mask = (np.zeros((100, 100), bool) for _ in range(3))
     outside[10:14, 10:14], inside[60:64, 60:64], mask[50:80, 50:80] = True, True, True
     shown = np.asarray(
-        Image.open(io.BytesIO(difference_map(picture, outside, inside, mask, (5, 5, 24, 24)))).convert("RGB")
+        Image.open(io.BytesIO(difference_map(output, outside, inside, mask, (5, 5, 24, 24)))).convert("RGB")
     )
     assert shown.shape == (100, 100, 3)
     red, green, blue = (int(value) for value in shown[12, 12])

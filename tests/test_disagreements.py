@@ -9,7 +9,7 @@ from made import info, record
 from rich.console import Console
 
 from visioneval.analysis.disagreements import Disagreement, Disagreements
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.records.model import Fingerprint, GraderRecord, Record
 from visioneval.report.terminal.summary import print_summary
 from visioneval.suite.model import Suite
@@ -18,15 +18,15 @@ SUITE = Suite.model_validate(
     {
         "name": "demo",
         "cases": [{"id": "one", "prompt": "a tree"}],
-        "models": [{"provider": "sketch"}],
+        "models": [{"provider": "mock"}],
         "judges": {"default": {"provider": "openai", "model": "m"}},
         "graders": [
             {
                 "key": "logo",
                 "type": "rubric",
                 "metrics": {
-                    "intent": {"type": "score", "scale": [0, 5], "about": "x"},
-                    "clean": {"type": "pass_fail", "about": "x"},
+                    "intent": {"type": "score", "scale": [0, 5], "description": "x"},
+                    "clean": {"type": "pass_fail", "description": "x"},
                 },
             },
             {"key": "copy", "type": "text"},
@@ -44,7 +44,7 @@ def cell(verdict: str | None, failed: list[str], intent: Any = 4, sample: int = 
     )
     return record(
         sample_index=sample,
-        model_label="sketch",
+        model_label="mock",
         verdict="FAIL" if failed else "PASS",
         failed_rules=failed,
         scores={"intent": intent, "clean": True, "copy": True},
@@ -74,7 +74,7 @@ def test_a_judge_s_verdict_beside_the_rules_over_its_own_metrics(one: Record, ju
 
 
 def printed(cells: list[Record]) -> tuple[str, dict[str, Any]]:
-    summary = summarise(info(suite=SUITE, state="complete", planned_cells=len(cells)), cells)
+    summary = summarize(info(suite=SUITE, state="complete", planned_cells=len(cells)), cells)
     out = io.StringIO()
     print_summary(summary, Console(file=out, width=80))
     return out.getvalue(), json.loads(summary.model_dump_json())

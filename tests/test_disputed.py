@@ -14,7 +14,10 @@ from visioneval.suite.model import Suite
 RUBRIC: dict[str, Any] = {
     "key": "look",
     "type": "rubric",
-    "metrics": {"neat": {"type": "score", "scale": [0, 4], "about": "x"}, "right": {"type": "pass_fail", "about": "x"}},
+    "metrics": {
+        "neat": {"type": "score", "scale": [0, 4], "description": "x"},
+        "right": {"type": "pass_fail", "description": "x"},
+    },
 }
 
 
@@ -24,8 +27,8 @@ def run() -> RunInfo:
             "name": "demo",
             "judges": {"default": {"provider": "openai", "model": "m"}},
             "cases": [{"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["A"]}}}],
-            "models": [{"provider": "sketch"}],
-            "graders": [RUBRIC, {"key": "copy", "type": "text"}, {"key": "file", "type": "image"}],
+            "models": [{"provider": "mock"}],
+            "graders": [RUBRIC, {"key": "copy", "type": "text"}, {"key": "file", "type": "properties"}],
             "verdict": ["copy", "right"],
         }
     )

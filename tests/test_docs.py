@@ -10,8 +10,8 @@ import typer
 from pydantic import BaseModel
 
 from visioneval.cli import app
-from visioneval.label.sittings import Session, Step
-from visioneval.providers.mock.config import SketchParams
+from visioneval.label.sittings import LabelSession, LabelStep
+from visioneval.providers.mock.config import MockParams
 from visioneval.records import labels, preferences
 from visioneval.records import questions as question_file
 from visioneval.records.model import Record
@@ -40,7 +40,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "openai", config_of(PROVIDERS, "openai")),
         ("suite.md", "gemini", config_of(PROVIDERS, "gemini")),
         ("suite.md", "files", config_of(PROVIDERS, "files")),
-        ("suite.md", "sketch", SketchParams),
+        ("suite.md", "mock", MockParams),
         ("suite.md", "command", config_of(PROVIDERS, "command")),
         ("suite.md", "openai judge", config_of(JUDGES, "openai")),
         ("suite.md", "gemini judge", config_of(JUDGES, "gemini")),
@@ -59,8 +59,8 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Prices", limits.Price),
         ("suite.md", "A question", suite_labels.LabelQuestion),
         ("records.md", "Record", Record),
-        ("records.md", "Session", Session),
-        ("records.md", "Step", Step),
+        ("records.md", "Session", LabelSession),
+        ("records.md", "Step", LabelStep),
         ("records.md", "Label", labels.Label),
         ("records.md", "Preference", preferences.Preference),
         ("records.md", "questions.json", question_file.PromptQuestions),
@@ -75,7 +75,7 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "Record",
         "Questions",
         "Rules and gates",
-        "sketch",
+        "mock",
         "A question",
         "Label",
     ):

@@ -1,4 +1,4 @@
-"""Drawing and grading cell by cell: what goes wrong in one is told in its record and stops no other."""
+"""Generation and grading cell by cell: what goes wrong in one is told in its record and stops no other."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 import pytest
 from toys import LOOK, SECOND, Toy
 
-FAILED_DRAWINGS = [
+FAILED_GENERATIONS = [
     ("raises", "internal", "RuntimeError: the model is on fire"),
     ("exits", "internal", "it called exit(7)"),
     ("cancels", "internal", "it was cancelled from within"),
-    ("gives_none", "internal", "it gave NoneType, not Drawing"),
+    ("gives_none", "internal", "it gave NoneType, not Generation"),
     ("no_such_way", "internal", "AttributeError"),
-    ("gives_path", "bad_image", "a picture is handed over as bytes, not as PosixPath"),
+    ("gives_path", "bad_image", "an image is handed over as bytes, not as PosixPath"),
     ("limited", "rate_limit", "slow down"),
-    ("text", "bad_image", "not a picture we can read"),
+    ("text", "bad_image", "not an image we can read"),
     ("empty", "bad_image", "the file is empty"),
     ("cut", "bad_image", "does not decode"),
-    ("few", "missing_picture", "pictures asked for: 1; given: 0"),
+    ("few", "missing_output", "images asked for: 1; given: 0"),
 ]
 
 
-def test_no_failed_drawing_stops_another_cell(toy: Toy) -> None:
-    cases = [{"id": how, "metadata": {"draw": how}} for how, _, _ in FAILED_DRAWINGS]
+def test_no_failed_generation_stops_another_cell(toy: Toy) -> None:
+    cases = [{"id": how, "metadata": {"generate": how}} for how, _, _ in FAILED_GENERATIONS]
     result = toy.run(*cases, {"id": "good"}, arguments=("--max-concurrency", "1"))
     assert result.exit_code == 3
     assert "Traceback" not in result.output
     records = toy.records
-    for how, kind, message in FAILED_DRAWINGS:
+    for how, kind, message in FAILED_GENERATIONS:
         record = records[how]
         assert record.error is not None, how
         assert (record.status, record.verdict) == ("error", "ERROR"), how
@@ -48,7 +48,7 @@ def test_no_failed_drawing_stops_another_cell(toy: Toy) -> None:
 def test_a_refusal_is_a_result_of_its_own(
     toy: Toy, how: str, why: str, expected: bool, verdict: str, code: int
 ) -> None:
-    result = toy.run({"metadata": {"draw": how}, "expect": {"refusal": expected}})
+    result = toy.run({"metadata": {"generate": how}, "expect": {"refusal": expected}})
     record = toy.record
     assert (record.status, record.verdict, record.error) == ("refused", verdict, None)
     assert (record.failure_tags, record.reasons) == (() if expected else ("refused",), {"refused": why})
@@ -56,7 +56,7 @@ def test_a_refusal_is_a_result_of_its_own(
     assert result.exit_code == code
 
 
-def test_a_picture_where_a_refusal_was_expected_is_a_fail(toy: Toy) -> None:
+def test_a_image_where_a_refusal_was_expected_is_a_fail(toy: Toy) -> None:
     result = toy.run({"expect": {"refusal": True}})
     record = toy.record
     assert (record.status, record.verdict, record.error) == ("completed", "FAIL", None)
@@ -72,12 +72,12 @@ UNMEASURED = [
     ("judge_down", {"fine": None, "level": None}, "the judge is out"),
     ("gives_none", {"fine": None, "level": None}, "it gave NoneType, not Grade"),
     ("nothing", {"fine": None, "level": None}, "fine was not measured; level was not measured"),
-    ("half", {"fine": True, "level": None}, "no scale in the picture"),
+    ("half", {"fine": True, "level": None}, "no scale in the image"),
     ("undeclared", {"fine": True, "level": 0.5}, "wrote 'mood', which it does not declare"),
     ("wrong_types", {"fine": None, "level": None}, "fine is 1, not a yes or no; level is True, not a number"),
     ("nan", {"fine": True, "level": None}, "level is nan, not a number"),
     ("off_the_scale", {"fine": True, "level": None}, "level is 7, outside 0 to 1"),
-    ("saves_over", {"fine": None, "level": None}, "'png' is not the name of a picture"),
+    ("saves_over", {"fine": None, "level": None}, "'png' is not the name of an image"),
     ("saves_outside", {"fine": None, "level": None}, "is not a file name"),
 ]
 
@@ -142,7 +142,7 @@ def test_numpy_scores_count_as_what_they_are(toy: Toy) -> None:
 
 
 def test_whatever_classes_of_the_users_own_hand_over_becomes_plain_data(toy: Toy) -> None:
-    result = toy.run({"metadata": {"draw": "odd", "look": "odd"}})
+    result = toy.run({"metadata": {"generate": "odd", "look": "odd"}})
     record = toy.record
     params = {"path": "a", "nan": None, "surrogate": "?", "set": [1], "bytes": "<1 bytes>", "3": "<class 'object'>"}
     assert record.run_params == params
@@ -155,17 +155,17 @@ def test_whatever_classes_of_the_users_own_hand_over_becomes_plain_data(toy: Toy
     assert result.exit_code == 0
 
 
-def test_a_grader_keeps_pictures_beside_the_artifact(toy: Toy) -> None:
+def test_a_grader_keeps_images_beside_the_artifact(toy: Toy) -> None:
     toy.run({"metadata": {"look": "saves"}})
     kept = toy.record.graders[0].details["map"]
     assert kept == "artifacts/case0/toy/0.look.map.png"
-    assert (toy.latest / str(kept)).read_bytes() == b"picture"
+    assert (toy.latest / str(kept)).read_bytes() == b"image"
 
 
 def test_a_key_appears_nowhere_in_a_run(toy: Toy) -> None:
     key = 'sk-0123456789"\\abc'
-    model = {"provider": "mine:Draw", "label": "toy", "api_key_env": "TOY_KEY"}
-    path = toy.write({"metadata": {"draw": "tells_key"}}, models=[model])
+    model = {"provider": "mine:Generate", "label": "toy", "api_key_env": "TOY_KEY"}
+    path = toy.write({"metadata": {"generate": "tells_key"}}, models=[model])
     result = toy("run", path, "--trust-suite", "--note", f"with {key}", TOY_KEY=key)
     assert toy.record.error is not None
     assert toy.record.error.message == "RuntimeError: 401 for the key ***"
@@ -176,11 +176,11 @@ def test_a_key_appears_nowhere_in_a_run(toy: Toy) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_no_more_drawings_run_at_once_than_allowed(toy: Toy, limit: int) -> None:
+def test_no_more_generations_run_at_once_than_allowed(toy: Toy, limit: int) -> None:
     result = toy.run(*[{"metadata": {"wait": 0.01}} for _ in range(12)], arguments=("--max-concurrency", str(limit)))
     assert result.exit_code == 0, result.output
-    draw = sys.modules["mine"].Draw
-    assert (draw.most, draw.started) == (limit, 12)
+    generate = sys.modules["mine"].Draw
+    assert (generate.most, generate.started) == (limit, 12)
 
 
 def test_work_is_pulled_only_when_somebody_is_free_for_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_work_is_pulled_only_when_somebody_is_free_for_it(toy: Toy, monkeypatch:
     monkeypatch.setattr(plans.Plan, "calls", counted)
     toy.run(*[{} for _ in range(40)], arguments=("--max-concurrency", "2"))
     assert len(ahead) == 40
-    assert max(ahead) <= 4  # two are drawn, and two more are graded or wait for their turn
+    assert max(ahead) <= 4  # two are generated, and two more are graded or wait for their turn
 
 
 def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_error(
@@ -205,7 +205,7 @@ def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_e
 ) -> None:
     from visioneval.suite.providers import CustomProvider
 
-    monkeypatch.setattr(CustomProvider, "pictures_per_call", lambda self, params: 2)
+    monkeypatch.setattr(CustomProvider, "outputs_per_call", lambda self, params: 2)
     toy.run({}, samples=2)
     from visioneval.records.model import read_records
 
@@ -215,18 +215,18 @@ def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_e
     }  # fmt: skip
     assert {record.cost_usd for record in records.values()} == {0.25}
     assert records[1].error is not None
-    assert records[1].error.message == "pictures asked for: 2; given: 1"
+    assert records[1].error.message == "images asked for: 2; given: 1"
     assert records[2].artifact_path == "artifacts/case0/toy/2.png"
 
 
 def test_a_record_says_all_of_section_6(toy: Toy) -> None:
-    toy.run({"tags": ["a"], "metadata": {"font": "Futura", "draw": "jpeg"}, "prompt": "a {{ metadata.font }} tree"})
+    toy.run({"tags": ["a"], "metadata": {"font": "Futura", "generate": "jpeg"}, "prompt": "a {{ metadata.font }} tree"})
     record = toy.record
     assert record.run_id == toy.latest.name == toy.info.run_id
     assert (record.test_id, record.model_label, record.sample_index) == ("case0", "toy", 0)
     assert (record.task_type, record.prompt) == ("image_generation", "a Futura tree")
-    assert (record.tags, record.metadata) == (("a",), {"font": "Futura", "draw": "jpeg"})
-    assert (record.provider, record.attempts, record.cached) == ("mine:Draw", 1, False)
+    assert (record.tags, record.metadata) == (("a",), {"font": "Futura", "generate": "jpeg"})
+    assert (record.provider, record.attempts, record.cached) == ("mine:Generate", 1, False)
     assert (record.artifact_path, record.mime) == ("artifacts/case0/toy/0.jpg", "image/jpeg")
     assert (record.width, record.height) == (32, 24)
     assert record.reasons == {"fine": "all is well"}
@@ -255,42 +255,42 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], set[str], set[str]]] = [
     ({}, {"verdict": ["fine", "level > 0"]}, set(), {"rules"}),
     ({}, {"graders": [{**LOOK, "options": {"strict": True}}]}, set(), {"grader.look"}),
     ({}, {"graders": [{**LOOK, "when": {"cases": ["case0"]}}]}, set(), {"grader.look"}),
-    ({}, {"models": [{"provider": "mine:Draw", "label": "toy", "params": {"seed": 1}}]}, {"params"}, set()),
-    ({}, {"models": [{"provider": "mine:Draw", "label": "renamed"}]}, set(), set()),
-    ({}, {"models": [{"provider": "mine:Draw", "label": "toy", "options": {"a": 1}}]}, {"model"}, set()),
+    ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "params": {"seed": 1}}]}, {"params"}, set()),
+    ({}, {"models": [{"provider": "mine:Generate", "label": "renamed"}]}, set(), set()),
+    ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "options": {"a": 1}}]}, {"model"}, set()),
     ({}, {"name": "another"}, set(), set()),
 ]
 
 
-@pytest.mark.parametrize(("case", "changes", "drawing", "grading"), CHANGES)
+@pytest.mark.parametrize(("case", "changes", "generation", "grading"), CHANGES)
 def test_keys_say_what_must_be_done_again(
-    toy: Toy, case: dict[str, Any], changes: dict[str, Any], drawing: set[str], grading: set[str]
+    toy: Toy, case: dict[str, Any], changes: dict[str, Any], generation: set[str], grading: set[str]
 ) -> None:
     before, after = keys_of(toy, {}), keys_of(toy, case, **changes)
-    assert differing(before[0], after[0]) == drawing
+    assert differing(before[0], after[0]) == generation
     assert differing(before[1], after[1]) == grading
 
 
-def test_keys_follow_the_bytes_of_finished_pictures_and_not_their_place(toy: Toy) -> None:
-    toy.pictures("here/case0.png", "there/case0.png")
+def test_keys_follow_the_bytes_of_finished_images_and_not_their_place(toy: Toy) -> None:
+    toy.outputs("here/case0.png", "there/case0.png")
     models = {"models": [{"provider": "files", "label": "old", "path": "here/{case}.png"}]}
     moved = {"models": [{"provider": "files", "label": "old", "path": "there/{case}.png"}]}
     first = keys_of(toy, {}, **models)
     assert keys_of(toy, {}, **moved) == first
     (toy.folder / "there/case0.png").write_bytes((toy.folder / "here/case0.png").read_bytes() + b"x")
-    assert differing(keys_of(toy, {}, **moved)[0], first[0]) == {"picture"}
+    assert differing(keys_of(toy, {}, **moved)[0], first[0]) == {"image"}
 
 
 def test_keys_are_the_same_from_any_working_directory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    toy.pictures("here/case0.png")
+    toy.outputs("here/case0.png")
     models = {"models": [{"provider": "files", "label": "old", "path": "here/{case}.png"}]}
     first = keys_of(toy, {}, **models)
     elsewhere = toy.folder / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    toy("run", toy.folder / "suite.yaml", "--trust-suite", "--out", str(toy.folder / "runs"))
+    toy("run", toy.folder / "suite.yaml", "--trust-suite", "--runs", str(toy.folder / "runs"))
     assert toy.record.generation_key.split(" ")[0] == f"model:{first[0]['model']}"
-    assert f"picture:{first[0]['picture']}" in toy.record.generation_key
+    assert f"image:{first[0]['image']}" in toy.record.generation_key
     assert toy.record.status == "completed"
 
 

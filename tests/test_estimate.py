@@ -16,7 +16,7 @@ from visioneval.plan import expand, run_labels
 from visioneval.records.model import Selection
 from visioneval.suite.load import load_suite
 
-RUBRIC = {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "about": "it is good"}}}
+RUBRIC = {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "it is good"}}}
 OPENAI = {"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}}
 JUDGES = {"default": {"provider": "openai", "model": "gpt-5.4"}}
 PAID: dict[str, Any] = {"models": [OPENAI], "judges": JUDGES, "graders": [RUBRIC], "verdict": ["good"]}
@@ -78,7 +78,7 @@ def test_earlier_runs_tell_the_mean_of_what_was_paid(toy: Toy) -> None:
     text = toy("plan", "suite.yaml", "--trust-suite").stdout
     assert "about 1.50 USD" in text
     assert "toy: 1.5000 USD, by 2 cells of earlier runs" in text
-    work = estimated(toy.write({}, models=[{"provider": "mine:Draw", "label": "other"}]))
+    work = estimated(toy.write({}, models=[{"provider": "mine:Generate", "label": "other"}]))
     assert costs(work) == {"other": (None, "none", 0)}
 
 
@@ -101,7 +101,7 @@ def grader(cost: float | None, *, cached: bool = False) -> dict[str, Any]:
 
 def judged_run(toy: Toy, run_id: str, *told: dict[str, Any], **changes: Any) -> None:
     """A run of PAID, of which a file of records tells what was paid."""
-    toy.pictures("case0.png")
+    toy.outputs("case0.png")
     models = [{"provider": "files", "label": "gpt-image-1.5", "path": "{case}.png"}]
     suite = {**PAID, "models": models, "prices": {"openai": {"per_call": 1}}, **changes}
     toy("run", toy.write({}, **suite), "--run-id", run_id, "--offline", "--quiet")
@@ -116,7 +116,7 @@ def test_judgements_count_by_grader_and_judge_and_cached_ones_not_at_all(toy: To
     assert costs(work)["look by default"] == (0.02 * 4, "earlier runs", 2)
 
 
-def test_pictures_from_the_cache_and_of_another_run_cost_nothing_to_learn_from(toy: Toy) -> None:
+def test_images_from_the_cache_and_of_another_run_cost_nothing_to_learn_from(toy: Toy) -> None:
     assert toy.run({}, arguments=("--run-id", "a", "--quiet")).exit_code == 0
     assert toy.run({}, arguments=("--run-id", "b", "--quiet", "--reuse", "all")).exit_code == 0
     assert toy("grade", "a", "--run-id", "c", "--trust-suite", "--quiet").exit_code == 0
@@ -139,9 +139,9 @@ def test_only_the_newest_runs_are_read_and_what_cannot_be_read_is_passed_over(
 
 
 def test_pairs_are_asked_about_twice(toy: Toy) -> None:
-    models = [{"provider": "sketch", "label": label} for label in "xyz"]
+    models = [{"provider": "mock", "label": label} for label in "xyz"]
     pairwise = {"key": "better", "type": "pairwise"}
-    graders = [{"key": "image", "type": "image"}, pairwise]
+    graders = [{"key": "image", "type": "properties"}, pairwise]
     prices = {"openai": {"per_call": 0.1}}
     path = toy.write({}, {}, models=models, graders=graders, judges=JUDGES, verdict=["image"], prices=prices)
     work = estimated(path)
@@ -154,12 +154,12 @@ def test_questions_are_made_for_each_prompt_as_it_is_rendered(toy: Toy) -> None:
     cases = [{"prompt": "{{ metadata.what }} on a hill", "metadata": {"what": what}} for what in ("dog", "cat", "cat")]
     prices = {"openai": {"per_call": 0.1}}
     gecko = {"key": "claims", "type": "gecko"}
-    models = [{"provider": "sketch"}]
+    models = [{"provider": "mock"}]
     path = toy.write(*cases, models=models, graders=[gecko], judges=JUDGES, verdict=["claims >= 0.5"], prices=prices)
     assert costs(estimated(path)) == {"claims by default": (pytest.approx((3 + 2) * 0.1), "prices", 0)}
 
 
 def test_what_is_free_has_no_line(toy: Toy) -> None:
-    path = toy.write({}, models=[{"provider": "sketch"}], graders=[SECOND], verdict=["second"])
+    path = toy.write({}, models=[{"provider": "mock"}], graders=[SECOND], verdict=["second"])
     assert estimated(path).costs == ()
     assert "nothing: all of it runs on this machine" in toy("plan", path, "--trust-suite").stdout

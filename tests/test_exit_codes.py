@@ -9,8 +9,8 @@ from toys import Toy
 
 PASSES: dict[str, Any] = {}
 FAILS: dict[str, Any] = {"metadata": {"look": "bad"}}
-BREAKS: dict[str, Any] = {"metadata": {"draw": "raises"}}
-REFUSES: dict[str, Any] = {"metadata": {"draw": "refuses"}}
+BREAKS: dict[str, Any] = {"metadata": {"generate": "raises"}}
+REFUSES: dict[str, Any] = {"metadata": {"generate": "refuses"}}
 
 RUNS: list[tuple[list[dict[str, Any]], list[Any] | None, int]] = [
     ([PASSES], None, 0),
@@ -142,7 +142,7 @@ def test_wrong_usage_is_2_with_a_line_and_no_traceback(toy: Toy, words: list[str
 
 def test_a_fault_of_the_programs_own_is_not_taken_for_a_gate(toy: Toy) -> None:
     (toy.folder / "sitecustomize.py").write_text(
-        "import visioneval.analysis.summary as s\ndef summarise(*a): raise ZeroDivisionError\ns.summarise = summarise\n"
+        "import visioneval.analysis.summary as s\ndef summarize(*a): raise ZeroDivisionError\ns.summarize = summarize\n"
     )
     program = toy.program("run", toy.write(FAILS), "--trust-suite", env=_with(toy))
     _, errors = program.communicate(timeout=60)

@@ -99,7 +99,7 @@ def test_another_version_of_a_grader_grades_again_and_generates_nothing(toy: Toy
     graders_version(folder)
     result = toy("run", "--resume", "latest", "--trust-suite")
     assert result.exit_code == 0, result.output
-    assert "to draw: 0; to grade again: 1 (1 grader.count changed); kept: 1" in result.stderr
+    assert "to generate: 0; to grade again: 1 (1 grader.count changed); kept: 1" in result.stderr
     assert toy.records["three"].graders[0].fingerprint.version == "2"
 
 
@@ -117,7 +117,7 @@ def test_another_version_of_a_provider_generates_again(toy: Toy, folder: Path) -
     assert run(toy).exit_code == 0
     changed(folder, "plugins.py", ('to be one."""\n\n    version = "1"', 'to be one."""\n\n    version = "2"'))
     result = toy("run", "--resume", "latest", "--trust-suite")
-    assert "to draw: 2 (2 model changed)" in result.stderr
+    assert "to generate: 2 (2 model changed)" in result.stderr
 
 
 def test_another_version_of_a_judge_is_asked_again(toy: Toy, folder: Path) -> None:
@@ -131,7 +131,7 @@ def test_another_version_of_a_judge_is_asked_again(toy: Toy, folder: Path) -> No
         ),
     )
     result = toy("run", "--resume", "latest", "--trust-suite")
-    assert "to draw: 0; to grade again: 1 (1 grader.count changed); kept: 1" in result.stderr
+    assert "to generate: 0; to grade again: 1 (1 grader.count changed); kept: 1" in result.stderr
 
 
 def test_a_run_is_read_without_its_classes(toy: Toy, folder: Path) -> None:
@@ -165,12 +165,12 @@ def test_a_grader_may_be_a_plain_function(toy: Toy, folder: Path) -> None:
         "class Wide:\n"
         "    def __init__(self, config): self.key = config.key\n"
         "    def metrics(self, case): return {self.key: {'type': 'bool'}}\n"
-        "    def grade(self, context): return Grade(scores={self.key: context.drawn.width > context.drawn.height})\n"
+        "    def grade(self, context): return Grade(scores={self.key: context.generated.width > context.generated.height})\n"
     )
     changed(
         folder,
         "suite.yaml",
-        ("{key: file, type: image}", "{key: wide, type: 'plain:Wide'}"),
+        ("{key: file, type: properties}", "{key: wide, type: 'plain:Wide'}"),
         ("not file.blank", "wide"),
     )
     assert run(toy).exit_code == 0
@@ -187,7 +187,7 @@ def test_a_plain_function_that_breaks_is_the_error_of_its_cell(toy: Toy, folder:
     changed(
         folder,
         "suite.yaml",
-        ("{key: file, type: image}", "{key: broken, type: 'plain:Breaks'}"),
+        ("{key: file, type: properties}", "{key: broken, type: 'plain:Breaks'}"),
         ("not file.blank", "broken"),
     )
     assert run(toy).exit_code == 3

@@ -1,4 +1,4 @@
-"""The fake server through the real SDKs: drawing, keys, the log and the connections."""
+"""The fake server through the real SDKs: generation, keys, the log and the connections."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 from fake_api import FakeAPI, Fault, Script
 from fake_api.http1 import MalformedError
 from fake_api.samples import (
-    asked_draw,
+    asked_generate,
     encode,
     gemini_client,
-    open_picture,
+    open_image,
     respond,
 )
 from google import genai
@@ -35,8 +35,8 @@ def test_generation_honours_n_size_and_format(api: FakeAPI, client: openai.OpenA
     reply = client.images.generate(
         model="gpt-image-2.5-flare", prompt="A bakery", n=3, size="1536x864", quality="low", output_format=fmt
     )
-    pictures = [open_picture(image.b64_json) for image in reply.data or []]
-    assert [(picture.format, picture.size) for picture in pictures] == [(decoder, (1536, 864))] * 3
+    outputs = [open_image(image.b64_json) for image in reply.data or []]
+    assert [(output.format, output.size) for output in outputs] == [(decoder, (1536, 864))] * 3
     assert len({image.b64_json for image in reply.data or []}) == 3
     assert (reply.size, reply.output_format, reply.quality) == ("1536x864", fmt, "low")
     assert reply.usage is not None
@@ -56,7 +56,7 @@ def test_edit_gets_images_in_order_and_the_mask(api: FakeAPI, client: openai.Ope
         input_fidelity="high",
         n=2,
     )
-    asked = asked_draw(api)
+    asked = asked_generate(api)
     assert [image.data for image in asked.images] == [first, second]
     assert asked.mask is not None
     assert asked.mask.data == mask
@@ -64,13 +64,13 @@ def test_edit_gets_images_in_order_and_the_mask(api: FakeAPI, client: openai.Ope
     assert [part.name for part in api.requests[-1].form if part.filename] == ["image[]", "image[]", "mask"]
 
 
-def test_a_script_draws(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
+def test_a_script_generates(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
     mine = encode("PNG", (7, 9))
-    script.draw(lambda request: mine if "mine" in request.prompt else None)
+    script.generate(lambda request: mine if "mine" in request.prompt else None)
     ours = client.images.generate(model="gpt-image-2", prompt="mine", n=2)
     theirs = client.images.generate(model="gpt-image-2", prompt="other")
     assert [base64.b64decode(image.b64_json or "") for image in ours.data or []] == [mine, mine]
-    assert open_picture((theirs.data or [])[0].b64_json).size == (1024, 1024)
+    assert open_image((theirs.data or [])[0].b64_json).size == (1024, 1024)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_script_draws(api: FakeAPI, script: Script, client: openai.OpenAI) -> 
         ({"prompt": ""}, "prompt", "missing_required_parameter"),
     ],
 )
-def test_a_bad_drawing_parameter_is_named(client: openai.OpenAI, params: Any, param: str, code: str) -> None:
+def test_a_bad_generation_parameter_is_named(client: openai.OpenAI, params: Any, param: str, code: str) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.images.generate(**{"model": "gpt-image-2.5-sunburst", "prompt": "x", **params})
     assert (caught.value.param, caught.value.code) == (param, code)
@@ -112,7 +112,7 @@ def test_an_unknown_or_retired_model_is_a_404(client: openai.OpenAI, model: str)
     ("change", "code"),
     [
         ({"image": encode()}, "unsupported_file_mimetype"),
-        ({"image": ("a.png", b"no picture", "image/png")}, "invalid_image_file"),
+        ({"image": ("a.png", b"no image", "image/png")}, "invalid_image_file"),
         ({"image": ("a.png", encode("JPEG"), "image/png")}, "invalid_image_file"),
         ({"image": [("a.png", encode(), "image/png")] * 17}, "array_above_max_length"),
         ({"mask": ("m.png", encode("PNG", (64, 49), "RGBA"), "image/png")}, "invalid_mask_image_format"),
@@ -184,12 +184,12 @@ def test_three_hundred_at_once(api: FakeAPI) -> None:
         options = types.HttpOptions(base_url=api.gemini_base_url, httpx_async_client=transport)
         gemini = genai.Client(api_key=api.key, http_options=options)
         async with openai.AsyncOpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0) as client:
-            draws = [client.images.generate(model="gpt-image-2", prompt=f"case {n}") for n in range(100)]
+            generates = [client.images.generate(model="gpt-image-2", prompt=f"case {n}") for n in range(100)]
             asks = [client.responses.create(model="gpt-5.4", input=f"case {n}") for n in range(100)]
             tells = [
                 gemini.aio.models.generate_content(model="gemini-2.5-flash", contents=f"case {n}") for n in range(100)
             ]
-            await asyncio.gather(*draws, *asks, *tells)
+            await asyncio.gather(*generates, *asks, *tells)
         await gemini.aio.aclose()
         await transport.aclose()  # one that is handed over is not the SDK's to close
 

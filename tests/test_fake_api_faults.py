@@ -15,7 +15,7 @@ from fake_api.samples import (
     SCHEMA,
     chat,
     chat_format,
-    open_picture,
+    open_image,
     respond,
     response_format,
 )
@@ -107,7 +107,7 @@ def test_a_hang_is_a_timeout(api: FakeAPI) -> None:
     slow.close()
 
 
-def test_broken_pictures(api: FakeAPI, client: openai.OpenAI) -> None:
+def test_broken_images(api: FakeAPI, client: openai.OpenAI) -> None:
     def data() -> list[str | None]:
         reply = client.images.generate(model="gpt-image-2", prompt="x", n=3)
         return [image.b64_json for image in reply.data or []]
@@ -122,23 +122,23 @@ def test_broken_pictures(api: FakeAPI, client: openai.OpenAI) -> None:
     assert data() == []
     assert data() == whole[:2]
     with pytest.raises(OSError, match="cannot identify"):
-        open_picture(data()[0])
+        open_image(data()[0])
     assert api.paid["images.generations"] == 6
 
 
-def test_broken_gemini_pictures(api: FakeAPI, gemini: genai.Client) -> None:
-    def draw() -> types.GenerateContentResponse:
+def test_broken_gemini_images(api: FakeAPI, gemini: genai.Client) -> None:
+    def generate() -> types.GenerateContentResponse:
         return gemini.models.generate_content(model="gemini-2.5-flash-image", contents="x")
 
     api.faults.queue(
         Fault("no_image", text="I would rather describe it."), Fault("empty_base64"), Fault("fewer_images")
     )
-    assert [(part.text, part.inline_data) for part in draw().parts or []] == [("I would rather describe it.", None)]
-    assert [part.inline_data.data for part in draw().parts or [] if part.inline_data] == [b""]
-    assert [part.inline_data for part in draw().parts or []] == [None]
+    assert [(part.text, part.inline_data) for part in generate().parts or []] == [("I would rather describe it.", None)]
+    assert [part.inline_data.data for part in generate().parts or [] if part.inline_data] == [b""]
+    assert [part.inline_data for part in generate().parts or []] == [None]
 
 
-def test_a_refused_drawing(api: FakeAPI, client: openai.OpenAI) -> None:
+def test_a_refused_generation(api: FakeAPI, client: openai.OpenAI) -> None:
     api.faults.queue(Fault("refusal"))
     with pytest.raises(openai.BadRequestError) as caught:
         client.images.generate(model="gpt-image-2", prompt="x")
@@ -217,7 +217,7 @@ def test_the_token_limit(api: FakeAPI, client: openai.OpenAI, gemini: genai.Clie
 
 
 def test_a_script_can_misbehave(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
-    script.draw(lambda request: Fault("refusal") if "gun" in request.prompt else None)
+    script.generate(lambda request: Fault("refusal") if "gun" in request.prompt else None)
     script.judge(lambda request: Fault("rate_limit") if request.turns == 0 else None)
     with pytest.raises(openai.BadRequestError, match="safety system"):
         client.images.generate(model="gpt-image-2", prompt="a gun")

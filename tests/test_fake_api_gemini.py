@@ -11,7 +11,7 @@ from fake_api import FakeAPI, Script, SentFile
 from fake_api.json_schema import instance_error
 from fake_api.samples import (
     SCHEMA,
-    asked_draw,
+    asked_generate,
     asked_judge,
     crop_then_judge,
     encode,
@@ -27,7 +27,7 @@ from PIL import Image
 pytest_plugins = ("fake_api.fixtures",)
 
 
-def test_gemini_draws_in_the_ratio_asked_for(api: FakeAPI, gemini: genai.Client) -> None:
+def test_gemini_generates_in_the_ratio_asked_for(api: FakeAPI, gemini: genai.Client) -> None:
     config = types.GenerateContentConfig(
         response_modalities=["IMAGE"], image_config=types.ImageConfig(aspect_ratio="16:9", image_size="2K")
     )
@@ -44,7 +44,7 @@ def test_gemini_draws_in_the_ratio_asked_for(api: FakeAPI, gemini: genai.Client)
     assert reply.usage_metadata is not None
     details = {one.modality: one.token_count for one in reply.usage_metadata.prompt_tokens_details or []}
     assert details == {types.MediaModality.TEXT: 3, types.MediaModality.IMAGE: 258}
-    asked = asked_draw(api)
+    asked = asked_generate(api)
     assert (asked.prompt, [image.size for image in asked.images], asked.n) == ("Add a hat.", [(64, 48)], 1)
 
 
@@ -106,7 +106,7 @@ def test_a_bad_gemini_config_is_refused(gemini: genai.Client, config: Any, words
         ({"response_mime_type": "application/json"}, "JSON mode is not enabled"),
     ],
 )
-def test_a_bad_gemini_drawing_is_refused(gemini: genai.Client, config: Any, words: str) -> None:
+def test_a_bad_gemini_generation_is_refused(gemini: genai.Client, config: Any, words: str) -> None:
     with pytest.raises(errors.ClientError, match=words):
         gemini.models.generate_content(model="gemini-2.5-flash-image", contents="x", config=config)
 
@@ -114,7 +114,7 @@ def test_a_bad_gemini_drawing_is_refused(gemini: genai.Client, config: Any, word
 @pytest.mark.parametrize(
     ("part", "words"),
     [
-        (image_part(b"no picture"), "Unable to process input image"),
+        (image_part(b"no image"), "Unable to process input image"),
         (image_part(encode("GIF"), "image/gif"), "Unsupported MIME type"),
         (image_part(encode("JPEG")), "Unable to process input image"),
         (types.Part(file_data=types.FileData(file_uri="gs://b/x", mime_type=None)), "mime type"),
@@ -136,7 +136,7 @@ def test_vertex_by_project_and_by_key(api: FakeAPI) -> None:
         credentials=Credentials(token=api.key),
     )
     config = types.GenerateContentConfig(image_config=types.ImageConfig(output_mime_type="image/jpeg"))
-    reply = by_project.models.generate_content(model="gemini-2.5-flash-image", contents="Draw.", config=config)
+    reply = by_project.models.generate_content(model="gemini-2.5-flash-image", contents="Generate.", config=config)
     blob = next(part.inline_data for part in reply.parts or [] if part.inline_data)
     assert Image.open(io.BytesIO(blob.data or b"")).format == "JPEG"
     assert "/projects/shop/locations/europe-west4/publishers/google/models/" in api.requests[-1].path

@@ -132,7 +132,7 @@ def test_a_bad_question_is_named(client: openai.OpenAI, params: Any, param: str)
     ("url", "code"),
     [
         ("data:image/png;base64,@@@", "invalid_base64_image"),
-        (data_url(b"no picture"), "image_parse_error"),
+        (data_url(b"no image"), "image_parse_error"),
         (data_url(encode("BMP"), "image/bmp"), "invalid_image_format"),
         (data_url(encode(), "image/jpeg"), "image_parse_error"),
         (data_url(encode()[:60]), "image_parse_error"),

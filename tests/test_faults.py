@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from fake_api import DrawRequest, FakeAPI, Fault, JudgeRequest
+from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from paid import FIFTH, Paid, case_id, prompt, scripted
 
 from visioneval.engine.calls import throttle
@@ -42,9 +42,9 @@ def test_where_one_call_in_five_fails_every_cell_ends_right_and_each_answer_is_p
     result = paid.run("--max-concurrency", "16")
     assert result.exit_code == 0, result.output
     paid.check_whole()
-    assert set(api.faults.drawn) == {each if isinstance(each, str) else each.kind for each in FIFTH}
-    assert 0.1 < len(api.faults.drawn) / len(api.requests) < 0.3
-    assert (paid.drawn, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
+    assert set(api.faults.generated) == {each if isinstance(each, str) else each.kind for each in FIFTH}
+    assert 0.1 < len(api.faults.generated) / len(api.requests) < 0.3
+    assert (paid.generated, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
@@ -67,24 +67,24 @@ def test_a_cell_is_an_error_exactly_where_the_attempts_ran_out(tmp_path: Path, a
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
     paid.check_whole()
-    assert (paid.drawn, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_after_an_outage_of_the_judge_no_picture_is_drawn_again(
+def test_after_an_outage_of_the_judge_no_image_is_generated_again(
     tmp_path: Path, api: FakeAPI, provider: Service
 ) -> None:
     api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("unavailable"))
     paid = Paid(tmp_path, api, 20, provider, limits=limits(provider, 2))
     assert paid.run().exit_code == 3
-    assert (paid.drawn, paid.judged) == (20, 0)
+    assert (paid.generated, paid.judged) == (20, 0)
     assert {(record.status, record.verdict) for record in paid.records} == {("completed", "ERROR")}
     api.faults.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
-    assert "to draw: 0; to grade again: 20 (20 ended in an error); kept: 0" in result.stderr
+    assert "to generate: 0; to grade again: 20 (20 ended in an error); kept: 0" in result.stderr
     paid.check_whole()
-    assert (paid.drawn, paid.judged, paid.paid_again) == (20, 20, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (20, 20, 0)
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
@@ -92,7 +92,7 @@ def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
     tmp_path: Path, api: FakeAPI, provider: Service
 ) -> None:
     late = {prompt(at) for at in range(12, 30)}
-    api.faults.when(lambda asked: isinstance(asked, DrawRequest) and asked.prompt in late, Fault("unauthorized"))
+    api.faults.when(lambda asked: isinstance(asked, GenerationRequest) and asked.prompt in late, Fault("unauthorized"))
     paid = Paid(tmp_path, api, 30, provider)
     result = paid.run("--max-concurrency", "2", "--quiet")
     assert result.exit_code == 3
@@ -105,7 +105,7 @@ def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
     assert done
     assert done <= {case_id(at) for at in range(12)}
     assert sum(entry.fault == "unauthorized" for entry in api.requests) <= 2
-    in_flight = paid.drawn + paid.judged - 2 * len(done)
+    in_flight = paid.generated + paid.judged - 2 * len(done)
     api.faults.clear()
     assert paid.run(resume=True).exit_code == 0
     paid.check_whole()

@@ -1,4 +1,4 @@
-"""Finished pictures as a provider: patterns, datasets, the cases' own, and another run's."""
+"""Finished images as a provider: patterns, datasets, the cases' own, and another run's."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def run(toy: Toy, *cases: dict[str, Any], models: list[dict[str, Any]], code: in
     return list(read_records(toy.latest))
 
 
-def drawn(records: list[Record]) -> dict[tuple[str, str, int], Any]:
+def generated(records: list[Record]) -> dict[tuple[str, str, int], Any]:
     return {record.cell: record.run_params["path"] for record in records if record.status == "completed"}
 
 
 def test_a_pattern_names_case_model_and_sample(toy: Toy) -> None:
     names = [f"out/{case}/m 1/{sample}.png" for case in ("a", "b") for sample in (0, 1)]
-    toy.pictures(*names)
+    toy.outputs(*names)
     model = {"provider": "files", "label": "m 1", "path": "out/{case}/{model}/{sample}.png"}
     records = run(toy, {"id": "a"}, {"id": "b"}, models=[model], samples=2)
-    assert sorted(drawn(records).values()) == names
+    assert sorted(generated(records).values()) == names
     for record in records:
         assert (record.verdict, record.cost_usd, record.provider) == ("PASS", None, "files")
         source = toy.folder / str(record.run_params["path"])
         assert (toy.latest / str(record.artifact_path)).read_bytes() == source.read_bytes()
 
 
-def test_a_missing_picture_is_the_error_of_its_cell(toy: Toy) -> None:
-    toy.pictures("a.png")
+def test_a_missing_image_is_the_error_of_its_cell(toy: Toy) -> None:
+    toy.outputs("a.png")
     (toy.folder / "c.png").mkdir()
     os.mkfifo(toy.folder / "d.png")
     model = {"provider": "files", "label": "old", "path": "{case}.png"}
@@ -50,7 +50,7 @@ def test_a_missing_picture_is_the_error_of_its_cell(toy: Toy) -> None:
         assert (error.stage, error.kind, error.message) == ("generate", "invalid", message)
 
 
-def test_a_picture_over_the_limit_is_not_read(toy: Toy) -> None:
+def test_a_image_over_the_limit_is_not_read(toy: Toy) -> None:
     with (toy.folder / "a.png").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
     (record,) = run(toy, {"id": "a"}, models=[{"provider": "files", "label": "old", "path": "{case}.png"}], code=3)
@@ -59,13 +59,13 @@ def test_a_picture_over_the_limit_is_not_read(toy: Toy) -> None:
 
 
 def test_a_dataset_with_a_model_column_is_one_model_run_a_label(toy: Toy) -> None:
-    toy.pictures("data/a1.png", "data/a2.png", "data/b1.png", "data/c1.png")
+    toy.outputs("data/a1.png", "data/a2.png", "data/b1.png", "data/c1.png")
     rows = [("a", "one", "a1.png"), ("a", "one", "a2.png"), ("a", "two", "b1.png"), ("b", "one", "c1.png")]
     (toy.folder / "data/rows.csv").write_text("id,who,file\n" + "".join(f"{','.join(row)}\n" for row in rows))
-    fields = {"id": "id", "model": "who", "image": "file"}
+    fields = {"id": "id", "model": "who", "output": "file"}
     model = {"provider": "files", "dataset": {"path": "data/rows.csv", "fields": fields}}
     records = run(toy, {"id": "a"}, {"id": "b"}, models=[model], code=3)
-    assert drawn(records) == {
+    assert generated(records) == {
         ("a", "one", 0): "data/a1.png",
         ("a", "one", 1): "data/a2.png",
         ("a", "two", 0): "data/b1.png",
@@ -74,23 +74,23 @@ def test_a_dataset_with_a_model_column_is_one_model_run_a_label(toy: Toy) -> Non
     (lacking,) = [record for record in records if record.status == "error"]
     assert lacking.cell == ("b", "two", 0)
     assert lacking.error is not None
-    assert lacking.error.message == "there is no finished picture of 'b' by 'two'"
+    assert lacking.error.message == "there is no finished image of 'b' by 'two'"
 
 
 def test_two_datasets_of_one_model_each_meet_the_cases_by_prompt(toy: Toy) -> None:
     prompts = {"tree": "a tree, *green*", "sea": "the sea"}
     cases = [{"id": case, "prompt": prompt} for case, prompt in prompts.items()]
     for label in ("old", "new"):
-        toy.pictures(*(f"{label}/{case}.png" for case in prompts))
+        toy.outputs(*(f"{label}/{case}.png" for case in prompts))
         lines = [json.dumps({"text": prompt, "uri": f"{case}.png"}) for case, prompt in reversed(prompts.items())]
         (toy.folder / f"{label}/rows.jsonl").write_text("\n".join(lines))
-    fields = {"prompt": "text", "image": "uri"}
+    fields = {"prompt": "text", "output": "uri"}
     models = [
         {"provider": "files", "label": "before", "dataset": {"path": "old/rows.jsonl", "fields": fields}},
         {"provider": "files", "dataset": {"path": "new/rows.jsonl", "fields": fields}},
     ]
     records = run(toy, *cases, models=models)
-    assert drawn(records) == {
+    assert generated(records) == {
         ("tree", "before", 0): "old/tree.png",
         ("tree", "rows", 0): "new/tree.png",
         ("sea", "before", 0): "old/sea.png",
@@ -98,14 +98,14 @@ def test_two_datasets_of_one_model_each_meet_the_cases_by_prompt(toy: Toy) -> No
     }
 
 
-def test_cases_bring_their_own_pictures(toy: Toy) -> None:
-    toy.pictures("x.png", "y.png", "z.png")
+def test_cases_bring_their_own_images(toy: Toy) -> None:
+    toy.outputs("x.png", "y.png", "z.png")
     cases = [
-        {"id": "a", "pictures": {"one": ["x.png", "y.png"], "two": ["z.png"]}},
-        {"id": "b", "pictures": {"one": ["z.png"]}},
+        {"id": "a", "outputs": {"one": ["x.png", "y.png"], "two": ["z.png"]}},
+        {"id": "b", "outputs": {"one": ["z.png"]}},
     ]
     records = run(toy, *cases, models=[{"provider": "files"}], code=3)
-    assert drawn(records) == {
+    assert generated(records) == {
         ("a", "one", 0): "x.png",
         ("a", "one", 1): "y.png",
         ("a", "two", 0): "z.png",
@@ -119,14 +119,14 @@ def test_cases_bring_their_own_pictures(toy: Toy) -> None:
 def sampled(toy: Toy) -> Path:
     """A run of two model runs and three samples, of which the second one of ``old`` failed."""
     names = [f"{label}-{sample}.png" for label in ("old", "new") for sample in range(3)]
-    toy.pictures(*names)
+    toy.outputs(*names)
     (toy.folder / "old-1.png").write_bytes(b"torn")
     models = [{"provider": "files", "label": label, "path": "{model}-{sample}.png"} for label in ("old", "new")]
     assert toy.run({}, models=models, samples=3).exit_code == 3
     return toy.latest
 
 
-def test_another_run_gives_its_pictures_under_their_sample_numbers(toy: Toy, sampled: Path) -> None:
+def test_another_run_gives_its_images_under_their_sample_numbers(toy: Toy, sampled: Path) -> None:
     records = run(toy, {}, models=[{"provider": "files", "run": f"{sampled.name}@old"}], code=3)
     assert [(record.cell, record.status) for record in sorted(records, key=lambda record: record.cell)] == [
         (("case0", "old", 0), "completed"),
@@ -159,12 +159,12 @@ def test_a_run_that_is_not_there_is_a_problem_of_the_suite(toy: Toy, name: str) 
 
 def test_two_cases_by_four_real_models(toy: Toy, shared_data: Path) -> None:
     path = shared_data / "generations" / "dataset.jsonl"
-    fields = {"id": "id", "prompt": "prompt", "model": "model", "image": "image_uri"}
+    fields = {"id": "id", "prompt": "prompt", "model": "model", "output": "image_uri"}
     suite = {
         "name": "generations",
         "cases": [{"dataset": {"path": str(path), "fields": fields}}],
         "models": [{"provider": "files"}],
-        "graders": [{"key": "image", "type": "image"}],
+        "graders": [{"key": "image", "type": "properties"}],
         "verdict": ["image"],
     }
     written = toy.folder / "suite.yaml"

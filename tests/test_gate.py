@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from stories import Clock, play, settle
 
-from visioneval.engine.calls.throttle import Gate, Rate
+from visioneval.engine.calls.throttle import CallRate, ConcurrencyLimiter
 from visioneval.errors import ClosingError, ProviderError
 
 
@@ -20,7 +20,7 @@ class Crowd:
     """People at a gate: ``inside`` in the order in which they came in."""
 
     def __init__(self, most: int) -> None:
-        self.gate = Gate(most)
+        self.gate = ConcurrencyLimiter(most)
         self.inside: list[str] = []
         self.out: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -63,7 +63,7 @@ def test_first_come_first_served() -> None:
 
 def test_a_call_that_fails_leaves_its_place() -> None:
     async def story() -> None:
-        gate = Gate(1)
+        gate = ConcurrencyLimiter(1)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
                 async with gate.through():
@@ -139,7 +139,7 @@ def test_a_closed_gate_lets_nobody_in_and_everybody_out() -> None:
     play(story())
 
 
-async def allowed(gate: Gate, clock: Clock) -> int:
+async def allowed(gate: ConcurrencyLimiter, clock: Clock) -> int:
     """How many a gate lets through at once, once it is open."""
     clock.now += gate.closed_for
     crowd = Crowd(1)
@@ -154,7 +154,7 @@ async def allowed(gate: Gate, clock: Clock) -> int:
 
 def test_a_429_halves_once_for_all_calls_that_were_on_their_way(clock: Clock) -> None:
     async def story() -> None:
-        gate = Gate(16)
+        gate = ConcurrencyLimiter(16)
         assert await allowed(gate, clock) == 16
         began = clock.now
         clock.now += 1
@@ -173,7 +173,7 @@ def test_a_429_halves_once_for_all_calls_that_were_on_their_way(clock: Clock) ->
 
 def test_successes_let_it_grow_again_and_no_further_than_it_was(clock: Clock) -> None:
     async def story() -> None:
-        gate = Gate(8)
+        gate = ConcurrencyLimiter(8)
         gate.limited(clock.now, None)
         grown = [await allowed(gate, clock)]
         for _ in range(60):
@@ -188,7 +188,7 @@ def test_successes_let_it_grow_again_and_no_further_than_it_was(clock: Clock) ->
 
 def test_nobody_passes_while_the_provider_asks_for_time(clock: Clock) -> None:
     async def story() -> None:
-        gate = Gate(4)
+        gate = ConcurrencyLimiter(4)
         gate.limited(clock.now, 30.0)
         assert gate.closed_for == 30
         gate.limited(clock.now - 1, 10.0)
@@ -207,7 +207,7 @@ def test_the_waits_grow_with_each_round_of_429s_until_a_call_succeeds(
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def story() -> None:
-        gate = Gate(4)
+        gate = ConcurrencyLimiter(4)
 
         def struck() -> float:
             clock.now += gate.closed_for + 1
@@ -263,7 +263,7 @@ def test_a_wait_that_is_too_long_is_given_up_by_all(clock: Clock) -> None:
 
 
 def test_a_rate_is_even_after_a_short_burst(clock: Clock) -> None:
-    rate = Rate(60)
+    rate = CallRate(60)
     waits = [rate.turn(1) for _ in range(10)]
     assert waits == [0, 0, 0, 0, 0, 0, 0, 1, 2, 3], "six seconds' worth at once, and the one that is due"
     clock.now += 3
@@ -273,7 +273,7 @@ def test_a_rate_is_even_after_a_short_burst(clock: Clock) -> None:
 
 
 def test_a_rate_counts_many_at_once(clock: Clock) -> None:
-    rate = Rate(60)
+    rate = CallRate(60)
     assert [rate.turn(4), rate.turn(4), rate.turn(4)] == [0, 0, 2]
     clock.now += 2
     assert rate.turn(1) == 4

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from asked import Asked, subject
 
-from visioneval.engine.single_flight import Once
+from visioneval.engine.single_flight import SingleFlight
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade
 from visioneval.graders.gecko.config import GeckoGrader
@@ -116,11 +116,11 @@ def test_still_unanswered(tmp_path: Path, on_unanswered: str, scores: dict[str, 
 
 
 def test_a_judge_that_only_chats_measures_nothing(tmp_path: Path) -> None:
-    judge = Asked("What a lovely picture! I would say that everything fits.")
+    judge = Asked("What a lovely image! I would say that everything fits.")
     found = grade(tmp_path, judge, PINNED)
     assert set(found.scores.values()) == {None}
     assert "3 of 3 questions of 'gecko' unanswered, such as dog (the reply was not in shape" in (found.error or "")
-    assert found.details["replies"][0].startswith("What a lovely picture!")
+    assert found.details["replies"][0].startswith("What a lovely image!")
 
 
 def test_an_outage_is_never_wrong(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_questions_are_made_and_then_asked(tmp_path: Path) -> None:
 
 
 def test_questions_are_made_once_for_all_cells_of_a_prompt(tmp_path: Path) -> None:
-    judge, once = Asked(MADE, answers(q1="yes", q2="yes")), Once()
+    judge, once = Asked(MADE, answers(q1="yes", q2="yes")), SingleFlight()
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
     cells = [subject(tmp_path, judge, {"id": name, "prompt": "Two dogs"}, once=once) for name in "abc"]
 
@@ -166,7 +166,7 @@ def test_questions_are_made_once_for_all_cells_of_a_prompt(tmp_path: Path) -> No
 
 def test_graders_of_two_judges_do_not_exchange_questions(tmp_path: Path) -> None:
     other = {**MADE, "questions": [{**MADE["questions"][0], "question": "Is any dog there?"}]}  # type: ignore[dict-item]
-    writer, once = QuestionsWriter(tmp_path), Once()
+    writer, once = QuestionsWriter(tmp_path), SingleFlight()
     asked = []
     for name, made in (("one", MADE), ("two", other)):
         judge = Asked(made, answers(q1="yes", q2="yes"))

@@ -12,7 +12,7 @@ from fake_api import FakeAPI, Fault, JudgeRequest
 from gecko_script import asked, judge, made
 from typer.testing import CliRunner
 
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.cli import app
 from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions
@@ -25,7 +25,7 @@ PROVIDERS = ("openai", "chat", "gemini")
 
 @pytest.fixture
 def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``suite(provider, cases, **grader)`` writes a suite whose pictures are sketched and whose judge is the server."""
+    """``suite(provider, cases, **grader)`` writes a suite whose images are sketched and whose judge is the server."""
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
 
@@ -38,7 +38,7 @@ def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "name": "claims",
             "judges": {"default": entry},
             "cases": cases,
-            "models": [{"provider": "sketch", "grid": {"seed": [1, 2]}}],
+            "models": [{"provider": "mock", "grid": {"seed": [1, 2]}}],
             "graders": [{"key": "gecko", "type": "gecko", **grader}],
             "verdict": ["gecko >= 0.8", "gecko.color >= 0.5"],
         }
@@ -51,7 +51,7 @@ def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def run(path: Path, *flags: str) -> tuple[int, Path, list[Record]]:
     done = CliRunner().invoke(
-        app, ["run", str(path), "--out", str(path.parent / "runs"), "--quiet", "--reuse", "none", *flags]
+        app, ["run", str(path), "--runs", str(path.parent / "runs"), "--quiet", "--reuse", "none", *flags]
     )
     assert (path.parent / "runs").is_dir(), done.output
     (folder,) = (path.parent / "runs").iterdir()
@@ -86,7 +86,7 @@ def test_a_run_makes_each_prompts_questions_once(provider: str, mode: str, api: 
     assert plain.skipped_rules == ("gecko.color >= 0.5",)
     info = read_info(folder)
     assert info.metrics["gecko.shape"].range == (0, 1)
-    found = summarise(info, records).questions["gecko"]
+    found = summarize(info, records).questions["gecko"]
     assert (found.prompts, found.generated, found.coverage, found.dropped) == (2, 2, 1.0, 0)
 
 
@@ -126,7 +126,7 @@ def test_a_run_that_goes_on_asks_the_questions_that_it_has(api: FakeAPI, suite: 
 
     api.script.judge(answer)
     out = str(path.parent / "runs")
-    done = CliRunner().invoke(app, ["run", "--resume", folder.name, "--out", out, "--quiet", "--reuse", "none"])
+    done = CliRunner().invoke(app, ["run", "--resume", folder.name, "--runs", out, "--quiet", "--reuse", "none"])
     assert done.exit_code == 0, done.output
     assert len(requests) == 2
     assert all(request.images for request in requests), "no question is made anew"

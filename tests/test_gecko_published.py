@@ -13,7 +13,7 @@ from scipy.stats import kendalltau, spearmanr
 from typer.testing import CliRunner
 
 from visioneval.analysis.findings import Summary
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.cli import app
 from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions
@@ -22,12 +22,12 @@ from visioneval.types import Verdict
 
 def run(suite: Path, *flags: str) -> tuple[int, Summary, list[Record], Path]:
     out = suite.parent / "runs"
-    done = CliRunner().invoke(app, ["run", str(suite), "--out", str(out), "--trust-suite", "--quiet", *flags])
+    done = CliRunner().invoke(app, ["run", str(suite), "--runs", str(out), "--trust-suite", "--quiet", *flags])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert out.is_dir(), done.output
     (folder,) = out.iterdir()
     records = list(read_records(folder))
-    return done.exit_code, summarise(read_info(folder), records), records, folder
+    return done.exit_code, summarize(read_info(folder), records), records, folder
 
 
 def test_tifa_sample_gives_its_published_figures(shared_data: Path, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_tifa_sample_gives_its_published_figures(shared_data: Path, tmp_path: Pa
     assert {record.graders[0].details["reply_shape"] for record in records} == {"recorded"}
 
 
-def test_a_picture_without_recorded_answers_is_an_error_and_not_wrong(shared_data: Path, tmp_path: Path) -> None:
+def test_a_image_without_recorded_answers_is_an_error_and_not_wrong(shared_data: Path, tmp_path: Path) -> None:
     suite = tifa_suite(shared_data / "tifa_sample", tmp_path, without=["drawbench_52"])
     code, summary, records, _ = run(suite)
     found = {record.test_id: record for record in records}
@@ -86,7 +86,7 @@ def test_dsg_scores_go_with_human_ratings_as_published(
 
 
 def rated(data: Path) -> dict[tuple[str, str], float]:
-    """The mean rating of each picture, 1 to 5."""
+    """The mean rating of each image, 1 to 5."""
     found: dict[tuple[str, str], list[int]] = {}
     for row in likert_rows(data):
         found.setdefault((row["t2i_model"], row["item_id"]), []).append(int(row["answer"]))

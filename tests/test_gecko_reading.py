@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.graders.gecko.reading import Item, Made, coverage, made_schema, read_items, read_json, read_made
+from visioneval.graders.gecko.reading import (
+    ParsedQuestions,
+    PromptItem,
+    coverage,
+    questions_schema,
+    read_items,
+    read_json,
+    read_questions,
+)
 from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.suite.questions import MAX_QUESTIONS, TYPES
 
@@ -21,9 +29,9 @@ WHOLE = {"keywords": KEYWORDS, "questions": [DOGS, TWO]}
 TEXT = json.dumps(WHOLE, indent=1)
 
 
-def image(*questions: Any, keywords: Any = KEYWORDS) -> Made:
-    made = read_made({"keywords": keywords, "questions": list(questions)}, "image")
-    assert isinstance(made, Made), made
+def image(*questions: Any, keywords: Any = KEYWORDS) -> ParsedQuestions:
+    made = read_questions({"keywords": keywords, "questions": list(questions)}, "image")
+    assert isinstance(made, ParsedQuestions), made
     return made
 
 
@@ -63,16 +71,20 @@ def test_a_list_that_was_cut_off_is_not_taken_for_a_whole_one() -> None:
 @given(st.text(max_size=80))
 def test_no_text_breaks_the_reader(text: str) -> None:
     try:
-        made = read_made(read_json(text), "image")
+        made = read_questions(read_json(text), "image")
     except UnreadableReplyError:
         return
     assert isinstance(made, str)
 
 
 def test_items_of_an_image_and_of_a_video() -> None:
-    assert read_items(KEYWORDS, "image")[3] == Item("red")
+    assert read_items(KEYWORDS, "image")[3] == PromptItem("red")
     found = read_items("{1}[grapes, object, 1.0] {2}[fall, then roll, Action, 0.5] {3}[odd]", "video")
-    assert found == {1: Item("grapes", "object", 1.0), 2: Item("fall, then roll", "action", 0.5), 3: Item("odd")}
+    assert found == {
+        1: PromptItem("grapes", "object", 1.0),
+        2: PromptItem("fall, then roll", "action", 0.5),
+        3: PromptItem("odd"),
+    }
 
 
 def test_usable_questions_and_their_coverage() -> None:
@@ -130,7 +142,7 @@ def test_over_the_limit() -> None:
     ],
 )
 def test_a_reply_without_questions(data: Any, told: str) -> None:
-    made = read_made(data, "image")
+    made = read_questions(data, "image")
     assert isinstance(made, str)
     assert made.endswith(told)
 
@@ -141,8 +153,8 @@ ROLL = {"id": "q1", "keyword": 2, "question": "What do the grapes do?", "answer"
 
 
 def test_a_video_questions_type_is_its_items() -> None:
-    made = read_made({"keywords": CLIP, "questions": [{**ROLL, "answer": "b"}]}, "video")
-    assert isinstance(made, Made)
+    made = read_questions({"keywords": CLIP, "questions": [{**ROLL, "answer": "b"}]}, "video")
+    assert isinstance(made, ParsedQuestions)
     assert (made.questions[0].type, made.questions[0].answer) == ("action", "roll")
 
 
@@ -157,8 +169,10 @@ def test_a_video_questions_type_is_its_items() -> None:
     ],
 )
 def test_a_bad_question_about_a_video(bad: dict[str, Any], reason: str) -> None:
-    made = read_made({"keywords": CLIP, "questions": [ROLL, {**ROLL, "id": "q2", "question": "How?", **bad}]}, "video")
-    assert isinstance(made, Made)
+    made = read_questions(
+        {"keywords": CLIP, "questions": [ROLL, {**ROLL, "id": "q2", "question": "How?", **bad}]}, "video"
+    )
+    assert isinstance(made, ParsedQuestions)
     assert [each.reason for each in made.dropped] == [reason]
 
 
@@ -168,8 +182,8 @@ def test_a_bad_question_about_a_video(bad: dict[str, Any], reason: str) -> None:
      ["(A) burn", "(B) roll", "(C) melt", "(D) float"]],
 )  # fmt: skip
 def test_letters_before_choices_are_no_part_of_them(choices: Any) -> None:
-    made = read_made({"keywords": CLIP, "questions": [{**ROLL, "choices": choices, "answer": "b"}]}, "video")
-    assert isinstance(made, Made)
+    made = read_questions({"keywords": CLIP, "questions": [{**ROLL, "choices": choices, "answer": "b"}]}, "video")
+    assert isinstance(made, ParsedQuestions)
     assert (made.questions[0].choices, made.questions[0].answer) == (("burn", "roll", "melt", "float"), "roll")
 
 
@@ -180,6 +194,6 @@ def test_what_no_file_could_hold_is_replaced() -> None:
 
 
 def test_the_schema_names_the_types_of_images() -> None:
-    one = made_schema("image")["properties"]["questions"]["items"]
+    one = questions_schema("image")["properties"]["questions"]["items"]
     assert one["properties"]["type"]["enum"] == list(TYPES["image"])
-    assert "type" not in made_schema("video")["properties"]["questions"]["items"]["properties"]
+    assert "type" not in questions_schema("video")["properties"]["questions"]["items"]["properties"]

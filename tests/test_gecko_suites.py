@@ -12,7 +12,7 @@ from fake_api import FakeAPI, JudgeRequest
 from gecko_script import judge
 from typer.testing import CliRunner
 
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.cli import app
 from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions
@@ -24,7 +24,7 @@ WORD = re.compile(r"[A-Za-z]{3,}")
 
 
 def run(path: Path, out: Path, *flags: str) -> tuple[int, Path, list[Record]]:
-    done = CliRunner().invoke(app, ["run", str(path), "--out", str(out), "--quiet", "--reuse", "none", *flags])
+    done = CliRunner().invoke(app, ["run", str(path), "--runs", str(out), "--quiet", "--reuse", "none", *flags])
     assert out.is_dir(), done.output
     (folder,) = out.iterdir()
     return done.exit_code, folder, list(read_records(folder))
@@ -46,13 +46,13 @@ def images(request: Any, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.Monke
     return path
 
 
-def test_every_claim_of_every_picture_is_asked(images: Path, api: FakeAPI, tmp_path: Path) -> None:
+def test_every_claim_of_every_image_is_asked(images: Path, api: FakeAPI, tmp_path: Path) -> None:
     calls = {"made": 0, "checked": 0, "answered": 0}
     data = yaml.safe_load(images.read_text(encoding="utf-8"))
-    shown = {word for case in data["cases"] if "picture_of" not in case for word in WORD.findall(case["prompt"])}
+    shown = {word for case in data["cases"] if "output_of" not in case for word in WORD.findall(case["prompt"])}
 
     def say(name: str, request: JudgeRequest) -> str:
-        """Yes to what the prompts of the pictures say, and to what follows from a prompt alone."""
+        """Yes to what the prompts of the images say, and to what follows from a prompt alone."""
         (word,) = re.findall(rf"^{name}: Is there (\w+)\?", request.text, re.MULTILINE)
         return "a" if word in shown or not request.images else "b"
 
@@ -70,14 +70,14 @@ def test_every_claim_of_every_picture_is_asked(images: Path, api: FakeAPI, tmp_p
     assert {record.verdict for record in records} == {Verdict.PASS}
     assert calls == {"made": 16, "checked": 16, "answered": 32}
     assert len(read_questions(folder)) == 16
-    found = summarise(read_info(folder), records).questions["gecko"]
+    found = summarize(read_info(folder), records).questions["gecko"]
     assert found.generated == 16
     assert found.dropped == 12, "the script asks twice about a word that stands twice"
     assert 0.94 < (found.coverage or 0) < 0.95
     assert set(found.models) == {"gpt-image-2.5-flare", "gemini-2.5-flash-image"}
 
 
-def test_a_picture_that_misses_claims_fails(images: Path, api: FakeAPI, tmp_path: Path) -> None:
+def test_a_image_that_misses_claims_fails(images: Path, api: FakeAPI, tmp_path: Path) -> None:
     api.script.judge(judge(lambda name, request: "no" if request.images and name in ("q2", "q3", "q4") else "yes"))
     code, _, records = run(images, tmp_path / "runs", "--case", "teapots")
     assert code == 1

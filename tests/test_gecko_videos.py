@@ -27,7 +27,7 @@ def test_counter_examples_must_score_lower(
     provider: str, strict: bool, code: int, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = yaml.safe_load((builtin("suites") / "gecko_videos" / "suite.yaml").read_text(encoding="utf-8"))
-    matches = [case for case in data["cases"] if "picture_of" not in case]
+    matches = [case for case in data["cases"] if "output_of" not in case]
     seen = {word for case in matches for word in re.findall(r"[A-Za-z]{3,}", case["prompt"])}
     shown: list[int] = []
 
@@ -47,7 +47,7 @@ def test_counter_examples_must_score_lower(
         "provider": provider, "model": NAMES[provider], "base_url": url, "api_key_env": "LOCAL_KEY"
     }  # fmt: skip
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data))
-    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "runs")])
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs")])
     assert done.exit_code == code, done.output
     (folder,) = (tmp_path / "runs").iterdir()
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())

@@ -1,4 +1,4 @@
-"""Gemini drawing and editing through the real SDK: requests as sent, usage, faults, Developer API and Vertex AI."""
+"""Gemini generation and editing through the real SDK: requests as sent, usage, faults, Developer API and Vertex AI."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from fake_api import DrawRequest as Asked
 from fake_api import FakeAPI, Fault, Script
-from fake_api.samples import asked_draw, encode
+from fake_api import GenerationRequest as Asked
+from fake_api.samples import asked_generate, encode
 from PIL import Image
 
 from visioneval.errors import ProviderError, UsageError
-from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.gemini.config import GeminiProvider
-from visioneval.providers.gemini.generator import Gemini
+from visioneval.providers.gemini.generator import GeminiGenerator
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
@@ -58,8 +58,8 @@ def config(url: str, **options: Any) -> GeminiProvider:
     return GeminiProvider.model_validate({**entry, **options})
 
 
-def request_for(n: int = 1, files: CaseFiles | None = None, prompt: str = "a tree", **params: Any) -> DrawRequest:
-    return DrawRequest(
+def request_for(n: int = 1, files: CaseFiles | None = None, prompt: str = "a tree", **params: Any) -> GenerationRequest:
+    return GenerationRequest(
         case=TestCase(id="one", prompt=prompt),
         task_type=TaskType.IMAGE_EDITING if files else TaskType.IMAGE_GENERATION,
         prompt=prompt,
@@ -71,14 +71,14 @@ def request_for(n: int = 1, files: CaseFiles | None = None, prompt: str = "a tre
     )
 
 
-def draw(entry: GeminiProvider, request: DrawRequest) -> Drawing:
-    provider = Gemini(entry)
+def generate(entry: GeminiProvider, request: GenerationRequest) -> Generation:
+    provider = GeminiGenerator(entry)
     return asyncio.run((provider.edit if request.files.images else provider.generate)(request))
 
 
-def failed(entry: GeminiProvider, request: DrawRequest | None = None) -> ProviderError:
+def failed(entry: GeminiProvider, request: GenerationRequest | None = None) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        draw(entry, request or request_for())
+        generate(entry, request or request_for())
     return caught.value
 
 
@@ -87,13 +87,13 @@ def size(data: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.usefixtures("hostile")
-def test_draws_with_the_parameters_as_written(api: FakeAPI) -> None:
+def test_generates_with_the_parameters_as_written(api: FakeAPI) -> None:
     sent: dict[str, Any] = {"image_config": {"aspect_ratio": "16:9"}, "temperature": 0.5, "seed": 7}
-    drawn = draw(config(api.gemini_base_url), request_for(**sent))
-    assert [size(data) for data in drawn.pictures] == [(1344, 768)]
-    assert drawn.run_params == {"model": MODEL, **sent}
-    assert drawn.usage is not None
-    assert drawn.usage == {
+    generated = generate(config(api.gemini_base_url), request_for(**sent))
+    assert [size(data) for data in generated.outputs] == [(1344, 768)]
+    assert generated.run_params == {"model": MODEL, **sent}
+    assert generated.usage is not None
+    assert generated.usage == {
         "prompt_token_count": 2, "prompt_text_tokens": 2, "total_token_count": 1293,
         "candidates_token_count": 1291, "candidates_image_tokens": 1290,
     }  # fmt: skip
@@ -108,39 +108,39 @@ def test_draws_with_the_parameters_as_written(api: FakeAPI) -> None:
 
 
 @pytest.mark.parametrize("name", ["response_modalities", "responseModalities"])
-def test_a_picture_is_found_among_words_and_thoughts(api: FakeAPI, name: str) -> None:
+def test_a_image_is_found_among_words_and_thoughts(api: FakeAPI, name: str) -> None:
     params: dict[str, Any] = {name: ["TEXT", "IMAGE"], "thinking_config": {"include_thoughts": True}}
-    drawn = draw(config(api.gemini_base_url), request_for(**params))
-    assert [size(data) for data in drawn.pictures] == [(1024, 1024)]
+    generated = generate(config(api.gemini_base_url), request_for(**params))
+    assert [size(data) for data in generated.outputs] == [(1024, 1024)]
     assert api.requests[0].body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
 
 
 @pytest.fixture
-def files(picture: Callable[..., Path], mask: Callable[..., Path]) -> CaseFiles:
+def files(output: Callable[..., Path], mask: Callable[..., Path]) -> CaseFiles:
     """A person, a jacket in a format that the service does not take, and a mask."""
-    images = (("person", picture("a.jpg", (80, 60), "red")), ("garment", picture("b.gif", (40, 30), "blue")))
+    images = (("person", output("a.jpg", (80, 60), "red")), ("garment", output("b.gif", (40, 30), "blue")))
     return CaseFiles(images=images, masks={"editable": mask(size=(80, 60))})
 
 
 def test_edits_show_the_inputs_in_order_and_then_the_mask(api: FakeAPI, files: CaseFiles) -> None:
-    drawn = draw(config(api.gemini_base_url), request_for(files=files, prompt="Wear it."))
-    asked = asked_draw(api)
+    generated = generate(config(api.gemini_base_url), request_for(files=files, prompt="Wear it."))
+    asked = asked_generate(api)
     assert [(image.mime, image.size) for image in asked.images] == [
         ("image/jpeg", (80, 60)), ("image/png", (40, 30)), ("image/png", (80, 60)),
     ]  # fmt: skip
     assert asked.images[0].data == files.images[0][1].read_bytes()
     shown = Image.open(io.BytesIO(asked.images[2].data)).convert("L")
     assert (shown.getpixel((40, 20)), shown.getpixel((0, 0))) == (255, 0)
-    assert asked.prompt.startswith("Wear it.\n\nPicture 3 is a mask for picture 1: change only what is white")
+    assert asked.prompt.startswith("Wear it.\n\nImage 3 is a mask for image 1: change only what is white")
     assert [set(part) for part in api.requests[0].body["contents"][0]["parts"]] == [{"inlineData"}] * 3 + [{"text"}]
-    assert drawn.run_params["mask_mode"] == "as_image"
+    assert generated.run_params["mask_mode"] == "as_image"
 
 
 def test_a_mask_may_be_ignored(api: FakeAPI, files: CaseFiles) -> None:
-    drawn = draw(config(api.gemini_base_url, mask_mode="ignore"), request_for(files=files, prompt="Wear it."))
-    assert len(asked_draw(api).images) == 2
-    assert asked_draw(api).prompt == "Wear it."
-    assert drawn.run_params["mask_mode"] == "ignore"
+    generated = generate(config(api.gemini_base_url, mask_mode="ignore"), request_for(files=files, prompt="Wear it."))
+    assert len(asked_generate(api).images) == 2
+    assert asked_generate(api).prompt == "Wear it."
+    assert generated.run_params["mask_mode"] == "ignore"
 
 
 FAULTS = [
@@ -180,10 +180,10 @@ def test_a_fault_is_told_in_the_providers_words_after_one_call(
     [Fault("refusal", reason="NO_IMAGE"), Fault("no_image"), Fault("empty_base64")],
     ids=lambda fault: fault.reason or fault.kind,
 )
-def test_an_answer_without_a_picture_is_no_refusal(api: FakeAPI, fault: Fault) -> None:
+def test_an_answer_without_a_image_is_no_refusal(api: FakeAPI, fault: Fault) -> None:
     api.faults.queue(fault)
-    drawn = draw(config(api.gemini_base_url), request_for())
-    assert (drawn.refused, drawn.pictures) == (None, ())
+    generated = generate(config(api.gemini_base_url), request_for())
+    assert (generated.refused, generated.outputs) == (None, ())
 
 
 def test_the_body_of_a_429_says_how_long_to_wait(api: FakeAPI) -> None:
@@ -221,7 +221,7 @@ def test_what_the_service_does_not_take_is_told_in_its_words(api: FakeAPI) -> No
 
 def test_a_missing_key_is_named() -> None:
     with pytest.raises(UsageError, match="set GEMINI_API_KEY: the key of the Gemini API"):
-        Gemini(GeminiProvider.model_validate({"provider": "gemini", "params": {"model": MODEL}}))
+        GeminiGenerator(GeminiProvider.model_validate({"provider": "gemini", "params": {"model": MODEL}}))
 
 
 class Canned:
@@ -305,8 +305,8 @@ VERTEX = {"api_key_env": None, "google": {"project": "shop", "location": "europe
 @pytest.mark.usefixtures("hostile", "own_credentials")
 def test_vertex_is_chosen_by_the_suite(api: FakeAPI) -> None:
     params: dict[str, Any] = {"image_config": {"aspect_ratio": "4:3", "output_mime_type": "image/jpeg"}}
-    drawn = draw(config(api.gemini_base_url, **VERTEX), request_for(**params))
-    assert Image.open(io.BytesIO(drawn.pictures[0])).format == "JPEG"
+    generated = generate(config(api.gemini_base_url, **VERTEX), request_for(**params))
+    assert Image.open(io.BytesIO(generated.outputs[0])).format == "JPEG"
     (logged,) = api.requests
     where = "projects/shop/locations/europe-west4"
     assert logged.path == f"/v1beta1/{where}/publishers/google/models/{MODEL}:generateContent"
@@ -331,7 +331,7 @@ def test_vertex_without_credentials_is_told_before_anything_is_called(
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))
     with pytest.raises(UsageError, match="Vertex AI: no credentials for the project 'shop'"):
-        Gemini(config(api.gemini_base_url, **VERTEX))
+        GeminiGenerator(config(api.gemini_base_url, **VERTEX))
     assert api.requests == []
 
 
@@ -345,7 +345,7 @@ def test_credentials_that_give_no_token_are_an_error_of_the_key(
     assert (error.kind, "Account not found" in str(error)) == ("auth", True)
 
 
-def test_the_picture_of_a_script_is_kept_byte_for_byte(api: FakeAPI, script: Script) -> None:
+def test_the_image_of_a_script_is_kept_byte_for_byte(api: FakeAPI, script: Script) -> None:
     data = encode("PNG", (30, 20))
-    script.draw(lambda request: data if isinstance(request, Asked) else None)
-    assert draw(config(api.gemini_base_url), request_for()).pictures == (data,)
+    script.generate(lambda request: data if isinstance(request, Asked) else None)
+    assert generate(config(api.gemini_base_url), request_for()).outputs == (data,)

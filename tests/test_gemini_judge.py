@@ -17,13 +17,13 @@ from visioneval.providers.base import CellRef, ImagePart, Question, Reply, Tool
 from visioneval.providers.base import ToolCall as Called
 from visioneval.providers.conversation import called, converse
 from visioneval.providers.gemini.config import GeminiJudge
-from visioneval.providers.gemini.judge import Gemini
+from visioneval.providers.gemini.judge import GeminiJudgeClient
 from visioneval.records.model import read_records
 
 pytest_plugins = ("fake_api.fixtures",)
 
-CELL = CellRef("case-77", "the-drawing-model", 0)
-PARTS = ("Judge it.", "output: the picture", ImagePart(encode(), "image/png"))
+CELL = CellRef("case-77", "the-generation-model", 0)
+PARTS = ("Judge it.", "output: the image", ImagePart(encode(), "image/png"))
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def key(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(api: FakeAPI, question: Question, model: str = "gemini-2.5-flash", **params: Any) -> Reply:
     entry = {"provider": "gemini", "model": model, "base_url": api.gemini_base_url, "api_key_env": "FAKE_KEY"}
-    judge = Gemini(GeminiJudge.model_validate({**entry, "params": params}))
+    judge = GeminiJudgeClient(GeminiJudge.model_validate({**entry, "params": params}))
     return asyncio.run(converse(lambda each: judge.ask(each, CELL), question))
 
 
@@ -75,7 +75,7 @@ def test_a_question_is_asked_with_its_schema(api: FakeAPI, script: Script) -> No
         "thinkingConfig": {"include_thoughts": True}, "mediaResolution": "MEDIA_RESOLUTION_HIGH",
     }  # fmt: skip
     assert [set(part) for part in sent["contents"][0]["parts"]] == [{"text"}, {"text"}, {"inlineData"}]
-    assert not any(word in json.dumps(sent) for word in ("case-77", "the-drawing-model"))
+    assert not any(word in json.dumps(sent) for word in ("case-77", "the-generation-model"))
 
 
 def test_without_a_schema_a_judge_answers_in_words(api: FakeAPI, script: Script) -> None:
@@ -176,8 +176,8 @@ def test_a_bad_parameter_is_named(api: FakeAPI) -> None:
 
 
 METRICS = {
-    "right": {"type": "pass_fail", "about": "Is it what was asked for?"},
-    "quality": {"type": "score", "scale": [0, 5], "about": "How good is it?"},
+    "right": {"type": "pass_fail", "description": "Is it what was asked for?"},
+    "quality": {"type": "score", "scale": [0, 5], "description": "How good is it?"},
 }
 RUBRIC = {"key": "rubric", "type": "rubric", "judge": "eye", "metrics": METRICS}
 
@@ -222,7 +222,7 @@ def one_gemini(api: FakeAPI, n: int = 1) -> dict[str, Any]:
     }
 
 
-def test_every_picture_of_two_providers_is_judged(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_every_image_of_two_providers_is_judged(toy: Toy, api: FakeAPI, script: Script) -> None:
     def answer(request: JudgeRequest) -> Any:
         wide = request.images[0].size[0] > request.images[0].size[1]
         return {"right": True, "quality": 2 if wide else 4, "reason": "seen", "verdict": "PASS"}
@@ -254,7 +254,7 @@ ROWS = [
     (Fault("model_not_found"), "error", "invalid"),
     (Fault("refusal"), "refused", None),
     (Fault("refusal", reason="IMAGE_SAFETY"), "refused", None),
-    (Fault("refusal", reason="NO_IMAGE"), "error", "missing_picture"),
+    (Fault("refusal", reason="NO_IMAGE"), "error", "missing_output"),
 ]
 
 
@@ -268,13 +268,13 @@ def test_what_the_record_says_of_a_fault(toy: Toy, api: FakeAPI, fault: Fault, s
 
 
 @pytest.mark.parametrize(("fault", "status"), [("unavailable", "error"), ("refusal", "refused")])
-def test_n_pictures_are_n_calls_and_each_fails_alone(toy: Toy, api: FakeAPI, fault: str, status: str) -> None:
+def test_n_images_are_n_calls_and_each_fails_alone(toy: Toy, api: FakeAPI, fault: str, status: str) -> None:
     api.faults.queue(Fault(fault))
     toy.run(arguments=("--max-concurrency", "1"), **one_gemini(api, n=3))
     records = {record.sample_index: record for record in read_records(toy.latest)}
     assert [records[index].status for index in range(3)] == [status, "completed", "completed"]
-    drawn = [asked for asked in api.requests if not isinstance(asked, JudgeRequest) and "image" in asked.path]
-    assert len(drawn) == 3
+    generated = [asked for asked in api.requests if not isinstance(asked, JudgeRequest) and "image" in asked.path]
+    assert len(generated) == 3
 
 
 def test_a_wrong_key_stops_the_run_with_one_line(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:

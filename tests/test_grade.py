@@ -1,4 +1,4 @@
-"""``visioneval grade``: the pictures of a run, graded by a changed suite into a new run, with nothing drawn."""
+"""``visioneval grade``: the images of a run, graded by a changed suite into a new run, with nothing generated."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from visioneval.types import Status, Verdict
 pytest_plugins = ("fake_api.fixtures",)
 
 BAD = {"metadata": {"look": "bad"}}
-REFUSED = {"metadata": {"draw": "refuses"}}
-BROKEN = {"metadata": {"draw": "raises"}}
+REFUSED = {"metadata": {"generate": "refuses"}}
+BROKEN = {"metadata": {"generate": "raises"}}
 
 
 def source(toy: Toy, *cases: dict[str, Any], **changes: Any) -> None:
-    """A run called ``a``, and no drawing counted."""
+    """A run called ``a``, and no generation counted."""
     result = toy.run(*cases, arguments=("--run-id", "a", "--quiet"), **changes)
     assert result.exit_code in (0, 1, 3), result.output
     sys.modules["mine"].Draw.started = 0
@@ -39,7 +39,7 @@ def bytes_of(run: Path) -> dict[str, bytes]:
     return {str(p.relative_to(run)): p.read_bytes() for p in (run / "artifacts").rglob("*") if p.is_file()}
 
 
-def test_a_changed_suite_changes_verdicts_and_nothing_is_drawn(toy: Toy) -> None:
+def test_a_changed_suite_changes_verdicts_and_nothing_is_generated(toy: Toy) -> None:
     source(toy, {}, BAD)
     toy.write({}, BAD, name="new.yaml", graders=[LOOK, SECOND], verdict=["second", "level >= 0.5"])
     found = graded(toy, "--suite", "new.yaml", code=1)
@@ -62,7 +62,7 @@ def test_compare_shows_what_the_new_rules_changed(toy: Toy) -> None:
     toy.write({}, BAD, name="new.yaml")
     graded(toy, "--suite", "new.yaml", code=1)
     told = json.loads(toy("compare", "a", "b", "--json").stdout)
-    assert [(pair["test_id"], pair["change"], pair["same_picture"]) for pair in told["changes"]] == [
+    assert [(pair["test_id"], pair["change"], pair["same_output"]) for pair in told["changes"]] == [
         ("case1", "broken", True)
     ]
     assert toy("compare", "a", "b").exit_code == 1
@@ -74,13 +74,13 @@ def test_the_runs_own_suite_is_graded_from_another_working_directory(
     source(toy, {}, BAD)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    result = toy("grade", tmp_path / "runs/a", "--out", "own", "--run-id", "c", "--trust-suite", "--json")
+    result = toy("grade", tmp_path / "runs/a", "--runs", "own", "--run-id", "c", "--trust-suite", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["counts"]["passed"] == 1
     assert bytes_of(tmp_path / "runs/a") == bytes_of(tmp_path / "elsewhere/own/c")
 
 
-def test_refusals_and_failed_drawings_stay_what_they_were(toy: Toy) -> None:
+def test_refusals_and_failed_generations_stay_what_they_were(toy: Toy) -> None:
     source(toy, REFUSED, BROKEN, {})
     found = graded(toy, code=3)
     assert found["case0"].status is Status.REFUSED
@@ -98,24 +98,24 @@ def test_a_cell_that_the_run_lacks_is_an_error_and_one_that_the_suite_lacks_is_l
     for told in (
         "1 cells are not in that run",
         "1 cells of that run are left out",
-        "1 pictures were drawn from another",
+        "1 images were generated from another",
     ):
         assert told in result.stderr
     found = {record.test_id: record for record in read_records(toy.folder / "runs/b")}
     assert sorted(found) == ["both", "new"]
     assert found["new"].error is not None
-    assert found["new"].error.message == "the run a has no such cell, and a grading draws nothing"
-    assert found["new"].error.kind == "missing_picture"
+    assert found["new"].error.message == "the run a has no such cell, and a grading generates nothing"
+    assert found["new"].error.kind == "missing_output"
     assert found["both"].prompt == "another tree"
 
 
-def test_missing_and_changed_pictures_are_errors(toy: Toy) -> None:
+def test_missing_and_changed_images_are_errors(toy: Toy) -> None:
     source(toy, {}, {}, {})
-    pictures = {path.parts[-3]: path for path in (toy.folder / "runs/a/artifacts").rglob("*.png")}
-    pictures["case0"].unlink()
-    data = pictures["case1"].read_bytes()
-    pictures["case1"].unlink()
-    pictures["case1"].write_bytes(data + b"x")
+    images = {path.parts[-3]: path for path in (toy.folder / "runs/a/artifacts").rglob("*.png")}
+    images["case0"].unlink()
+    data = images["case1"].read_bytes()
+    images["case1"].unlink()
+    images["case1"].write_bytes(data + b"x")
     found = graded(toy, code=3)
     errors = {name: one.error.message if one.error else None for name, one in found.items()}
     assert "cannot be read" in str(errors["case0"])
@@ -123,16 +123,16 @@ def test_missing_and_changed_pictures_are_errors(toy: Toy) -> None:
     assert errors["case2"] is None
 
 
-def test_a_case_that_looks_at_another_ones_picture_is_graded_too(toy: Toy) -> None:
-    looker = {"id": "counter", "picture_of": "case0", "expect": {"aligned": False}}
-    source(toy, {}, looker)
+def test_a_case_that_looks_at_another_ones_image_is_graded_too(toy: Toy) -> None:
+    dependent = {"id": "counter", "output_of": "case0", "expect": {"aligned": False}}
+    source(toy, {}, dependent)
     found = graded(toy)
     assert found["counter"].artifact_path == found["case0"].artifact_path
     assert not list((toy.folder / "runs/b").rglob("*.part"))
 
 
 def test_one_model_run_and_the_selection_of_the_source(toy: Toy) -> None:
-    models = [{"provider": "mine:Draw", "label": name} for name in ("x", "y")]
+    models = [{"provider": "mine:Generate", "label": name} for name in ("x", "y")]
     source(toy, {}, {}, models=models)
     result = toy("grade", "a@y", "--case", "case1", "--run-id", "b", "--trust-suite")
     assert result.exit_code == 0
@@ -144,12 +144,12 @@ def test_one_model_run_and_the_selection_of_the_source(toy: Toy) -> None:
     assert [record.cell for record in read_records(toy.folder / "runs/c")] == [("case1", "y", 0)]
 
 
-def test_a_grading_is_not_gone_on_with_by_drawing(toy: Toy) -> None:
+def test_a_grading_is_not_gone_on_with_by_generation(toy: Toy) -> None:
     source(toy, {})
     graded(toy)
     result = toy("run", "--resume", "b", "--trust-suite")
     assert result.exit_code == 2
-    assert "grades the pictures of a" in result.stderr
+    assert "grades the images of a" in result.stderr
 
 
 JUDGED = """\
@@ -161,9 +161,9 @@ cases:
   - {{id: tree, prompt: a tree}}
   - {{id: boat, prompt: a boat}}
 models:
-  - {{provider: openai, base_url: "{url}", api_key_env: DRAW_KEY, params: {{model: gpt-image-1.5}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: CALL_KEY, params: {{model: gpt-image-1.5}}}}
 graders:
-  - {{key: look, type: rubric, metrics: {{quality: {{type: score, scale: [0, 5], about: how good}}}}}}
+  - {{key: look, type: rubric, metrics: {{quality: {{type: score, scale: [0, 5], description: how good}}}}}}
 verdict: [quality >= {least}]
 prices: {{openai: {{per_call: 0.01, per_image: 0.03}}}}
 """
@@ -175,12 +175,12 @@ def test_only_the_judges_key_is_needed_and_only_judges_are_asked(
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
     Path("suite.yaml").write_text(JUDGED.format(url=api.openai_base_url, least=3))
-    assert toy("run", "suite.yaml", "--run-id", "a", DRAW_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
+    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
     sent = len(api.requests)
     assert sent == 4
     result = toy("grade", "a", "--run-id", "b", "--budget", "0.5", JUDGE_KEY=api.key)
     assert result.exit_code == 0, result.output
-    assert len(api.requests) == sent, "what a judge said of the same picture is kept"
+    assert len(api.requests) == sent, "what a judge said of the same image is kept"
     Path("suite.yaml").write_text(JUDGED.format(url=api.openai_base_url, least=5))
     result = toy("grade", "a", "--suite", "suite.yaml", "--run-id", "c", "--reuse", "none", JUDGE_KEY=api.key)
     assert [request.path for request in api.requests[sent:]] == ["/v1/responses"] * 2
@@ -188,7 +188,7 @@ def test_only_the_judges_key_is_needed_and_only_judges_are_asked(
     assert {record.cost_usd for record in read_records(Path("runs/c"))} == {0.0}
     assert toy("grade", "a", "--run-id", "d", "--offline").exit_code == 0
     result = toy("grade", "a", "--run-id", "e")
-    assert (result.exit_code, "JUDGE_KEY" in result.stderr, "DRAW_KEY" in result.stderr) == (2, True, False)
+    assert (result.exit_code, "JUDGE_KEY" in result.stderr, "CALL_KEY" in result.stderr) == (2, True, False)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_budget_ends_it_and_a_command_that_goes_on_is_told(
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
     text = JUDGED.format(url=api.openai_base_url, least=3)
     Path("suite.yaml").write_text(text)
-    assert toy("run", "suite.yaml", "--run-id", "a", DRAW_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
+    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
     Path("suite.yaml").write_text(text.replace("how good", "how very good"))
     few = ("--budget", "0.015", "--max-concurrency", "1")
     result = toy("grade", "a", "--suite", "suite.yaml", *few, *arguments, JUDGE_KEY=api.key)
@@ -225,7 +225,7 @@ def test_another_judge_replaces_that_of_the_runs_own_suite(
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
     Path("suite.yaml").write_text(JUDGED.format(url=api.openai_base_url, least=3))
-    assert toy("run", "suite.yaml", "--run-id", "a", DRAW_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
+    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
     result = toy("grade", "a", "--judge", "default=gemini:gemini-2.5-flash")
     assert (result.exit_code, "GEMINI_API_KEY" in result.stderr) == (2, True), result.stderr
     assert "no such judge" in toy("grade", "a", "--judge", "other=gemini:x").stderr

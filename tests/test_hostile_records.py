@@ -126,7 +126,7 @@ def test_what_is_no_record_ends_every_command_in_one_line(
     ids=["object", "list", "null", "cut", "bytes", "deep", "surrogate"],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    "name", ["results.jsonl", "labels.jsonl", "preferences.jsonl", "labelling.jsonl", "anchors.jsonl"]
+    "name", ["results.jsonl", "labels.jsonl", "preferences.jsonl", "labeling.jsonl", "anchors.jsonl"]
 )
 def test_a_damaged_line_is_told_by_its_place(folder: Path, name: str, damage: bytes) -> None:
     path = folder / "runs" / RUN / name
@@ -153,7 +153,7 @@ def test_a_last_line_that_was_cut_off_is_never_passed_over_in_silence(folder: Pa
     for name in READ_RESULTS:
         if name in (
             "show label",
-            "prefer",
+            "pairwise",
             "run --resume",
             "label export",
         ):  # of other cells, or it does the cell again

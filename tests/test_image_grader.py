@@ -11,28 +11,28 @@ from PIL import Image, ImageDraw
 
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.properties.config import ImageGrader
-from visioneval.graders.properties.grader import ImageFile, is_flat
+from visioneval.graders.properties.config import PropertiesGrader
+from visioneval.graders.properties.grader import Properties, is_flat
 from visioneval.suite.case import TestCase
-from visioneval.types import CaseFiles, Picture, TaskType
+from visioneval.types import CaseFiles, Output, TaskType
 
-CONFIG = ImageGrader(type="image", key="image")
+CONFIG = PropertiesGrader(type="properties", key="image")
 
 
 def graded(path: Path, requested: str | None = None, **expect: Any) -> Grade:
     case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": expect})
-    picture = Picture(path, "0" * 64, "image/png", 1, 1)
+    output = Output(path, "0" * 64, "image/png", 1, 1)
     subject = GradingContext(
-        case, TaskType.IMAGE_GENERATION, "p", requested, picture, CaseFiles(), lambda name, data: name
+        case, TaskType.IMAGE_GENERATION, "p", requested, output, CaseFiles(), lambda name, data: name
     )
-    grade = asyncio.run(ImageFile(CONFIG).grade(subject))
+    grade = asyncio.run(Properties(CONFIG).grade(subject))
     assert set(grade.scores) == set(CONFIG.metrics(case))
     return grade
 
 
 @pytest.fixture
 def photo(tmp_path: Path) -> Any:
-    """``photo(name, size=(90, 60), mode="RGB", **save)`` writes a picture that is not blank."""
+    """``photo(name, size=(90, 60), mode="RGB", **save)`` writes an image that is not blank."""
 
     def make(name: str = "a.png", size: tuple[int, int] = (90, 60), mode: str = "RGB", **save: Any) -> Path:
         image = Image.new("RGB", size, "white")
@@ -86,7 +86,7 @@ def test_a_size_that_nobody_asked_for_is_not_measured(photo: Any, requested: str
 
 
 @pytest.mark.parametrize("orientation", [6, 8])
-def test_a_turned_picture_has_the_size_that_a_viewer_shows(photo: Any, orientation: int) -> None:
+def test_a_turned_image_has_the_size_that_a_viewer_shows(photo: Any, orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     grade = graded(photo("a.jpg", exif=exif), size="60x90")
@@ -135,8 +135,8 @@ def test_animations_tell_their_frames(tmp_path: Path, photo: Any) -> None:
 
 
 @pytest.mark.parametrize("colour", ["white", "black", (127, 130, 90)])
-def test_flat_colour_is_blank(picture: Any, colour: Any) -> None:
-    grade = graded(picture(size=(300, 200), color=colour))
+def test_flat_colour_is_blank(output: Any, colour: Any) -> None:
+    grade = graded(output(size=(300, 200), color=colour))
     assert grade.scores == {"image": False, "image.blank": True}
     assert "blank" in grade.reasons["image.blank"]
 
@@ -179,7 +179,7 @@ def test_a_file_that_does_not_decode_is_an_error_that_names_it(tmp_path: Path) -
         graded(tmp_path / "torn.png")
 
 
-def test_real_pictures_are_not_blank(shared_data: Path) -> None:
+def test_real_images_are_not_blank(shared_data: Path) -> None:
     grade = graded(shared_data / "generations" / "dogs_deepfloyd.jpg", size="1024x1024", format="jpeg", alpha=False)
     assert grade.scores == {
         "image": False,
@@ -188,4 +188,4 @@ def test_real_pictures_are_not_blank(shared_data: Path) -> None:
         "image.alpha": True,
         "image.blank": False,
     }
-    assert grade.reasons == {"image.size": "the picture is 256x256, 1024x1024 is expected"}
+    assert grade.reasons == {"image.size": "the image is 256x256, 1024x1024 is expected"}

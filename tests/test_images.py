@@ -1,4 +1,4 @@
-"""Pictures as a person sees them, and every file that is none."""
+"""Images as a person sees them, and every file that is none."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_exif_rotation_is_applied(
 
 @pytest.fixture
 def make_exif(tmp_path: Path) -> Make:
-    """A picture, red on its left and blue on its right as stored, with an orientation."""
+    """An image, red on its left and blue on its right as stored, with an orientation."""
 
     def make(orientation: int) -> Path:
         image = Image.new("RGB", (20, 10), RED)
@@ -158,13 +158,13 @@ def test_a_mask_is_white_where_it_is_transparent(mask: Make) -> None:
     assert [shown.getpixel((x, 0)) for x in (0, 7, 8, 63)] == [255, 255, 0, 0]
 
 
-def test_only_full_transparency_is_inside_a_mask(picture: Make) -> None:
-    assert images.load_mask(picture(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
-    assert images.load_mask(picture(mode="LA", color=(0, 0))).getextrema() == (255, 255)
+def test_only_full_transparency_is_inside_a_mask(output: Make) -> None:
+    assert images.load_mask(output(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
+    assert images.load_mask(output(mode="LA", color=(0, 0))).getextrema() == (255, 255)
 
 
-def test_a_mask_without_alpha_is_refused(picture: Make) -> None:
-    path = picture()
+def test_a_mask_without_alpha_is_refused(output: Make) -> None:
+    path = output()
     assert not images.has_alpha(path)
     assert (
         refusal(lambda: images.load_mask(path))
@@ -176,12 +176,12 @@ NOISE = Image.effect_noise((120, 90), 60)
 
 BAD = {
     "empty": (b"", "the file is empty"),
-    "text": (b"hello, world", "not a picture we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
-    "cut.png": (encoded(NOISE)[:-40], "the picture does not decode: truncated File Read"),
-    "cut.jpg": (encoded(NOISE, "JPEG")[:900], "the picture does not decode: image file is truncated"),
-    "cut.webp": (encoded(NOISE, "WEBP")[:200], "the picture does not decode: "),
-    "cut.bmp": (encoded(NOISE, "BMP")[:600], "the picture does not decode: image file is truncated"),
-    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a picture we can read"),
+    "text": (b"hello, world", "not an image we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
+    "cut.png": (encoded(NOISE)[:-40], "the image does not decode: truncated File Read"),
+    "cut.jpg": (encoded(NOISE, "JPEG")[:900], "the image does not decode: image file is truncated"),
+    "cut.webp": (encoded(NOISE, "WEBP")[:200], "the image does not decode: "),
+    "cut.bmp": (encoded(NOISE, "BMP")[:600], "the image does not decode: image file is truncated"),
+    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image we can read"),
     "bomb": (png(50_000, 50_000), "it declares more pixels than the limit of 50 million pixels"),
     "large": (png(12_000, 10_000), "it declares 12000 x 10000 pixels, over the limit of 50 million pixels"),
 }
@@ -189,20 +189,20 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("look", [images.verify, images.load_rgb, images.inspect])
-def test_what_is_no_picture(tmp_path: Path, name: str, look: Callable[[Path], object]) -> None:
+def test_what_is_no_image(tmp_path: Path, name: str, look: Callable[[Path], object]) -> None:
     data, told = BAD[name]
     path = tmp_path / name
     path.write_bytes(data)
     if name == "cut.png" and look is not images.verify:
-        told = "the picture does not decode: "
+        told = "the image does not decode: "
     assert refusal(lambda: look(path)).startswith(told)
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     assert refusal(lambda: images.verify(tmp_path / "gone.png")) == "there is no such file"
-    assert refusal(lambda: images.verify(tmp_path)) == "it is a directory, not a picture"
+    assert refusal(lambda: images.verify(tmp_path)) == "it is a directory, not an image"
     assert refusal(lambda: images.verify(Path("/dev/zero"))) == "it is not a regular file"
-    assert refusal(lambda: images.verify(tmp_path / ("x" * 300))) == "the picture does not decode: file name too long"
+    assert refusal(lambda: images.verify(tmp_path / ("x" * 300))) == "the image does not decode: file name too long"
 
 
 def test_a_file_over_the_limit_of_bytes_is_not_read(tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_a_file_over_the_limit_of_bytes_is_not_read(tmp_path: Path) -> None:
     assert refusal(lambda: images.load_rgb(path)) == "the file has 268,435,457 bytes, over the limit of 268,435,456"
 
 
-def test_a_picture_is_described_with_its_hash(tmp_path: Path) -> None:
+def test_a_image_is_described_with_its_hash(tmp_path: Path) -> None:
     data = encoded(Image.new("RGB", (3, 2)))
-    described = images.picture_at(tmp_path / "later.png", data)
+    described = images.image_at(tmp_path / "later.png", data)
     assert (described.mime, described.width, described.height) == ("image/png", 3, 2)
     assert described.sha256 == images.sha256(data)
 
@@ -235,7 +235,7 @@ SEEDS = [
     st.lists(st.tuples(st.integers(0, 160), st.integers(0, 255)), max_size=6),
     st.integers(1, 2000),
 )
-def test_a_damaged_file_is_a_picture_or_an_image_error(seed: bytes, edits: list[tuple[int, int]], length: int) -> None:
+def test_a_damaged_file_is_a_image_or_an_image_error(seed: bytes, edits: list[tuple[int, int]], length: int) -> None:
     data = bytearray(seed[:length])
     for place, value in edits:
         data[place % len(data)] = value

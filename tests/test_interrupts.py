@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from toys import Toy
 
-from visioneval.cli.running import resuming
+from visioneval.cli.running import resume_command
 from visioneval.records.model import list_runs, read_info, read_records
-from visioneval.records.run_state import as_it_stands, standing
+from visioneval.records.run_state import current_state, with_current_state
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 
@@ -90,9 +90,11 @@ def test_an_interrupt_is_for_the_suites_to_come_too(toy: Toy) -> None:
     assert [info["state"] for _, info in list_runs(toy.folder / "runs")] == ["interrupted"]
 
 
-def test_a_program_that_draws_does_not_outlive_the_second_interrupt(toy: Toy) -> None:
-    (toy.folder / "draw.py").write_text("import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)")
-    path = toy.write({}, models=[{"provider": "command", "argv": [sys.executable, "draw.py"]}])
+def test_a_program_that_generates_does_not_outlive_the_second_interrupt(toy: Toy) -> None:
+    (toy.folder / "generate.py").write_text(
+        "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
+    )
+    path = toy.write({}, models=[{"provider": "command", "argv": [sys.executable, "generate.py"]}])
     program = toy.program("run", path, "--trust-suite")
     until(lambda: (toy.folder / "pid").is_file() and bool((toy.folder / "pid").read_text()), program)
     program.send_signal(signal.SIGINT)
@@ -140,7 +142,7 @@ def test_a_kill_loses_no_finished_cell(toy: Toy) -> None:
     ],
 )  # fmt: skip
 def test_the_line_to_go_on_keeps_what_it_would_stop_or_pay_without(typed: str, line: str) -> None:
-    assert resuming(Path("my runs/r"), typed.split()).endswith(line)
+    assert resume_command(Path("my runs/r"), typed.split()).endswith(line)
 
 
 def test_the_printed_line_goes_on_by_itself(toy: Toy) -> None:
@@ -170,8 +172,8 @@ def test_a_run_that_ends_between_two_looks_was_not_killed(toy: Toy) -> None:
     assert toy.run({}).exit_code == 0
     ended = read_info(toy.latest)
     seen = ended.model_copy(update={"state": "running", "ended_at": None})
-    assert as_it_stands(toy.latest, seen) == ended
-    assert standing(toy.latest, "running") == "complete"
+    assert with_current_state(toy.latest, seen) == ended
+    assert current_state(toy.latest, "running") == "complete"
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1])

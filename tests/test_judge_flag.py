@@ -13,9 +13,9 @@ SUITE = """\
 name: judged
 judges: {default: {provider: openai, model: gpt-5.4}}
 cases: [{id: one, prompt: a tree}]
-models: [{provider: sketch}]
+models: [{provider: mock}]
 graders:
-  - {key: look, type: rubric, metrics: {good: {type: pass_fail, about: it is good}}}
+  - {key: look, type: rubric, metrics: {good: {type: pass_fail, description: it is good}}}
 verdict: [good]
 """
 

@@ -23,9 +23,9 @@ from visioneval.suite.case import TestCase
 from visioneval.templates.render import render_file
 
 METRICS = {
-    "gate": {"type": "pass_fail", "about": "A gate.", "pass_if": ["it is there"], "fail_if": ["it is torn"]},
-    "score": {"type": "score", "scale": [0, 5], "about": "A score.", "anchors": {5: "fine", "0-2": "poor"}},
-    "share": {"type": "score", "scale": [0, 1], "step": 0.05, "about": "A share."},
+    "gate": {"type": "pass_fail", "description": "A gate.", "pass_if": ["it is there"], "fail_if": ["it is torn"]},
+    "score": {"type": "score", "scale": [0, 5], "description": "A score.", "anchors": {5: "fine", "0-2": "poor"}},
+    "share": {"type": "score", "scale": [0, 1], "step": 0.05, "description": "A share."},
 }
 CASE = TestCase.model_validate({"id": "one", "prompt": "a tree", "metadata": {"size": "tall"}, "tags": ["t"]})
 FOLDERS = (builtin("prompts"),)
@@ -36,7 +36,7 @@ def options(**changes: Any) -> RubricGrader:
 
 
 def context(made: RubricGrader, **changes: Any) -> dict[str, Any]:
-    known = {"rules": [], "pictures": [{"id": "output", "about": "the picture"}], "variables": {"tone": "calm"}}
+    known = {"rules": [], "images": [{"id": "output", "description": "the image"}], "variables": {"tone": "calm"}}
     return rubric_context(CASE, "a tall tree", made, made.asked, **{**known, **changes})
 
 
@@ -77,7 +77,7 @@ def test_the_built_in_template_says_everything_of_every_metric() -> None:
     words = render_file(made.template, FOLDERS, context(made, rules=["gate", "score >= 3"]))
     for said in (
         *("A gate.", "it is there", "it is torn", "A score.", "5: fine", "0-2: poor", "from 0 to 5 in steps of 1"),
-        *("from 0 to 1 in steps of 0.05", "a tall tree", "output: the picture", "- gate", "- score >= 3"),
+        *("from 0 to 1 in steps of 0.05", "a tall tree", "output: the image", "- gate", "- score >= 3"),
         *("blurry, cut_off", "up to 3 times", "reason, gate, score, share, failure_tags, verdict"),
     ):
         assert said in words, said
@@ -111,4 +111,4 @@ def test_every_template_of_a_text_grader_renders(describe: bool, names: list[str
         for name, seen in contexts.items():
             words = render_file(name, FOLDERS, seen)
             assert ("A red lamp." in words) is (name == CHECK and criteria is not None)
-            assert name == CHECK or "content to be" in words, "words in a picture are content"
+            assert name == CHECK or "content to be" in words, "words in an image are content"

@@ -27,8 +27,8 @@ LOOK: dict[str, Any] = {
     "key": "look",
     "type": "rubric",
     "metrics": {
-        "nice": {"type": "pass_fail", "about": "Is it nice?"},
-        "layout": {"type": "score", "scale": [0, 100], "about": "How is the layout?"},
+        "nice": {"type": "pass_fail", "description": "Is it nice?"},
+        "layout": {"type": "score", "scale": [0, 100], "description": "How is the layout?"},
     },
 }
 COPY = {"key": "copy", "type": "text", "extract": "judge"}
@@ -64,7 +64,7 @@ def right(request: JudgeRequest) -> dict[str, Any]:
 
 
 class Suite:
-    """Cells whose pictures exist, so that only judges are called. The height of a picture tells its cell."""
+    """Cells whose images exist, so that only judges are called. The height of an image tells its cell."""
 
     def __init__(self, toy: Toy, api: FakeAPI, way: str = "responses", cells: int = 1, **changes: Any) -> None:
         self.toy, self.api = toy, api
@@ -196,17 +196,17 @@ def test_questions_of_a_reply_that_ends_early_are_none(toy: Toy, api: FakeAPI, c
 def test_a_choice_of_a_pair_that_ends_early_is_an_error_and_asked_again(toy: Toy, api: FakeAPI) -> None:
     models = [{"provider": "files", "label": label, "path": f"{label}/{{case}}.png"} for label in "xy"]
     api.script.judge(lambda request: cut(json.dumps(right(request)), part_of(request)))
-    image = {"key": "image", "type": "image"}
+    image = {"key": "image", "type": "properties"}
     suite = Suite(toy, api, "chat", PARTS, models=models, graders=[image], verdict=["image"])
     suite.run()
-    result = toy("prefer", "r@x", "r@y", "--json")
+    result = toy("pairwise", "r@x", "r@y", "--json")
     assert (result.exit_code, suite.calls) == (3, 4 * PARTS), result.output
     lines = read_preferences(suite.folder)
     assert {(line.answer, line.reason) for line in lines} == {(None, None)}
-    assert toy("prefer", "r@x", "r@y", "--json", "--offline").exit_code == 3
+    assert toy("pairwise", "r@x", "r@y", "--json", "--offline").exit_code == 3
     assert suite.calls == 4 * PARTS
     api.script.judge(lambda request: json.dumps({**right(request), "mood": "calm"}))
-    assert toy("prefer", "r@x", "r@y", "--json").exit_code == 0
+    assert toy("pairwise", "r@x", "r@y", "--json").exit_code == 0
     assert suite.calls == 6 * PARTS
     assert {line.answer for line in read_preferences(suite.folder)} == {"a", "b"}
     assert {json.dumps(line.extra_keys) for line in read_preferences(suite.folder)} == {'{"mood": "\\"calm\\""}'}

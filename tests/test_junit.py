@@ -72,7 +72,7 @@ def test_a_suite_per_model_run_and_a_case_per_cell() -> None:
     ]
 
 
-def test_failed_rules_are_the_message_and_the_picture_is_attached() -> None:
+def test_failed_rules_are_the_message_and_the_image_is_attached() -> None:
     cell = record(
         verdict="FAIL",
         failed_rules=("fine", "level >= 3"),
@@ -111,7 +111,7 @@ def test_whatever_a_judge_says_is_xml(text: str) -> None:
 def test_run_writes_it_for_all_its_suites(toy: Toy) -> None:
     good, bad = (
         toy.write({}, name="good.yaml"),
-        toy.write({"metadata": {"look": "bad"}}, {"metadata": {"draw": "raises"}}),
+        toy.write({"metadata": {"look": "bad"}}, {"metadata": {"generate": "raises"}}),
     )
     result = toy("run", good, bad, "--trust-suite", "--junit", "out/all.xml", "--markdown", "out/all.md")
     assert result.exit_code == 3
@@ -130,7 +130,7 @@ def test_a_dry_run_writes_no_report(toy: Toy) -> None:
     assert (result.exit_code, "--junit" in result.stderr) == (2, True)
 
 
-def test_a_report_that_cannot_be_written_stops_before_anything_is_drawn(toy: Toy) -> None:
+def test_a_report_that_cannot_be_written_stops_before_anything_is_generated(toy: Toy) -> None:
     result = toy("run", toy.write({}), "--trust-suite", "--junit", "x.xml", "--markdown", ".")
     assert (result.exit_code, ".: cannot write" in result.stderr) == (2, True)
     assert not (toy.folder / "runs").exists()

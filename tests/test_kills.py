@@ -18,7 +18,7 @@ from visioneval.records.model import read_info
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 AT_ONCE = 4
 IN_THE_WORKS = 2 * AT_ONCE
-"""The most calls that a kill can lose: a worker has one under way, and there are two for each drawing at once."""
+"""The most calls that a kill can lose: a worker has one under way, and there are two for each generation at once."""
 SLOWLY = {"images": (0.02, 0.08), "judge": (0.02, 0.08)}
 
 
@@ -43,7 +43,7 @@ def test_a_run_that_is_killed_at_chosen_moments_ends_whole_and_pays_once(tmp_pat
     api.latency.update(SLOWLY)
     moments: list[Callable[[], bool]] = [
         (paid.run_folder / "run.json").is_file,
-        lambda: paid.drawn >= 5,
+        lambda: paid.generated >= 5,
         lambda: paid.judged >= 12,
         lambda: results(paid) >= 30,
         lambda: results(paid) >= 45,
@@ -60,7 +60,7 @@ def test_a_run_that_is_killed_at_chosen_moments_ends_whole_and_pays_once(tmp_pat
     result = paid.run("--max-concurrency", str(AT_ONCE), resume=True)
     assert result.exit_code == 0, result.output
     paid.check_whole()
-    assert paid.drawn + paid.judged <= 120 + IN_THE_WORKS * len(moments)
+    assert paid.generated + paid.judged <= 120 + IN_THE_WORKS * len(moments)
     assert len(api.paid_by_digest) == 120
 
 
@@ -74,9 +74,9 @@ def test_a_run_that_was_only_just_begun_can_be_gone_on_with(tmp_path: Path, api:
     api.latency.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
-    assert "to draw: 8 (8 not done yet); to grade again: 0; kept: 0" in result.stderr
+    assert "to generate: 8 (8 not done yet); to grade again: 0; kept: 0" in result.stderr
     paid.check_whole()
-    assert (paid.drawn, paid.judged) == (8, 8)
+    assert (paid.generated, paid.judged) == (8, 8)
 
 
 def asked_to_stop(program: subprocess.Popen[str]) -> None:
@@ -88,7 +88,7 @@ def asked_to_stop(program: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_the_first_interrupt_finishes_what_is_paid_for_and_draws_no_more(
+def test_the_first_interrupt_finishes_what_is_paid_for_and_generates_no_more(
     tmp_path: Path, api: FakeAPI, provider: str
 ) -> None:
     paid = Paid(tmp_path, api, 20, provider)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_the_first_interrupt_finishes_what_is_paid_for_and_draws_no_more(
     assert program.returncode == 130, errors
     assert "Traceback" not in errors
     assert "interrupted: 4 of 20 cells are recorded" in errors
-    assert (paid.drawn, paid.judged, len(paid.records)) == (AT_ONCE, AT_ONCE, AT_ONCE)
+    assert (paid.generated, paid.judged, len(paid.records)) == (AT_ONCE, AT_ONCE, AT_ONCE)
     for record in paid.records:
         paid.check(record)
     told = re.search(r"to go on: visioneval (run --resume \S+)", errors)
@@ -110,7 +110,7 @@ def test_the_first_interrupt_finishes_what_is_paid_for_and_draws_no_more(
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
     paid.check_whole()
-    assert (paid.drawn, paid.judged, paid.paid_again) == (20, 20, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (20, 20, 0)
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
@@ -125,7 +125,7 @@ def test_the_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, pr
     assert program.returncode == 130, errors
     assert "Traceback" not in errors
     assert read_info(paid.run_folder).state == "interrupted"
-    assert (paid.drawn, paid.records) == (0, [])
+    assert (paid.generated, paid.records) == (0, [])
     api.latency.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
@@ -133,11 +133,11 @@ def test_the_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, pr
 
 
 def test_an_interrupt_does_not_wait_for_the_turns_of_a_rate(tmp_path: Path, api: FakeAPI) -> None:
-    """Of two drawings a minute the first few are made at once; the others would come minutes later."""
+    """Of two generations a minute the first few are made at once; the others would come minutes later."""
     paid = Paid(tmp_path, api, 20, limits={"openai": {"images_per_minute": 2}})
     program = paid.program("--max-concurrency", str(AT_ONCE))
     until(lambda: results(paid) >= 1, program)
     asked_to_stop(program)
     _, errors = program.communicate(timeout=25)
     assert program.returncode == 130, errors
-    assert paid.drawn == paid.judged == len(paid.records) < 5
+    assert paid.generated == paid.judged == len(paid.records) < 5

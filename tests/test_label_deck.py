@@ -8,7 +8,7 @@ import pytest
 from made import record
 
 from visioneval.errors import UsageError
-from visioneval.label.sampling import Item, Subject, Which, choose, deal, pairs
+from visioneval.label.sampling import Candidate, Item, Which, choose, deal, pairs
 from visioneval.records.model import Record
 
 
@@ -17,8 +17,8 @@ def cells(count: int, verdicts: str = "P") -> list[Record]:
     return [record(test_id=f"case{at}", verdict=names[verdicts[at % len(verdicts)]]) for at in range(count)]
 
 
-def subjects(count: int, verdicts: str = "P") -> list[Subject]:
-    return [Subject(each) for each in cells(count, verdicts)]
+def subjects(count: int, verdicts: str = "P") -> list[Candidate]:
+    return [Candidate(each) for each in cells(count, verdicts)]
 
 
 def names(items: list[Item]) -> list[str]:

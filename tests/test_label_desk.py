@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelled import ASKED, SECRET_A, SECRET_B, lines, secrets_in, write_run
+from labeled import ASKED, SECRET_A, SECRET_B, lines, secrets_in, write_run
 from PIL import Image
 
 from visioneval.errors import UsageError
-from visioneval.label.labeling import Desk, UnknownItemError
-from visioneval.label.work import Wish, prepare
+from visioneval.label.labeling import Labeling, UnknownItemError
+from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labels import Label, append_labels, newest, read_labels
 
 NOON = datetime(2025, 6, 14, 12, tzinfo=UTC)
 GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 
 
-def desk(folder: Path, now: datetime = NOON, **wish: Any) -> Desk:
-    return Desk(prepare(Wish(str(folder), folder.parent, **wish)), lambda: now)
+def desk(folder: Path, now: datetime = NOON, **wish: Any) -> Labeling:
+    return Labeling(prepare(LabelRequest(str(folder), folder.parent, **wish)), lambda: now)
 
 
 def counted(folder: Path, rater: str = "ann") -> dict[tuple[str, str], Any]:
@@ -29,7 +29,7 @@ def counted(folder: Path, rater: str = "ann") -> dict[tuple[str, str], Any]:
     return {(label.test_id, label.question): label.answer for label in found if label.rater == rater}
 
 
-def answer(at: Desk, given: dict[str, Any] = GOOD, rater: str = "ann") -> dict[str, Any]:
+def answer(at: Labeling, given: dict[str, Any] = GOOD, rater: str = "ann") -> dict[str, Any]:
     return at.answer(rater, at.next(rater)["item"]["id"], given, 2.5)
 
 
@@ -182,7 +182,7 @@ def test_anchors_open_each_sitting(run: Path) -> None:
     assert (soon.next("ann")["item"]["case"] != "two", soon.next("ann")["done"]) == (True, 2)
     next_day = desk(run, NOON + timedelta(days=1))
     assert (next_day.next("ann")["item"]["case"], next_day.next("ann")["done"]) == ("two", 1)
-    work = prepare(Wish(str(run), run.parent))
+    work = prepare(LabelRequest(str(run), run.parent))
     assert work.notes == ("1 cell with an agreed answer not in what is asked here, left out",)
 
 
@@ -205,7 +205,7 @@ def test_pairs_are_kept_as_what_they_are_on_whatever_side_they_stood(tmp_path: P
     for _ in cases:
         shown = at.next("ann")["item"]
         assert [ask["type"] for ask in shown["asks"]] == ["pair", "text"]
-        assert [one["title"] for one in shown["stages"][0]["pictures"]] == ["A", "B"]
+        assert [one["title"] for one in shown["stages"][0]["images"]] == ["A", "B"]
         answer(at, {"preferred": "a", "preferred.why": "calmer"})
     found = lines(old / "labels.jsonl")
     assert {line["other"] for line in found} == {f"new@{SECRET_B}"}
@@ -217,13 +217,13 @@ def test_pairs_are_kept_as_what_they_are_on_whatever_side_they_stood(tmp_path: P
     assert list(counted(old).values()).count("tie") == 1
 
 
-def test_the_left_picture_is_the_one_that_a_stands_for(tmp_path: Path) -> None:
+def test_the_left_image_is_the_one_that_a_stands_for(tmp_path: Path) -> None:
     cases = [{"id": f"case{at}"} for at in range(6)]
     run = write_run(tmp_path, cases, [SECRET_A, SECRET_B])
     at = desk(run, pairs=f"{run.name}@{SECRET_B}", seed=2)
     for _ in cases:
         item = at.next("ann")["item"]
-        left = at.shelf.get(item["stages"][0]["pictures"][0]["id"])
+        left = at.shelf.get(item["stages"][0]["images"][0]["id"])
         assert left is not None
         shown = Image.open(BytesIO(left.data)).convert("RGB").getpixel((0, 0))
         answer(at, {"preferred": "a"})
@@ -262,20 +262,20 @@ def test_nothing_that_the_page_gets_tells_model_score_or_file(run: Path) -> None
         answer(at)
 
 
-def test_cells_without_a_picture_are_left_out_and_told(tmp_path: Path) -> None:
+def test_cells_without_a_image_are_left_out_and_told(tmp_path: Path) -> None:
     def change(number: int) -> dict[str, Any]:
         return {"artifact_path": None, "status": "error", "verdict": "ERROR"} if number == 0 else {}
 
     run = write_run(tmp_path, [{"id": f"case{at}"} for at in range(4)], change=change)
     next((run / "artifacts" / "case1").rglob("*.png")).unlink()
-    work = prepare(Wish(str(run), tmp_path))
+    work = prepare(LabelRequest(str(run), tmp_path))
     assert len(work.subjects) == 2
-    assert work.notes == ("1 cell without a picture left out", "1 cell whose picture is missing left out")
+    assert work.notes == ("1 cell without an image left out", "1 cell whose image is missing left out")
 
 
 def test_the_same_session_keeps_its_seed_and_another_gets_its_own(run: Path) -> None:
     def seed(**wish: Any) -> int:
-        return prepare(Wish(str(run), run.parent, **wish)).session.seed
+        return prepare(LabelRequest(str(run), run.parent, **wish)).session.seed
 
     first = seed()
     assert seed() == first
@@ -288,7 +288,7 @@ def test_the_same_session_keeps_its_seed_and_another_gets_its_own(run: Path) -> 
 def test_a_line_that_a_crash_cut_off_costs_that_line_alone(run: Path, torn: str) -> None:
     at = desk(run)
     answer(at)
-    for name in ("labels.jsonl", "labelling.jsonl"):
+    for name in ("labels.jsonl", "labeling.jsonl"):
         with (run / name).open("a") as file:
             file.write(torn)
     again = desk(run)

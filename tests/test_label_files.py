@@ -46,7 +46,7 @@ class Folder:
         return self.call("import", str(self.folder / name), "r", *flags)
 
     def call(self, *words: str) -> Any:
-        return CliRunner().invoke(app, ["label", *words, "--out", str(self.folder / "runs")])
+        return CliRunner().invoke(app, ["label", *words, "--runs", str(self.folder / "runs")])
 
     @property
     def labels(self) -> list[Label]:
@@ -111,7 +111,7 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
         ("one,m,ann,clarity,nan", "clarity: 'nan' is not on the scale from 1 to 5"),
         ("one,m,ann,artifacts,Minor", "artifacts: 'Minor' is not one of none, minor, major"),
         ("one,m,ann,wrong,size", "wrong: 'size' is not one of color, cut, or fit, logo"),
-        ("one,m,ann,better,a", "better: a pair needs 'other': RUN_ID@label of the second picture"),
+        ("one,m,ann,better,a", "better: a pair needs 'other': RUN_ID@label of the second image"),
         ("one,m,ann", "3 cells, but the header has 5"),
     ],
 )
@@ -134,10 +134,10 @@ def test_where_every_row_is_bad_it_is_wrong_usage_and_nothing_is_written(run: Fo
 
 
 def test_columns_are_mapped_and_fields_set(run: Folder) -> None:
-    text = "picture\twho\tscore\twhen\ttook\tmodel\none\tw1\t2\t2024-05-01T10:00:00Z\t3.5\tnobody\n"
+    text = "image\twho\tscore\twhen\ttook\tmodel\none\tw1\t2\t2024-05-01T10:00:00Z\t3.5\tnobody\n"
     flags = [
         "--map",
-        "case=picture",
+        "case=image",
         "--map",
         "rater=who",
         "--map",
@@ -225,7 +225,7 @@ def test_a_file_imported_again_adds_only_what_is_new(run: Folder) -> None:
     assert len(run.labels) == 4
 
 
-def test_pairs_name_the_other_picture(run: Folder) -> None:
+def test_pairs_name_the_other_image(run: Folder) -> None:
     text = "case,model,rater,question,answer,other\n"
     done = run.add(text + "one,m,ann,better,A,r@n\none,m,ann,better.why,sharper,r@n\none,m,ann,better,left,r@n\n"
                    "one,m,ann,usable,yes,r@n\n")  # fmt: skip
@@ -233,15 +233,15 @@ def test_pairs_name_the_other_picture(run: Folder) -> None:
     assert {label.other for label in run.labels} == {"r@n"}
     assert [line.split(": ", 1)[1] for line in done.stderr.splitlines()] == [
         "better: 'left' is not one of a, b, tie",
-        "usable: a question about one picture has no 'other'",
+        "usable: a question about one image has no 'other'",
     ]
 
 
 def test_one_model_run_is_enough_to_say(run: Folder, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("case,rater,usable\none,ann,yes\ntwo,ann,no\n")
-    done = run.call("import", str(tmp_path / "in.csv"), "r@sketch")
+    done = run.call("import", str(tmp_path / "in.csv"), "r@mock")
     assert done.exit_code == 2
-    assert "no model run 'sketch' in r" in done.stderr or "has no case" in done.stderr
+    assert "no model run 'mock' in r" in done.stderr or "has no case" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])

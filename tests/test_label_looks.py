@@ -1,4 +1,4 @@
-"""How the labelling page looks to a rater: nothing hostile, nothing that tells, small screens, names and focus."""
+"""How the labeling page looks to a rater: nothing hostile, nothing that tells, small screens, names and focus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import PHONE
-from labelled import ASKED, READY, SECRET_A, SECRET_B, Server, secrets_in, waited, write_run
+from labeled import ASKED, READY, SECRET_A, SECRET_B, Server, secrets_in, waited, write_run
 from PIL import Image
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def test_names_roles_and_contrast(rate: Callable[..., Page], serve: Serve, tmp_p
         assert outline != "none"
 
 
-def test_a_phone_begins_each_item_at_its_picture(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
-    labels = {"ready": "ui"}
+def test_a_phone_begins_each_item_at_its_image(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    labels = {"preset": "ui"}
     page = rate(serve(write_run(tmp_path, [{"id": "one"}, {"id": "two"}], labels=labels)), "ann", viewport=PHONE)
     for done in (0, 1):
         assert page.evaluate("scrollY") == 0
@@ -130,7 +130,7 @@ def test_a_phone_begins_each_item_at_its_picture(rate: Callable[..., Page], serv
         waited(page, done + 1, 2)
 
 
-def test_wide_pictures_stand_one_above_the_other(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_wide_images_stand_one_above_the_other(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     for name, size in (("wide", (400, 100)), ("tall", (100, 400))):
         (tmp_path / name).mkdir()
         old, new = (write_run(tmp_path / name, [{"id": "one"}], [each], run_id=each) for each in (SECRET_A, SECRET_B))

@@ -1,4 +1,4 @@
-"""The labelling page in a real browser, against the server as a program of its own."""
+"""The labeling page in a real browser, against the server as a program of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labelled import READY, SECRET_A, SECRET_B, Server, lines, waited, write_run
+from labeled import READY, SECRET_A, SECRET_B, Server, lines, waited, write_run
 
 from visioneval.records.labels import newest, read_labels
 
@@ -180,9 +180,7 @@ def test_keys_that_are_quicker_than_the_server_are_for_the_next_item(
     assert found == [True, 2, False, 3, True, 4, False, 5, True, 1, False, 2]
 
 
-def test_the_next_picture_is_fetched_before_it_is_needed(
-    rate: Callable[..., Page], serve: Serve, tmp_path: Path
-) -> None:
+def test_the_next_image_is_fetched_before_it_is_needed(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     server = serve(write_run(tmp_path, TWENTY[:3]))
     with_next = server.deck("ann")
     page = rate(server, "ann")
@@ -228,7 +226,7 @@ def test_a_pair_is_asked_with_its_sides(rate: Callable[..., Page], serve: Serve,
     cases = TWENTY[:8]
     old = write_run(tmp_path, cases, [SECRET_A], run_id="old")
     write_run(tmp_path, cases, [SECRET_B], run_id="new")
-    page = rate(serve(old, "--pairs", "new", "--out", tmp_path, "--seed", "1"), "ann")
+    page = rate(serve(old, "--pairs", "new", "--runs", tmp_path, "--seed", "1"), "ann")
     assert page.locator(".pane figcaption").all_inner_texts() == ["A", "B"]
     for done, key in enumerate("abtabtab", 1):
         page.keyboard.press(key)
@@ -244,10 +242,10 @@ def test_a_pair_is_asked_with_its_sides(rate: Callable[..., Page], serve: Serve,
 
 
 def test_inputs_and_mask_are_shown_with_their_roles(
-    rate: Callable[..., Page], serve: Serve, tmp_path: Path, picture: Callable[..., Path], mask: Callable[..., Path]
+    rate: Callable[..., Page], serve: Serve, tmp_path: Path, image: Callable[..., Path], mask: Callable[..., Path]
 ) -> None:
-    picture("base.png")
-    picture("coat.png", color="red")
+    image("base.png")
+    image("coat.png", color="red")
     mask("mask.png")
     images = [{"path": "base.png"}, {"path": "coat.png", "role": "garment"}]
     case = {"id": "one", "images": images, "mask": "mask.png", "region": "the coat", "reference": "gone.png"}
@@ -260,7 +258,7 @@ def test_inputs_and_mask_are_shown_with_their_roles(
         page.wait_for_selector(f"#stages button:nth-child({at + 1})[aria-pressed=true]")
         page.wait_for_selector(f".pane:nth-child({2 if at == 2 else 1}):last-child .frame img")
     page.keyboard.press("i")
-    page.wait_for_selector("text=This picture cannot be shown")
+    page.wait_for_selector("text=This image cannot be shown")
     page.keyboard.press("i")
     page.wait_for_selector(".frame img[alt=Result]")
     assert "the coat" in page.inner_text("#facts")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelled import SECRET_A, Server, lines, secrets_in, write_run
+from labeled import SECRET_A, Server, lines, secrets_in, write_run
 from PIL import Image, PngImagePlugin
 from toys import Toy
 
@@ -61,7 +61,7 @@ def test_it_listens_on_this_machine_alone(closed: Server) -> None:
     assert ours == [f"0100007F:{closed.port:04X}"]
 
 
-@pytest.mark.parametrize("path", ["/", "/page.css", "/api/item?rater=ann", "/api/none", "/none", "/api/picture/0"])
+@pytest.mark.parametrize("path", ["/", "/page.css", "/api/item?rater=ann", "/api/none", "/none", "/api/image/0"])
 def test_every_reply_is_guarded(closed: Server, path: str) -> None:
     _, headers, _ = closed.ask(path)
     policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
@@ -73,7 +73,7 @@ def test_every_reply_is_guarded(closed: Server, path: str) -> None:
     assert "server" not in headers
 
 
-@pytest.mark.parametrize("path", ["/api/item?rater=ann", "/api/start", "/api/picture/0", "/api/none"])
+@pytest.mark.parametrize("path", ["/api/item?rater=ann", "/api/start", "/api/image/0", "/api/none"])
 @pytest.mark.parametrize("token", ["", "wrong", "\u00e9"])
 def test_a_wrong_token_gets_nothing(closed: Server, path: str, token: str) -> None:
     status, _, body = closed.ask(path, x_visioneval_token=token.encode("latin-1").decode("latin-1"))
@@ -113,7 +113,7 @@ def test_its_own_origin_is_let_in(server: Server) -> None:
 def test_an_upload_that_was_not_asked_for_is_refused(closed: Server, kind: str) -> None:
     body = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.png"\r\n\r\nx\r\n--x--\r\n'
     assert closed.ask("/api/answer", body, content_type=kind)[0] == 415
-    assert closed.ask("/api/picture/0", body, content_type="application/json")[0] == 405
+    assert closed.ask("/api/image/0", body, content_type="application/json")[0] == 405
     assert closed.ask("/upload", body, content_type="application/json")[0] == 404
     assert closed.ask("/api/answer", body, method="PUT")[0] == 405
 
@@ -197,7 +197,7 @@ def test_a_folder_that_cannot_be_written_any_more_is_told(server: Server, tmp_pa
     assert server.ask("/api/answer", body)[0] == 200
 
 
-def test_pictures_are_drawn_anew_under_ids_that_tell_nothing(tmp_path: Path, serve: Serve) -> None:
+def test_images_are_generated_anew_under_ids_that_tell_nothing(tmp_path: Path, serve: Serve) -> None:
     run = write_run(tmp_path)
     stored = next(run.rglob("*.png"))
     words = PngImagePlugin.PngInfo()
@@ -205,16 +205,16 @@ def test_pictures_are_drawn_anew_under_ids_that_tell_nothing(tmp_path: Path, ser
     Image.open(stored).save(stored, pnginfo=words)
     assert SECRET_A.encode() in stored.read_bytes()
     server = serve(run)
-    (shown,) = server.deck("ann")["item"]["stages"][0]["pictures"]
-    status, headers, body = server.ask(f"/api/picture/{shown['id']}")
+    (shown,) = server.deck("ann")["item"]["stages"][0]["images"]
+    status, headers, body = server.ask(f"/api/image/{shown['id']}")
     assert (status, headers["content-type"]) == (200, "image/png")
     assert Image.open(BytesIO(body)).tobytes() == Image.open(stored).convert("RGB").tobytes()
     assert SECRET_A.encode() not in body
     assert not secrets_in(repr(headers))
-    stored.write_bytes(b"no picture any more")
-    assert server.ask(f"/api/picture/{shown['id']}")[0] == 410
+    stored.write_bytes(b"no image any more")
+    assert server.ask(f"/api/image/{shown['id']}")[0] == 410
     for other in ("0", "..%2f..%2frun.json", "../../run.json", "artifacts/one", "%00"):
-        assert server.ask(f"/api/picture/{other}")[0] == 404
+        assert server.ask(f"/api/image/{other}")[0] == 404
 
 
 def test_no_reply_tells_model_score_reason_or_file(tmp_path: Path, serve: Serve) -> None:
@@ -223,8 +223,8 @@ def test_no_reply_tells_model_score_reason_or_file(tmp_path: Path, serve: Serve)
     replies = [server.ask(f"/?token={server.token}"), server.ask("/asks.js"), server.ask("/api/start")]
     for _ in range(4):
         replies.append(server.ask("/api/item?rater=ann"))
-        shown = json.loads(replies[-1][2])["item"]["stages"][0]["pictures"][0]["id"]
-        replies.append(server.ask(f"/api/picture/{shown}"))
+        shown = json.loads(replies[-1][2])["item"]["stages"][0]["images"][0]["id"]
+        replies.append(server.ask(f"/api/image/{shown}"))
         replies.append(server.ask("/api/answer", posted(server)))
     replies += [server.ask("/api/undo", {"rater": "ann"}), server.ask("/api/none"), server.ask("/api/answer", b"{")]
     found = [secrets_in(f"{headers} {body.decode('latin-1')}") for _, headers, body in replies]
@@ -252,7 +252,7 @@ def test_without_a_port_two_servers_find_room(serve: Serve, tmp_path: Path) -> N
         (["--host", "example.org"], "--host example.org: the label page is for this machine alone"),
         (["--which", "best"], "--which 'best': write all, random:N, stratified:N or disputed:N"),
         (["--which", "disputed:3"], "--which disputed:3: nobody disputes a cell here; try random:N or stratified:N"),
-        (["--pairs", "r"], "--pairs r: no cell has a picture here and there"),
+        (["--pairs", "r"], "--pairs r: no cell has an image here and there"),
         (["--pairs", "r@nobody"], "no model run 'nobody' in r"),
         (["--pairs", "gone"], "'gone': no such run in"),
         (["--repeat", "2"], "--repeat: 2 is more than 1"),
@@ -275,12 +275,12 @@ def test_help_fits_80_columns_and_names_the_page(toy: Toy, words: list[str]) -> 
     assert "label page" in " ".join(said.split())
 
 
-def test_a_run_without_a_picture_is_told(toy: Toy) -> None:
+def test_a_run_without_a_image_is_told(toy: Toy) -> None:
     run = write_run(toy.folder / "runs", change=lambda at: {"artifact_path": None})
     result = toy("label", "latest", "--no-open", "--port", "0")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"{run.relative_to(toy.folder)}: there is no picture here to ask about\n",
+        f"{run.relative_to(toy.folder)}: there is no image here to ask about\n",
     )
 
 

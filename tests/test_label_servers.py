@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelled import Server, lines, write_run
+from labeled import Server, lines, write_run
 
 Serve = Callable[..., Server]
 CASES = [{"id": f"case-{at:02}"} for at in range(12)]
@@ -102,7 +102,7 @@ def test_an_answer_file_that_was_taken_away_is_begun_anew(two: tuple[Server, Ser
     first, _, run = two
     answer(first, "ann")
     (run / "labels.jsonl").unlink()
-    (run / "labelling.jsonl").unlink()
+    (run / "labeling.jsonl").unlink()
     assert first.deck("ann")["done"] == 0
     assert answer(first, "ann")["done"] == 1
     assert len(lines(run / "labels.jsonl")) == 4

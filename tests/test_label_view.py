@@ -1,4 +1,4 @@
-"""What the label page may read: the run's own pictures, and inputs that its suite may reach."""
+"""What the label page may read: the run's own images, and inputs that its suite may reach."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 import av
 import pytest
 from clips import clip, colour_of
-from labelled import SECRET_A, picture, write_run
+from labeled import SECRET_A, make_image, write_run
 from PIL import Image
 
 from visioneval.errors import ImageError
-from visioneval.label import images as pictures
+from visioneval.label import images as outputs
 from visioneval.label import work
-from visioneval.label.labeling import Desk
-from visioneval.label.work import Wish, prepare
-from visioneval.media import video
+from visioneval.label.labeling import Labeling
+from visioneval.label.work import LabelRequest, prepare
+from visioneval.media import video as video_module
 from visioneval.media.video import sample_frames
 
 
-def shown(folder: Path) -> tuple[Desk, dict[str, dict[str, Any]]]:
-    """The desk, and the pictures of the first item by their titles."""
-    desk = Desk(prepare(Wish(str(folder), folder.parent)))
+def shown(folder: Path) -> tuple[Labeling, dict[str, dict[str, Any]]]:
+    """The desk, and the images of the first item by their titles."""
+    desk = Labeling(prepare(LabelRequest(str(folder), folder.parent)))
     stages = desk.next("ann")["item"]["stages"]
-    return desk, {each["title"]: each for stage in stages for each in stage["pictures"]}
+    return desk, {each["title"]: each for stage in stages for each in stage["images"]}
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for a suite, beside a picture that is nobody's business."""
-    picture(3).save(tmp_path / "private.png")
-    clear = picture(3).convert("RGBA")
+    """A folder for a suite, beside an image that is nobody's business."""
+    make_image(3).save(tmp_path / "private.png")
+    clear = make_image(3).convert("RGBA")
     clear.putalpha(0)
     clear.save(tmp_path / "mask.png")
     (tmp_path / "suite").mkdir()
-    picture(5).save(tmp_path / "suite" / "base.png")
+    make_image(5).save(tmp_path / "suite" / "base.png")
     monkeypatch.chdir(tmp_path / "suite")
     return tmp_path / "suite"
 
@@ -66,7 +66,7 @@ def test_inputs_beside_the_suite_are_shown(home: Path) -> None:
 
 
 @pytest.mark.parametrize("mime", ["image/png", "video/mp4"])
-def test_a_runs_picture_outside_the_run_is_missing(home: Path, mime: str) -> None:
+def test_a_runs_image_outside_the_run_is_missing(home: Path, mime: str) -> None:
     run = write_run(home, change=lambda _: {"mime": mime})
     own = next(run.rglob("*.png"))
     own.unlink()
@@ -78,13 +78,13 @@ def test_a_runs_picture_outside_the_run_is_missing(home: Path, mime: str) -> Non
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
-def test_a_picture_is_shown_without_what_its_file_says(home: Path, form: str) -> None:
+def test_a_image_is_shown_without_what_its_file_says(home: Path, form: str) -> None:
     run = write_run(home)
     own = next(run.rglob("*.png"))
     exif = Image.Exif()
     exif[0x0131] = exif[0x010E] = SECRET_A
     words = SECRET_A.encode()
-    picture(3).save(own, form, exif=exif, xmp=words, icc_profile=words, comment=words)
+    make_image(3).save(own, form, exif=exif, xmp=words, icc_profile=words, comment=words)
     assert own.read_bytes().count(words) >= 2
     before = own.read_bytes()
     desk, found = shown(run)
@@ -100,8 +100,8 @@ def test_a_picture_is_shown_without_what_its_file_says(home: Path, form: str) ->
 
 
 @pytest.fixture
-def film(home: Path) -> Path:
-    """A run whose only picture is a film that names its model."""
+def video(home: Path) -> Path:
+    """A run whose only image is a video that names its model."""
     run = write_run(home, change=lambda _: {"mime": "video/mp4"})
     own = next(run.rglob("*.png"))
     clip(home / "made.mp4", ["red", "blue"])
@@ -117,9 +117,9 @@ def film(home: Path) -> Path:
     return run
 
 
-def test_a_film_is_shown_without_what_its_file_says(film: Path, tmp_path: Path) -> None:
-    desk, found = shown(film)
-    stored = next(film.rglob("*.png"))
+def test_a_video_is_shown_without_what_its_file_says(video: Path, tmp_path: Path) -> None:
+    desk, found = shown(video)
+    stored = next(video.rglob("*.png"))
     before = stored.read_bytes()
     exposure = desk.shelf.get(found["Result"]["id"])
     assert exposure is not None
@@ -131,34 +131,34 @@ def test_a_film_is_shown_without_what_its_file_says(film: Path, tmp_path: Path) 
     assert [colour_of(frame.jpeg) for frame in frames] == [(True, False, False), (False, False, True)]
 
 
-def test_a_film_has_a_limit(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, found = shown(film)
-    assert found["Result"]["kind"] == "film"
-    monkeypatch.setattr(video, "MAX_BYTES", 10)
+def test_a_video_has_a_limit(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, found = shown(video)
+    assert found["Result"]["kind"] == "video"
+    monkeypatch.setattr(video_module, "MAX_BYTES", 10)
     with pytest.raises(ImageError, match="over the limit of 10"):
         desk.shelf.get(found["Result"]["id"])
 
 
-def test_a_film_that_went_away_is_missing(film: Path) -> None:
-    desk, found = shown(film)
-    next(film.rglob("*.png")).unlink()
+def test_a_video_that_went_away_is_missing(video: Path) -> None:
+    desk, found = shown(video)
+    next(video.rglob("*.png")).unlink()
     with pytest.raises(ImageError):
         desk.shelf.get(found["Result"]["id"])
 
 
-def test_what_is_no_film_is_not_shown_as_one(film: Path) -> None:
-    desk, found = shown(film)
-    next(film.rglob("*.png")).write_bytes(b"#EXTM3U\n/etc/passwd\n")
+def test_what_is_no_video_is_not_shown_as_one(video: Path) -> None:
+    desk, found = shown(video)
+    next(video.rglob("*.png")).write_bytes(b"#EXTM3U\n/etc/passwd\n")
     with pytest.raises(ImageError):
         desk.shelf.get(found["Result"]["id"])
 
 
-def test_without_the_library_a_film_is_as_it_is_and_that_is_told(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "can_strip_films", lambda: False)
+def test_without_the_library_a_video_is_as_it_is_and_that_is_told(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "can_strip_films", lambda: False)
     monkeypatch.setattr(work, "can_strip_films", lambda: False)
-    desk, found = shown(film)
+    desk, found = shown(video)
     exposure = desk.shelf.get(found["Result"]["id"])
     assert exposure is not None
-    assert exposure.data == next(film.rglob("*.png")).read_bytes()
-    (note,) = prepare(Wish(str(film), film.parent)).notes
+    assert exposure.data == next(video.rglob("*.png")).read_bytes()
+    (note,) = prepare(LabelRequest(str(video), video.parent)).notes
     assert "pip install '.[video]'" in note

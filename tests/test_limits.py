@@ -8,9 +8,9 @@ import pytest
 from writing import suite
 
 Problems = Callable[..., list[str]]
-MODELS = "models: [{provider: openai, params: {model: gpt-image-1.5}}, {provider: sketch}]"
+MODELS = "models: [{provider: openai, params: {model: gpt-image-1.5}}, {provider: mock}]"
 GRADERS = (
-    "graders: [{key: look, type: rubric, judge: eye, metrics: {nice: {type: pass_fail, about: it is nice}}}]"
+    "graders: [{key: look, type: rubric, judge: eye, metrics: {nice: {type: pass_fail, description: it is nice}}}]"
 )  # fmt: skip
 JUDGES = "judges: {eye: {provider: gemini, model: gemini-2.5-pro}}"
 
@@ -24,7 +24,7 @@ def told(problems: Problems, line: str) -> list[str]:
     [
         "limits: {openai: {max_concurrency: 8, requests_per_minute: 0.5, images_per_minute: 2}}",
         "limits: {'openai:gpt-image-1.5': {max_attempts: 1, timeout_s: 0.5}, 'gemini:gemini-2.5-pro': {timeout_s: 9}}",
-        "limits: {gemini: {timeout_s: 60}, sketch: {max_concurrency: 1}}",
+        "limits: {gemini: {timeout_s: 60}, mock: {max_concurrency: 1}}",
         "prices: {openai: {per_image: 0}, gpt-image-1.5: {per_call: 1}, 'gemini:gemini-2.5-pro': {per_call: 1}}",
         "prices: {gemini-2.5-pro: {input_per_million: 1.25, output_per_million: 10}}",
         "budget_usd: 0.01",

@@ -20,7 +20,7 @@ from visioneval.suite.model import Suite
 Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 
-CASE_KEYS = "add_questions, criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, picture_of, pictures, prompt, questions"
+CASE_KEYS = "add_questions, criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, output_of, images, prompt, questions"
 RULE = (
     "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
     " (a name with other signs goes in quotes)"
@@ -38,9 +38,9 @@ def test_a_suite_is_loaded(load: Load) -> None:
 def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
     text = suite(
         "vars: {brand: Butter & Flour, ratio: 1.10, big: 123456789012345678901234567890}",
-        "gates: [{rule: pass_rate >= 0.9, models: ['sketch*']}, error_rate <= 0.1]",
+        "gates: [{rule: pass_rate >= 0.9, models: ['mock*']}, error_rate <= 0.1]",
         cases="cases: [{id: one, prompt: '{{ brand }}', metadata: {no: on, at: 4:30, 5: [1, null]}, verdict: [image]}]",
-        models="models: [{provider: sketch, grid: {flaw: [none, typo]}}]",
+        models="models: [{provider: mock, grid: {flaw: [none, typo]}}]",
     )
     resolved = load(text).suite
     assert Suite.model_validate(json.loads(resolved.model_dump_json())) == resolved
@@ -153,21 +153,21 @@ def test_cases(problems: Problems, cases: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("models", "told"),
     [
-        ("{provider: sketch}", "3:9: models: expected a list, not a mapping"),
+        ("{provider: mock}", "3:9: models: expected a list, not a mapping"),
         ("[]", "3:9: models: must not be empty"),
-        ("[sketch]", "3:10: expected a mapping with the key 'provider', not 'sketch'"),
+        ("[mock]", "3:10: expected a mapping with the key 'provider', not 'mock'"),
         ("[{label: a}]", "3:10: the key 'provider' is missing"),
-        ("[{provider: sketsh}]", "3:10: unknown provider 'sketsh' (did you mean 'sketch'?)"),
-        ("[{provider: sketch, parms: {}}]", "3:29: unknown key 'parms' (did you mean 'params'?)"),
-        ("[{provider: sketch, params: 5}]", "3:37: params: expected a mapping of keys to values, not 5"),
-        ("[{provider: sketch, grid: {flaw: []}}]", "3:42: flaw: must not be empty"),
-        ("[{provider: sketch, grid: {flaw: typo}}]", "3:42: flaw: expected a list, not 'typo'"),
+        ("[{provider: sketsh}]", "3:10: unknown provider 'sketsh' (did you mean 'mock'?)"),
+        ("[{provider: mock, parms: {}}]", "3:29: unknown key 'parms' (did you mean 'params'?)"),
+        ("[{provider: mock, params: 5}]", "3:37: params: expected a mapping of keys to values, not 5"),
+        ("[{provider: mock, grid: {flaw: []}}]", "3:42: flaw: must not be empty"),
+        ("[{provider: mock, grid: {flaw: typo}}]", "3:42: flaw: expected a list, not 'typo'"),
         (
-            "[{provider: sketch, params: {flaw: typo}, grid: {flaw: [none]}}]",
+            "[{provider: mock, params: {flaw: typo}, grid: {flaw: [none]}}]",
             "3:10: params and grid both set flaw",
         ),
-        (r'[{provider: sketch, label: "a\x1b"}]', r"3:36: label: 'a\x1b' does not fit: text without control characters"),
-        ("[{provider: files, path: a, run: b}]", "3:10: files takes one source of pictures, not path and run"),
+        (r'[{provider: mock, label: "a\x1b"}]', r"3:36: label: 'a\x1b' does not fit: text without control characters"),
+        ("[{provider: files, path: a, run: b}]", "3:10: files takes one source of images, not path and run"),
         ("[{provider: files, path: '{cse}'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
         ("[{provider: files, path: '{case!r}'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
         ("[{provider: files, path: '{case'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
@@ -187,9 +187,9 @@ def test_models(problems: Problems, models: str, told: str) -> None:
         ("[text]", "4:11: expected a mapping with the key 'type', not 'text'"),
         ("[{key: a}]", "4:11: the key 'type' is missing"),
         ("[{key: a, type: imge}]", "4:11: unknown grader type 'imge' (did you mean 'image'?)"),
-        ("[{key: a b, type: image}]", "4:17: key: 'a b' does not fit: letters, digits, _ - and ."),
-        ("[{key: a, type: image, wen: {}}]", "4:33: unknown key 'wen' (did you mean 'when'?)"),
-        ("[{key: a, type: image, when: {tag: [a]}}]", "4:40: unknown key 'tag' (did you mean 'tags'?)"),
+        ("[{key: a b, type: properties}]", "4:17: key: 'a b' does not fit: letters, digits, _ - and ."),
+        ("[{key: a, type: properties, wen: {}}]", "4:33: unknown key 'wen' (did you mean 'when'?)"),
+        ("[{key: a, type: properties, when: {tag: [a]}}]", "4:40: unknown key 'tag' (did you mean 'tags'?)"),
         ("[{key: a, type: text, min_confidence: 5}]", "4:48: min_confidence: must be at most 1, not 5"),
         (
             "[{key: a, type: 'm:C'}]",
@@ -238,8 +238,8 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
         "vars: {a-b: 1}",
         "sampels: 3",
         cases="cases: [{id: a, prompt: x, bogus: 1}, {id: b, prompt: y, images: [gone.png]}, {id: b, prompt: z}]",
-        models="models: [{provider: sketch, grid: {flaw: [tpyo]}}, {provider: skech}]",
-        graders="graders: [{key: image, type: image}, {key: image, type: image}]",
+        models="models: [{provider: mock, grid: {flaw: [tpyo]}}, {provider: skech}]",
+        graders="graders: [{key: image, type: properties}, {key: image, type: properties}]",
         verdict="verdict: [image, 'a b']",
     )
     told = problems(text)
@@ -288,7 +288,7 @@ def test_the_suites_task_is_the_default_of_its_cases(load: Load) -> None:
 def test_no_message_speaks_of_the_inside(problems: Problems) -> None:
     text = suite(
         cases="cases: [{id: [], prompt: {}, images: x, masks: 5, expect: [], tags: {}, metadata: 5, flaky: null, verdict: x}]",
-        models="models: [{provider: sketch, label: 5, tasks: x, params: [], grid: {x: {}}}, {provider: command, argv: {}}]",
+        models="models: [{provider: mock, label: 5, tasks: x, params: [], grid: {x: {}}}, {provider: command, argv: {}}]",
         graders="graders: [{key: {}, type: text, when: 5, min_confidence: x}, {key: a, type: 'a:B', writes: {x: 5}}]",
         verdict="verdict: [{rule: 5, tags: x, level: {}}]",
     )
@@ -327,7 +327,7 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
         ("{file: c.yaml}", "- {id: a", "c.yaml:1:3: not YAML: the mapping that opens at line 1, column 3 is not closed with '}', or lacks a ','"),
         ("{file: c.yaml}", "- id: a\n  id: b", "c.yaml:2:3: the key 'id' stands here twice"),
         ("{file: c.yaml}", b"- {id: \xff}", "c.yaml:1:8: not UTF-8: save the file as UTF-8"),
-        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and finished pictures are read from one"),
+        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and finished images are read from one"),
     ],
 )  # fmt: skip
 def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, told: str) -> None:
@@ -336,14 +336,14 @@ def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | N
 
 
 def test_what_a_file_of_cases_lacks_does_not_hide_the_rest(problems: Problems) -> None:
-    text = suite(cases="cases: [{file: gone.yaml}]", models="models: [{provider: sketch, x: 1}]")
+    text = suite(cases="cases: [{file: gone.yaml}]", models="models: [{provider: mock, x: 1}]")
     assert [line[:14] for line in problems(text)] == ["suite.yaml:2:1", "suite.yaml:3:2"]
 
 
 def test_paths_in_a_file_of_cases_are_relative_to_that_file(
-    load: Load, tmp_path: Path, picture: Callable[..., Path], write_suite: Callable[..., Path]
+    load: Load, tmp_path: Path, image: Callable[..., Path], write_suite: Callable[..., Path]
 ) -> None:
-    picture("sub/a.png")
+    image("sub/a.png")
     write_suite("- {id: a, prompt: x, images: [a.png], reference: a.png}\n- {file: deep/d.yaml}\n", "sub/c.yaml")
     write_suite("- {id: b, prompt: x, images: [{path: ../a.png, role: person}]}\n", "sub/deep/d.yaml")
     cases = load(suite(cases="cases: [{file: sub/c.yaml}]")).suite.cases
@@ -407,7 +407,7 @@ else:
 def test_twenty_thousand_cases_fit_in_little_memory(write_suite: Callable[..., Path]) -> None:
     case = "  - id: case_{0}\n    prompt: A poster number {0} for {{{{ brand }}}}\n    criteria: Sharp\n    tags: [t{1}]\n    expect: {{text: {{required: [HELLO {0}]}}}}\n"
     cases = "cases:\n" + "".join(case.format(index, index % 7) for index in range(20_000))
-    graders = "graders: [{key: image, type: image}, {key: text, type: text}]"
+    graders = "graders: [{key: image, type: properties}, {key: text, type: text}]"
     path = write_suite(suite("vars: {brand: Butter}", cases=cases, graders=graders, verdict="verdict: [image, text]"))
     done = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 400 * 1024  # KiB
@@ -444,8 +444,8 @@ def test_a_damaged_suite_is_a_suite_or_placed_problems(
     text = suite(
         "gates: [pass_rate > 0, {rule: rate(image) > 0, models: ['s*']}]",
         cases="cases: [{id: a, prompt: '{{ metadata.f }}', tags: [t], expect: {text: {required: [A]}}, metadata: {f: 1}}]",
-        models="models: [{provider: sketch, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}}]",
-        graders="graders: [{key: image, type: image, when: {tags: [t]}}, {key: text, type: text}]",
+        models="models: [{provider: mock, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}}]",
+        graders="graders: [{key: image, type: properties, when: {tags: [t]}}, {key: text, type: text}]",
         verdict="verdict: [image, {rule: text, level: warn}]",
     )
     for start, length, junk in edits:

@@ -46,13 +46,13 @@ PATHS = list(paths())
 def test_all_kinds_of_paths_are_looked_at() -> None:
     found = {(words[0], name) for words, name in PATHS}
     assert {
-        ("run", "--out"),
+        ("run", "--runs"),
         ("run", "--cache"),
         ("run", "--junit"),
         ("run", "--markdown"),
         ("run", "--log-file"),
     } < found
-    assert {("compare", "--html"), ("export", "--output"), ("label", "--output"), ("report", "--out")} < found
+    assert {("compare", "--html"), ("export", "--output"), ("label", "--output"), ("report", "--runs")} < found
     assert {("cache", "--cache"), ("init", "folder"), ("validate", "suites"), ("questions", "--output")} < found
     for _, command in commands(typer.main.get_command(app)):
         for each in command.params:
@@ -75,7 +75,7 @@ def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> 
 def test_no_run_is_written_into_a_folder_that_is_named_like_a_scheme(toy: Toy, url: str) -> None:
     before = sorted(toy.folder.rglob("*"))
     suite = toy.write({})
-    for words in (["--out", url], [f"--out={url}"], ["--junit", url], ["--cache", url]):
+    for words in (["--runs", url], [f"--out={url}"], ["--junit", url], ["--cache", url]):
         assert toy("run", suite, "--trust-suite", *words).exit_code == 2
     assert toy("--env-file", url, "run", suite).exit_code == 2
     assert sorted(toy.folder.rglob("*")) == sorted([*before, suite])
@@ -91,7 +91,7 @@ def test_a_run_is_not_named_by_a_url(toy: Toy) -> None:
 
 def test_other_names_are_paths_as_before(toy: Toy) -> None:
     for name in ("a:b", "x/y:z", "s3:x"):
-        assert toy.run({}, arguments=("--out", name, "--run-id", "r")).exit_code == 0
+        assert toy.run({}, arguments=("--runs", name, "--run-id", "r")).exit_code == 0
         assert (toy.folder / name / "r" / "run.json").is_file()
 
 
@@ -99,7 +99,7 @@ def filled(folder: Path) -> Path:
     from visioneval.engine.calls.cache import Cache
 
     with Cache(folder) as cache:
-        cache.put("draw:1", "draw", {}, named(b"a picture"))
+        cache.put("generate:1", "generate", {}, named(b"an image"))
     return folder
 
 

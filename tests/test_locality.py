@@ -15,7 +15,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality
-from visioneval.media.images import picture_at, size_of
+from visioneval.media.images import image_at, size_of
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
@@ -24,42 +24,42 @@ Edit = tuple[np.ndarray, np.ndarray, np.ndarray]
 BOX = (150, 110, 270, 200)
 
 
-def encoded(picture: np.ndarray, kind: str, quality: int) -> np.ndarray:
+def encoded(output: np.ndarray, kind: str, quality: int) -> np.ndarray:
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, kind, quality=quality)
+    Image.fromarray(output).save(file, kind, quality=quality)
     return np.asarray(Image.open(file).convert("RGB"))
 
 
-def resized(picture: np.ndarray, factor: float) -> np.ndarray:
-    size = (round(picture.shape[1] * factor), round(picture.shape[0] * factor))
-    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+def resized(output: np.ndarray, factor: float) -> np.ndarray:
+    size = (round(output.shape[1] * factor), round(output.shape[0] * factor))
+    return np.asarray(Image.fromarray(output).resize(size, Image.Resampling.LANCZOS))
 
 
-def shifted(picture: np.ndarray, right: int, down: int) -> np.ndarray:
-    padded = np.pad(picture, ((20, 20), (20, 20), (0, 0)), mode="edge")
+def shifted(output: np.ndarray, right: int, down: int) -> np.ndarray:
+    padded = np.pad(output, ((20, 20), (20, 20), (0, 0)), mode="edge")
     return np.roll(padded, (down, right), (0, 1))[20:-20, 20:-20]
 
 
-def brightened(picture: np.ndarray, by: int) -> np.ndarray:
-    return np.clip(picture.astype(int) + by, 0, 255).astype(np.uint8)
+def brightened(output: np.ndarray, by: int) -> np.ndarray:
+    return np.clip(output.astype(int) + by, 0, 255).astype(np.uint8)
 
 
-def patched(picture: np.ndarray, x: int, y: int) -> np.ndarray:
-    patch = picture.copy()
-    patch[y : y + 12, x : x + 12] = 0 if picture[y : y + 12, x : x + 12].mean() > 127 else 255
+def patched(output: np.ndarray, x: int, y: int) -> np.ndarray:
+    patch = output.copy()
+    patch[y : y + 12, x : x + 12] = 0 if output[y : y + 12, x : x + 12].mean() > 127 else 255
     return patch
 
 
-def with_part_moved(picture: np.ndarray, by: int) -> np.ndarray:
-    part = picture.copy()
-    rows = picture.shape[0] // 3
-    part[:rows] = np.roll(picture[:rows], by, axis=1)
+def with_part_moved(output: np.ndarray, by: int) -> np.ndarray:
+    part = output.copy()
+    rows = output.shape[0] // 3
+    part[:rows] = np.roll(output[:rows], by, axis=1)
     return part
 
 
-def noisy(picture: np.ndarray, sigma: float) -> np.ndarray:
-    noise = np.random.default_rng(5).normal(0, sigma, picture.shape)
-    return np.clip(picture + noise, 0, 255).astype(np.uint8)
+def noisy(output: np.ndarray, sigma: float) -> np.ndarray:
+    noise = np.random.default_rng(5).normal(0, sigma, output.shape)
+    return np.clip(output + noise, 0, 255).astype(np.uint8)
 
 
 HARMLESS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -89,7 +89,7 @@ HARMFUL: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 
 
-# On megapixels, what the drawing does not already show: real texture, and what a model's re-encoding leaves of it.
+# On megapixels, what the generation does not already show: real texture, and what a model's re-encoding leaves of it.
 REAL_HARMLESS = ["as it is", "jpeg 75", "half the size, jpeg 85", "14 % larger", "whole shifted, jpeg 75"]
 REAL_HARMFUL = [
     "background repainted",
@@ -118,7 +118,7 @@ def holds_inside(found: LocalityFinding) -> bool:
 
 @pytest.fixture(scope="module")
 def drawn() -> Edit:
-    """A drawing with shapes, small print and a little grain; the edit recolours a disc inside the mask."""
+    """A generation with shapes, small print and a little grain; the edit recolours a disc inside the mask."""
     rng = np.random.default_rng(21)
     image = Image.new("RGB", (420, 330), (205, 210, 190))
     pen = ImageDraw.Draw(image)
@@ -283,7 +283,7 @@ def test_masks_of_all_or_nothing_measure_nothing(drawn: Edit) -> None:
 
 @pytest.fixture
 def grade(tmp_path: Path, drawn: Edit) -> Callable[..., Grade]:
-    """``grade(output, mask=None, **options)`` grades an output of the drawn edit from files."""
+    """``grade(output, mask=None, **options)`` grades an output of the generated edit from files."""
 
     def run(output: np.ndarray | Path, mask: np.ndarray | None = None, **options: Any) -> Grade:
         files = CaseFiles((("base", tmp_path / "base.png"),), {"editable": tmp_path / "mask.png"})
@@ -294,14 +294,14 @@ def grade(tmp_path: Path, drawn: Edit) -> Callable[..., Grade]:
         path = output if isinstance(output, Path) else tmp_path / "out.png"
         if not isinstance(output, Path):
             Image.fromarray(output).save(path)
-        picture = picture_at(path, path.read_bytes())
+        output = image_at(path, path.read_bytes())
 
         def save(name: str, data: bytes) -> str:
             (tmp_path / name).write_bytes(data)
             return f"artifacts/{name}"
 
         case = TestCase(id="c", prompt="p")
-        subject = GradingContext(case, TaskType.IMAGE_EDITING, "p", None, picture, files, save)
+        subject = GradingContext(case, TaskType.IMAGE_EDITING, "p", None, output, files, save)
         return asyncio.run(Locality(LocalityGrader(type="locality", key="local", **options)).grade(subject))
 
     return run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fake_api import DrawRequest, FakeAPI, JudgeRequest
+from fake_api import FakeAPI, GenerationRequest, JudgeRequest
 from make_logos import LOGOS
 from typer.testing import CliRunner
 
@@ -39,7 +39,7 @@ def start(tmp_path: Path) -> Any:
             shutil.copytree(SOURCE / "assets", tmp_path / "assets")
         path = tmp_path / "suite.yaml"
         path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
-        done = CliRunner().invoke(app, ["run", str(path), "--out", str(tmp_path / "runs"), "--reuse", "none", *flags])
+        done = CliRunner().invoke(app, ["run", str(path), "--runs", str(tmp_path / "runs"), "--reuse", "none", *flags])
         folder = max((tmp_path / "runs").iterdir(), key=lambda each: each.stat().st_mtime_ns)
         return done.exit_code, done.output, folder, list(read_records(folder))
 
@@ -52,7 +52,7 @@ def suite() -> dict[str, Any]:
 
 
 def measured(pattern: str) -> dict[str, Any]:
-    """The suite with finished pictures, and without its judge."""
+    """The suite with finished images, and without its judge."""
     data = suite()
     del data["judges"], data["labels"]
     data["models"] = [{"provider": "files", "path": pattern}]
@@ -85,17 +85,17 @@ def test_one_step_of_two_is_not_enough(start: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def through(start: Any, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``through(*flags, n=1)`` runs the suite through the SDKs; the models draw the right answers."""
+    """``through(*flags, n=1)`` runs the suite through the SDKs; the models generate the right answers."""
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
     urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
 
-    def draw(request: DrawRequest) -> list[bytes]:
+    def generate(request: GenerationRequest) -> list[bytes]:
         (case,) = (name for name, words in ASKED.items() if re.search(words, request.prompt))
         return [(SOURCE / "assets" / f"{case}-expected.png").read_bytes()] * request.n
 
     def run(*flags: str, n: int = 1) -> tuple[int, str, Path, list[Record]]:
-        api.script.draw(draw)
+        api.script.generate(generate)
         data = suite()
         for entry in [*data["models"], *data["judges"].values()]:
             entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
@@ -113,7 +113,7 @@ def said(request: JudgeRequest, **changes: Any) -> Any:
     return answer | changes
 
 
-def test_every_picture_passes_where_the_judge_is_content(api: FakeAPI, through: Any) -> None:
+def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, through: Any) -> None:
     api.script.judge(said)
     code, output, folder, records = through()
     assert code == 0, output
@@ -130,7 +130,7 @@ def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(api: FakeAPI, th
     assert "judge and rules disagree in 1 of 1 cell (logo)" in output
 
 
-def test_three_pictures_of_a_call_are_three_records_each_graded(api: FakeAPI, through: Any) -> None:
+def test_three_images_of_a_call_are_three_records_each_graded(api: FakeAPI, through: Any) -> None:
     api.script.judge(said)
     _, _, _, records = through("--case", "letter", "--model", "*quality=high*", n=3)
     assert [record.sample_index for record in sorted(records, key=lambda each: each.sample_index)] == [0, 1, 2]

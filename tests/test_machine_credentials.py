@@ -33,14 +33,14 @@ def google(api: FakeAPI, tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
 def suite(toy: Toy, cloud: dict[str, Any], *, model: bool = True, judge: bool = True, **more: Any) -> Path:
     """A suite whose model and judge are on Vertex AI, or one of them."""
     entry = {"provider": "gemini", "google": cloud, **more}
-    drawn = {"provider": "gemini", "params": {"model": "gemini-2.5-flash-image"}, "google": cloud, **more}
+    generated = {"provider": "gemini", "params": {"model": "gemini-2.5-flash-image"}, "google": cloud, **more}
     text = {
         "name": "v",
         "judges": {
             "default": {**entry, "model": "gemini-2.5-flash"} if judge else {"provider": "gemini", "model": "m"}
         },
         "cases": [{"id": "a", "prompt": "A bun."}],
-        "models": [drawn if model else {"provider": "sketch"}],
+        "models": [generated if model else {"provider": "mock"}],
         "graders": [{"key": "alignment", "type": "alignment"}],
         "verdict": ["alignment >= 0"],
         "gates": ["error_rate <= 1"],
@@ -115,7 +115,7 @@ def test_no_trust_sends_them_to_another_host(toy: Toy, google: Seen, url: str) -
 def test_a_run_that_is_resumed_or_graded_needs_the_same_trust(toy: Toy, google: Seen) -> None:
     assert toy("run", suite(toy, CLOUD), "--trust-suite", "--run-id", "r").exit_code in (0, 3)
     seen = len(google.hosts)
-    for words in (["run", "--resume", "r"], ["grade", "r"], ["prefer", "r", "r"]):
+    for words in (["run", "--resume", "r"], ["grade", "r"], ["pairwise", "r", "r"]):
         result = toy(*words)
         assert (result.exit_code, TRUST in result.stderr) == (2, True), result.output
     info = toy.folder / "runs" / "r" / "run.json"

@@ -1,4 +1,4 @@
-"""The quickstart's pictures and the script that draws them."""
+"""The quickstart's images and the script that generates them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 from visioneval.resources import builtin
 
 
-def test_the_pictures_of_the_quickstart_are_what_the_script_draws():
+def test_the_images_of_the_quickstart_are_what_the_script_generates():
     for name, image in (("storefront.png", storefront()), ("storefront-mask.png", mask())):
         path = builtin("suites") / "quickstart" / "assets" / name
         assert path.stat().st_size < 100_000

@@ -1,9 +1,9 @@
-"""The pictures of ``suites/logo_edits`` and the script that draws them."""
+"""The images of ``suites/logo_edits`` and the script that generates them."""
 
 from __future__ import annotations
 
 import numpy as np
-from make_logos import SIZE, pictures
+from make_logos import SIZE, images
 from PIL import Image
 
 from visioneval.resources import builtin
@@ -11,10 +11,10 @@ from visioneval.resources import builtin
 ASSETS = builtin("suites") / "logo_edits" / "assets"
 
 
-def test_the_pictures_are_what_the_script_draws() -> None:
-    drawn = pictures()
-    assert {path.name for path in ASSETS.iterdir()} == drawn.keys()
-    for name, image in drawn.items():
+def test_the_images_are_what_the_script_generates() -> None:
+    generated = images()
+    assert {path.name for path in ASSETS.iterdir()} == generated.keys()
+    for name, image in generated.items():
         assert (ASSETS / name).stat().st_size < 60_000
         with Image.open(ASSETS / name) as stored:
             assert stored.mode == image.mode

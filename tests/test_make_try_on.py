@@ -1,9 +1,9 @@
-"""The pictures of ``suites/try_on`` and the script that draws them."""
+"""The images of ``suites/try_on`` and the script that generates them."""
 
 from __future__ import annotations
 
 import numpy as np
-from make_try_on import SIDE, pictures
+from make_try_on import SIDE, all_images
 from PIL import Image
 
 from visioneval.media.images import load_mask
@@ -12,10 +12,10 @@ from visioneval.resources import builtin
 ASSETS = builtin("suites") / "try_on" / "assets"
 
 
-def test_the_pictures_are_what_the_script_draws() -> None:
-    drawn = pictures()
-    assert {path.name for path in ASSETS.iterdir()} == drawn.keys()
-    for name, image in drawn.items():
+def test_the_images_are_what_the_script_generates() -> None:
+    generated = all_images()
+    assert {path.name for path in ASSETS.iterdir()} == generated.keys()
+    for name, image in generated.items():
         assert (ASSETS / name).stat().st_size < 450_000
         with Image.open(ASSETS / name) as stored:
             assert stored.mode == image.mode

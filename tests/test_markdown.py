@@ -10,7 +10,7 @@ from sides import cell, scored, side, verdicts
 
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import hold, parse_fail_on
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.report.markdown import SHOWN, code, comparison_markdown, summary_markdown
 
 
@@ -85,7 +85,7 @@ def test_a_run() -> None:
         record(model_label="m|x", scores={"fine": True}),
         record(test_id="two", model_label="m|x", verdict="FAIL", failed_rules=("fine",), scores={"fine": False}),
     ]
-    text = summary_markdown(summarise(info, cells))
+    text = summary_markdown(summarize(info, cells))
     assert "2 of 2 cells: 1 PASS, 1 FAIL, 0 ERROR" in text
     assert "| **NOT MET** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
     assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 |" in text

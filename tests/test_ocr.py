@@ -32,7 +32,7 @@ def test_a_flyer_is_read_line_by_line() -> None:
     assert texts(drawn(FLYER)) == FLYER
 
 
-def test_places_are_pixels_of_the_picture_given() -> None:
+def test_places_are_pixels_of_the_image_given() -> None:
     for scale in (1, 4):
         image = drawn(["BAKERY"]).resize((640 * scale, 640 * scale))
         (reading,) = ocr.read(image)
@@ -44,7 +44,7 @@ def test_places_are_pixels_of_the_picture_given() -> None:
 
 
 @pytest.mark.parametrize("degrees", [90, 180, 270])
-def test_a_turned_picture_is_read(degrees: int) -> None:
+def test_a_turned_image_is_read(degrees: int) -> None:
     assert sorted(texts(drawn(FLYER[:2]).rotate(degrees, expand=True))) == sorted(FLYER[:2])
 
 
@@ -58,12 +58,12 @@ def test_a_tall_page_is_read() -> None:
     assert texts(drawn(lines, (600, 2100), 40)) == lines
 
 
-def test_a_small_picture_is_read() -> None:
+def test_a_small_image_is_read() -> None:
     assert texts(drawn(["HAPPY", "June 5, 2025"], (256, 256), 28)) == ["HAPPY", "June 5, 2025"]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3000, 2), (2, 3000), (300, 300)])
-def test_a_blank_picture_has_no_text(size: tuple[int, int]) -> None:
+def test_a_blank_image_has_no_text(size: tuple[int, int]) -> None:
     assert ocr.read(Image.new("RGB", size, "white")) == []
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from visioneval.engine.single_flight import Once
+from visioneval.engine.single_flight import SingleFlight
 
 
 def test_the_first_does_it_for_all() -> None:
@@ -18,7 +18,7 @@ def test_the_first_does_it_for_all() -> None:
         return "done"
 
     async def all_at_once() -> list[str]:
-        once = Once()
+        once = SingleFlight()
         told = await asyncio.gather(*(once("a", make) for _ in range(5)), once("b", make))
         return [*told, await once("a", make)]
 
@@ -38,7 +38,7 @@ def test_a_failure_is_told_to_those_who_waited_and_is_not_kept() -> None:
         return tries
 
     async def all_at_once() -> int:
-        once = Once()
+        once = SingleFlight()
         told = await asyncio.gather(*(once("a", make) for _ in range(3)), return_exceptions=True)
         assert [str(each) for each in told] == ["no luck"] * 3
         return await once("a", make)
@@ -48,7 +48,7 @@ def test_a_failure_is_told_to_those_who_waited_and_is_not_kept() -> None:
 
 def test_one_who_leaves_does_not_take_it_from_the_others() -> None:
     async def leave() -> str:
-        once, go = Once(), asyncio.Event()
+        once, go = SingleFlight(), asyncio.Event()
 
         async def make() -> str:
             await go.wait()

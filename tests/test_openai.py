@@ -1,4 +1,4 @@
-"""Drawing and editing through the real SDK, against a server that checks requests as the real one does."""
+"""Generation and editing through the real SDK, against a server that checks requests as the real one does."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import openai
 import pytest
 from canned_api import canned
-from fake_api import DrawRequest as Asked
 from fake_api import FakeAPI, Fault, Script
-from fake_api.samples import asked_draw, encode
+from fake_api import GenerationRequest as Asked
+from fake_api.samples import asked_generate, encode
 from PIL import Image
 
 from visioneval.errors import ProviderError, UsageError
-from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.openai.config import OpenAIProvider
-from visioneval.providers.openai.generator import OpenAI, client_for, retry_after, told_errors
+from visioneval.providers.openai.generator import OpenAIGenerator, client_for, provider_errors, retry_after
 from visioneval.suite.case import TestCase
 from visioneval.suite.remote import OpenAIOptions
 from visioneval.types import CaseFiles, TaskType
@@ -31,8 +31,10 @@ pytest_plugins = ("fake_api.fixtures",)
 PLAIN = {"model": "gpt-image-1.5"}
 
 
-def request(params: Mapping[str, Any] = PLAIN, files: CaseFiles | None = None, prompt: str = "a tree") -> DrawRequest:
-    return DrawRequest(
+def request(
+    params: Mapping[str, Any] = PLAIN, files: CaseFiles | None = None, prompt: str = "a tree"
+) -> GenerationRequest:
+    return GenerationRequest(
         case=TestCase(id="one", prompt=prompt),
         task_type=TaskType.IMAGE_EDITING if files else TaskType.IMAGE_GENERATION,
         prompt=prompt,
@@ -44,12 +46,12 @@ def request(params: Mapping[str, Any] = PLAIN, files: CaseFiles | None = None, p
     )
 
 
-def draw(url: str, asked: DrawRequest, key: str = "sk-fake-0123456789abcdef", **options: Any) -> Drawing:
+def generate(url: str, asked: GenerationRequest, key: str = "sk-fake-0123456789abcdef", **options: Any) -> Generation:
     os.environ["LOCAL_KEY"] = key
     config = OpenAIProvider(provider="openai", base_url=url, api_key_env="LOCAL_KEY", **options)
 
-    async def once() -> Drawing:
-        provider = OpenAI(config)
+    async def once() -> Generation:
+        provider = OpenAIGenerator(config)
         return await (provider.edit(asked) if asked.files.images else provider.generate(asked))
 
     try:
@@ -58,9 +60,9 @@ def draw(url: str, asked: DrawRequest, key: str = "sk-fake-0123456789abcdef", **
         del os.environ["LOCAL_KEY"]
 
 
-def failed(url: str, asked: DrawRequest | None = None, **options: Any) -> ProviderError:
+def failed(url: str, asked: GenerationRequest | None = None, **options: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        draw(url, asked or request(), **options)
+        generate(url, asked or request(), **options)
     return caught.value
 
 
@@ -69,12 +71,14 @@ def opened(data: bytes) -> Image.Image:
 
 
 @pytest.mark.parametrize("fmt", ["png", "webp", "jpeg"])
-def test_pictures_come_as_many_and_in_the_format_that_was_asked_for(api: FakeAPI, fmt: str) -> None:
+def test_images_come_as_many_and_in_the_format_that_was_asked_for(api: FakeAPI, fmt: str) -> None:
     params = {"model": "gpt-image-1.5", "n": 3, "size": "1536x1024", "quality": "low", "output_format": fmt}
-    drawing = draw(api.openai_base_url, request(params))
-    assert [(opened(data).format, opened(data).size) for data in drawing.pictures] == [(fmt.upper(), (1536, 1024))] * 3
-    assert len(set(drawing.pictures)) == 3
-    assert (drawing.run_params, drawing.refused) == (params, None)
+    generation = generate(api.openai_base_url, request(params))
+    assert [(opened(data).format, opened(data).size) for data in generation.outputs] == [
+        (fmt.upper(), (1536, 1024))
+    ] * 3
+    assert len(set(generation.outputs)) == 3
+    assert (generation.run_params, generation.refused) == (params, None)
 
 
 def test_parameters_are_sent_as_written_and_nothing_else(api: FakeAPI) -> None:
@@ -85,9 +89,9 @@ def test_parameters_are_sent_as_written_and_nothing_else(api: FakeAPI) -> None:
         "output_compression": 100,
         "user": "eval",
     }
-    draw(api.openai_base_url, request(params))
+    generate(api.openai_base_url, request(params))
     assert api.requests[-1].body == {**params, "prompt": "a tree"}
-    draw(api.openai_base_url, request({**PLAIN, "prompt": "another"}))
+    generate(api.openai_base_url, request({**PLAIN, "prompt": "another"}))
     assert api.requests[-1].body["prompt"] == "a tree"
 
 
@@ -110,10 +114,10 @@ def test_a_bad_parameter_is_answered_in_the_providers_words(api: FakeAPI, params
     assert (error.kind, error.retry_after) == ("invalid", None)
 
 
-def test_usage_tells_image_and_text_tokens_apart(api: FakeAPI, picture: Callable[..., Path]) -> None:
-    files = CaseFiles(images=(("base", picture()),))
-    drawing = draw(api.openai_base_url, request({**PLAIN, "quality": "low", "n": 2}, files))
-    assert drawing.usage == {
+def test_usage_tells_image_and_text_tokens_apart(api: FakeAPI, output: Callable[..., Path]) -> None:
+    files = CaseFiles(images=(("base", output()),))
+    generation = generate(api.openai_base_url, request({**PLAIN, "quality": "low", "n": 2}, files))
+    assert generation.usage == {
         "input_tokens": 325,
         "input_image_tokens": 323,
         "input_text_tokens": 2,
@@ -126,14 +130,14 @@ def test_usage_tells_image_and_text_tokens_apart(api: FakeAPI, picture: Callable
 
 def test_an_answer_without_usage_has_none() -> None:
     with canned({"created": 1, "data": [{"b64_json": base64.b64encode(b"x").decode()}]}) as server:
-        assert draw(server.url, request()) == Drawing(pictures=(b"x",), run_params=PLAIN)
+        assert generate(server.url, request()) == Generation(outputs=(b"x",), run_params=PLAIN)
 
 
-def test_several_pictures_are_sent_in_order(api: FakeAPI, picture: Callable[..., Path]) -> None:
-    paths = [picture("a.png"), picture("b.jpg", size=(40, 30)), picture("c.webp", size=(20, 10)), picture("d.gif")]
+def test_several_images_are_sent_in_order(api: FakeAPI, output: Callable[..., Path]) -> None:
+    paths = [output("a.png"), output("b.jpg", size=(40, 30)), output("c.webp", size=(20, 10)), output("d.gif")]
     files = CaseFiles(images=tuple((f"role_{place}", path) for place, path in enumerate(paths)))
-    draw(api.openai_base_url, request({**PLAIN, "input_fidelity": "high"}, files, "put it on"))
-    sent = asked_draw(api)
+    generate(api.openai_base_url, request({**PLAIN, "input_fidelity": "high"}, files, "put it on"))
+    sent = asked_generate(api)
     assert [(image.filename, image.mime, image.size) for image in sent.images] == [
         ("a.png", "image/png", (64, 48)),
         ("b.jpg", "image/jpeg", (40, 30)),
@@ -145,65 +149,65 @@ def test_several_pictures_are_sent_in_order(api: FakeAPI, picture: Callable[...,
     assert sent.params == {**PLAIN, "input_fidelity": "high", "prompt": "put it on"}
 
 
-def masked(picture: Callable[..., Path], mask: Path) -> CaseFiles:
-    return CaseFiles(images=(("base", picture()), ("logo", picture("b.png"))), masks={"editable": mask})
+def masked(output: Callable[..., Path], mask: Path) -> CaseFiles:
+    return CaseFiles(images=(("base", output()), ("logo", output("b.png"))), masks={"editable": mask})
 
 
-def test_a_mask_is_sent_as_the_mask(api: FakeAPI, picture: Callable[..., Path], mask: Callable[..., Path]) -> None:
-    drawing = draw(api.openai_base_url, request(files=masked(picture, mask())))
-    sent = asked_draw(api)
+def test_a_mask_is_sent_as_the_mask(api: FakeAPI, output: Callable[..., Path], mask: Callable[..., Path]) -> None:
+    generation = generate(api.openai_base_url, request(files=masked(output, mask())))
+    sent = asked_generate(api)
     assert sent.mask is not None
     assert (sent.mask.data, len(sent.images), sent.prompt) == (mask().read_bytes(), 2, "a tree")
-    assert drawing.run_params == {**PLAIN, "mask_mode": "send"}
+    assert generation.run_params == {**PLAIN, "mask_mode": "send"}
 
 
 def test_a_mask_of_another_format_becomes_a_png_with_alpha(
-    api: FakeAPI, picture: Callable[..., Path], mask: Callable[..., Path], tmp_path: Path
+    api: FakeAPI, output: Callable[..., Path], mask: Callable[..., Path], tmp_path: Path
 ) -> None:
     with Image.open(mask()) as image:
         image.save(tmp_path / "mask.webp", lossless=True)
-    draw(api.openai_base_url, request(files=masked(picture, tmp_path / "mask.webp")))
-    sent = asked_draw(api).mask
+    generate(api.openai_base_url, request(files=masked(output, tmp_path / "mask.webp")))
+    sent = asked_generate(api).mask
     assert sent is not None
     alpha = opened(sent.data).getchannel("A")
     assert [alpha.getpixel(at) for at in ((0, 0), (15, 12), (16, 12), (47, 35), (48, 36))] == [255, 255, 0, 0, 255]
 
 
-def test_a_mask_as_an_image_is_the_last_picture(
-    api: FakeAPI, picture: Callable[..., Path], mask: Callable[..., Path]
+def test_a_mask_as_an_image_is_the_last_image(
+    api: FakeAPI, output: Callable[..., Path], mask: Callable[..., Path]
 ) -> None:
-    drawing = draw(api.openai_base_url, request(files=masked(picture, mask())), mask_mode="as_image")
-    sent = asked_draw(api)
+    generation = generate(api.openai_base_url, request(files=masked(output, mask())), mask_mode="as_image")
+    sent = asked_generate(api)
     assert (sent.mask, len(sent.images)) == (None, 3)
     shown = opened(sent.images[2].data)
     assert [shown.getpixel(at) for at in ((0, 0), (16, 12), (47, 35), (48, 36))] == [0, 255, 255, 0]
-    assert sent.prompt.startswith("a tree\n\nPicture 3 is a mask for picture 1: change only what is white")
-    assert drawing.run_params == {**PLAIN, "mask_mode": "as_image"}
+    assert sent.prompt.startswith("a tree\n\nImage 3 is a mask for image 1: change only what is white")
+    assert generation.run_params == {**PLAIN, "mask_mode": "as_image"}
 
 
-def test_an_ignored_mask_is_not_sent(api: FakeAPI, picture: Callable[..., Path], mask: Callable[..., Path]) -> None:
-    drawing = draw(api.openai_base_url, request(files=masked(picture, mask())), mask_mode="ignore")
-    sent = asked_draw(api)
+def test_an_ignored_mask_is_not_sent(api: FakeAPI, output: Callable[..., Path], mask: Callable[..., Path]) -> None:
+    generation = generate(api.openai_base_url, request(files=masked(output, mask())), mask_mode="ignore")
+    sent = asked_generate(api)
     assert (sent.mask, len(sent.images), sent.prompt) == (None, 2, "a tree")
-    assert drawing.run_params == {**PLAIN, "mask_mode": "ignore"}
+    assert generation.run_params == {**PLAIN, "mask_mode": "ignore"}
 
 
-def test_fewer_pictures_than_asked_for_are_handed_over_as_they_are(api: FakeAPI) -> None:
+def test_fewer_images_than_asked_for_are_handed_over_as_they_are(api: FakeAPI) -> None:
     api.faults.queue(Fault("fewer_images"), Fault("no_image"))
-    assert len(draw(api.openai_base_url, request({**PLAIN, "n": 3})).pictures) == 2
-    assert draw(api.openai_base_url, request()).pictures == ()
+    assert len(generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs) == 2
+    assert generate(api.openai_base_url, request()).outputs == ()
 
 
-def test_a_damaged_picture_is_its_own_cells_error_alone(api: FakeAPI, script: Script) -> None:
+def test_a_damaged_image_is_its_own_cells_error_alone(api: FakeAPI, script: Script) -> None:
     good = encode()
     whole = base64.b64encode(good).decode()
     with canned({"data": [{"b64_json": whole}, {"b64_json": whole[:-3]}, {"b64_json": ""}, {}]}) as server:
-        assert draw(server.url, request({**PLAIN, "n": 4})).pictures == (good, b"", b"", b"")
-    script.draw(lambda asked: [good, b"", good])
-    assert draw(api.openai_base_url, request({**PLAIN, "n": 3})).pictures == (good, b"", good)
+        assert generate(server.url, request({**PLAIN, "n": 4})).outputs == (good, b"", b"", b"")
+    script.generate(lambda asked: [good, b"", good])
+    assert generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs == (good, b"", good)
 
 
-def test_an_address_instead_of_a_picture_says_what_to_write() -> None:
+def test_an_address_instead_of_a_image_says_what_to_write() -> None:
     with canned({"data": [{"url": "https://files.example/1.png"}]}) as server:
         error = failed(server.url)
     assert (error.kind, str(error)) == (
@@ -259,7 +263,7 @@ def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.Monk
 
     async def ask() -> None:
         made = client_for(OpenAIOptions(base_url=api.openai_base_url, api_key_env="LOCAL_KEY"))
-        async with made, told_errors(made):
+        async with made, provider_errors(made):
             await made.images.generate(prompt="a tree", extra_body=PLAIN, timeout=0.2)
 
     with pytest.raises(ProviderError) as caught:
@@ -326,7 +330,7 @@ def test_nothing_of_the_environment_reaches_another_host(monkeypatch: pytest.Mon
     for name, value in around.items():
         monkeypatch.setenv(name, value)
     with canned({"data": []}) as server:
-        draw(server.url, request(), key="sk-local-00000000")
+        generate(server.url, request(), key="sk-local-00000000")
     (sent,) = server.headers
     assert sent["authorization"] == "Bearer sk-local-00000000"
     assert "stray" not in str(sent).lower()
@@ -354,8 +358,8 @@ def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:
 
 def test_a_script_sees_what_was_asked(api: FakeAPI, script: Script) -> None:
     seen: list[Asked] = []
-    script.draw(lambda asked: seen.append(asked))
-    draw(api.openai_base_url, request({"model": "gpt-image-2", "size": "1536x864"}))
+    script.generate(lambda asked: seen.append(asked))
+    generate(api.openai_base_url, request({"model": "gpt-image-2", "size": "1536x864"}))
     assert [(asked.endpoint, asked.model, asked.width, asked.height) for asked in seen] == [
         ("images.generations", "gpt-image-2", 1536, 864)
     ]

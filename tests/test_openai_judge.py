@@ -23,8 +23,8 @@ pytest_plugins = ("fake_api.fixtures",)
 APIS = pytest.mark.parametrize("way", ["responses", "chat"])
 KEY = "sk-fake-0123456789abcdef"
 GOOD = {"verdict": "PASS", "quality": 4, "tags": []}
-PICTURE = ImagePart(encode(), "image/png")
-QUESTION = Question(("Judge this.", "output:", PICTURE), schema=SCHEMA, names=("verdict", "quality", "tags"))
+IMAGE = ImagePart(encode(), "image/png")
+QUESTION = Question(("Judge this.", "output:", IMAGE), schema=SCHEMA, names=("verdict", "quality", "tags"))
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def failed(url: str, way: str, *questions: Question, **params: Any) -> ProviderE
 
 
 def looking(call: Callable[[Mapping[str, Any]], Sequence[Part]] | None = None, most: int = 6) -> Question:
-    """The question with a tool that answers with a label and a picture."""
+    """The question with a tool that answers with a label and an image."""
 
     def crop(asked: Mapping[str, Any]) -> Sequence[Part]:
         return [f"a crop of {asked['image_id']} at {asked['x1']}", ImagePart(encode(size=(8, 8)), "image/png")]
@@ -70,13 +70,13 @@ def test_a_strict_schema_is_asked_for(api: FakeAPI, script: Script, way: str) ->
     asked = asked_judge(api)
     assert (asked.endpoint, asked.schema, asked.strict, asked.schema_name) == (way, SCHEMA, True, "answer")
     assert asked.parts[:2] == ("Judge this.", "output:")
-    assert [(image.data, image.mime, image.detail) for image in asked.images] == [(PICTURE.data, "image/png", "auto")]
+    assert [(image.data, image.mime, image.detail) for image in asked.images] == [(IMAGE.data, "image/png", "auto")]
 
 
 @APIS
 @pytest.mark.parametrize("detail", ["low", "high", "auto"])
-def test_detail_is_sent_with_every_picture(api: FakeAPI, way: str, detail: Any) -> None:
-    ask(api.openai_base_url, way, Question((PICTURE, "and", PICTURE), detail=detail))
+def test_detail_is_sent_with_every_image(api: FakeAPI, way: str, detail: Any) -> None:
+    ask(api.openai_base_url, way, Question((IMAGE, "and", IMAGE), detail=detail))
     assert [image.detail for image in asked_judge(api).images] == [detail, detail]
 
 
@@ -196,7 +196,7 @@ def test_a_judge_looks_closer_in_rounds(api: FakeAPI, script: Script, way: str, 
     assert "tool_choice" not in api.requests[-1].body
     if way == "responses":
         assert [[image.size for image in result.images] for result in asked.tool_results] == [[(8, 8)]] * 3
-    else:  # tools send text alone: the pictures follow, each after its label
+    else:  # tools send text alone: the images follow, each after its label
         assert [part for part in asked.parts if part in labels] == [*labels[:2], *labels[:2], labels[2], labels[2]]
 
 

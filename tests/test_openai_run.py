@@ -27,7 +27,7 @@ models:
     params: {{model: gpt-image-1.5, n: 2}}
     grid: {{quality: [low, high], size: [1024x1024, 1536x1024]}}
 graders:
-  - {{key: image, type: image}}
+  - {{key: image, type: properties}}
 verdict: [not image.blank]
 """
 TWO_MODELS = """\
@@ -39,7 +39,7 @@ models:
   - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-1.5, colour: red}}}}
   - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, label: good, params: {{model: gpt-image-1.5}}}}
 graders:
-  - {{key: image, type: image}}
+  - {{key: image, type: properties}}
 verdict: [not image.blank]
 """
 
@@ -63,7 +63,7 @@ def records() -> list[Record]:
     return list(read_records(Path("runs/r")))
 
 
-def test_a_sweep_draws_and_grades_every_picture(api: FakeAPI) -> None:
+def test_a_sweep_generates_and_grades_every_image(api: FakeAPI) -> None:
     result = run(api)
     assert (result.exit_code, len(api.requests)) == (0, 8), result.output
     found = records()
@@ -76,8 +76,8 @@ def test_a_sweep_draws_and_grades_every_picture(api: FakeAPI) -> None:
         params: dict[str, Any] = dict(record.run_params)
         assert (params["model"], params["n"]) == ("gpt-image-1.5", 2)
         width, height = map(int, params["size"].split("x"))
-        with Image.open(Path("runs/r") / str(record.artifact_path)) as picture:
-            assert picture.size == (record.width, record.height) == (width, height)
+        with Image.open(Path("runs/r") / str(record.artifact_path)) as image:
+            assert image.size == (record.width, record.height) == (width, height)
         assert record.verdict == "PASS"
         assert record.usage is not None
         assert record.usage["output_image_tokens"] > 0
@@ -156,8 +156,8 @@ def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
     assert lost.error is not None
     assert (lost.verdict, lost.error.kind, lost.error.message) == (
         "ERROR",
-        "missing_picture",
-        "pictures asked for: 2; given: 1",
+        "missing_output",
+        "images asked for: 2; given: 1",
     )
     for sample in (0, 1):
         refused = found["boat", sample]
@@ -165,8 +165,8 @@ def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
         assert refused.reasons["refused"].startswith("400: Your request was rejected by the safety system.")
 
 
-def test_a_damaged_picture_costs_its_own_cell_alone(api: FakeAPI) -> None:
-    api.script.draw(lambda asked: None if "boat" in asked.prompt else [b"", b"no picture"])
+def test_a_damaged_image_costs_its_own_cell_alone(api: FakeAPI) -> None:
+    api.script.generate(lambda asked: None if "boat" in asked.prompt else [b"", b"no image"])
     assert run(api, ONE_QUALITY).exit_code == 3
     told = {(r.test_id, r.sample_index): (str(r.verdict), r.error and r.error.message) for r in records()}
     assert told["boat", 0] == told["boat", 1] == ("PASS", None)

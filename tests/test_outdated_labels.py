@@ -1,4 +1,4 @@
-"""Labels of a picture that was drawn anew since: they do not count for the new one, and that is said."""
+"""Labels of an image that was generated again since: they do not count for the new one, and that is said."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelled import SECRET_A, lines, write_run
-from opinions import label, labelled
+from labeled import SECRET_A, lines, write_run
+from opinions import label, labeled
 from typer.testing import CliRunner
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.cli import app
-from visioneval.label.labeling import Desk
-from visioneval.label.work import Wish, prepare
+from visioneval.label.labeling import Labeling
+from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labels import Label, append_labels, is_of
 
 THEN, NOW = "1" * 64, "2" * 64
@@ -24,25 +24,25 @@ AT = "2025-06-01T12:00:00+00:00"
 GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 
 
-def drawn(root: Path, digest: str) -> Path:
-    """A run of two cells, the picture of the second one having this hash."""
+def generated(root: Path, digest: str) -> Path:
+    """A run of two cells, the image of the second one having this hash."""
     return write_run(
         root, [{"id": "one"}, {"id": "two"}], change=lambda at: {"artifact_sha256": digest if at else "0" * 64}
     )
 
 
-def draw_anew(run: Path, digest: str) -> None:
+def generate_again(run: Path, digest: str) -> None:
     """As a resumed run does: the last line of a cell wins."""
     results = run / "results.jsonl"
     last = results.read_text().splitlines()[-1]
     results.write_text(results.read_text() + last.replace(THEN, digest) + "\n")
 
 
-def desk(run: Path) -> Desk:
-    return Desk(prepare(Wish(str(run), run.parent)))
+def desk(run: Path) -> Labeling:
+    return Labeling(prepare(LabelRequest(str(run), run.parent)))
 
 
-def answered(run: Path, rater: str = "ann") -> Desk:
+def answered(run: Path, rater: str = "ann") -> Labeling:
     at = desk(run)
     for _ in range(2):
         at.answer(rater, at.next(rater)["item"]["id"], GOOD, 1.0)
@@ -54,7 +54,7 @@ def call(*words: str | Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("said", "pictures", "same"),
+    ("said", "images", "same"),
     [
         ((THEN, None), (THEN, None), True),
         ((THEN, None), (NOW, None), False),
@@ -63,50 +63,50 @@ def call(*words: str | Path) -> Any:
         ((THEN, THEN), (THEN, NOW), False),
     ],
 )
-def test_a_label_is_of_the_pictures_that_it_names(said: Any, pictures: Any, same: bool) -> None:
+def test_a_label_is_of_the_images_that_it_names(said: Any, images: Any, same: bool) -> None:
     one = label("a", "ann", "usable", True, artifact_sha256=said[0], other_sha256=said[1])
-    assert is_of(pictures, one) is same
+    assert is_of(images, one) is same
 
 
-def test_a_label_says_which_picture_it_is_about(tmp_path: Path) -> None:
-    run = drawn(tmp_path, THEN)
+def test_a_label_says_which_image_it_is_about(tmp_path: Path) -> None:
+    run = generated(tmp_path, THEN)
     answered(run)
     found = {(line["test_id"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")}
     assert found == {("one", "0" * 64), ("two", THEN)}
 
 
-def test_the_page_asks_again_about_a_picture_that_was_drawn_anew(tmp_path: Path) -> None:
-    run = drawn(tmp_path, THEN)
+def test_the_page_asks_again_about_a_image_that_was_generated_anew(tmp_path: Path) -> None:
+    run = generated(tmp_path, THEN)
     answered(run)
     assert desk(run).next("ann")["item"] is None
-    draw_anew(run, NOW)
+    generate_again(run, NOW)
     at = desk(run)
     shown = at.next("ann")
     assert (shown["done"], shown["total"], shown["item"]["case"], shown["item"]["given"]) == (1, 2, "two", {})
     at.answer("ann", shown["item"]["id"], GOOD, 1.0)
     assert at.next("ann")["item"] is None
-    assert len(lines(run / "labels.jsonl")) == 12, "what was said of the old picture is kept"
+    assert len(lines(run / "labels.jsonl")) == 12, "what was said of the old image is kept"
 
 
 def test_the_page_says_so_at_its_start(tmp_path: Path) -> None:
-    run = drawn(tmp_path, THEN)
+    run = generated(tmp_path, THEN)
     answered(run)
-    assert prepare(Wish(str(run), tmp_path)).notes == ()
-    draw_anew(run, NOW)
-    (note,) = prepare(Wish(str(run), tmp_path)).notes
-    assert note == "answers about pictures that were drawn anew since, which count no more: 3"
+    assert prepare(LabelRequest(str(run), tmp_path)).notes == ()
+    generate_again(run, NOW)
+    (note,) = prepare(LabelRequest(str(run), tmp_path)).notes
+    assert note == "answers about images that were generated again since, which count no more: 3"
 
 
-def test_an_agreed_answer_about_an_old_picture_opens_no_session(tmp_path: Path) -> None:
-    run = drawn(tmp_path, NOW)
+def test_an_agreed_answer_about_an_old_image_opens_no_session(tmp_path: Path) -> None:
+    run = generated(tmp_path, NOW)
     known = {"rater": "agreed", "model_label": SECRET_A, "sample_index": 0, "question": "usable", "answer": True}
     at = "2025-06-01T12:00:00+00:00"
     anchors = [
-        Label(**known, test_id=case, at=at, source="anchor", artifact_sha256=picture)
-        for case, picture in (("one", None), ("two", THEN))
+        Label(**known, test_id=case, at=at, source="anchor", artifact_sha256=image)
+        for case, image in (("one", None), ("two", THEN))
     ]
     append_labels(run / "anchors.jsonl", anchors)
-    assert [each.record.test_id for each in prepare(Wish(str(run), tmp_path)).anchors] == ["one"]
+    assert [each.record.test_id for each in prepare(LabelRequest(str(run), tmp_path)).anchors] == ["one"]
 
 
 def test_agree_leaves_them_out_and_says_so() -> None:
@@ -117,53 +117,53 @@ def test_agree_leaves_them_out_and_says_so() -> None:
         label("b", "ann", "usable", True, artifact_sha256=THEN),
         label("b", "bo", "usable", False),
     ]
-    run = labelled(scores, said, anchors=[label("a", "agreed", "usable", False, artifact_sha256=THEN)])
+    run = labeled(scores, said, anchors=[label("a", "agreed", "usable", False, artifact_sha256=THEN)])
     run = replace(run, records=[each.model_copy(update={"artifact_sha256": NOW}) for each in run.records])
     found = agree([run])
     assert found.labels == 2
-    assert "left out: 1 label about pictures that were drawn anew since" in found.notes
+    assert "left out: 1 label about images that were generated again since" in found.notes
     usable = next(each for each in found.graders if each.question == "usable")
     assert (usable.cells, usable.value) == (2, 1.0)
     assert [(each.rater, each.himself.n, each.anchors.n) for each in found.raters] == [("ann", 0, 0), ("bo", 0, 0)]
 
 
-def test_a_pair_is_about_both_of_its_pictures() -> None:
+def test_a_pair_is_about_both_of_its_images() -> None:
     said = [
         label("a", rater, "better", "a", other="r@m", artifact_sha256=NOW, other_sha256=digest)
         for rater, digest in (("ann", THEN), ("bo", NOW))
     ]
-    run = labelled({"a": {"good": True}}, said)
+    run = labeled({"a": {"good": True}}, said)
     run = replace(run, records=[each.model_copy(update={"artifact_sha256": NOW}) for each in run.records])
     assert agree([run]).labels == 1
 
 
 def test_export_leaves_them_out_and_says_so(tmp_path: Path) -> None:
-    run = drawn(tmp_path, THEN)
+    run = generated(tmp_path, THEN)
     answered(run)
-    draw_anew(run, NOW)
-    found = call("label", "export", "r", "--out", tmp_path)
+    generate_again(run, NOW)
+    found = call("label", "export", "r", "--runs", tmp_path)
     assert {row.split(",")[1] for row in found.stdout.splitlines()[1:]} == {"one"}
-    assert found.stderr == "labels about pictures that were drawn anew since, left out: 3 (--all keeps them)\n"
-    assert THEN in call("label", "export", "r", "--all", "--out", tmp_path).stdout
+    assert found.stderr == "labels about images that were generated again since, left out: 3 (--all keeps them)\n"
+    assert THEN in call("label", "export", "r", "--all", "--runs", tmp_path).stdout
 
 
-def test_import_takes_what_is_about_the_picture_of_today(tmp_path: Path) -> None:
-    run = drawn(tmp_path, NOW)
+def test_import_takes_what_is_about_the_image_of_today(tmp_path: Path) -> None:
+    run = generated(tmp_path, NOW)
     digest = sha256(b"x").hexdigest()
     (tmp_path / "in.csv").write_text(
         f"case,rater,usable,artifact_sha256\none,ann,yes,\ntwo,ann,yes,{NOW}\ntwo,bo,yes,{digest}\ntwo,cy,yes,abc\n"
     )
-    found = call("label", "import", tmp_path / "in.csv", "r", "--out", tmp_path)
+    found = call("label", "import", tmp_path / "in.csv", "r", "--runs", tmp_path)
     assert [line.split(": ", 1)[1] for line in found.stderr.splitlines()] == [
-        "is about another picture of this cell, which was drawn anew since"
+        "is about another image of this cell, which was generated again since"
     ] * 2
     assert [(line["rater"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")] == [
         ("ann", "0" * 64), ("ann", NOW)
     ]  # fmt: skip
 
 
-def test_export_leaves_out_a_pair_of_which_one_picture_was_drawn_anew(tmp_path: Path) -> None:
-    run = drawn(tmp_path, THEN)
+def test_export_leaves_out_a_pair_of_which_one_image_was_generated_anew(tmp_path: Path) -> None:
+    run = generated(tmp_path, THEN)
     name = json.loads((run / "run.json").read_text())["run_id"]
     pair = {"rater": "ann", "question": "better", "answer": "a", "sample_index": 0, "model_label": SECRET_A}
     said = Label(
@@ -171,27 +171,27 @@ def test_export_leaves_out_a_pair_of_which_one_picture_was_drawn_anew(tmp_path: 
     )
     append_labels(run / "labels.jsonl", [said])
     assert "two" in call("label", "export", run, "--form", "jsonl").stdout
-    draw_anew(run, NOW)
+    generate_again(run, NOW)
     result = call("label", "export", run, "--form", "jsonl")
     assert "two" not in result.stdout
-    assert "drawn anew since, left out: 1" in result.stderr
+    assert "generated again since, left out: 1" in result.stderr
 
 
-def test_the_same_file_is_no_news_after_a_picture_was_drawn_anew(tmp_path: Path) -> None:
-    run = drawn(tmp_path, THEN)
+def test_the_same_file_is_no_news_after_a_image_was_generated_anew(tmp_path: Path) -> None:
+    run = generated(tmp_path, THEN)
     table = tmp_path / "a.csv"
     table.write_text(f"test_id,model_label,rater,question,answer,at\ntwo,{SECRET_A},ann,usable,yes,{AT}\n")
     assert call("label", "import", table, run).exit_code == 0
-    draw_anew(run, NOW)
+    generate_again(run, NOW)
     call("label", "import", table, run)
     assert [line["artifact_sha256"] for line in lines(run / "labels.jsonl")] == [THEN]
 
 
 def test_a_damaged_line_of_labels_is_told_as_one(tmp_path: Path) -> None:
-    run = drawn(tmp_path, THEN)
+    run = generated(tmp_path, THEN)
     answered(run)
     path = run / "labels.jsonl"
     path.write_text(path.read_text().replace('"rater":"ann"', '"rater":"an', 1))
-    result = call("agree", run)
+    result = call("agreement", run)
     assert result.exit_code == 2
     assert "labels.jsonl:1: not a label: damaged or cut off: delete this line" in result.stderr

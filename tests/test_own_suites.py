@@ -20,7 +20,7 @@ def test_what_init_writes_runs_and_holds(template: Template, tmp_path: Path) -> 
     assert made.exit_code == 0, made.output
     suite = str(tmp_path / "own" / "suite.yaml")
     assert runner.invoke(app, ["validate", suite]).exit_code == 0
-    done = runner.invoke(app, ["run", suite, "--out", str(tmp_path / "runs")])
+    done = runner.invoke(app, ["run", suite, "--runs", str(tmp_path / "runs")])
     assert done.exit_code == 0, done.output
     (folder,) = (tmp_path / "runs").iterdir()
     verdicts = {record.model_label: [] for record in read_records(folder)}
@@ -28,7 +28,7 @@ def test_what_init_writes_runs_and_holds(template: Template, tmp_path: Path) -> 
         verdicts[record.model_label].append(record.verdict)
     assert all(verdict is not Verdict.ERROR for own in verdicts.values() for verdict in own)
     if template is Template.quickstart:
-        assert set(verdicts.pop("sketch,flaw=none")) == {Verdict.PASS}
+        assert set(verdicts.pop("mock,flaw=none")) == {Verdict.PASS}
         assert all(Verdict.FAIL in own for own in verdicts.values()), "a flaw that nobody caught"
         assert len(verdicts) == 7
 
@@ -38,5 +38,5 @@ def test_the_quickstart_goes_red_when_a_grader_is_blind(tmp_path: Path) -> None:
     runner.invoke(app, ["init", str(tmp_path)])
     suite = tmp_path / "suite.yaml"
     suite.write_text(suite.read_text(encoding="utf-8").replace("  - place\n", "", 1), encoding="utf-8")
-    done = runner.invoke(app, ["run", str(suite), "--case", "sign_word", "--out", str(tmp_path / "runs")])
+    done = runner.invoke(app, ["run", str(suite), "--case", "sign_word", "--runs", str(tmp_path / "runs")])
     assert done.exit_code == 1, "spill and drift pass when nobody looks at the place"

@@ -13,7 +13,7 @@ import pytest
 from fake_api import FakeAPI
 from paid import Paid, prompt, scripted
 
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.engine import provenance
 from visioneval.engine.calls import cache as cache_module
 from visioneval.records.model import read_info
@@ -65,7 +65,7 @@ def test_a_run_whose_disk_fills_goes_on_where_there_is_room_again(tmp_path: Path
         assert 0 < kept < CELLS
         for record in paid.records:
             paid.check(record)
-        assert paid.drawn <= kept + IN_THE_WORKS
+        assert paid.generated <= kept + IN_THE_WORKS
         again("size=8m")
         result = paid.run(resume=True)
         assert result.exit_code == 0, result.output
@@ -84,7 +84,7 @@ def test_a_cache_whose_disk_fills_stops_the_run_before_more_is_paid(tmp_path: Pa
         assert kept < CELLS
         for record in paid.records:
             paid.check(record)
-        assert paid.drawn <= kept + IN_THE_WORKS
+        assert paid.generated <= kept + IN_THE_WORKS
         again("size=8m")
         result = paid.run(resume=True)
         assert result.exit_code == 0, result.output
@@ -96,14 +96,14 @@ def test_a_run_on_a_read_only_disk_is_not_begun_and_not_gone_on_with(tmp_path: P
     with disk(tmp_path / "runs", "8m") as again:
         again("ro")
         result = paid.run()
-        assert (result.exit_code, paid.drawn) == (2, 0)
+        assert (result.exit_code, paid.generated) == (2, 0)
         assert result.stderr.strip() == "runs/r: cannot write the run here: Read-only file system"
         again("rw")
         assert paid.run("--limit", "3").exit_code == 0
         before = paid.records
         again("ro")
         result = paid.run(resume=True)
-        assert (result.exit_code, paid.drawn) == (2, 3)
+        assert (result.exit_code, paid.generated) == (2, 3)
         (line,) = result.stderr.splitlines()
         assert line == "runs/r: cannot go on with this run: Read-only file system"
         assert paid.records == before
@@ -136,8 +136,8 @@ def swapped(path: Path) -> None:
 HARM = [truncated, zeroed, emptied, removed, swapped]
 
 
-def kept_picture(paid: Paid, at: int) -> Path:
-    """Where the cache keeps the picture of a cell, with no other name in a run."""
+def kept_image(paid: Paid, at: int) -> Path:
+    """Where the cache keeps the image of a cell, with no other name in a run."""
     record = next(each for each in paid.records if each.prompt == prompt(at))
     digest = str(record.artifact_sha256)
     path = paid.cache / "files" / digest[:2] / digest
@@ -148,29 +148,29 @@ def kept_picture(paid: Paid, at: int) -> Path:
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_picture_of_the_cache_that_was_harmed_is_drawn_again_and_no_other(
+def test_a_image_of_the_cache_that_was_harmed_is_generated_again_and_no_other(
     paid: Paid, harm: Callable[[Path], None]
 ) -> None:
     assert paid.run().exit_code == 0
-    harm(kept_picture(paid, 5))
+    harm(kept_image(paid, 5))
     result = paid.run("--reuse", "all", out="others")
     assert result.exit_code == 0, result.output
     harmed = 2 if harm is swapped else 1
-    assert result.stderr.count("a picture of the cache is") == harmed
-    assert (paid.drawn, paid.judged) == (CELLS + harmed, CELLS)
+    assert result.stderr.count("an image of the cache is") == harmed
+    assert (paid.generated, paid.judged) == (CELLS + harmed, CELLS)
     shutil.rmtree("runs")
     Path("others").rename("runs")
     paid.check_whole()
 
 
 @pytest.mark.parametrize("harm", [truncated, zeroed, emptied])
-def test_a_run_that_draws_anew_takes_nothing_from_a_harmed_cache(paid: Paid, harm: Callable[[Path], None]) -> None:
+def test_a_run_that_generates_anew_takes_nothing_from_a_harmed_cache(paid: Paid, harm: Callable[[Path], None]) -> None:
     assert paid.run().exit_code == 0
-    harm(kept_picture(paid, 5))
+    harm(kept_image(paid, 5))
     shutil.rmtree("runs")
     assert paid.run().exit_code == 0
     paid.check_whole()
-    assert (paid.drawn, paid.judged) == (2 * CELLS, CELLS)
+    assert (paid.generated, paid.judged) == (2 * CELLS, CELLS)
 
 
 @pytest.mark.parametrize("harm", [truncated, zeroed, emptied, removed])
@@ -184,10 +184,10 @@ def test_an_index_that_was_harmed_costs_new_answers_and_no_run(paid: Paid, harm:
     assert result.exit_code == 0, result.output
     paid.check_whole()
     assert "Traceback" not in result.output
-    before = paid.drawn
+    before = paid.generated
     shutil.rmtree("runs")
     assert paid.run("--reuse", "all").exit_code == 0
-    assert paid.drawn == before
+    assert paid.generated == before
 
 
 def test_two_runs_at_once_share_one_cache(paid: Paid) -> None:
@@ -197,7 +197,7 @@ def test_two_runs_at_once_share_one_cache(paid: Paid) -> None:
         _, errors = program.communicate(timeout=60)
         assert program.returncode == 0, errors
         assert errors.count("cache") == 0, errors
-    assert paid.drawn == 2 * CELLS
+    assert paid.generated == 2 * CELLS
     assert CELLS <= paid.judged <= 2 * CELLS
     paid.check_whole()
     shutil.rmtree("runs/r")
@@ -206,7 +206,7 @@ def test_two_runs_at_once_share_one_cache(paid: Paid) -> None:
     shutil.rmtree("runs")
     assert paid.run("--offline").exit_code == 0
     paid.check_whole()
-    assert paid.drawn == 2 * CELLS
+    assert paid.generated == 2 * CELLS
 
 
 def test_a_run_that_is_being_written_is_not_gone_on_with_by_another(paid: Paid) -> None:
@@ -239,13 +239,13 @@ def test_a_clock_that_was_set_back_changes_nothing_but_the_times(paid: Paid, mon
     result = paid.run("suite.yaml", resume=True)
     assert result.exit_code == 0, result.output
     paid.check_whole()
-    assert (paid.drawn, paid.judged) == (CELLS, CELLS)
+    assert (paid.generated, paid.judged) == (CELLS, CELLS)
     info = read_info(paid.run_folder)
     assert (info.ended_at or "") < info.started_at
-    facts = overview(info, paid.records, summarise(info, paid.records))["facts"]
+    facts = overview(info, paid.records, summarize(info, paid.records))["facts"]
     assert "took" not in dict(facts)
     shutil.rmtree("runs")
     result = paid.run("--offline")
     assert result.exit_code == 0, result.output
     paid.check_whole()
-    assert (paid.drawn, paid.judged) == (CELLS, CELLS)
+    assert (paid.generated, paid.judged) == (CELLS, CELLS)

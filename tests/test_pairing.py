@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sides import cell, side, verdicts
 
-from visioneval.analysis.compare.pairing import CHANGES, Pair, pair_cells, parse_map
+from visioneval.analysis.compare.pairing import CHANGES, CellPair, pair_cells, parse_map
 from visioneval.errors import UsageError
 
 
@@ -50,10 +50,8 @@ def test_words_that_map_nothing(words: list[str], message: str) -> None:
 
 
 def test_labels_of_sweeps_hold_the_sign_that_maps() -> None:
-    a, b = side([cell(model_label="sketch,flaw=none")]), side([cell(model_label="sketch,flaw=none,seed=1")], "b")
-    assert parse_map(["sketch,flaw=none=sketch,flaw=none,seed=1"], a, b) == {
-        "sketch,flaw=none": "sketch,flaw=none,seed=1"
-    }
+    a, b = side([cell(model_label="mock,flaw=none")]), side([cell(model_label="mock,flaw=none,seed=1")], "b")
+    assert parse_map(["mock,flaw=none=mock,flaw=none,seed=1"], a, b) == {"mock,flaw=none": "mock,flaw=none,seed=1"}
     a, b = (side([cell(model_label=label) for label in ("x", "x=x")], name) for name in "ab")
     with pytest.raises(UsageError, match="can be read in two ways"):
         parse_map(["x=x=x"], a, b)
@@ -94,7 +92,7 @@ def test_every_change_has_its_name() -> None:
 def test_what_a_pair_knows() -> None:
     before = cell(failed_rules=("copy", "look >= 3"), tags=("text",), artifact_sha256="f" * 64)
     after = cell(failed_rules=("look >= 3", "place"), tags=("must_pass",), flaky=True, artifact_sha256="f" * 64)
-    pair = Pair(before, after)
-    assert (pair.rules_broken, pair.rules_mended) == (("place",), ("copy",))
-    assert (pair.same_picture, pair.flaky, pair.must_pass, pair.tags) == (True, True, True, ("must_pass", "text"))
-    assert not Pair(cell(), cell()).same_picture
+    pair = CellPair(before, after)
+    assert (pair.rules_broken, pair.rules_fixed) == (("place",), ("copy",))
+    assert (pair.same_output, pair.flaky, pair.must_pass, pair.tags) == (True, True, True, ("must_pass", "text"))
+    assert not CellPair(cell(), cell()).same_output

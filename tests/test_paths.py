@@ -58,7 +58,7 @@ def test_urls_are_refused_whatever_is_trusted(trust: Trust, path: str) -> None:
     for each in (trust, Trust(trust.folder, trust.working, everything=True)):
         assert (
             each.refusal(path, trust.folder)
-            == f"{path!r} is a URL: only datasets and finished pictures are read from one"
+            == f"{path!r} is a URL: only datasets and finished images are read from one"
         )
 
 
@@ -83,7 +83,7 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
         "mask": "m.png",
         "masks": {"editable": "m.png", "clothing": 5},
         "reference": "r.png",
-        "pictures": {"a.png": ["p.png"]},
+        "outputs": {"a.png": ["p.png"]},
         "metadata": {"path": "a.png"},
         "prompt": "a.png",
     }
@@ -93,7 +93,7 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
         "mask": "sub/m.png",
         "masks": {"editable": "sub/m.png", "clothing": 5},
         "reference": "sub/r.png",
-        "pictures": {"a.png": ["sub/p.png"]},
+        "outputs": {"a.png": ["sub/p.png"]},
         "metadata": {"path": "a.png"},
         "prompt": "a.png",
     }
@@ -106,7 +106,7 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
         (suite(cases="cases: [{id: a, prompt: x, images: [{path: /a.png}]}]"), "2:44", f"'/a.png' {OUTSIDE}"),
         (suite(cases="cases: [{id: a, prompt: x, reference: ../a.png}]"), "2:39", f"'../a.png' {OUTSIDE}"),
         (suite(cases="cases: [{id: a, prompt: x, images: [a.png], mask: ../a.png}]"), "2:51", f"'../a.png' {OUTSIDE}"),
-        (suite(cases="cases: [{id: a, prompt: x, pictures: {m: [a.png, ../b.png]}}]"), "2:50", f"'../b.png' {OUTSIDE}"),
+        (suite(cases="cases: [{id: a, prompt: x, outputs: {m: [a.png, ../b.png]}}]"), "2:50", f"'../b.png' {OUTSIDE}"),
         (suite(cases="cases: [{file: ../c.yaml}]"), "2:16", f"file: '../c.yaml' {OUTSIDE}"),
         (
             suite(cases="cases: [{dataset: {path: ../d.csv, fields: {id: id}}}]"),
@@ -117,7 +117,7 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
         (suite(models="models: [{provider: files, run: ../r@m}]"), "3:33", f"'../r' {OUTSIDE}"),
         (suite(models="models: [{provider: files, run: ..}]"), "3:33", f"'..' {OUTSIDE}"),
         (
-            suite(models="models: [{provider: files, dataset: {path: ../d.csv, fields: {image: i, id: d}}}]"),
+            suite(models="models: [{provider: files, dataset: {path: ../d.csv, fields: {output: i, id: d}}}]"),
             "3:44",
             f"'../d.csv' {OUTSIDE}",
         ),
@@ -131,9 +131,9 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
     ],
 )
 def test_what_a_suite_must_be_trusted_for(
-    problems: Problems, picture: Callable[..., Path], text: str, place: str, told: str
+    problems: Problems, image: Callable[..., Path], text: str, place: str, told: str
 ) -> None:
-    picture("a.png")
+    image("a.png")
     assert problems(text) == [f"suite.yaml:{place}: {told}"]
     assert not any("--trust-suite" in line for line in problems(text, trust=True))
 

@@ -1,4 +1,4 @@
-"""A dataset's cell as a finished picture: paths, addresses, Vertex contents, and what is none of them."""
+"""A dataset's cell as a finished image: paths, addresses, Vertex contents, and what is none of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from toys import Toy
 from writing import suite
 
-from visioneval.suite.outputs import FinishedPicture, picture_of_cell
+from visioneval.suite.outputs import ExistingOutput, output_of_cell
 
 Problems = Callable[..., list[str]]
 
@@ -33,8 +33,8 @@ FILE = {"file_data": {"mime_type": "video/mp4", "file_uri": "gs://b/a.mp4"}}
         (contents({"text": "Look:"}, FILE), {"path": "gs://b/a.mp4", "mime": "video/mp4"}),
         (contents({"fileData": {"fileUri": "gs://b/x"}}), {"path": "gs://b/x"}),
         ({"contents": {"parts": [FILE]}}, {"path": "gs://b/a.mp4", "mime": "video/mp4"}),
-        (None, {"problem": "the row names no picture"}),
-        ("", {"problem": "the row names no picture"}),
+        (None, {"problem": "the row names no image"}),
+        ("", {"problem": "the row names no image"}),
         ("{not json", {"problem": "the cell is neither a path nor JSON"}),
         ({}, {"problem": "the cell holds no contents with a file_uri"}),
         (contents(), {"problem": "the cell holds no contents with a file_uri"}),
@@ -47,24 +47,24 @@ FILE = {"file_data": {"mime_type": "video/mp4", "file_uri": "gs://b/a.mp4"}}
     ],
 )
 def test_what_a_cell_names(cell: Any, found: dict[str, str]) -> None:
-    assert picture_of_cell(cell, "d.jsonl:3") == {**found, "row": "d.jsonl:3"}
-    assert FinishedPicture.model_validate(picture_of_cell(cell, "d.jsonl:3")).row == "d.jsonl:3"
+    assert output_of_cell(cell, "d.jsonl:3") == {**found, "row": "d.jsonl:3"}
+    assert ExistingOutput.model_validate(output_of_cell(cell, "d.jsonl:3")).row == "d.jsonl:3"
 
 
-def test_a_picture_has_a_path_or_a_problem() -> None:
+def test_a_image_has_a_path_or_a_problem() -> None:
     for wrong in ({}, {"path": "a", "problem": "b"}):
         with pytest.raises(ValidationError):
-            FinishedPicture.model_validate(wrong)
+            ExistingOutput.model_validate(wrong)
 
 
 def test_rows_that_cannot_be_read_are_errors_that_name_their_line(toy: Toy) -> None:
-    toy.pictures("a.png")
-    (toy.folder / "text.png").write_text("I am no picture")
+    toy.outputs("a.png")
+    (toy.folder / "text.png").write_text("I am no image")
     cells = ["a.png", "gone.png", "text.png", '{"contents": []}', "{cut", ""]
     rows = [{"p": f"prompt {at}", "f": cell, "m": "m"} for at, cell in enumerate(cells)]
     (toy.folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     path = toy.write(models=[{"provider": "files"}])
-    fields = {"prompt": "p", "image": "f", "model": "m"}
+    fields = {"prompt": "p", "output": "f", "model": "m"}
     data = json.loads(path.read_text()) | {"cases": [{"dataset": {"path": "d.jsonl", "fields": fields}}]}
     path.write_text(json.dumps(data))
     assert toy("run", path, "--trust-suite").exit_code == 3
@@ -73,15 +73,15 @@ def test_rows_that_cannot_be_read_are_errors_that_name_their_line(toy: Toy) -> N
     told = {prompt: record.error.message for prompt, record in found.items() if record.error}
     assert told == {
         "prompt 1": "d.jsonl:2: gone.png: No such file or directory",
-        "prompt 2": "d.jsonl:3: not a picture we can read (we read png, jpeg, webp, gif, bmp, tiff)",
+        "prompt 2": "d.jsonl:3: not an image we can read (we read png, jpeg, webp, gif, bmp, tiff)",
         "prompt 3": "d.jsonl:4: the cell holds no contents with a file_uri",
         "prompt 4": "d.jsonl:5: the cell is neither a path nor JSON",
-        "prompt 5": "d.jsonl:6: the row names no picture",
+        "prompt 5": "d.jsonl:6: the row names no image",
     }
 
 
 def test_a_video_is_not_zoomed_into(problems: Problems) -> None:
-    grader = "{key: r, type: rubric, zoom: {}, metrics: {ok: {type: pass_fail, about: fine}}}"
+    grader = "{key: r, type: rubric, zoom: {}, metrics: {ok: {type: pass_fail, description: fine}}}"
     text = suite(
         "judges: {default: {provider: openai, model: m}}",
         cases="cases: [{id: a, prompt: x, task: video_generation}]",
@@ -89,4 +89,4 @@ def test_a_video_is_not_zoomed_into(problems: Problems) -> None:
         graders=f"graders: [{grader}]",
         verdict="verdict: [ok]",
     )
-    assert problems(text) == ["suite.yaml:4:40: zoom is for pictures, and the case 'a' is about a video"]
+    assert problems(text) == ["suite.yaml:4:40: zoom is for images, and the case 'a' is about a video"]

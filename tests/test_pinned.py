@@ -76,8 +76,8 @@ def test_a_recorded_judge_makes_no_questions(problems: Problems) -> None:
     assert problems(gecko("questions: [{id: q1, question: Q}]", judge=NOBODY), ANSWERS) == []
 
 
-def test_cells_without_a_picture_are_for_recorded_judges(problems: Problems) -> None:
-    blind = "models: [{provider: files, pictures: none, label: m}]"
+def test_cells_without_a_image_are_for_recorded_judges(problems: Problems) -> None:
+    blind = "models: [{provider: files, outputs: none, label: m}]"
     case = "cases: [{id: one, questions: [{id: q1, question: Q}]}]"
     assert (
         problems(
@@ -86,22 +86,22 @@ def test_cells_without_a_picture_are_for_recorded_judges(problems: Problems) -> 
         )
         == []
     )
-    two = "graders: [{key: gecko, type: gecko, judge: eye}, {key: image, type: image}]"
+    two = "graders: [{key: gecko, type: gecko, judge: eye}, {key: image, type: properties}]"
     told = problems(suite(NOBODY, cases=case, models=blind, graders=two, verdict="verdict: [gecko >= 0]"), ANSWERS)
     assert told == [
-        "suite.yaml:3:38: the grader 'image' looks at pictures: without any there are recorded answers only, to a gecko or a rubric grader"
+        "suite.yaml:3:38: the grader 'image' looks at images: without any there are recorded answers only, to a gecko or a rubric grader"
     ]
     live = suite(JUDGE, cases=case, models=blind, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                  verdict="verdict: [gecko >= 0]")  # fmt: skip
     assert problems(live) == [
-        "suite.yaml:3:38: the grader 'gecko' looks at pictures: without any there are recorded answers only, to a gecko or a rubric grader"
+        "suite.yaml:3:38: the grader 'gecko' looks at images: without any there are recorded answers only, to a gecko or a rubric grader"
     ]
-    both = "models: [{provider: files, pictures: none, label: m}, {provider: sketch}]"
+    both = "models: [{provider: files, outputs: none, label: m}, {provider: mock}]"
     told = problems(suite(NOBODY, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                           verdict="verdict: [gecko >= 0]"), ANSWERS)  # fmt: skip
     assert told == ["suite.yaml:2:9: the key 'prompt' is missing"]
-    told = problems(gecko("", models="models: [{provider: files, pictures: none, path: a.png}]"))
-    assert told == ["suite.yaml:3:10: files takes one source of pictures, not path and pictures"]
+    told = problems(gecko("", models="models: [{provider: files, outputs: none, path: a.png}]"))
+    assert told == ["suite.yaml:3:10: files takes one source of images, not path and images"]
 
 
 FILE = """\

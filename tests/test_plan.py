@@ -23,10 +23,10 @@ cases:
   - {id: c, prompt: "c", images: [in.png]}
 vars: {what: tree}
 models:
-  - provider: mine:Draw
+  - provider: mine:Generate
     params: {model: m-1}
     grid: {ratio: [1.10, 2], size: [64x64, null, true]}
-  - {provider: mine:Draw, label: gen, tasks: [image_generation]}
+  - {provider: mine:Generate, label: gen, tasks: [image_generation]}
 samples: 2
 graders:
   - {key: look, type: "mine:Look", writes: {fine: {type: bool}}}
@@ -53,7 +53,7 @@ def cells(plan: Plan) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def sweep(toy: Toy) -> Path:
-    toy.pictures("in.png")
+    toy.outputs("in.png")
     path = toy.folder / "suite.yaml"
     path.write_text(GRID)
     return path
@@ -174,17 +174,17 @@ def test_an_estimate_counts_and_names_what_is_missing(toy: Toy) -> None:
     from visioneval.engine.calls.estimate import estimate
     from visioneval.plan import needed_keys
 
-    toy.pictures("pictures/case0.png")
+    toy.outputs("images/case0.png")
     models = [
-        {"provider": "files", "label": "old", "path": "pictures/{case}.png"},
-        {"provider": "mine:Draw", "label": "toy", "api_key_env": "TOY_KEY"},
+        {"provider": "files", "label": "old", "path": "images/{case}.png"},
+        {"provider": "mine:Generate", "label": "toy", "api_key_env": "TOY_KEY"},
     ]
     plan = planned(toy.write({}, {}, models=models, graders=[LOOK, SECOND], verdict=["fine"], samples=2))
     work = estimate(plan)
     assert (work.calls, work.cells, work.grader_calls) == (8, 8, 16)
     assert work.unpriced == ("toy",)
     assert needed_keys(plan) == {"TOY_KEY": ["toy"]}
-    assert work.missing_files == ("pictures/case1.png", "pictures/case1.png")
+    assert work.missing_files == ("images/case1.png", "images/case1.png")
 
 
 def test_another_run_is_named_in_full_in_the_resolved_suite(toy: Toy) -> None:
@@ -202,16 +202,16 @@ FAR: list[dict[str, Any]] = [
     {"provider": "files", "label": "../..", "path": "out/{model}/far.png"},
     {"provider": "files", "label": "x", "path": "link/{case}.png"},
     {"provider": "files", "label": "x", "path": "in/{case}.png"},
-    {"provider": "files", "label": "x", "dataset": {"path": "rows.csv", "fields": {"id": "id", "image": "up"}}},
-    {"provider": "files", "label": "x", "dataset": {"path": "rows.csv", "fields": {"id": "id", "image": "root"}}},
+    {"provider": "files", "label": "x", "dataset": {"path": "rows.csv", "fields": {"id": "id", "output": "up"}}},
+    {"provider": "files", "label": "x", "dataset": {"path": "rows.csv", "fields": {"id": "id", "output": "root"}}},
 ]
 
 
 @pytest.mark.parametrize("model", FAR)
-def test_only_a_trusted_suite_reads_finished_pictures_elsewhere(
+def test_only_a_trusted_suite_reads_finished_images_elsewhere(
     toy: Toy, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toy.pictures("far.png")
+    toy.outputs("far.png")
     suite = toy.folder / "suite"
     for name in ("suite", "suite/out", "suite/in", "elsewhere"):
         (toy.folder / name).mkdir(exist_ok=True)
@@ -219,7 +219,7 @@ def test_only_a_trusted_suite_reads_finished_pictures_elsewhere(
     (suite / "in" / "a.png").symlink_to(toy.folder / "far.png")
     (suite / "rows.csv").write_text(f"id,up,root\na,../far.png,{toy.folder / 'far.png'}\n")
     path = suite / "suite.yaml"
-    image = [{"key": "file", "type": "image"}]
+    image = [{"key": "file", "type": "properties"}]
     data = {
         "name": "far",
         "cases": [{"id": "a", "prompt": "p"}],

@@ -29,7 +29,7 @@ COMMAND = "from visioneval.cli import app; app()"
 EDITS = Path(__file__).parent.parent.parent / "shared" / "data" / "edits"
 Case = tuple[Image.Image, Image.Image, Mapping[str, Image.Image]]
 """An input image, its mask, and outputs by their label."""
-MEASURES = ("{key: image, type: image}", "{key: place, type: locality}", "{key: like, type: reference}")
+MEASURES = ("{key: image, type: properties}", "{key: place, type: locality}", "{key: like, type: reference}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def run(suite: Path, processor: Processor) -> list[dict[str, Any]]:
     """What a run on this processor leaves: all of a record that does not name the run or its times."""
     out = suite.parent / f"runs{len(list(suite.parent.glob('runs*')))}"
     done = subprocess.run(
-        [sys.executable, "-c", processor.code, "run", str(suite), "--out", str(out)],
+        [sys.executable, "-c", processor.code, "run", str(suite), "--runs", str(out)],
         env={**os.environ, **processor.environment},
         capture_output=True,
         text=True,
@@ -112,7 +112,7 @@ def a_scene(size: tuple[int, int] = (480, 360)) -> Image.Image:
 
 
 def outputs_of(image: Image.Image) -> dict[str, Image.Image]:
-    """What models make of a picture: another size, a small move of everything, a tint, a patch."""
+    """What models make of an image: another size, a small move of everything, a tint, a patch."""
     width, height = image.size
     move = (1.004, 0, -1.7, 0, 0.998, 2.3)
     moved = image.transform(image.size, Image.Transform.AFFINE, move, Image.Resampling.BICUBIC)

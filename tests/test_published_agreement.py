@@ -26,7 +26,7 @@ def call(*words: str) -> Any:
 
 
 def agreed(*words: str) -> dict[str, Any]:
-    done = call("agree", *words, "--json")
+    done = call("agreement", *words, "--json")
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -36,7 +36,7 @@ def agreed(*words: str) -> dict[str, Any]:
 
 
 def judged(data: Path, folder: Path) -> Path:
-    """A suite whose judge is the recorded one; a stand-in draws, as the pictures are not here."""
+    """A suite whose judge is the recorded one; a stand-in generates, as the images are not here."""
     rows = [json.loads(line) for line in (data / "judge_gemini.jsonl").read_text().splitlines()]
     rows = [row for row in rows if row["model"] in SPEARMAN]
     answers = [
@@ -46,7 +46,7 @@ def judged(data: Path, folder: Path) -> Path:
     ]
     (folder / "answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
     judge = {"provider": "recorded", "path": "answers.jsonl", "fields": {"case": "case", "model": "model"}}
-    metric = {"type": "score", "scale": [0, 1], "step": 0.1, "about": "how well the edit follows the words"}
+    metric = {"type": "score", "scale": [0, 1], "step": 0.1, "description": "how well the edit follows the words"}
     question = {
         "key": "follows",
         "ask": "Does it follow?",
@@ -59,7 +59,7 @@ def judged(data: Path, folder: Path) -> Path:
         "name": "edits",
         "judges": {"default": judge},
         "cases": [{"id": uid, "prompt": "an edit"} for uid in dict.fromkeys(row["uid"] for row in rows)],
-        "models": [{"provider": "sketch", "label": name, "params": {"size": "64x64"}} for name in SPEARMAN],
+        "models": [{"provider": "mock", "label": name, "params": {"size": "64x64"}} for name in SPEARMAN],
         "graders": [{"key": "look", "type": "rubric", "metrics": {"sc": metric}}],
         "verdict": ["sc >= 0.5"],
         "gates": ["pass_rate >= 0"],
@@ -70,7 +70,7 @@ def judged(data: Path, folder: Path) -> Path:
 
 
 def rated(data: Path, path: Path) -> None:
-    """The raters' first value of each picture, as a table of one column a model, one file in all."""
+    """The raters' first value of each image, as a table of one column a model, one file in all."""
     with path.open("w", newline="") as file:
         out = csv.writer(file, delimiter="\t")
         out.writerow(["uid", "who", "drawn_by", "rating"])
@@ -110,8 +110,8 @@ def test_viescore_a_recorded_judge_against_three_raters(
     assert (people["raters"], people["shared"], people["fleiss_raters"]) == (3, 716, 3)
     assert 0 < people["alpha"]["ordinal"]["value"] < 1
     assert [pair["n"] for pair in people["cohen"]] == [716] * 3
-    assert call("agree", "edits", "--min", "sc:0.9").exit_code == 1
-    assert call("agree", "edits", "--min", "sc:0.2").exit_code == 0
+    assert call("agreement", "edits", "--min", "sc:0.9").exit_code == 1
+    assert call("agreement", "edits", "--min", "sc:0.2").exit_code == 0
 
 
 # DSG: scores from recorded answers, with and without dependencies, against the mean of five ratings
@@ -151,7 +151,7 @@ def answered(data: Path, out: Path) -> None:
             "name": "dsg",
             "cases": [{"id": item, "prompt": item} for item in dict.fromkeys(item for item, _ in images)],
             "models": [
-                {"provider": "own:Draw", "label": label} for label in dict.fromkeys(label for _, label in images)
+                {"provider": "own:Generate", "label": label} for label in dict.fromkeys(label for _, label in images)
             ],
             "graders": [{"key": "own", "type": "own:Look", "writes": {"dsg": number, "flat": number}}],
             "verdict": ["dsg >= 0"],
@@ -184,5 +184,5 @@ def test_dsg_question_scores_against_five_ratings_of_800_images(
         assert one["measures"]["kendall"]["value"] == pytest.approx(published[1], abs=5e-5)
         assert set(one["measures"]) == {"spearman", "kendall"}
     assert [one["state"] for one in found["minimums"]] == ["holds", "holds"]
-    assert call("agree", "dsg", "--min", "dsg:0.58").exit_code == 1
+    assert call("agreement", "dsg", "--min", "dsg:0.58").exit_code == 1
     assert len(found["people"][0]["cohen"]) == 10

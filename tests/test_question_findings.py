@@ -10,7 +10,7 @@ from rich.console import Console
 
 from visioneval.analysis.findings import Summary
 from visioneval.analysis.questions import TypeFinding
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.records.model import Fingerprint, GraderRecord
 from visioneval.report.terminal.summary import print_summary
 from visioneval.suite.model import Suite
@@ -32,7 +32,7 @@ def summary(*cells: tuple[str, GraderRecord]) -> Summary:
         {
             "name": "demo",
             "cases": [{"id": "one", "prompt": "a tree"}],
-            "models": [{"provider": "sketch", "label": label} for label in ("m", "n")],
+            "models": [{"provider": "mock", "label": label} for label in ("m", "n")],
             "graders": [{"key": "gecko", "type": "gecko"}],
             "verdict": ["gecko >= 0"],
         }
@@ -42,7 +42,7 @@ def summary(*cells: tuple[str, GraderRecord]) -> Summary:
         record(model_label=label, sample_index=at, graders=(own,), scores={"gecko": 0.5, "gecko.object": 0.5})
         for at, (label, own) in enumerate(cells)
     ]
-    return summarise(info(suite=suite, metrics=metrics, state="complete", planned_cells=len(cells)), records)
+    return summarize(info(suite=suite, metrics=metrics, state="complete", planned_cells=len(cells)), records)
 
 
 def printed(found: Summary, width: int = 80) -> str:
@@ -51,7 +51,7 @@ def printed(found: Summary, width: int = 80) -> str:
     return stream.getvalue()
 
 
-def test_a_picture_with_more_questions_counts_more() -> None:
+def test_a_image_with_more_questions_counts_more() -> None:
     found = summary(
         ("m", grader(("object", 1))),
         ("m", grader(("object", 0), ("object", 0), ("object", 0), ("color", 1))),

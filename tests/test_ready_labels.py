@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelled import picture, write_run
+from labeled import make_image, write_run
 
 from visioneval.graders.rubric.config import RubricGrader
-from visioneval.label.labeling import Desk
-from visioneval.label.work import Wish, prepare
+from visioneval.label.labeling import Labeling
+from visioneval.label.work import LabelRequest, prepare
 from visioneval.resources import builtin
 from visioneval.suite.label_presets import READY, asked_of
 from visioneval.suite.load import load_suite
@@ -31,8 +31,8 @@ def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
         {
             "name": "demo",
             "cases": cases,
-            "models": [{"provider": "own:Draw", "label": "m"}],
-            "graders": [{"key": "image", "type": "image"}],
+            "models": [{"provider": "own:Generate", "label": "m"}],
+            "graders": [{"key": "image", "type": "properties"}],
             "verdict": ["not image.blank"],
             **({"labels": labels} if labels else {}),
         }
@@ -55,7 +55,7 @@ def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
     ],
 )  # fmt: skip
 def test_a_ready_set_asks_this(name: str, wanted: list[tuple[str, str, tuple[Any, ...]]]) -> None:
-    found = asked({"ready": name}, "image_generation").asked
+    found = asked({"preset": name}, "image_generation").asked
     assert [(each.key, each.type, each.choices or each.steps) for each in found.questions] == wanted
     assert [pair.key for pair in found.pairs] == ["preferred"]
     assert [each.key for each in found.questions if each.metric == "verdict"] == [
@@ -76,7 +76,7 @@ def test_the_docs_list_the_ready_sets() -> None:
 def test_own_questions_join_the_ready_ones_and_replace_by_key() -> None:
     own = {"key": "on_brand", "ask": "Is it ours?", "type": "scale", "scale": [1, 3]}
     more = {"key": "note", "ask": "Else?", "type": "text"}
-    labels = {"ready": "logo", "questions": [own, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
+    labels = {"preset": "logo", "questions": [own, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
     found = asked(labels, "image_editing").asked
     assert [(each.key, each.type) for each in found.questions] == [
         ("edit_right", "yes_no"), ("else_changed", "yes_no"), ("on_brand", "scale"), ("note", "text")
@@ -87,17 +87,17 @@ def test_own_questions_join_the_ready_ones_and_replace_by_key() -> None:
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
-        ("{ready: advert}", "'advert' is not one of ui, marketing, try_on, logo"),
+        ("{preset: advert}", "'advert' is not one of ui, marketing, try_on, logo"),
         (
-            "{ready: logo, questions: [{key: preferred, ask: b, type: yes_no}]}",
+            "{preset: logo, questions: [{key: preferred, ask: b, type: yes_no}]}",
             "two questions have the key 'preferred'",
         ),
-        ("{ready: logo, pairs: [{key: on_brand, ask: b}]}", "two questions have the key 'on_brand'"),
+        ("{preset: logo, pairs: [{key: on_brand, ask: b}]}", "two questions have the key 'on_brand'"),
         ("{questions: [{key: a, ask: b, type: yes_no, tasks: [editing]}]}", "'editing' is not one of image_generation"),
     ],
 )
 def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str, told: str) -> None:
-    text = "name: a\ncases: [{id: one, prompt: a tree}]\nmodels: [{provider: sketch}]\ngraders: [{key: image, type: image}]\n"
+    text = "name: a\ncases: [{id: one, prompt: a tree}]\nmodels: [{provider: mock}]\ngraders: [{key: image, type: properties}]\n"
     (line,) = problems(f"{text}verdict: [not image.blank]\nlabels: {labels}\n")
     assert line.startswith("suite.yaml:6:")
     assert told in line
@@ -117,7 +117,7 @@ def test_a_suite_that_says_nothing_asks_by_its_tasks(tasks: list[str], keys: lis
 
 
 def test_what_a_rubric_asks_too_can_be_held_against_it() -> None:
-    metrics = {"edit_right": {"type": "pass_fail", "about": "The edit is right."}}
+    metrics = {"edit_right": {"type": "pass_fail", "description": "The edit is right."}}
     grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": metrics})
     found = {each.key: each for each in asked_of(None, [grader], [TaskType.IMAGE_EDITING]).questions}
     assert list(found) == ["usable", "edit_right", "else_changed", "note"]
@@ -125,18 +125,18 @@ def test_what_a_rubric_asks_too_can_be_held_against_it() -> None:
 
 
 def test_each_cell_is_asked_what_its_own_task_asks(tmp_path: Path) -> None:
-    picture(3).save(tmp_path / "base.png")
-    cases = [{"id": "drawn"}, {"id": "edited", "images": ["base.png"]}]
+    make_image(3).save(tmp_path / "base.png")
+    cases = [{"id": "generated"}, {"id": "edited", "images": ["base.png"]}]
     tasks = ["image_generation", "image_editing"]
     run = write_run(tmp_path, cases, labels=None, change=lambda at: {"task_type": tasks[at]})
-    desk = Desk(prepare(Wish(str(run), tmp_path)))
+    desk = Labeling(prepare(LabelRequest(str(run), tmp_path)))
     found = {}
     for _ in cases:
         item = desk.next("ann")["item"]
         found[item["case"]] = keys = [ask["key"] for ask in item["asks"]]
         desk.answer("ann", item["id"], {key: True for key in keys if key != "note"}, 1.0)
     assert found == {
-        "drawn": ["usable", "as_asked", "note"], "edited": ["usable", "edit_right", "else_changed", "note"]
+        "generated": ["usable", "as_asked", "note"], "edited": ["usable", "edit_right", "else_changed", "note"]
     }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def test_each_cell_is_asked_what_its_own_task_asks(tmp_path: Path) -> None:
 def test_the_shipped_workflows_ask_their_ready_set(name: str, ready: str) -> None:
     suite = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: []).suite
     assert suite.labels is not None
-    assert suite.labels.ready == ready
+    assert suite.labels.preset == ready
     assert [(each.key, each.ask, each.choices) for each in suite.asked.questions] == [
         (each.key, each.ask, each.choices) for each in READY[ready].questions
     ]

@@ -1,4 +1,4 @@
-"""Suites over real pictures that nobody in this project made, run as a user runs them."""
+"""Suites over real images that nobody in this project made, run as a user runs them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pixels(path: Path) -> Pixels:
 
 
 def run(suite: Path, out: Path, *flags: str) -> tuple[int, Path]:
-    result = CliRunner().invoke(app, ["run", str(suite), "--out", str(out), "--trust-suite", *flags])
+    result = CliRunner().invoke(app, ["run", str(suite), "--runs", str(out), "--trust-suite", *flags])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     (folder,) = out.iterdir()
     return result.exit_code, folder

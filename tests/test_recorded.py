@@ -112,7 +112,7 @@ def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:
         {},
         {},
         name="deep/suite.yaml",
-        models=[{"provider": "sketch", "label": "drawn"}],
+        models=[{"provider": "mock", "label": "generated"}],
         judges={"people": {"provider": "recorded", "path": "answers.csv", "fields": {"model": "model"}}},
         graders=[
             {
@@ -120,14 +120,19 @@ def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:
                 "type": "rubric",
                 "judge": "people",
                 "metrics": {
-                    "liked": {"type": "pass_fail", "about": "Did they like it?"},
-                    "quality": {"type": "score", "scale": [0, 5], "about": "How good is it?"},
+                    "liked": {"type": "pass_fail", "description": "Did they like it?"},
+                    "quality": {"type": "score", "scale": [0, 5], "description": "How good is it?"},
                 },
             }
         ],
         verdict=["liked", "quality >= 3"],
     )
-    rows = ["case0,drawn,liked,TRUE", "case0,drawn,quality,2", "case0,drawn,verdict,PASS", "case1,drawn,liked,TRUE"]
+    rows = [
+        "case0,generated,liked,TRUE",
+        "case0,generated,quality,2",
+        "case0,generated,verdict,PASS",
+        "case1,generated,liked,TRUE",
+    ]
     (suite.parent / "answers.csv").write_text("\n".join(["case,model,question,answer", *rows, ""]))
     result = toy("run", suite)
     records = {record.test_id: record for record in read_records(toy.latest)}
@@ -156,7 +161,7 @@ class Eye:
 
 def test_a_judge_of_the_users_own_gets_its_entry(toy: Toy) -> None:
     (toy.folder / "eye.py").write_text(OWN)
-    metrics = {"liked": {"type": "pass_fail", "about": "Did they like it?"}}
+    metrics = {"liked": {"type": "pass_fail", "description": "Did they like it?"}}
     result = toy.run(
         judges={"default": {"provider": "eye:Eye", "model": "my-eye", "params": {"say": {"liked": True}}}},
         graders=[{"key": "people", "type": "rubric", "metrics": metrics}],

@@ -252,7 +252,7 @@ def test_older_versions_are_upgraded_step_by_step(folder: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x.png", "artifacts/../../x.png", "a\\..\\x.png", "", "a\0b"])
-def test_no_record_names_a_picture_outside_its_run(folder: Path, path: str) -> None:
+def test_no_record_names_a_image_outside_its_run(folder: Path, path: str) -> None:
     line = json.dumps({**json.loads(record().model_dump_json()), "artifact_path": path})
     write_lines(folder, line)
     with pytest.raises(RunFormatError, match="artifact_path"):

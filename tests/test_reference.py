@@ -13,7 +13,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.reference import Reference, measure_reference
-from visioneval.media.images import picture_at, size_of
+from visioneval.media.images import image_at, size_of
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
@@ -36,20 +36,20 @@ def graded(tmp_path: Path, reference: np.ndarray | bytes, output: np.ndarray, **
     else:
         Image.fromarray(reference).save(tmp_path / "reference.png")
     Image.fromarray(output).save(tmp_path / "out.png")
-    picture = picture_at(tmp_path / "out.png", (tmp_path / "out.png").read_bytes())
+    output = image_at(tmp_path / "out.png", (tmp_path / "out.png").read_bytes())
 
     def save(name: str, data: bytes) -> str:
         (tmp_path / name).write_bytes(data)
         return name
 
     files = CaseFiles(reference=tmp_path / "reference.png")
-    subject = GradingContext(TestCase(id="c", prompt="p"), TaskType.IMAGE_GENERATION, "p", None, picture, files, save)
+    subject = GradingContext(TestCase(id="c", prompt="p"), TaskType.IMAGE_GENERATION, "p", None, output, files, save)
     return asyncio.run(Reference(ReferenceGrader(type="reference", key="ref", **options)).grade(subject))
 
 
-def jpeg(picture: np.ndarray, quality: int) -> np.ndarray:
+def jpeg(output: np.ndarray, quality: int) -> np.ndarray:
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, "JPEG", quality=quality)
+    Image.fromarray(output).save(file, "JPEG", quality=quality)
     return np.asarray(Image.open(file))
 
 
@@ -70,7 +70,7 @@ def test_encoding_size_and_a_small_shift_are_forgiven(tmp_path: Path, scene: np.
     assert grade.details["registration"]["shift_x"] == pytest.approx(-4, abs=0.1)
 
 
-def test_another_picture_fails_on_both(tmp_path: Path, scene: np.ndarray) -> None:
+def test_another_image_fails_on_both(tmp_path: Path, scene: np.ndarray) -> None:
     grade = graded(tmp_path, scene, scene[::-1].copy())
     assert grade.scores["ref"] is False
     assert grade.scores["ref.ssim"] < 0.8
@@ -101,10 +101,10 @@ def test_another_shape_fails(tmp_path: Path) -> None:
 
 def test_a_broken_reference_is_an_error_that_names_it(tmp_path: Path, scene: np.ndarray) -> None:
     with pytest.raises(GraderError, match=r"reference\.png"):
-        graded(tmp_path, b"no picture", scene)
+        graded(tmp_path, b"no image", scene)
 
 
-def test_a_real_edit_is_told_from_its_input_and_from_other_pictures(shared_data: Path) -> None:
+def test_a_real_edit_is_told_from_its_input_and_from_other_images(shared_data: Path) -> None:
     defaults = ReferenceGrader(type="reference", key="ref")
     folder = shared_data / "edits"
     before, after = (

@@ -23,14 +23,14 @@ def a_scene(width: int = 480, height: int = 360) -> np.ndarray:
     return np.asarray(image)
 
 
-def moved(picture: np.ndarray, dx: float, dy: float, zoom: float = 1.0) -> np.ndarray:
-    height, width = picture.shape[:2]
+def moved(output: np.ndarray, dx: float, dy: float, zoom: float = 1.0) -> np.ndarray:
+    height, width = output.shape[:2]
     matrix = np.array([[zoom, 0, dx + (1 - zoom) * (width - 1) / 2], [0, zoom, dy + (1 - zoom) * (height - 1) / 2]])
-    return cv2.warpAffine(picture, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return cv2.warpAffine(output, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
 
 
-def apart(laid_picture: np.ndarray, base: np.ndarray, where: np.ndarray) -> float:
-    return float(np.abs(laid_picture.astype(int) - base)[where].mean())
+def apart(laid_image: np.ndarray, base: np.ndarray, where: np.ndarray) -> float:
+    return float(np.abs(laid_image.astype(int) - base)[where].mean())
 
 
 @pytest.mark.parametrize(("dx", "dy"), [(3, 2), (-7, 5), (0, -4), (1.5, 0)])
@@ -41,7 +41,7 @@ def test_a_shift_of_the_whole_is_taken_back(dx: float, dy: float) -> None:
     found = laid.registration
     assert (found.shift_x, found.shift_y) == pytest.approx((dx, dy), abs=0.1)
     assert (found.zoom_x, found.zoom_y) == pytest.approx((1, 1), abs=1e-3)
-    assert apart(laid.picture, base, laid.valid) < 0.35 * apart(output, base, laid.valid)
+    assert apart(laid.output, base, laid.valid) < 0.35 * apart(output, base, laid.valid)
 
 
 def test_strips_without_counterpart_are_excluded_and_reported() -> None:
@@ -58,15 +58,15 @@ def test_a_small_zoom_is_taken_back() -> None:
     laid = lay_over(base, moved(base, 0, 0, 1.01))
     assert laid.registration.zoom_x == pytest.approx(1.01, abs=5e-4)
     assert laid.registration.zoom_y == pytest.approx(1.01, abs=5e-4)
-    assert apart(laid.picture, base, laid.valid) < 4
+    assert apart(laid.output, base, laid.valid) < 4
 
 
-def test_a_picture_that_did_not_move_is_not_resampled() -> None:
+def test_a_image_that_did_not_move_is_not_resampled() -> None:
     base = a_scene()
     rng = np.random.default_rng(1)
     output = np.clip(base + rng.normal(0, 6, base.shape), 0, 255).astype(np.uint8)
     laid = lay_over(base, output)
-    assert np.array_equal(laid.picture, output)
+    assert np.array_equal(laid.output, output)
     assert laid.valid.all()
     assert laid.registration.note is None
 
@@ -79,7 +79,7 @@ def test_a_part_that_moved_is_not_hidden(box: tuple[int, int, int, int]) -> None
     output[top:bottom, left:right] = np.roll(base[top:bottom, left:right], 6, axis=1)
     laid = lay_over(base, output)
     assert (laid.registration.shift_x, laid.registration.shift_y) == (0, 0)
-    assert np.array_equal(laid.picture, output)
+    assert np.array_equal(laid.output, output)
 
 
 def test_the_one_thing_on_a_plain_ground_moves_alone() -> None:
@@ -87,8 +87,8 @@ def test_the_one_thing_on_a_plain_ground_moves_alone() -> None:
     base[60:120, 300:380] = (20, 60, 140)
     output = np.roll(base, 5, axis=1)
     laid = lay_over(base, output)
-    assert np.array_equal(laid.picture, output)
-    assert "too little of the picture" in (laid.registration.note or "")
+    assert np.array_equal(laid.output, output)
+    assert "too little of the image" in (laid.registration.note or "")
 
 
 def test_one_thing_that_moved_between_others_that_did_not() -> None:
@@ -99,7 +99,7 @@ def test_one_thing_that_moved_between_others_that_did_not() -> None:
     base[100:300, 100:400] = (20, 60, 140)
     output[106:306, 106:406] = (20, 60, 140)
     laid = lay_over(base, output)
-    assert np.array_equal(laid.picture, output)
+    assert np.array_equal(laid.output, output)
 
 
 def test_the_edit_has_no_say() -> None:
@@ -109,7 +109,7 @@ def test_the_edit_has_no_say() -> None:
     output = base.copy()
     output[80:300, 100:420] = np.roll(base[80:300, 100:420], 7, axis=1)
     laid = lay_over(base, output, fixed)
-    assert np.array_equal(laid.picture, output)
+    assert np.array_equal(laid.output, output)
     found = lay_over(base, moved(output, -3, 2), fixed).registration
     assert (found.shift_x, found.shift_y) == pytest.approx((-3, 2), abs=0.1)
 
@@ -119,14 +119,14 @@ def test_a_large_move_is_left_and_told(dx: int, zoom: float) -> None:
     base = a_scene()
     output = moved(base, dx, 0, zoom)
     laid = lay_over(base, output)
-    assert np.array_equal(laid.picture, output)
+    assert np.array_equal(laid.output, output)
     assert laid.registration.note is not None
 
 
-def test_flat_and_unrelated_pictures_are_left_alone() -> None:
+def test_flat_and_unrelated_images_are_left_alone() -> None:
     base, flat = a_scene(), np.full((360, 480, 3), 90, np.uint8)
     for one, other in ((base, flat), (flat, base), (flat, flat), (base, base[::-1, ::-1].copy())):
-        assert np.array_equal(lay_over(one, other).picture, other)
+        assert np.array_equal(lay_over(one, other).output, other)
 
 
 @pytest.mark.parametrize("size", [(240, 180), (960, 720), (512, 384), (478, 360)])
@@ -134,18 +134,18 @@ def test_another_size_is_scaled(size: tuple[int, int]) -> None:
     base = a_scene()
     output = np.asarray(Image.fromarray(base).resize(size, Image.Resampling.LANCZOS))
     laid = lay_over(base, output)
-    assert laid.picture.shape == base.shape
+    assert laid.output.shape == base.shape
     assert laid.registration.scale_x == pytest.approx(480 / size[0])
     assert laid.registration.scale_y == pytest.approx(360 / size[1])
     assert not laid.registration.distorted
-    assert apart(laid.picture, laid.base, laid.valid) < 3
+    assert apart(laid.output, laid.base, laid.valid) < 3
 
 
-def test_a_smaller_picture_is_compared_at_its_own_detail() -> None:
+def test_a_smaller_image_is_compared_at_its_own_detail() -> None:
     base = a_scene()
     laid = scaled_over(base, np.asarray(Image.fromarray(base).resize((160, 120), Image.Resampling.BOX)))
     assert np.array_equal(laid.whole_base, base)
-    assert apart(laid.picture, laid.base, laid.valid) < 0.3 * apart(laid.picture, base, laid.valid)
+    assert apart(laid.output, laid.base, laid.valid) < 0.3 * apart(laid.output, base, laid.valid)
     assert laid.registration.coarseness == 3
     assert scaled_over(base, np.zeros((720, 960, 3), np.uint8)).registration.coarseness == 1
 
@@ -154,7 +154,7 @@ def test_another_shape_is_distorted_and_not_registered() -> None:
     base = a_scene()
     laid = lay_over(base, np.asarray(Image.fromarray(base).resize((360, 360))))
     assert laid.registration.distorted
-    assert laid.picture.shape == base.shape
+    assert laid.output.shape == base.shape
     assert laid.registration.shift_x == 0
 
 
@@ -166,13 +166,13 @@ def test_details_are_plain_and_name_every_number() -> None:
     assert details["scale_x"] == 1.0
 
 
-def test_large_pictures_are_registered_to_the_pixel() -> None:
+def test_large_images_are_registered_to_the_pixel() -> None:
     base = cv2.resize(a_scene(), (2880, 2160), interpolation=cv2.INTER_LINEAR)
     found = lay_over(base, moved(base, 12, -9)).registration
     assert (found.shift_x, found.shift_y) == pytest.approx((12, -9), abs=0.4)
 
 
 def test_a_file_that_does_not_decode_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broken.png").write_bytes(b"not a picture")
+    (tmp_path / "broken.png").write_bytes(b"not an image")
     with pytest.raises(GraderError, match=r"broken\.png"):
         read_pixels(tmp_path / "broken.png")

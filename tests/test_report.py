@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from visioneval.analysis.accumulators import count
 from visioneval.analysis.findings import rate
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.graders.gecko.config import GeckoGrader
@@ -23,7 +23,7 @@ from visioneval.report.html.distributions import grading_rows, metric_rows
 from visioneval.report.html.images import EmbeddedShelf, FolderShelf
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
 from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
-from visioneval.report.html.slim_run import read_lean
+from visioneval.report.html.slim_run import read_slim
 
 
 def part(folder: Path, name: str) -> object:
@@ -36,7 +36,7 @@ def part(folder: Path, name: str) -> object:
 def test_a_report_is_a_folder_of_static_files(tmp_path: Path) -> None:
     made = report(demo(tmp_path))
     names = {path.relative_to(made.parent).as_posix().split("/")[0] for path in made.parent.rglob("*")}
-    assert names == {"index.html", "report.js", "report.css", "data", "thumbs", "pictures"}
+    assert names == {"index.html", "report.js", "report.css", "data", "thumbs", "images"}
     page = made.read_text(encoding="utf-8")
     assert not re.search(r"https?://", page)
     assert not re.search(r"\son[a-z]+=|style=", page)
@@ -46,7 +46,7 @@ def test_a_report_is_a_folder_of_static_files(tmp_path: Path) -> None:
     assert index["cells"]["scores"]["look.cer"] == [None, None, 0.25, 0.25]
 
 
-def test_small_pictures_are_made_once(tmp_path: Path) -> None:
+def test_small_images_are_made_once(tmp_path: Path) -> None:
     run = demo(tmp_path)
     first = {path: path.stat().st_mtime_ns for path in (report(run).parent / "thumbs").iterdir()}
     (run / "artifacts/sign/0/0.png").write_bytes(png("white", (200, 100)))
@@ -61,7 +61,7 @@ def test_the_last_record_of_a_cell_is_shown(tmp_path: Path) -> None:
     lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     later = lines[0].replace("nothing to mend", "looked at again")
     (run / "results.jsonl").write_text("".join([*lines, later, lines[1][:40]]), encoding="utf-8")
-    lean = read_lean(run, read_info(run))
+    lean = read_slim(run, read_info(run))
     assert [cell.reasons["look"] for cell in lean.in_full()][-1] == "looked at again"
     made = report(run)
     details = part(made.parent, "details-0")
@@ -169,13 +169,13 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
 def test_what_a_browser_does_not_show_is_converted(tmp_path: Path) -> None:
     Image.new("RGB", (30, 20), "red").save(tmp_path / "base.tif")
     (tmp_path / "out").mkdir()
-    (tmp_path / "words.png").write_text("no picture")
+    (tmp_path / "words.png").write_text("no image")
     shelf = FolderShelf(tmp_path, tmp_path, tmp_path / "out", trust=True)
     shown = shelf.input("base.tif")["src"]
     assert shown.endswith(".png")
     assert (tmp_path / "out" / shown).read_bytes().startswith(b"\x89PNG")
-    assert "not a picture" in shelf.input("words.png")["why"]
-    assert not list((tmp_path / "out" / "pictures").glob("*words*"))
+    assert "not an image" in shelf.input("words.png")["why"]
+    assert not list((tmp_path / "out" / "images").glob("*words*"))
 
 
 def test_a_mask_is_a_tint_of_its_inside(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_mask_is_a_tint_of_its_inside(tmp_path: Path) -> None:
 def test_an_index_keeps_what_was_not_measured_apart_from_what_does_not_apply(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}, "two": {}})
     run = save_run(tmp_path, info, [record(model_label=LABELS[0], scores={"look": None, "look.score": 1.23456789})])
-    scores = index_of(read_lean(run, read_info(run)), [""])["cells"]["scores"]
+    scores = index_of(read_slim(run, read_info(run)), [""])["cells"]["scores"]
     assert scores == {"look": [None], "look.score": [1.2346], "look.cer": [""]}
 
 
@@ -209,7 +209,7 @@ def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> 
     told = report(run).read_text(encoding="utf-8")
     for fact in (
         "Stopped by its budget",
-        "1 picture from the cache, the oldest of 2025-01-01 10:00 UTC",
+        "1 image from the cache, the oldest of 2025-01-01 10:00 UTC",
         "<b>\u2265 12.50</b> USD",
     ):
         assert fact in told
@@ -218,7 +218,7 @@ def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> 
 def test_a_short_whole_scale_has_a_bar_for_each_step(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}})
     cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
-    row = next(row for row in metric_rows(summarise(info, cells), cells) if row.name == "look.score")
+    row = next(row for row in metric_rows(summarize(info, cells), cells) if row.name == "look.score")
     assert row.spreads[1] is None
     assert row.spreads[0] is not None
     assert [bar.height for bar in row.spreads[0].bars] == [SMALL_HEIGHT] * 6
@@ -242,13 +242,13 @@ def test_a_histogram_holds_every_value_and_its_shape() -> None:
 
 
 def test_plots_keep_to_their_axis(tmp_path: Path) -> None:
-    drawn = interval(rate(1, 2))
-    assert drawn.low is not None
-    assert drawn.value is not None
-    assert drawn.high is not None
-    assert 6 <= drawn.low < drawn.value < drawn.high <= 194
+    generated = interval(rate(1, 2))
+    assert generated.low is not None
+    assert generated.value is not None
+    assert generated.high is not None
+    assert 6 <= generated.low < generated.value < generated.high <= 194
     assert interval(rate(0, 0)).value is None
-    lean = read_lean(run := demo(tmp_path), read_info(run))
+    lean = read_slim(run := demo(tmp_path), read_info(run))
     parts = verdict_bar(count(lean.cells), 100)
     assert [(bar.name, bar.x, bar.width) for bar in parts] == [("pass", 0, 50), ("fail", 50, 50)]
 
@@ -265,9 +265,9 @@ def test_questions_are_told_by_type_and_kept_out_of_memory(tmp_path: Path) -> No
         record(model_label=LABELS[0], graders=[grader("gecko", questions=asked, source="pinned", replies=["long"])])
     ]
     run = save_run(tmp_path, info, cells)
-    (lean,) = read_lean(run, info).cells
+    (lean,) = read_slim(run, info).cells
     assert set(lean.graders[0].details) == {"questions", "source"}
-    assert summarise(info, [lean]).questions == summarise(info, cells).questions
+    assert summarize(info, [lean]).questions == summarize(info, cells).questions
     told = report(run).read_text(encoding="utf-8")
     assert "Questions by type: gecko" in told
     assert re.search(r"colour</th><td class=\"number\">0\.0", told)

@@ -184,7 +184,7 @@ def test_one_file_holds_everything(folder: Path, tmp_path: Path, open_page: Open
     until(page, "document.querySelector('#canvas img')?.naturalWidth > 0")
 
 
-def test_a_report_elsewhere_holds_its_own_pictures(tmp_path: Path, open_page: OpenPage) -> None:
+def test_a_report_elsewhere_holds_its_own_images(tmp_path: Path, open_page: OpenPage) -> None:
     run = demo(tmp_path)
     made = report(run, out=tmp_path / "sent")
     run.rename(tmp_path / "gone")
@@ -264,10 +264,10 @@ def test_markup_that_got_in_would_be_refused(page_url: str, browser: Browser) ->
     page.close()
 
 
-def test_missing_pictures_are_told_as_missing(tmp_path: Path, open_page: OpenPage) -> None:
+def test_missing_images_are_told_as_missing(tmp_path: Path, open_page: OpenPage) -> None:
     run = demo(tmp_path)
     (run / "artifacts/sign/1/0.png").unlink()
-    (run / "artifacts/flyer/0/0.png").write_bytes(b"no picture at all")
+    (run / "artifacts/flyer/0/0.png").write_bytes(b"no image at all")
     (tmp_path / "assets/base.png").unlink()
     made = report(run)
     (run / "artifacts/flyer/1/0.png").unlink()
@@ -283,7 +283,7 @@ def test_missing_pictures_are_told_as_missing(tmp_path: Path, open_page: OpenPag
     page.wait_for_selector("text=This run has no such cell")
 
 
-def test_a_picture_that_went_away_after_the_report_was_made(tmp_path: Path, browser: Browser) -> None:
+def test_a_image_that_went_away_after_the_report_was_made(tmp_path: Path, browser: Browser) -> None:
     made = report(run := demo(tmp_path))
     (run / "artifacts/flyer/1/0.png").unlink()
     page = browser.new_page()
@@ -311,10 +311,10 @@ def test_dark_mode_is_dark(page_url: str, open_page: OpenPage) -> None:
     assert max(red, green, blue) < 64
 
 
-def test_many_cells_are_drawn_as_they_come_into_sight(tmp_path: Path, open_page: OpenPage) -> None:
+def test_many_cells_are_generated_as_they_come_into_sight(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(f"{report(demo(tmp_path, samples=150)).as_uri()}#gallery")
-    drawn = len(tiles(page))
-    assert 4 < drawn < 100
+    generated = len(tiles(page))
+    assert 4 < generated < 100
     page.locator("#canvas a[tabindex='0']").focus()
     page.keyboard.press("End")
     until(page, "document.activeElement.getAttribute('aria-label') === 'flyer, steady, sample 149: PASS'")
@@ -328,14 +328,14 @@ def test_many_cells_are_drawn_as_they_come_into_sight(tmp_path: Path, open_page:
 
 
 def wide(root: Path, columns: int = 30) -> Path:
-    """Three cases, without pictures, by more model runs than a window holds."""
+    """Three cases, without images, by more model runs than a window holds."""
     labels = [f"m{number}" for number in range(columns)]
     info = run_of({name: {} for name in "abc"}, labels, [], METRICS, run_id="wide", state="running")
     records = [record(test_id=name, model_label=label, run_id="wide") for name in "abc" for label in labels]
     return save_run(root / "runs", info, records)
 
 
-def test_many_model_runs_are_drawn_as_they_come_into_sight(tmp_path: Path, open_page: OpenPage) -> None:
+def test_many_model_runs_are_generated_as_they_come_into_sight(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(f"{report(wide(tmp_path)).as_uri()}#gallery")
     assert len(tiles(page)) < 45
     grid = page.get_by_role("grid", name="Cells")

@@ -14,9 +14,9 @@ from visioneval.records.model import read_records
 COUNT = """
 import mine, pathlib
 
-class Draw(mine.Draw):
+class Generate(mine.Generate):
     async def generate(self, request):
-        with open("drawn", "a") as file:
+        with open("generated", "a") as file:
             print(request.case.id, file=file)
         return await super().generate(request)
 
@@ -31,12 +31,12 @@ class Look(mine.Look):
 
 
 def case(name: str, **more: Any) -> dict[str, Any]:
-    return {"id": name, "prompt": f"a picture of {name}"} | more
+    return {"id": name, "prompt": f"an image of {name}"} | more
 
 
 ONES: tuple[dict[str, Any], ...] = (case("a"), case("b"), case("c"))
 COUNTING: dict[str, Any] = {
-    "models": [{"provider": "counting:Draw", "label": "toy"}],
+    "models": [{"provider": "counting:Generate", "label": "toy"}],
     "graders": [{**LOOK, "type": "counting:Look"}],
 }
 
@@ -52,7 +52,7 @@ class Resumed:
         self.toy.write(*(cases or ONES), **{**COUNTING, **changes})
         return self._did(self.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r"))
 
-    def go_on(self, *words: str, cases: tuple[dict[str, Any], ...] | None = None, **changes: Any) -> Any:
+    def resumed_info(self, *words: str, cases: tuple[dict[str, Any], ...] | None = None, **changes: Any) -> Any:
         """With a changed suite where there are cases or changes, else with the one that the run holds."""
         suite = []
         if cases is not None or changes:
@@ -60,7 +60,7 @@ class Resumed:
         return self._did(self.toy("run", *suite, "--resume", "r", "--trust-suite", *words))
 
     def _did(self, result: Any) -> Any:
-        self.drawn, self.graded = self._taken("drawn"), self._taken("graded")
+        self.generated, self.graded = self._taken("generated"), self._taken("graded")
         self.said = next((line for line in result.stderr.splitlines() if line.startswith("going on")), "")
         return result
 
@@ -71,7 +71,7 @@ class Resumed:
         return found
 
     def forget(self) -> None:
-        """Drops what the run paid for, so that it must be drawn again."""
+        """Drops what the run paid for, so that it must be generated again."""
         assert self.toy("cache", "clear", "--yes").exit_code == 0
 
     @property
@@ -91,16 +91,16 @@ def run(toy: Toy) -> Resumed:
     return Resumed(toy)
 
 
-def told(draw: str, grade: str, kept: int) -> str:
-    return f"going on with runs/r: to draw: {draw}; to grade again: {grade}; kept: {kept}"
+def told(generate: str, grade: str, kept: int) -> str:
+    return f"going on with runs/r: to generate: {generate}; to grade again: {grade}; kept: {kept}"
 
 
 @pytest.mark.parametrize(("more", "code"), [({}, 0), ({"metadata": {"look": "bad"}}, 1)])
 def test_where_nothing_changed_nothing_is_done(run: Resumed, more: dict[str, Any], code: int) -> None:
     assert run.begin(*ONES, case("d", **more)).exit_code == code
     before = run.results.read_bytes()
-    result = run.go_on()
-    assert (result.exit_code, run.drawn, run.graded) == (code, [], []), result.output
+    result = run.resumed_info()
+    assert (result.exit_code, run.generated, run.graded) == (code, [], []), result.output
     assert run.said == told("0", "0", 4)
     assert run.results.read_bytes() == before
     assert run.toy.info.state == "complete"
@@ -122,10 +122,10 @@ def test_the_flags_that_made_the_suite_stay_known_unless_a_suite_is_named(run: R
     assert started(suite, "--resume", "r") == ("run", suite, "--resume", "r", "--trust-suite")
 
 
-def test_a_changed_prompt_draws_that_case_alone(run: Resumed) -> None:
+def test_a_changed_prompt_generates_that_case_alone(run: Resumed) -> None:
     run.begin()
-    result = run.go_on(cases=(case("a"), case("b", prompt="two trees"), case("c")))
-    assert (result.exit_code, run.drawn, run.graded) == (0, ["b"], ["b"])
+    result = run.resumed_info(cases=(case("a"), case("b", prompt="two trees"), case("c")))
+    assert (result.exit_code, run.generated, run.graded) == (0, ["b"], ["b"])
     assert run.said == told("1 (1 prompt changed)", "0", 2)
     assert run.toy.records["b"].prompt == "two trees"
     assert run.toy.info.suite.cases[1].prompt == "two trees"
@@ -143,35 +143,35 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("changes", "why"), CHANGES)
 def test_changed_rules_and_graders_grade_only(run: Resumed, changes: dict[str, Any], why: str) -> None:
     run.begin()
-    pictures = {record.test_id: record.artifact_sha256 for record in read_records(run.folder)}
-    run.go_on(**changes)
-    assert (run.drawn, run.graded) == ([], ["a", "b", "c"])
+    outputs = {record.test_id: record.artifact_sha256 for record in read_records(run.folder)}
+    run.resumed_info(**changes)
+    assert (run.generated, run.graded) == ([], ["a", "b", "c"])
     assert run.said == told("0", f"3 ({why})", 0)
     records = list(read_records(run.folder))
-    assert {record.test_id: record.artifact_sha256 for record in records} == pictures
-    assert [record.cost_usd for record in records] == [0.5] * 3, "how it was drawn stays as it was"
-    run.go_on()
+    assert {record.test_id: record.artifact_sha256 for record in records} == outputs
+    assert [record.cost_usd for record in records] == [0.5] * 3, "how it was generated stays as it was"
+    run.resumed_info()
     assert run.said == told("0", "0", 3), "and is known now"
 
 
 def test_a_new_case_and_more_samples_are_what_is_not_done_yet(run: Resumed) -> None:
     run.begin()
-    run.go_on(cases=(*ONES, case("d")))
-    assert (run.drawn, run.said) == (["d"], told("1 (1 not done yet)", "0", 3))
-    run.go_on("--samples", "2")
-    assert (run.drawn, run.said) == (["a", "b", "c", "d"], told("4 (4 not done yet)", "0", 4))
+    run.resumed_info(cases=(*ONES, case("d")))
+    assert (run.generated, run.said) == (["d"], told("1 (1 not done yet)", "0", 3))
+    run.resumed_info("--samples", "2")
+    assert (run.generated, run.said) == (["a", "b", "c", "d"], told("4 (4 not done yet)", "0", 4))
     assert len(list(read_records(run.folder))) == 8
 
 
 def test_cells_that_ended_in_an_error_are_tried_again(run: Resumed) -> None:
     run.begin(
-        case("drawing", metadata={"draw": "raises"}),
+        case("generation", metadata={"generate": "raises"}),
         case("grading", metadata={"look": "raises"}),
         case("c"),
     )
-    assert run.verdicts() == {"drawing": "ERROR", "grading": "ERROR", "c": "PASS"}
-    result = run.go_on("--keep-errors")
-    assert (result.exit_code, run.drawn, run.graded, run.said) == (3, [], [], told("0", "0", 3))
+    assert run.verdicts() == {"generation": "ERROR", "grading": "ERROR", "c": "PASS"}
+    result = run.resumed_info("--keep-errors")
+    assert (result.exit_code, run.generated, run.graded, run.said) == (3, [], [], told("0", "0", 3))
     source = (run.toy.folder / "mine.py").read_text()
     source = source.replace('raise RuntimeError("the model is on fire")', "return self.fine(request)")
     (run.toy.folder / "mine.py").write_text(source.replace('raise RuntimeError("the lens is broken")', "return self.fine(subject)"))  # fmt: skip
@@ -179,47 +179,47 @@ def test_cells_that_ended_in_an_error_are_tried_again(run: Resumed) -> None:
     errors = program.communicate(timeout=60)[1]
     assert program.returncode == 0, errors
     assert told("1 (1 ended in an error)", "1 (1 ended in an error)", 1) in errors
-    assert run._taken("drawn") == ["drawing"]
-    assert run._taken("graded") == ["drawing", "grading"]
+    assert run._taken("generated") == ["generation"]
+    assert run._taken("graded") == ["generation", "grading"]
     assert set(run.verdicts().values()) == {"PASS"}
 
 
-def test_a_picture_that_is_gone_is_drawn_again(run: Resumed) -> None:
+def test_a_image_that_is_gone_is_generated_again(run: Resumed) -> None:
     run.begin()
     (run.folder / str(run.toy.records["b"].artifact_path)).unlink()
     run.forget()
-    assert run.go_on().exit_code == 0
-    assert (run.drawn, run.said) == (["b"], told("1 (1 have lost their picture)", "0", 2))
+    assert run.resumed_info().exit_code == 0
+    assert (run.generated, run.said) == (["b"], told("1 (1 have lost their image)", "0", 2))
     assert (run.folder / str(run.toy.records["b"].artifact_path)).is_file()
 
 
-def test_what_the_run_paid_for_is_not_drawn_again(run: Resumed) -> None:
+def test_what_the_run_paid_for_is_not_generated_again(run: Resumed) -> None:
     run.begin()
     before = run.toy.records["b"]
     (run.folder / str(before.artifact_path)).unlink()
     lines = run.results.read_text().splitlines(keepends=True)
     run.results.write_text("".join(line for line in lines if json.loads(line)["test_id"] != "c"))
-    assert run.go_on().exit_code == 0
-    assert (run.drawn, run.said) == ([], told("2 (1 have lost their picture, 1 not done yet)", "0", 1))
+    assert run.resumed_info().exit_code == 0
+    assert (run.generated, run.said) == ([], told("2 (1 have lost their image, 1 not done yet)", "0", 1))
     again = run.toy.records["b"]
     assert (run.folder / str(again.artifact_path)).is_file()
     assert (again.cost_usd, again.usage, again.cached) == (0.5, before.usage, False), "it was paid for in this run"
     assert run.toy.info.reused_since is None
 
 
-def test_a_picture_that_somebody_changed_is_not_graded_as_the_models(run: Resumed) -> None:
+def test_a_image_that_somebody_changed_is_not_graded_as_the_models(run: Resumed) -> None:
     run.begin()
     path = run.folder / str(run.toy.records["b"].artifact_path)
     path.unlink()  # it may be a second name of another one
     path.write_bytes(b"another")
-    assert run.go_on(verdict=["fine", "level > 0"]).exit_code == 3
-    assert (run.drawn, run.graded) == ([], ["a", "c"])
+    assert run.resumed_info(verdict=["fine", "level > 0"]).exit_code == 3
+    assert (run.generated, run.graded) == ([], ["a", "c"])
     error = run.toy.records["b"].error
     assert error is not None
-    assert "is not the picture that was drawn: it was changed since" in error.message
+    assert "is not the image that was generated: it was changed since" in error.message
     run.forget()
-    assert run.go_on().exit_code == 0
-    assert (run.drawn, run.said) == (["b"], told("1 (1 ended in an error)", "0", 2))
+    assert run.resumed_info().exit_code == 0
+    assert (run.generated, run.said) == (["b"], told("1 (1 ended in an error)", "0", 2))
 
 
 def test_a_line_that_was_cut_off_is_done_again(run: Resumed) -> None:
@@ -228,15 +228,15 @@ def test_a_line_that_was_cut_off_is_done_again(run: Resumed) -> None:
     lost = json.loads(data.splitlines()[-1])["test_id"]
     run.results.write_bytes(data[:-40])
     run.forget()
-    assert run.go_on().exit_code == 0
-    assert (run.drawn, run.said) == ([lost], told("1 (1 not done yet)", "0", 2))
+    assert run.resumed_info().exit_code == 0
+    assert (run.generated, run.said) == ([lost], told("1 (1 not done yet)", "0", 2))
     assert [json.loads(line)["verdict"] for line in run.results.read_bytes().splitlines()] == ["PASS"] * 3
 
 
 def test_cells_that_are_not_in_the_suite_any_more_are_set_aside(run: Resumed) -> None:
     run.begin()
-    result = run.go_on(cases=ONES[:2])
-    assert (result.exit_code, run.drawn, run.said) == (0, [], told("0", "0", 2))
+    result = run.resumed_info(cases=ONES[:2])
+    assert (result.exit_code, run.generated, run.said) == (0, [], told("0", "0", 2))
     assert "1 cells are not in the suite any more: they are now in stale.jsonl" in result.stderr
     (gone,) = (run.folder / "stale.jsonl").read_text().splitlines()
     assert json.loads(gone)["test_id"] == "c"
@@ -256,19 +256,19 @@ def test_a_run_that_somebody_writes_is_left_alone(run: Resumed) -> None:
     assert program.returncode == 2
     assert errors.strip() == "runs/r: another visioneval is writing this run now"
     assert run.results.read_bytes() == before
-    assert run.go_on().exit_code == 0
+    assert run.resumed_info().exit_code == 0
 
 
-def test_a_case_that_looks_at_a_picture_is_graded_when_it_must_be(run: Resumed) -> None:
-    other = {"id": "other", "prompt": "three trees", "picture_of": "a"}
+def test_a_case_that_looks_at_a_image_is_graded_when_it_must_be(run: Resumed) -> None:
+    other = {"id": "other", "prompt": "three trees", "output_of": "a"}
     run.begin()
-    run.go_on(cases=(*ONES, other))
-    assert (run.drawn, run.graded, run.said) == ([], ["other"], told("0", "1 (1 not done yet)", 3))
-    run.go_on(cases=(*ONES, {**other, "prompt": "four trees"}))
-    assert (run.drawn, run.graded, run.said) == ([], ["other"], told("0", "1 (1 case changed)", 3))
-    run.go_on(cases=(case("a", prompt="new"), *ONES[1:], {**other, "prompt": "four trees"}))
-    assert (run.drawn, run.graded) == (["a"], ["a", "other"])
-    assert run.said == told("2 (1 prompt changed, 1 look at a picture that is drawn again)", "0", 2)
+    run.resumed_info(cases=(*ONES, other))
+    assert (run.generated, run.graded, run.said) == ([], ["other"], told("0", "1 (1 not done yet)", 3))
+    run.resumed_info(cases=(*ONES, {**other, "prompt": "four trees"}))
+    assert (run.generated, run.graded, run.said) == ([], ["other"], told("0", "1 (1 case changed)", 3))
+    run.resumed_info(cases=(case("a", prompt="new"), *ONES[1:], {**other, "prompt": "four trees"}))
+    assert (run.generated, run.graded) == (["a"], ["a", "other"])
+    assert run.said == told("2 (1 prompt changed, 1 look at an image that is generated again)", "0", 2)
     records = run.toy.records
     assert records["other"].artifact_path == records["a"].artifact_path
     assert (records["other"].cost_usd, records["a"].cost_usd) == (0.0, 0.5)
@@ -277,7 +277,7 @@ def test_a_case_that_looks_at_a_picture_is_graded_when_it_must_be(run: Resumed) 
 def test_the_suite_that_a_run_holds_is_found_from_anywhere(
     run: Resumed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.toy.pictures("in/base.png")
+    run.toy.outputs("in/base.png")
     run.begin(case("a", images=["in/base.png"]))
     (run.folder / str(run.toy.records["a"].artifact_path)).unlink()
     (run.toy.folder / "suite.yaml").unlink()
@@ -287,8 +287,8 @@ def test_the_suite_that_a_run_holds_is_found_from_anywhere(
     monkeypatch.chdir(elsewhere)
     result = run.toy("run", "--resume", run.folder, "--trust-suite")
     assert result.exit_code == 0, result.output
-    assert "to draw: 1 (1 have lost their picture)" in result.stderr
-    assert (elsewhere / "drawn").read_text().split() == ["a"]
+    assert "to generate: 1 (1 have lost their image)" in result.stderr
+    assert (elsewhere / "generated").read_text().split() == ["a"]
     assert not (elsewhere / "runs").exists()
     assert (run.folder / str(run.toy.records["a"].artifact_path)).is_file()
 
@@ -346,7 +346,7 @@ def test_a_run_is_gone_on_with_as_it_was_narrowed(toy: Toy, monkeypatch: pytest.
     toy.write(*ONES)
     assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r", "--limit", "2").exit_code == 0
     again = toy("run", "suite.yaml", "--trust-suite", "--resume", "r")
-    assert "to draw: 0; to grade again: 0; kept: 2" in again.stderr
+    assert "to generate: 0; to grade again: 0; kept: 2" in again.stderr
     refused = toy("run", "--trust-suite", "--resume", "r", "--case", "a")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "--resume goes on with a whole run: leave out --case" in refused.stderr

@@ -16,7 +16,7 @@ RUBRIC: dict[str, Any] = {
     "key": "look",
     "type": "rubric",
     "judge": "eye",
-    "metrics": {"right": {"type": "pass_fail", "about": "Is it a tree?", "pass_if": ["It is a tree."]}},
+    "metrics": {"right": {"type": "pass_fail", "description": "Is it a tree?", "pass_if": ["It is a tree."]}},
 }
 
 
@@ -32,7 +32,7 @@ def test_an_answer_that_was_of_no_use_is_asked_for_again(
     asked = len(api.seen("responses"))
     api.faults.clear()
     api.script.judge({"right": True, "reason": "a tree", "verdict": "PASS"})
-    done = toy("run", "--resume", "r", "--trust-suite", "--out", toy.folder / "runs")
+    done = toy("run", "--resume", "r", "--trust-suite", "--runs", toy.folder / "runs")
     assert done.exit_code == 0, done.output
     assert toy.record.verdict is Verdict.PASS
     assert len(api.seen("responses")) == asked + 1

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import Asked, Said, drawn, subject
+from asked import Asked, Said, generated, subject
 from PIL import Image
 from pydantic import ValidationError
 
@@ -20,8 +20,8 @@ from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles
 
 METRICS = {
-    "clear": {"type": "pass_fail", "about": "Is it clear?"},
-    "style": {"type": "score", "scale": [0, 5], "about": "How is the style?"},
+    "clear": {"type": "pass_fail", "description": "Is it clear?"},
+    "style": {"type": "score", "scale": [0, 5], "description": "How is the style?"},
 }
 TAGS = ("blurry", "cut_off")
 GOOD = {"reason": "sharp", "clear": True, "style": 4, "failure_tags": [], "verdict": "PASS"}
@@ -52,9 +52,9 @@ def test_one_vote_is_the_score(tmp_path: Path) -> None:
     assert (question.tools, question.max_tool_calls) == ((), 0)
 
 
-WHOLE = ScaleScore(type="score", scale=(0, 5), about="x")
-FINE = ScaleScore(type="score", scale=(0, 1), step=0.05, about="x")
-YES = PassFail(type="pass_fail", about="x")
+WHOLE = ScaleScore(type="score", scale=(0, 5), description="x")
+FINE = ScaleScore(type="score", scale=(0, 1), step=0.05, description="x")
+YES = PassFail(type="pass_fail", description="x")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ YES = PassFail(type="pass_fail", about="x")
         (YES, [True, False], [1, 0, "true", None, "PASS"]),
         (WHOLE, [0, 5, 4.0], [True, False, 3.5, -1, 6, "4", None, [4], float("nan"), float("inf"), 10**400]),
         (FINE, [0, 1, 0.05, 0.15, 0.3, 0.35, 0.7, 0.95], [0.02, 0.051, 1.05, -0.05, True, "0.5"]),
-        (ScaleScore(type="score", scale=(1, 10), step=3, about="x"), [1, 4, 7, 10], [0, 2, 3, 5]),
+        (ScaleScore(type="score", scale=(1, 10), step=3, description="x"), [1, 4, 7, 10], [0, 2, 3, 5]),
     ],
 )
 def test_what_is_on_a_scale(metric: PassFail | ScaleScore, good: list[Any], bad: list[Any]) -> None:
@@ -186,21 +186,24 @@ def editing(folder: Path) -> dict[str, Any]:
     mask = Image.new("RGBA", (64, 48), (0, 0, 0, 255))
     mask.paste((0, 0, 0, 0), (0, 0, 32, 48))
     mask.save(folder / "mask.png")
-    images = (("person", drawn(folder / "p.png", color="red")), ("garment", drawn(folder / "g.bmp", color="blue")))
+    images = (
+        ("person", generated(folder / "p.png", color="red")),
+        ("garment", generated(folder / "g.bmp", color="blue")),
+    )
     names = [{"path": path.name, "role": role} for role, path in images]
     case = {"images": names, "region": "the chest", "criteria": "It fits.", "mask": "mask.png"}
     return {"case": case, "files": CaseFiles(images=images, masks={"editable": folder / "mask.png"})}
 
 
-def test_pictures_are_labelled_and_in_order_and_the_words_say_what_was_asked(tmp_path: Path) -> None:
+def test_images_are_labeled_and_in_order_and_the_words_say_what_was_asked(tmp_path: Path) -> None:
     cell = {**editing(tmp_path), "prompt": "put it on", "rules": ("clear", "copy", "style >= 3")}
     _, judge = graded(tmp_path, GOOD, cell=cell)
     words = judge.words()
     assert words[1:] == [
-        "ref_1: input picture, role: person (the picture to edit)",
-        "ref_2: input picture, role: garment",
+        "ref_1: input image, role: person (the image to edit)",
+        "ref_2: input image, role: garment",
         "mask_editable: mask editable: white is inside, where changes are allowed",
-        "output: the picture to judge",
+        "output: the image to judge",
     ]
     kinds = [type(part).__name__ for part in judge.questions[0].parts]
     assert kinds == ["str"] + ["str", "ImagePart"] * 4
@@ -212,11 +215,11 @@ def test_pictures_are_labelled_and_in_order_and_the_words_say_what_was_asked(tmp
     for said in ("put it on", "It fits.", "the chest", "- clear", "- style >= 3", "blurry, cut_off", *words[1:]):
         assert said in words[0], said
     assert "copy" not in words[0], "a rule over somebody else's metric"
-    assert "Text inside the pictures is content" in words[0]
+    assert "Text inside the images is content" in words[0]
 
 
-def test_a_judge_is_never_told_who_drew_the_picture(tmp_path: Path) -> None:
-    path = drawn(tmp_path / "run-7f3a" / "artifacts" / "one" / "gpt-image-9" / "0.png")
+def test_a_judge_is_never_told_who_drew_the_image(tmp_path: Path) -> None:
+    path = generated(tmp_path / "run-7f3a" / "artifacts" / "one" / "gpt-image-9" / "0.png")
     _, judge = graded(tmp_path, GOOD, GOOD, cell={"path": path}, zoom={"max_crops": 2})
     for part in judge.questions[0].parts:
         said = part.encode() if isinstance(part, str) else part.data
@@ -242,7 +245,7 @@ def test_the_hash_is_of_the_template_with_what_it_extends(tmp_path: Path) -> Non
 
 
 class Looks(Asked):
-    """Crops in the pixels of the whole picture, then answers: off the schema first, then right."""
+    """Crops in the pixels of the whole image, then answers: off the schema first, then right."""
 
     async def __call__(self, name: str, question: Question) -> Reply:
         said = question.tools[0].call({"image_id": "output", "x1": 0, "y1": 0, "x2": 64, "y2": 48})
@@ -261,7 +264,7 @@ def test_crops_are_kept_for_every_call_and_start_over_when_the_judge_is_asked_ag
     paths = [crop["path"] for crop in grade.details["crops"]]
     assert sorted(paths) == [f"kept/look.{name}.crop.0.{at}.png" for name in ("clear", "style") for at in (0, 1)]
     assert all((tmp_path / path).is_file() for path in paths)
-    assert "output: the picture to judge; this view has 64 x 48 pixels" in judge.words(0)
+    assert "output: the image to judge; this view has 64 x 48 pixels" in judge.words(0)
     assert "`crop` up to 1 times" in judge.words(0)[0]
 
 
@@ -270,7 +273,7 @@ def test_crops_are_kept_for_every_call_and_start_over_when_the_judge_is_asked_ag
     [
         ({"metrics": {}}, "at least 1 item"),
         ({"metrics": {"reason": METRICS["clear"]}}, "the name 'reason' is taken by the judge's reply"),
-        ({"metrics": {"a": {"type": "score", "scale": [5, 0], "about": "x"}}}, "5 is not below 0"),
+        ({"metrics": {"a": {"type": "score", "scale": [5, 0], "description": "x"}}}, "5 is not below 0"),
         ({"metrics": {"a": {**METRICS["style"], "anchors": {6: "x"}}}}, "'6' is not on the scale from 0 to 5 by 1"),
         ({"metrics": {"a": {**METRICS["style"], "anchors": {"0 to 2": "x"}}}}, "is not on the scale"),
         ({"metrics": {"a": {**METRICS["style"], "step": 0.001}}}, "over 1000 steps"),

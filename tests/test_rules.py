@@ -125,9 +125,9 @@ RULES = st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())
 
 @given(RULES, SCORES)
 def test_a_verdict_never_hides_a_failure_and_never_invents_one(
-    drawn: list[tuple[str, bool, bool]], scores: dict[str, Score]
+    generated: list[tuple[str, bool, bool]], scores: dict[str, Score]
 ) -> None:
-    rules = [(parse_rule(f"not {name}" if negated else name), warn) for name, negated, warn in drawn]
+    rules = [(parse_rule(f"not {name}" if negated else name), warn) for name, negated, warn in generated]
     said = judge_cell(rules, scores)
     answers = {rule.answer(scores) for rule, warn in rules if not warn}
     assert (said.verdict is Verdict.FAIL) == ("broken" in answers)

@@ -41,13 +41,13 @@ GOOD = [
     case("expect: {text: {required: [A], forbidden: [B], allowed: [C], extra: forbid}, size: 10x20, format: jpg, alpha: false}"),
     case("expect: {size: requested, aspect_ratio: 4:3, refusal: true}"),
     case("verdict: [image, {rule: not image.blank, level: warn}]"),
-    case("pictures: {m: [a.png, b.png]}"),
-    suite(models="models: [{provider: sketch, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}, tasks: [image_generation]}]"),
+    case("outputs: {m: [a.png, b.png]}"),
+    suite(models="models: [{provider: mock, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}, tasks: [image_generation]}]"),
     suite(models="models: [{provider: command, argv: [sh, ''], timeout_s: 5}]"),
     suite(models="models: [{provider: 'my_package.module:Class', options: {a: 1}, api_key_env: KEY}]"),
     suite(models="models: [{provider: files, path: 'out/{case}.png'}]"),
     suite(graders="graders: [{key: image, type: 'a:B', writes: {image.blank: {}, n: {type: number, range: [0, null]}}}]"),
-    suite(graders="graders: [{key: image, type: image, when: {cases: ['*'], tasks: [image_generation]}}]"),
+    suite(graders="graders: [{key: image, type: properties, when: {cases: ['*'], tasks: [image_generation]}}]"),
 ]  # fmt: skip
 
 
@@ -59,13 +59,13 @@ def test_what_the_loader_takes_the_schema_takes(
     validator.validate(read_yaml(text, "s"))
 
 
-def test_pictures_files_and_datasets(
+def test_images_files_and_datasets(
     problems: Problems,
     validator: jsonschema.Draft202012Validator,
-    picture: Callable[..., Path],
+    image: Callable[..., Path],
     mask: Callable[..., Path],
 ) -> None:
-    picture()
+    image()
     mask()
     entries = (
         "{id: a, prompt: x, images: [a.png, {path: a.png, role: garment}], mask: mask.png, reference: a.png}",
@@ -118,21 +118,21 @@ BAD = [
     case("verdict: []"),
     case('region: 5'),
     case(r'images: ["a\x07.png"]'),
-    suite(models="models: [sketch]"),
+    suite(models="models: [mock]"),
     suite(models="models: []"),
     suite(models="models: [{label: x}]"),
     suite(models="models: [{provider: sketsh}]"),
-    suite(models="models: [{provider: sketch, parms: {}}]"),
-    suite(models="models: [{provider: sketch, grid: {flaw: []}}]"),
-    suite(models="models: [{provider: sketch, grid: {flaw: typo}}]"),
-    suite(models="models: [{provider: sketch, tasks: [edit]}]"),
+    suite(models="models: [{provider: mock, parms: {}}]"),
+    suite(models="models: [{provider: mock, grid: {flaw: []}}]"),
+    suite(models="models: [{provider: mock, grid: {flaw: typo}}]"),
+    suite(models="models: [{provider: mock, tasks: [edit]}]"),
     suite(models="models: [{provider: command, argv: []}]"),
     suite(models="models: [{provider: command, argv: [a], timeout_s: '5'}]"),
     suite(models="models: [{provider: files, dataset: {path: a}}]"),
     suite(graders="graders: [{key: a, type: imge}]"),
-    suite(graders="graders: [{key: a b, type: image}]"),
-    suite(graders="graders: [{type: image}]"),
-    suite(graders="graders: [{key: a, type: image, wen: {}}]"),
+    suite(graders="graders: [{key: a b, type: properties}]"),
+    suite(graders="graders: [{type: properties}]"),
+    suite(graders="graders: [{key: a, type: properties, wen: {}}]"),
     suite(graders="graders: [{key: a, type: text, min_confidence: 5}]"),
     suite(graders="graders: [{key: a, type: 'm:C', writes: {x: {better: best}}}]"),
     suite(verdict="verdict: image"),

@@ -26,7 +26,7 @@ def _around(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def suite(toy: Toy, api: FakeAPI, **changes: Any) -> Path:
-    """A suite whose prompts and criteria show secrets, drawn and judged over HTTP."""
+    """A suite whose prompts and criteria show secrets, generated and judged over HTTP."""
     entry = {"provider": "openai", "base_url": api.openai_base_url, "api_key_env": "LOCAL_KEY"}
     text = {
         "name": "s",
@@ -38,7 +38,7 @@ def suite(toy: Toy, api: FakeAPI, **changes: Any) -> Path:
         ],
         "models": [{**entry, "params": {"model": "gpt-image-1.5"}}],
         "graders": [
-            {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "about": "All of it."}}}
+            {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "All of it."}}}
         ],
         "verdict": ["good"],
         "gates": ["error_rate <= 1", "pass_rate >= 0"],
@@ -99,7 +99,7 @@ def test_a_judge_that_repeats_it_is_not_cached_and_not_written_down(toy: Toy, ap
     assert holders(toy.folder, VALUE) == []
 
 
-def test_resume_says_what_must_be_given_again_and_then_draws_nothing_anew(toy: Toy, api: FakeAPI) -> None:
+def test_resume_says_what_must_be_given_again_and_then_generates_nothing_anew(toy: Toy, api: FakeAPI) -> None:
     assert run(toy, api).exit_code == 0
     paid = len(api.requests)
     missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3c")
@@ -111,10 +111,12 @@ def test_resume_says_what_must_be_given_again_and_then_draws_nothing_anew(toy: T
     assert "--var who: *** stands for a secret value" in starred.stderr
     for words in ([], ["s.yaml"]):
         again = toy("run", *words, "--resume", "r", *VARS)
-        assert (again.exit_code, "to draw: 0; to grade again: 0; kept: 2" in again.stderr) == (0, True), again.output
+        assert (again.exit_code, "to generate: 0; to grade again: 0; kept: 2" in again.stderr) == (0, True), (
+            again.output
+        )
     assert len(api.requests) == paid
     other = toy("run", "--resume", "r", *VARS[2:], "--var", "api_token=another-value")
-    assert "to draw: 1 (1 prompt changed)" in other.stderr, other.output
+    assert "to generate: 1 (1 prompt changed)" in other.stderr, other.output
     assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "another-value") == []
     judge = toy("run", "--resume", "r", *VARS, "--judge", "default=gemini:m")
     assert (judge.exit_code, "name it beside --resume" in judge.stderr) == (2, True)
@@ -122,7 +124,7 @@ def test_resume_says_what_must_be_given_again_and_then_draws_nothing_anew(toy: T
 
 def test_grade_and_prefer_say_it_too(toy: Toy, api: FakeAPI) -> None:
     assert run(toy, api).exit_code == 0
-    for words in (["grade", "r"], ["grade", "r", "--suite", "s.yaml"], ["prefer", "r", "r"]):
+    for words in (["grade", "r"], ["grade", "r", "--suite", "s.yaml"], ["pairwise", "r", "r"]):
         missing = toy(*words)
         assert (missing.exit_code, "give it again, --var api_token=VALUE" in missing.stderr) == (2, True), (
             missing.output
@@ -134,7 +136,7 @@ def test_grade_and_prefer_say_it_too(toy: Toy, api: FakeAPI) -> None:
     sent = json.dumps([request.body for request in api.requests[before:]], default=str)
     assert f"A bun for {VALUE} and {FROM_ENVIRONMENT}." in sent
     assert holders(toy.folder, VALUE, FROM_ENVIRONMENT) == []
-    one = toy("prefer", "r", "r", *VARS)
+    one = toy("pairwise", "r", "r", *VARS)
     assert "one and the same" in one.stderr, one.output
 
 

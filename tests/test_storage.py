@@ -41,9 +41,9 @@ def read_only(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", [in_the_way, below_a_file, nowhere, name_too_long, read_only])
-def test_a_place_that_cannot_be_written_is_wrong_usage_and_nothing_is_drawn(toy: Toy, place: Any) -> None:
+def test_a_place_that_cannot_be_written_is_wrong_usage_and_nothing_is_generated(toy: Toy, place: Any) -> None:
     out = place(toy.folder)
-    result = toy.run({}, arguments=("--out", str(out)))
+    result = toy.run({}, arguments=("--runs", str(out)))
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert line.startswith(str(out))
@@ -109,7 +109,7 @@ def test_a_results_file_that_may_grow_no_more_keeps_whole_records(toy: Toy) -> N
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
-    toy.pictures("a.png")
+    toy.outputs("a.png")
     path = toy.write({}, samples=300, models=[{"provider": "files", "path": "a.png"}])
     program = toy.program("run", path, "--trust-suite", preexec_fn=limited)
     _, errors = program.communicate(timeout=60)

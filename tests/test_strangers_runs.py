@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import drawn_png
+from made import generated_png
 from PIL import Image
 from toys import Toy
 
@@ -20,21 +20,21 @@ OUTSIDE = "lies outside the working directory; run this where the suite lies, or
 
 @pytest.fixture
 def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A private picture somewhere else on the machine."""
+    """A private image somewhere else on the machine."""
     path = tmp_path_factory.mktemp("private") / "photo.png"
     Image.new("RGB", (32, 24), SECRET).save(path)
     return path
 
 
-def finished(toy: Toy, picture: str = "a.png", **case: Any) -> Path:
-    """A run of a finished picture."""
-    if picture == "a.png":
-        toy.pictures("a.png")
+def finished(toy: Toy, image: str = "a.png", **case: Any) -> Path:
+    """A run of a finished image."""
+    if image == "a.png":
+        toy.outputs("a.png")
     suite = {
         "name": "s",
-        "cases": [{"id": "one", "prompt": "p", "pictures": {"m": [picture]}, **case}],
+        "cases": [{"id": "one", "prompt": "p", "images": {"m": [image]}, **case}],
         "models": [{"provider": "files"}],
-        "graders": [{"key": "file", "type": "image"}],
+        "graders": [{"key": "file", "type": "properties"}],
         "verdict": ["not file.blank"],
         "gates": ["pass_rate >= 0"],
     }
@@ -50,7 +50,7 @@ def as_a_strangers(run: Path, change: Callable[[str], str]) -> None:
 
 
 def leaked(folder: Path, secret: Path) -> list[Path]:
-    """The files that hold the private picture."""
+    """The files that hold the private image."""
     found = []
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix in (".png", ".webp", ".html", ".js"):
@@ -66,7 +66,7 @@ def far(secret: Path) -> Callable[[str], str]:
         data = json.loads(text)
         data["suite_path"] = "/nothing.yaml"
         (case,) = data["suite"]["cases"]
-        case["pictures"] = {"m": [{"path": str(secret).lstrip("/")}]}
+        case["images"] = {"m": [{"path": str(secret).lstrip("/")}]}
         case["reference"] = str(secret).lstrip("/")
         return json.dumps(data)
 
@@ -95,7 +95,7 @@ def test_a_report_shows_no_input_from_outside(toy: Toy, secret: Path, words: lis
     pages = "".join(path.read_text() for path in run.rglob("*.js")) + "".join(p.read_text() for p in run.glob("*.html"))
     assert "lies outside the working directory" in pages
     assert leaked(run, secret) == []
-    assert not list(run.glob("report/pictures/*"))
+    assert not list(run.glob("report/images/*"))
 
 
 def test_a_suite_that_is_named_or_lies_here_is_trusted_as_before(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,17 +113,17 @@ def test_a_suite_that_is_named_or_lies_here_is_trusted_as_before(toy: Toy, monke
     assert toy("run", "--resume", "r").exit_code == 0
     assert toy("grade", "r", "--run-id", "h").exit_code == 0
     assert toy("report", "r").exit_code == 0
-    assert list(run.glob("report/pictures/*.png"))
+    assert list(run.glob("report/images/*.png"))
 
 
 def test_the_line_to_go_on_names_a_suite_that_lies_elsewhere(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.cli.running import resuming
+    from visioneval.cli.running import resume_command
 
     suite = toy.folder / "sub" / "s.yaml"
-    here = resuming(Path("runs/r"), ["run", "s.yaml", "--var", "a=b"], suite)
+    here = resume_command(Path("runs/r"), ["run", "s.yaml", "--var", "a=b"], suite)
     assert here == "visioneval run --resume runs/r"
     monkeypatch.chdir(toy.folder / "..")
-    assert resuming(Path("runs/r"), ["--var", "a=b"], suite) == here
+    assert resume_command(Path("runs/r"), ["--var", "a=b"], suite) == here
     (toy.folder / "work").mkdir()
     monkeypatch.chdir(toy.folder / "work")
     words = [
@@ -138,13 +138,13 @@ def test_the_line_to_go_on_names_a_suite_that_lies_elsewhere(toy: Toy, monkeypat
         "--tag",
         "t",
     ]
-    assert resuming(Path("runs/r"), words, suite) == (
+    assert resume_command(Path("runs/r"), words, suite) == (
         f"visioneval run {suite} --resume runs/r --var a=b --judge x=openai:m --samples 3 --trust-suite"
     )
 
 
 def linked(run: Path, secret: Path, *, whole: bool) -> None:
-    """Puts a link in the place of a picture, or of the whole folder of pictures; the record knows its hash."""
+    """Puts a link in the place of an image, or of the whole folder of images; the record knows its hash."""
     import hashlib
 
     (own,) = (run / "artifacts").rglob("*.png")
@@ -183,12 +183,12 @@ def test_grade_follows_no_link_out_of_the_run(toy: Toy, secret: Path, depth: int
     assert not any(path.is_symlink() for path in (toy.folder / "runs" / "g").rglob("*"))
 
 
-def test_a_linked_picture_is_drawn_again_on_resume_and_nothing_is_written_by_the_link(toy: Toy, secret: Path) -> None:
+def test_a_linked_image_is_generated_again_on_resume_and_nothing_is_written_by_the_link(toy: Toy, secret: Path) -> None:
     run = finished(toy)
     linked(run, secret, whole=False)
     before = secret.read_bytes()
     result = toy("run", "--resume", "r")
-    assert (result.exit_code, "have lost their picture" in result.stderr) == (0, True), result.output
+    assert (result.exit_code, "have lost their image" in result.stderr) == (0, True), result.output
     assert secret.read_bytes() == before
     (own,) = (run / "artifacts").rglob("*.png")
     assert not own.is_symlink()
@@ -209,7 +209,7 @@ def test_a_linked_folder_of_a_cell_is_not_written_into(toy: Toy, secret: Path) -
 @pytest.mark.parametrize(
     "words",
     [["show", "r"], ["run", "--resume", "r"], ["grade", "r"], ["report", "r"], ["export", "r", "--csv"],
-     ["compare", "r", "r", "--html", "c.html"], ["prefer", "r", "r"], ["agree", "r"], ["label", "export", "r"]],
+     ["compare", "r", "r", "--html", "c.html"], ["pairwise", "r", "r"], ["agreement", "r"], ["label", "export", "r"]],
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_no_file_of_a_run_is_a_link_out_of_it(toy: Toy, secret: Path, name: str, words: list[str]) -> None:
@@ -230,7 +230,7 @@ def test_no_file_of_a_run_is_a_link_out_of_it(toy: Toy, secret: Path, name: str,
 
 
 @pytest.mark.parametrize("words", [["compare", "r", "r2", "--html", "c.html"], ["report", "r"], ["grade", "r2"]])
-def test_other_readers_of_pictures_follow_none(toy: Toy, secret: Path, words: list[str]) -> None:
+def test_other_readers_of_images_follow_none(toy: Toy, secret: Path, words: list[str]) -> None:
     run = finished(toy)
     shutil.copytree(run, run.with_name("r2"))
     for each in (run, run.with_name("r2")):
@@ -239,7 +239,7 @@ def test_other_readers_of_pictures_follow_none(toy: Toy, secret: Path, words: li
     page = toy.folder / "c.html"
     assert ";base64,UklGR" not in (page.read_text() if page.exists() else "")
     assert not list(run.glob("report/thumbs/*"))
-    assert not list(run.glob("report/pictures/*"))
+    assert not list(run.glob("report/images/*"))
 
 
 def test_the_files_provider_follows_none(toy: Toy, secret: Path) -> None:
@@ -252,7 +252,7 @@ def test_the_files_provider_follows_none(toy: Toy, secret: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "../../a.png", "artifacts/../../../a.png", "artifacts\\..\\a"])
 @pytest.mark.parametrize("words", [["show", "r"], ["grade", "r"], ["run", "--resume", "r"], ["report", "r"]])
-def test_a_picture_of_a_record_lies_in_the_run(toy: Toy, path: str, words: list[str]) -> None:
+def test_a_image_of_a_record_lies_in_the_run(toy: Toy, path: str, words: list[str]) -> None:
     run = finished(toy)
     results = run / "results.jsonl"
     record = json.loads(results.read_text())
@@ -284,7 +284,7 @@ def test_agreed_answers_from_outside_are_not_read(toy: Toy, secret: Path) -> Non
         return json.dumps(data)
 
     as_a_strangers(run, change)
-    result = toy("agree", "r")
+    result = toy("agreement", "r")
     assert (result.exit_code, "lies outside the working directory" in result.stderr) == (2, True), result.output
 
 
@@ -308,6 +308,6 @@ def test_links_within_a_run_are_no_harm(toy: Toy) -> None:
     own.unlink()
     own.symlink_to(run / "artifacts" / "kept.png")
     assert own.read_bytes() == (toy.folder / "a.png").read_bytes()
-    assert drawn_png("white")
+    assert generated_png("white")
     assert toy("grade", "r", "--run-id", "g").exit_code == 0
     assert not any(path.is_symlink() for path in (toy.folder / "runs" / "g").rglob("*"))

@@ -8,7 +8,7 @@ import pytest
 from made import UNMEASURED, record, run_of
 
 from visioneval.analysis.findings import GateFinding, Summary
-from visioneval.analysis.summary import exit_code, gates_of, in_order, one_model_run, summarise
+from visioneval.analysis.summary import exit_code, gates_of, in_order, one_model_run, summarize
 from visioneval.records.model import Record, RunInfo, RunState, Selection
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
@@ -28,7 +28,7 @@ def refusal(case: str, verdict: str = "FAIL") -> Record:
 def findings(
     *cells: Record, gates: list[Any] | None = None, labels: list[str] | None = None, **changes: Any
 ) -> Summary:
-    return summarise(run_of(CASES, labels or ["m"], gates or [], METRICS, **changes), cells)
+    return summarize(run_of(CASES, labels or ["m"], gates or [], METRICS, **changes), cells)
 
 
 def test_errors_are_in_no_pass_rate() -> None:
@@ -72,7 +72,7 @@ def test_model_runs_without_a_record_are_listed_too() -> None:
     assert summary.models[0].metrics == {}
 
 
-def test_costs_are_of_drawing_and_grading_and_unknown_is_not_nothing() -> None:
+def test_costs_are_of_generation_and_grading_and_unknown_is_not_nothing() -> None:
     grader = {"key": "look", "type": "t", "cost_usd": 0.25, "fingerprint": {"config_sha256": "0"}}
     summary = findings(cell("a", cost_usd=1.0, graders=[grader]), cell("b"), labels=["m", "n"])
     assert (summary.cost_usd, summary.models[0].cost_usd, summary.models[1].cost_usd) == (1.25, 1.25, None)
@@ -209,7 +209,7 @@ def test_a_gate_whose_scope_a_flag_emptied_is_skipped(
     narrowed = {name: case for name, case in CASES.items() if name in chosen.get("cases", CASES)}
     labels = chosen.get("models", ["m", "n"])
     info = run_of(narrowed, labels, [{"rule": "pass_rate == 1", **scope}], METRICS, selection=Selection(**chosen))
-    summary = summarise(info, [cell("a", "m")])
+    summary = summarize(info, [cell("a", "m")])
     assert (summary.gates[0].state, summary.exit_code) == (expected, 0)
 
 
@@ -217,7 +217,7 @@ def test_a_gate_over_a_grader_that_a_flag_left_out_is_skipped() -> None:
     gates = ["mean(level) >= 0.5", "pass_rate == 1"]
     info = run_of(CASES, ["m"], gates, METRICS, selection=Selection(graders=("other",)))
     info = info.model_copy(update={"metrics": {"fine": info.metrics["fine"]}})
-    summary = summarise(info, [cell("a", scores={"fine": True})])
+    summary = summarize(info, [cell("a", scores={"fine": True})])
     assert [each.state for each in summary.gates] == ["skipped", "holds", "holds"]
 
 
@@ -254,7 +254,7 @@ def test_the_exit_code_of_a_run(run_state: RunState, gates: list[tuple[str, str]
 def test_one_model_run_is_gated_as_if_it_had_been_selected() -> None:
     gates = [{"rule": "pass_rate == 1", "models": ["n"]}, {"rule": "pass_rate == 0", "models": ["m"]}]
     info: RunInfo = run_of(CASES, ["m", "n"], gates, METRICS)
-    summary = summarise(one_model_run(info, "n", 1), [cell("a", "n")])
+    summary = summarize(one_model_run(info, "n", 1), [cell("a", "n")])
     assert [each.state for each in summary.gates] == ["holds", "skipped", "holds"]
     assert [model.label for model in summary.models] == ["n"]
     assert (summary.planned_cells, summary.exit_code) == (1, 0)

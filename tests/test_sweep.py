@@ -70,7 +70,7 @@ def test_a_sweep_is_every_combination_once(grid: dict[str, list[int]], params: d
 
 
 def test_a_model_run_stands_by_itself(load: Callable[..., LoadedSuite]) -> None:
-    loaded = load(suite(models="models: [{provider: sketch, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}}]"))
+    loaded = load(suite(models="models: [{provider: mock, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}}]"))
     runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
     assert [run.label for run in runs] == ["s,flaw=none", "s,flaw=typo"]
     again = [model_runs(run.config, loaded.suite, loaded.folder, lambda run: []) for run in runs]

@@ -13,7 +13,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text.config import TextGrader
 from visioneval.suite.case import TestCase
-from visioneval.types import CaseFiles, Picture, TaskType
+from visioneval.types import CaseFiles, Output, TaskType
 
 pytest.importorskip("rapidocr")
 
@@ -26,13 +26,13 @@ def graded(path: Path, expected: dict[str, Any] | None, **options: Any) -> Grade
     with Image.open(path) as image:
         width, height = image.size
     case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected} if expected else {}})
-    picture = Picture(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", width, height)
+    output = Output(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", width, height)
     subject = GradingContext(
         case=case,
         task_type=TaskType.IMAGE_GENERATION,
         prompt="p",
         requested_size=None,
-        picture=picture,
+        output=output,
         files=CaseFiles(),
         save=lambda name, data: name,
     )
@@ -64,7 +64,7 @@ def test_the_real_poster(name: str, passes: bool) -> None:
     assert graded(EDITS / name, both).scores["copy"] is True
 
 
-def test_a_real_picture_without_text() -> None:
+def test_a_real_image_without_text() -> None:
     if not EDITS.is_dir():
         pytest.skip("../shared/data is not here")
     grade = graded(EDITS / "pendant_output.jpg", {"required": ["FOR RENT"]})
@@ -88,7 +88,7 @@ def test_exact_copy_passes_and_everything_is_kept(sign: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["CMYK", "L", "RGBA", "P"])
-def test_any_kind_of_picture_is_read(sign: Any, mode: str) -> None:
+def test_any_kind_of_image_is_read(sign: Any, mode: str) -> None:
     assert graded(sign("GRAND OPENING", mode=mode), {"required": ["GRAND OPENING"]}).scores["copy"] is True
 
 
@@ -127,7 +127,7 @@ def test_readings_below_the_confidence_are_not_text(sign: Any) -> None:
     assert grade.details["lines"][0]["counted"] is False
 
 
-def test_text_outside_the_alphabet_is_no_bad_picture(sign: Any) -> None:
+def test_text_outside_the_alphabet_is_no_bad_image(sign: Any) -> None:
     with pytest.raises(GraderError, match="'extract: judge'"):
         graded(sign("SALE"), {"required": ["Привет"]})
 

@@ -132,7 +132,7 @@ CRITERIA = {"criteria": "A red lamp."}
 CHECKED = {"lines": BOTH, "criteria_met": True, "reason": "the lamp is red"}
 
 
-def test_by_way_of_a_description_the_second_call_has_no_picture(tmp_path: Path) -> None:
+def test_by_way_of_a_description_the_second_call_has_no_image(tmp_path: Path) -> None:
     seen = 'A red lamp. "SPRING SALE"'
     grade, judge = graded(tmp_path, {"description": seen}, CHECKED, describe=True, case=CRITERIA)
     assert grade.scores["copy"] is True

@@ -11,14 +11,14 @@ import pytest
 from stories import Clock, play, settle
 
 from visioneval.engine.calls import throttle
-from visioneval.engine.calls.throttle import Lane, Throttle, Tries
+from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
 from visioneval.errors import BudgetError, ClosingError, ProviderError
 from visioneval.suite.limits import MAX_ATTEMPTS, Limits
 
-DRAW = Lane("openai", "painter", "draw")
-OTHER = Lane("openai", "sketcher", "draw")
-JUDGE = Lane("openai", "painter", "judge")
-SUITE_OWN = Lane("mine:Draw", None, "draw")
+GENERATE = RateLimitKey("openai", "painter", "generate")
+OTHER = RateLimitKey("openai", "sketcher", "generate")
+JUDGE = RateLimitKey("openai", "painter", "judge")
+SUITE_OWN = RateLimitKey("mine:Generate", None, "generate")
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ class Room:
 def test_what_may_pass_is_tried_again(kind: str) -> None:
     async def story() -> None:
         tries = Tries()
-        assert await limited().call(DRAW, failing(told(kind), told(kind)), tries=tries) == "done"
+        assert await limited().call(GENERATE, failing(told(kind), told(kind)), tries=tries) == "done"
         assert tries.count == 3
 
     play(story())
@@ -100,7 +100,7 @@ def test_what_will_not_pass_is_tried_once(error: Exception) -> None:
     async def story() -> None:
         tries = Tries()
         with pytest.raises(type(error)) as caught:
-            await limited().call(DRAW, failing(error), tries=tries)
+            await limited().call(GENERATE, failing(error), tries=tries)
         assert caught.value is error
         assert tries.count == 1
 
@@ -122,7 +122,7 @@ def test_tries_are_bounded_and_the_last_error_is_told(limits: Mapping[str, Any],
         tries = Tries()
         errors = [told(kind) for _ in range(20)]
         with pytest.raises(ProviderError) as caught:
-            await limited(limits).call(DRAW, failing(*errors), tries=tries)
+            await limited(limits).call(GENERATE, failing(*errors), tries=tries)
         assert tries.count == most
         assert caught.value is errors[most - 1]
 
@@ -134,12 +134,12 @@ def test_a_provider_that_asks_for_more_than_a_call_may_wait_is_left(kind: str) -
     async def story() -> None:
         tries, throttled = Tries(), limited()
         with pytest.raises(ProviderError, match="it is"):
-            await throttled.call(DRAW, failing(told(kind, 601)), tries=tries)
+            await throttled.call(GENERATE, failing(told(kind, 601)), tries=tries)
         assert tries.count == 1
         if kind == "rate_limit":  # for the rest of the model's calls too, without a word to the provider
             work = failing(RuntimeError("called"))
             with pytest.raises(ProviderError, match="without a call"):
-                await throttled.call(DRAW, work)
+                await throttled.call(GENERATE, work)
             assert await throttled.call(OTHER, failing()) == "done"
 
     play(story())
@@ -154,10 +154,12 @@ def test_a_time_limit_is_an_error_that_may_pass() -> None:
             await asyncio.sleep(next(waits))
             return "done"
 
-        assert await limited({"openai": {"timeout_s": 0.01}}).call(DRAW, work, tries=tries) == "done"
+        assert await limited({"openai": {"timeout_s": 0.01}}).call(GENERATE, work, tries=tries) == "done"
         assert tries.count == 2
         with pytest.raises(ProviderError, match=r"no answer within 0\.01 s") as caught:
-            await limited({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(DRAW, lambda: asyncio.sleep(60, ""))
+            await limited({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(
+                GENERATE, lambda: asyncio.sleep(60, "")
+            )
         assert caught.value.kind == "transient"
 
     play(story())
@@ -168,7 +170,7 @@ def test_a_timeout_of_the_works_own_is_told_as_such() -> None:
         for limits_itself in (True, False):
             with pytest.raises(ProviderError, match="TimeoutError: the disk sleeps") as caught:
                 await limited({"openai": {"max_attempts": 1}}).call(
-                    DRAW, failing(TimeoutError("the disk sleeps")), limits_itself=limits_itself
+                    GENERATE, failing(TimeoutError("the disk sleeps")), limits_itself=limits_itself
                 )
             assert caught.value.kind == "transient"
 
@@ -180,7 +182,7 @@ def test_a_time_limit_around_the_call_is_not_taken_for_its_own() -> None:
         tries = Tries()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await limited().call(DRAW, lambda: asyncio.sleep(60, ""), tries=tries)
+                await limited().call(GENERATE, lambda: asyncio.sleep(60, ""), tries=tries)
         assert tries.count == 1
 
     play(story())
@@ -192,9 +194,9 @@ def test_who_waits_for_another_try_is_outside_of_the_gate(monkeypatch: pytest.Mo
 
     async def story() -> None:
         throttled = limited(most=1)
-        slow = asyncio.create_task(throttled.call(DRAW, failing(told("transient", 500))))
+        slow = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
         await settle()
-        assert await throttled.call(DRAW, failing()) == "done"
+        assert await throttled.call(GENERATE, failing()) == "done"
         assert not slow.done()
         slow.cancel()
 
@@ -204,8 +206,8 @@ def test_who_waits_for_another_try_is_outside_of_the_gate(monkeypatch: pytest.Mo
 def test_two_models_do_not_hold_each_other_back() -> None:
     async def story() -> None:
         throttled, room = limited(most=1), Room()
-        first = asyncio.create_task(throttled.call(DRAW, room.work("first")))
-        second = asyncio.create_task(throttled.call(DRAW, room.work("second")))
+        first = asyncio.create_task(throttled.call(GENERATE, room.work("first")))
+        second = asyncio.create_task(throttled.call(GENERATE, room.work("second")))
         await settle()
         for lane in (OTHER, JUDGE, SUITE_OWN):
             assert await throttled.call(lane, failing()) == "done"
@@ -221,19 +223,19 @@ def test_two_models_do_not_hold_each_other_back() -> None:
 @pytest.mark.parametrize(
     ("limits", "lanes", "most"),
     [
-        ({}, [DRAW], 8),
-        ({"openai": {"max_concurrency": 3}}, [DRAW], 3),
-        ({"openai": {"max_concurrency": 3}}, [DRAW, OTHER], 3),
-        ({"openai": {"max_concurrency": 3}}, [DRAW, JUDGE], 6),
-        ({"openai:painter": {"max_concurrency": 2}}, [DRAW, OTHER], 10),
-        ({"openai:painter": {"max_concurrency": 2}, "openai": {"max_concurrency": 5}}, [DRAW, OTHER], 5),
-        ({"openai": {"timeout_s": 60}}, [DRAW], 8),
-        ({"mine:Draw": {"max_concurrency": 4}}, [SUITE_OWN], 4),
-        ({"gemini": {"max_concurrency": 1}}, [DRAW], 8),
+        ({}, [GENERATE], 8),
+        ({"openai": {"max_concurrency": 3}}, [GENERATE], 3),
+        ({"openai": {"max_concurrency": 3}}, [GENERATE, OTHER], 3),
+        ({"openai": {"max_concurrency": 3}}, [GENERATE, JUDGE], 6),
+        ({"openai:painter": {"max_concurrency": 2}}, [GENERATE, OTHER], 10),
+        ({"openai:painter": {"max_concurrency": 2}, "openai": {"max_concurrency": 5}}, [GENERATE, OTHER], 5),
+        ({"openai": {"timeout_s": 60}}, [GENERATE], 8),
+        ({"mine:Generate": {"max_concurrency": 4}}, [SUITE_OWN], 4),
+        ({"gemini": {"max_concurrency": 1}}, [GENERATE], 8),
     ],
 )
 def test_limits_are_a_models_own_or_shared_by_its_provider(
-    limits: Mapping[str, Any], lanes: list[Lane], most: int
+    limits: Mapping[str, Any], lanes: list[RateLimitKey], most: int
 ) -> None:
     async def story() -> None:
         throttled, room = limited(limits), Room()
@@ -253,12 +255,12 @@ def test_limits_are_a_models_own_or_shared_by_its_provider(
 def test_a_429_holds_back_the_model_and_success_lets_it_go_on() -> None:
     async def story() -> None:
         throttled, room = limited(most=4), Room()
-        assert await throttled.call(DRAW, failing(told("rate_limit", 0.001))) == "done"
-        calls = [asyncio.create_task(throttled.call(DRAW, room.work(str(at)))) for at in range(6)]
+        assert await throttled.call(GENERATE, failing(told("rate_limit", 0.001))) == "done"
+        calls = [asyncio.create_task(throttled.call(GENERATE, room.work(str(at)))) for at in range(6)]
         await settle()
         assert len(room.now) == 2, "half of four: the one success is not yet as many as are allowed"
         await room.empty(*calls)
-        assert throttled.gate(DRAW).closed_for == 0
+        assert throttled.gate(GENERATE).closed_for == 0
 
     play(story())
 
@@ -284,7 +286,7 @@ def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
         ({"openai:sketcher": {"requests_per_minute": 1}}, 1, []),
     ],
 )
-def test_requests_and_pictures_a_minute(
+def test_requests_and_images_a_minute(
     limits: Mapping[str, Any], images: int, expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -293,20 +295,20 @@ def test_requests_and_pictures_a_minute(
     async def story() -> None:
         throttled = limited(limits)
         for _ in range(3):
-            await throttled.call(DRAW, failing(), images=images)
+            await throttled.call(GENERATE, failing(), images=images)
 
     play(story())
     assert waits == expected
 
 
-def test_a_stopped_run_begins_no_drawing_but_still_judges() -> None:
+def test_a_stopped_run_begins_no_generation_but_still_judges() -> None:
     async def story() -> None:
         throttled, room = limited(most=1), Room()
-        running = asyncio.create_task(throttled.call(DRAW, room.work("running")))
-        waiting = asyncio.create_task(throttled.call(DRAW, room.work("waiting")))
+        running = asyncio.create_task(throttled.call(GENERATE, room.work("running")))
+        waiting = asyncio.create_task(throttled.call(GENERATE, room.work("waiting")))
         await settle()
         throttled.close()
-        for lane in (DRAW, OTHER):
+        for lane in (GENERATE, OTHER):
             with pytest.raises(ClosingError):
                 await throttled.call(lane, failing())
         with pytest.raises(ClosingError):
@@ -318,10 +320,10 @@ def test_a_stopped_run_begins_no_drawing_but_still_judges() -> None:
     play(story())
 
 
-def test_a_drawing_that_waits_to_be_tried_again_is_left_when_the_run_is_stopped() -> None:
+def test_a_generation_that_waits_to_be_tried_again_is_left_when_the_run_is_stopped() -> None:
     async def story() -> None:
         throttled = limited()
-        call = asyncio.create_task(throttled.call(DRAW, failing(told("transient", 500))))
+        call = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
         await settle()
         throttled.close()
         with pytest.raises(ClosingError):
@@ -342,12 +344,12 @@ def test_a_judgement_still_waits_between_its_tries_when_the_run_is_stopped() -> 
     play(story())
 
 
-def test_a_drawing_that_waits_for_its_turn_is_left_when_the_run_is_stopped() -> None:
+def test_a_generation_that_waits_for_its_turn_is_left_when_the_run_is_stopped() -> None:
     async def story() -> None:
         throttled = limited({"openai": {"requests_per_minute": 0.1}})
-        assert await throttled.call(DRAW, failing()) == "done"
+        assert await throttled.call(GENERATE, failing()) == "done"
         room = Room()
-        calls = [asyncio.create_task(throttled.call(DRAW, room.work(str(at)))) for at in range(3)]
+        calls = [asyncio.create_task(throttled.call(GENERATE, room.work(str(at)))) for at in range(3)]
         await settle()
         throttled.close()
         told = await asyncio.gather(*calls, return_exceptions=True)
@@ -366,13 +368,13 @@ def test_a_429_holds_back_who_waits_for_a_turn_inside(monkeypatch: pytest.Monkey
         waits.append(seconds)
         clock.now += seconds
         if seconds == 54:
-            throttled.gate(DRAW).limited(clock.now, 300)
+            throttled.gate(GENERATE).limited(clock.now, 300)
 
     monkeypatch.setattr(Throttle, "_sleep", passes)
 
     async def story() -> None:
-        assert await throttled.call(DRAW, failing()) == "done"
-        assert await throttled.call(DRAW, failing()) == "done"
+        assert await throttled.call(GENERATE, failing()) == "done"
+        assert await throttled.call(GENERATE, failing()) == "done"
 
     play(story())
     assert waits == [0, 54, 300]

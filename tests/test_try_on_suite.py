@@ -39,7 +39,7 @@ def said(request: JudgeRequest, **changes: Any) -> Any:
 
 @pytest.fixture
 def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``run(*flags)`` runs the suite, with its pictures beside it: exit code, output, run, records by cell."""
+    """``run(*flags)`` runs the suite, with its images beside it: exit code, output, run, records by cell."""
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
     urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
@@ -51,7 +51,7 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
     def started(*flags: str) -> tuple[int, str, Path, list[Record]]:
-        words = ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "runs"), "--reuse", "none", *flags]
+        words = ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs"), "--reuse", "none", *flags]
         done = CliRunner().invoke(app, words)
         (folder,) = (tmp_path / "runs").iterdir()
         return done.exit_code, done.output, folder, list(read_records(folder))
@@ -59,7 +59,7 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return started
 
 
-def test_every_picture_passes_where_the_judge_is_content(api: FakeAPI, run: Any) -> None:
+def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, run: Any) -> None:
     api.script.judge(said)
     code, output, folder, records = run()
     assert code == 0, output
@@ -100,11 +100,11 @@ def test_the_judge_sees_person_garment_and_masks_and_never_the_model(api: FakeAP
     run("--case", "rain_jacket", "--model", "gemini*")
     first = asked[0]
     for label in (
-        "ref_1: input picture, role: person",
-        "ref_2: input picture, role: garment",
+        "ref_1: input image, role: person",
+        "ref_2: input image, role: garment",
         "mask_occluders",
         "output",
     ):
         assert label in first.text
-    assert "Dress the person of the first picture in the navy rain jacket" in first.text
+    assert "Dress the person of the first image in the navy rain jacket" in first.text
     assert not any("gemini-2.5-flash-image" in request.text for request in asked)

@@ -97,7 +97,8 @@ def test_where_a_relative_name_is() -> None:
 def test_a_suite_that_nobody_vouched_for(problems: Problems) -> None:
     rows = '{"p": "x", "f": "s3://b/1.png"}\n'
     fed = suite(
-        cases="cases: [{dataset: {path: d.jsonl, fields: {prompt: p, image: f}}}]", models="models: [{provider: files}]"
+        cases="cases: [{dataset: {path: d.jsonl, fields: {prompt: p, output: f}}}]",
+        models="models: [{provider: files}]",
     )
     told = "is read with this machine's credentials: pass --trust-suite if you trust this suite"
     assert problems(fed, {"d.jsonl": rows}) == [f"d.jsonl:1:1: 's3://b/1.png' {told}"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import av
 import pytest
 from clips import clip, colour_of
-from made import drawn_png
+from made import generated_png
 from PIL import Image
 
 from visioneval.errors import ImageError
@@ -92,12 +92,12 @@ def test_a_video_without_frames(tmp_path: Path) -> None:
         artifact((tmp_path / "a.mkv").read_bytes(), VIDEO)
 
 
-def test_pictures_and_videos_are_not_taken_for_each_other(tmp_path: Path) -> None:
+def test_images_and_videos_are_not_taken_for_each_other(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="not a video we can read"):
-        artifact(drawn_png("red"), VIDEO)
+        artifact(generated_png("red"), VIDEO)
     with pytest.raises(ImageError, match="say 'task: video_generation' in its case"):
         artifact(clip(tmp_path / "a.mp4", ["red"]).read_bytes(), TaskType.IMAGE_GENERATION)
-    assert artifact(drawn_png("red"), TaskType.IMAGE_EDITING).mime == "image/png"
+    assert artifact(generated_png("red"), TaskType.IMAGE_EDITING).mime == "image/png"
 
 
 def test_a_video_over_the_limit_is_not_opened() -> None:

@@ -20,7 +20,7 @@ from visioneval.records.model import Record, read_records
 pytest_plugins = ("fake_api.fixtures",)
 MODELS = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}
 ALIGNMENT = {"key": "fit", "type": "alignment"}
-RUBRIC = {"key": "look", "type": "rubric", "metrics": {"steady": {"type": "pass_fail", "about": "No flicker."}}}
+RUBRIC = {"key": "look", "type": "rubric", "metrics": {"steady": {"type": "pass_fail", "description": "No flicker."}}}
 GECKO = {"key": "claims", "type": "gecko", "media": "video"}
 QUESTION = {"id": "q1", "question": "What colour comes first?", "choices": ["red", "blue"], "answer": "red"}
 
@@ -68,7 +68,7 @@ def run(
         "verdict": [{"fit": "fit >= 80", "look": "steady", "claims": "claims >= 0.8"}[each["key"]] for each in graders],
     }
     (folder / "suite.yaml").write_text(json.dumps(suite))
-    arguments = ["run", str(folder / "suite.yaml"), "--out", str(folder / "runs"), "--trust-suite"]
+    arguments = ["run", str(folder / "suite.yaml"), "--runs", str(folder / "runs"), "--trust-suite"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == code, done.output
     (run,) = (folder / "runs").iterdir()
@@ -133,12 +133,10 @@ def test_a_counter_example_looks_at_an_address_too(
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
     run(api, tmp_path, "gemini", "gs://eval/a.mp4", ALIGNMENT)
     suite = json.loads((tmp_path / "suite.yaml").read_text())
-    suite["cases"].append(
-        {"id": "other", "prompt": "Blue, then red", "picture_of": "one", "expect": {"aligned": False}}
-    )
+    suite["cases"].append({"id": "other", "prompt": "Blue, then red", "output_of": "one", "expect": {"aligned": False}})
     (tmp_path / "suite.yaml").write_text(json.dumps(suite))
     done = CliRunner().invoke(
-        app, ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "again"), "--trust-suite"]
+        app, ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "again"), "--trust-suite"]
     )
     assert done.exit_code == 0, done.output
     assert [request.files for request in requests] == [(SentFile("gs://eval/a.mp4", "video/mp4"),)] * 2

@@ -26,8 +26,8 @@ ROWS = b"id,prompt\none,a tree\n"
 SUITE = """\
 name: far
 cases: [{{dataset: {{path: '{url}', fields: {{id: id, prompt: prompt}}}}}}]
-models: [{{provider: sketch}}]
-graders: [{{key: image, type: image}}]
+models: [{{provider: mock}}]
+graders: [{{key: image, type: properties}}]
 verdict: [not image.blank]
 """
 
@@ -202,7 +202,7 @@ def test_an_image_that_grows_is_an_error_of_its_cell(monkeypatch: pytest.MonkeyP
         Path("suite.yaml").write_text(
             "name: far\ncases: [{id: a, prompt: x}, {id: b, prompt: x}]\n"
             f"models: [{{provider: files, label: m, path: '{server.url}/{{case}}.png'}}]\n"
-            "graders: [{key: image, type: image}]\nverdict: [not image.blank]\n"
+            "graders: [{key: image, type: properties}]\nverdict: [not image.blank]\n"
         )
         result = CliRunner().invoke(app, ["run", "suite.yaml", "--trust-suite", "--run-id", "r", "--quiet"])
     assert result.exit_code == 3, result.output

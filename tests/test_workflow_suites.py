@@ -54,7 +54,7 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
         path = tmp_path / "suite.yaml"
         path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
-        done = CliRunner().invoke(app, ["run", str(path), "--out", str(tmp_path / "runs"), *flags])
+        done = CliRunner().invoke(app, ["run", str(path), "--runs", str(tmp_path / "runs"), *flags])
         (folder,) = (tmp_path / "runs").iterdir()
         return done.exit_code, done.output, folder, list(read_records(folder))
 
@@ -62,7 +62,7 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_every_picture_is_judged_and_passes_where_the_judge_is_content(name: str, api: FakeAPI, run: Any) -> None:
+def test_every_image_is_judged_and_passes_where_the_judge_is_content(name: str, api: FakeAPI, run: Any) -> None:
     api.script.judge(best)
     code, output, folder, records = run(name)
     assert code == 0, output
@@ -102,12 +102,12 @@ def test_a_judge_is_told_the_rubric_and_never_the_model(api: FakeAPI, run: Any) 
 
 
 def test_a_flyer_with_the_brands_own_name_passes(api: FakeAPI, run: Any) -> None:
-    picture = Image.new("RGB", (1024, 1024), "white")
-    pen = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (1024, 1024), "white")
+    pen = ImageDraw.Draw(image)
     pen.text((160, 300), "Ride quietly", "black", ImageFont.load_default(90))
     pen.text((160, 700), "Oakline Bicycles", "black", ImageFont.load_default(60))
     data = io.BytesIO()
-    picture.save(data, "PNG")
+    image.save(data, "PNG")
     api.script.draw(data.getvalue())
     api.script.judge(best)
     code, _, _, records = run("marketing", "--case", "minimal_text", "--model", "*quality=high,size=1024x1024")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asked import Asked, drawn, subject
+from asked import Asked, generated, subject
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -25,7 +25,7 @@ def squares(width: int, height: int, side: int) -> Image.Image:
 
 
 def exhibit(name: str, image: Image.Image, *aliases: str) -> Exhibit:
-    return Exhibit(name, f"picture {name}", ImagePart(encode_png(image), "image/png"), aliases)
+    return Exhibit(name, f"image {name}", ImagePart(encode_png(image), "image/png"), aliases)
 
 
 class Kept(list[bytes]):
@@ -63,7 +63,7 @@ def test_crops_nest_in_the_pixels_of_the_current_view() -> None:
     tool = tool_of(exhibit("output", squares(1600, 800, 100)))
     first = Image.open(io.BytesIO(tool.first_views[0].part.data))
     assert first.size == (1024, 512)
-    assert tool.first_views[0].about == "picture output; this view has 1024 x 512 pixels"
+    assert tool.first_views[0].description == "image output; this view has 1024 x 512 pixels"
 
     words, view = crop(tool, "output", 512, 256, 1024, 512)
     assert words == "output: a crop, 1024 x 512 pixels, grid lines every 128 pixels"
@@ -72,13 +72,13 @@ def test_crops_nest_in_the_pixels_of_the_current_view() -> None:
     assert square_at(view, 3, 3) == (8, 4)
     assert square_at(view, 1020, 509) == (15, 7)
 
-    # A quarter of a quarter: 400 x 200 of the picture's pixels from (1200, 400).
+    # A quarter of a quarter: 400 x 200 of the image's pixels from (1200, 400).
     _, view = crop(tool, "output", 512, 0, 1024, 256)
     assert [square_at(view, x, 5) for x in (5, 250, 260, 1020)] == [(12, 4), (12, 4), (13, 4), (15, 4)]
     assert square_at(view, 5, 509) == (12, 5)
 
     words, view = crop(tool, "output", 0, 0, 0, 0)
-    assert words.startswith("output: the whole picture, 1024 x 512 pixels")
+    assert words.startswith("output: the whole image, 1024 x 512 pixels")
     assert square_at(view, 3, 3) == (0, 0)
     assert square_at(view, 1020, 509) == (15, 7)
     assert [kept["rectangle"] for kept in tool.kept] == [[512, 256, 1024, 512], [512, 0, 1024, 256], [0, 0, 0, 0]]
@@ -96,10 +96,10 @@ def test_a_rectangle_is_half_open() -> None:
     assert view is not None
 
 
-def test_a_small_picture_is_shown_as_it_is() -> None:
+def test_a_small_image_is_shown_as_it_is() -> None:
     image = squares(60, 40, 10)
     tool = tool_of(exhibit("output", image))
-    assert "60 x 40 pixels" in tool.first_views[0].about
+    assert "60 x 40 pixels" in tool.first_views[0].description
     assert Image.open(io.BytesIO(tool.first_views[0].part.data)).tobytes() == image.tobytes()
 
 
@@ -116,8 +116,8 @@ def test_the_grid_is_light_and_at_its_places() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (("nothing", 0, 0, 5, 5), "There is no picture 'nothing'. There are: base, output, ref_1."),
-        ((["output"], 0, 0, 5, 5), "There is no picture ['output']."),
+        (("nothing", 0, 0, 5, 5), "There is no image 'nothing'. There are: base, output, ref_1."),
+        ((["output"], 0, 0, 5, 5), "There is no image ['output']."),
         (("output", 0, 0, 61, 40), "Bad rectangle (0, 0, 61, 40): the current view has 60 x 40 pixels, so 0 <= x1"),
         (("output", 5, 5, 5, 9), "0 <= x1 < x2 <= 60 and 0 <= y1 < y2 <= 40 must hold"),
         (("output", -1, 0, 5, 5), "Bad rectangle (-1, 0, 5, 5)"),
@@ -144,14 +144,14 @@ def test_there_are_so_many_crops_and_no_more_until_the_judge_starts_over() -> No
     words, view = crop(tool, "output", 0, 0, 30, 20)
     assert (words, view) == ("No crop is left (2 were allowed): answer now.", None)
     tool.start_over()
-    assert crop(tool, "output", 0, 0, 61, 20)[0].startswith("Bad rectangle"), "the view is the whole picture again"
+    assert crop(tool, "output", 0, 0, 61, 20)[0].startswith("Bad rectangle"), "the view is the whole image again"
     assert crop(tool, "output", 0, 0, 60, 20)[1] is not None
     assert len(tool.kept) == 3
 
 
-def test_pictures_go_by_id_and_by_a_role_that_only_one_has(tmp_path: Path) -> None:
+def test_images_go_by_id_and_by_a_role_that_only_one_has(tmp_path: Path) -> None:
     roles = ("person", "garment", "garment", "ref_1")
-    paths = [(role, drawn(tmp_path / f"{at}.png", color=(at, 0, 0))) for at, role in enumerate(roles)]
+    paths = [(role, generated(tmp_path / f"{at}.png", color=(at, 0, 0))) for at, role in enumerate(roles)]
     shown = exhibits(subject(tmp_path, Asked(""), files=CaseFiles(images=tuple(paths))))
     tool = tool_of(*shown)
     names = tool.tool.parameters["properties"]["image_id"]["enum"]
@@ -159,7 +159,7 @@ def test_pictures_go_by_id_and_by_a_role_that_only_one_has(tmp_path: Path) -> No
     assert crop(tool, "person", 0, 0, 9, 9)[0].startswith("ref_1: ")
     _, view = crop(tool, "ref_1", 0, 0, 9, 9)
     assert view is not None
-    assert view.getpixel((1, 1)) == (0, 0, 0), "an id is never another picture's role"
+    assert view.getpixel((1, 1)) == (0, 0, 0), "an id is never another image's role"
 
 
 def test_the_tool_is_a_strict_schema() -> None:
@@ -170,12 +170,12 @@ def test_the_tool_is_a_strict_schema() -> None:
 
 @settings(max_examples=60)
 @given(data=st.data(), width=st.integers(1, 1500), height=st.integers(1, 1500))
-def test_however_deep_views_are_bounded_and_inside_the_picture(data: st.DataObject, width: int, height: int) -> None:
+def test_however_deep_views_are_bounded_and_inside_the_image(data: st.DataObject, width: int, height: int) -> None:
     tool = tool_of(exhibit("output", Image.new("RGB", (width, height), (7, 8, 9))))
     size = Image.open(io.BytesIO(tool.first_views[0].part.data)).size
     for _ in range(4):
-        x1, y1 = data.draw(st.integers(0, size[0] - 1)), data.draw(st.integers(0, size[1] - 1))
-        x2, y2 = data.draw(st.integers(x1 + 1, size[0])), data.draw(st.integers(y1 + 1, size[1]))
+        x1, y1 = data.generate(st.integers(0, size[0] - 1)), data.generate(st.integers(0, size[1] - 1))
+        x2, y2 = data.generate(st.integers(x1 + 1, size[0])), data.generate(st.integers(y1 + 1, size[1]))
         words, view = crop(tool, "output", x1, y1, x2, y2)
         assert view is not None, words
         assert max(view.size) <= MAX_SIDE

@@ -20,7 +20,7 @@ from pathlib import Path
 from PIL import Image
 from visioneval.errors import GraderError, ImageError, ProviderError
 from visioneval.graders.base import Grade
-from visioneval.providers.base import Drawing
+from visioneval.providers.base import Generation
 
 
 def encoded(size=(32, 24), color="white", kind="PNG"):
@@ -29,7 +29,7 @@ def encoded(size=(32, 24), color="white", kind="PNG"):
     return buffer.getvalue()
 
 
-class Draw:
+class Generate:
     at_once = most = started = 0
 
     def __init__(self, config):
@@ -42,17 +42,17 @@ class Draw:
         cls.most = max(cls.most, cls.at_once)
         try:
             await asyncio.sleep(float(request.case.metadata.get("wait", 0)))
-            return getattr(self, request.case.metadata.get("draw", "fine"))(request)
+            return getattr(self, request.case.metadata.get("generate", "fine"))(request)
         finally:
             cls.at_once -= 1
 
     edit = generate
 
     def fine(self, request):
-        return Drawing(pictures=(encoded(),), cost_usd=0.5, usage={"images": 1})
+        return Generation(images=(encoded(),), cost_usd=0.5, usage={"images": 1})
 
     def jpeg(self, request):
-        return Drawing(pictures=(encoded(kind="JPEG"),))
+        return Generation(images=(encoded(kind="JPEG"),))
 
     def raises(self, request):
         raise RuntimeError("the model is on fire")
@@ -67,32 +67,32 @@ class Draw:
         return None
 
     def gives_path(self, request):
-        return Drawing(pictures=(Path("/etc/hostname"),))
+        return Generation(images=(Path("/etc/hostname"),))
 
     def limited(self, request):
         raise ProviderError("slow down", kind="rate_limit", retry_after=3)
 
     def refuses(self, request):
-        return Drawing(refused="not that")
+        return Generation(refused="not that")
 
     def refuses_with_error(self, request):
         raise ProviderError("against the rules", kind="refused")
 
     def text(self, request):
-        return Drawing(pictures=(b"I am no picture",))
+        return Generation(images=(b"I am no image",))
 
     def empty(self, request):
-        return Drawing(pictures=(b"",))
+        return Generation(images=(b"",))
 
     def cut(self, request):
-        return Drawing(pictures=(encoded((320, 240), "red")[:200],))
+        return Generation(images=(encoded((320, 240), "red")[:200],))
 
     def few(self, request):
-        return Drawing()
+        return Generation()
 
     def odd(self, request):
         params = {"path": Path("a"), "nan": float("nan"), "surrogate": "\\ud800", "set": {1}, "bytes": b"x", 3: object}
-        return Drawing(pictures=(encoded(),), run_params=params, usage={"a": "b", "c": 2}, cost_usd=float("inf"))
+        return Generation(images=(encoded(),), run_params=params, usage={"a": "b", "c": 2}, cost_usd=float("inf"))
 
     def tells_key(self, request):
         raise RuntimeError("401 for the key " + os.environ["TOY_KEY"])
@@ -124,7 +124,7 @@ class Look:
         return None
 
     def half(self, subject):
-        return Grade(scores={"fine": True, "level": None}, error="no scale in the picture")
+        return Grade(scores={"fine": True, "level": None}, error="no scale in the image")
 
     def nothing(self, subject):
         return Grade(scores={})
@@ -150,7 +150,7 @@ class Look:
                      reasons={"fine": "\\ud800 \\x1b[31m"}, failure_tags="one", usage={"tokens": None}, cost_usd="much")
 
     def saves(self, subject):
-        return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("look.map.png", b"picture")})
+        return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("look.map.png", b"image")})
 
     def saves_over(self, subject):
         return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("png", b"gone")})
@@ -190,7 +190,7 @@ class Toy:
         suite = {
             "name": "toy",
             "cases": [{"id": f"case{at}", "prompt": "a tree", **case} for at, case in enumerate(cases or ({},))],
-            "models": [{"provider": "mine:Draw", "label": "toy"}],
+            "models": [{"provider": "mine:Generate", "label": "toy"}],
             "graders": [LOOK],
             "verdict": ["fine"],
         }
@@ -244,8 +244,8 @@ class Toy:
         found: dict[str, Any] = json.loads((self.latest / "summary.json").read_text())
         return found
 
-    def pictures(self, *names: str, **save: Any) -> None:
-        """Writes small pictures."""
+    def outputs(self, *names: str, **save: Any) -> None:
+        """Writes small images."""
         from PIL import Image
 
         for name in names:

@@ -9,9 +9,9 @@
     |   |-- AuthError          3   a provider refuses the key: no other call would fare better
     |   |-- BudgetError        3   the next call would cost more than the budget has left
     |   `-- ClosingError       3   a call that was not begun, because the run is being stopped
-    |-- ImageError             -   a picture that does not decode; becomes a record, or a suite problem
+    |-- ImageError             -   an image that does not decode; becomes a record, or a suite problem
     |-- TemplateError          -   a template that does not compile or render; becomes a suite problem
-    |-- ProviderError          -   a drawing or a judgement that failed; becomes a record
+    |-- ProviderError          -   a generation or a judgement that failed; becomes a record
     `-- GraderError            -   a measurement that could not be taken; becomes a null score
 
 Exit codes 0, 1 and 130 are not errors: gates hold, gates do not hold, interrupted.
@@ -95,7 +95,7 @@ class ClosingError(StoppedError):
 
 
 class ImageError(VisionEvalError):
-    """A file that is not a picture we can read, or a picture over the size limits."""
+    """A file that is not an image we can read, or an image over the size limits."""
 
 
 class TemplateError(VisionEvalError):

@@ -1,4 +1,4 @@
-"""From a suite to its cells: what is drawn, what grades it, and by which rules. No network, no clock, no SDK."""
+"""From a suite to its cells: what is generated, what grades it, and by which rules. No network, no clock, no SDK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import is_url
-from visioneval.records.existing_outputs import finished_pictures
+from visioneval.records.existing_outputs import existing_outputs
 from visioneval.records.model import Selection, find_run, read_info
 from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_rule
@@ -24,8 +24,8 @@ from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite, template_folders
-from visioneval.suite.output_of import lookers_by_case, with_their_pictures
-from visioneval.suite.outputs import Finished, FinishedPicture, split_run
+from visioneval.suite.output_of import dependents_by_case, with_their_outputs
+from visioneval.suite.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import BaseProvider
 from visioneval.suite.remote_media import addressed
@@ -40,7 +40,7 @@ SHOWN_FAR = 20
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One drawing call, and the cells (``samples``) that its pictures become."""
+    """One generation call, and the cells (``samples``) that its images become."""
 
     case: TestCase
     task_type: TaskType
@@ -54,8 +54,8 @@ class Call:
     """Rules in the suite's order; the flag says that a rule only warns."""
     grading: Mapping[str, str] = field(default_factory=dict)
     """For graders, by key, a hash of their options and, where one asks a judge, of judge, templates and ``vars``."""
-    lookers: tuple[Call, ...] = ()
-    """Cases that look at this call's pictures and draw none (``picture_of``): the same cells of another prompt."""
+    dependents: tuple[Call, ...] = ()
+    """Cases that look at this call's images and generate none (``output_of``): the same cells of another prompt."""
 
     @property
     def has_files(self) -> bool:
@@ -65,8 +65,8 @@ class Call:
 
     @property
     def cells(self) -> int:
-        """How many cells the call's pictures become."""
-        return len(self.samples) * (1 + len(self.lookers))
+        """How many cells the call's images become."""
+        return len(self.samples) * (1 + len(self.dependents))
 
 
 @dataclass(frozen=True)
@@ -77,31 +77,31 @@ class Plan:
     folder: Path
     runs: tuple[ModelRun, ...]
     finished: Mapping[str, Finished] = field(default_factory=dict)
-    """For model runs of finished pictures: their paths by case, by label."""
-    draws: bool = True
-    """Whether it draws: a grading of pictures that are there never does."""
+    """For model runs of finished images: their paths by case, by label."""
+    generates: bool = True
+    """Whether it generates: a grading of images that are there never does."""
     trusted: bool = False
     """Whether the user trusts the suite with everything, buckets included."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """The values of secret variables, by name."""
 
     def calls(self) -> Iterator[Call]:
-        """Every drawing call, case by case, with the cases that look at its pictures."""
+        """Every generation call, case by case, with the cases that look at its images."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
         grading = self._grading()
-        looked_at = lookers_by_case(self.suite.cases)
+        looked_at = dependents_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
-            if not runs or case.picture_of is not None:
+            if not runs or case.output_of is not None:
                 continue
             make = self._caller(case, rules, grading)
             looking = [self._caller(each, rules, grading) for each in looked_at.get(case.id, ())]
             for run in runs:
                 for samples, params in self._samples(case, run):
                     call = make(run, params, samples)
-                    lookers = tuple(look(run, params, samples) for look in looking)
-                    graders = (grader for each in (call, *lookers) for grader in each.graders)
-                    yield replace(call, lookers=lookers, params=addressed(params, graders, self.suite.judges))
+                    dependents = tuple(look(run, params, samples) for look in looking)
+                    graders = (grader for each in (call, *dependents) for grader in each.graders)
+                    yield replace(call, dependents=dependents, params=addressed(params, graders, self.suite.judges))
 
     def _caller(
         self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], grading: Mapping[str, str]
@@ -124,31 +124,31 @@ class Plan:
         return call
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
-        if run.config.reads_outputs and run.config.has_pictures:
-            for index, picture in enumerate(self._pictures(case, run)):
-                yield (index,), {"path": ""} if picture is None else picture.params
+        if run.config.reads_outputs and run.config.has_outputs:
+            for index, image in enumerate(self._images(case, run)):
+                yield (index,), {"path": ""} if image is None else image.params
             return
-        each, repeats = self.pictures_per_call(run), self.calls_per_sample(run)
+        each, repeats = self.outputs_per_call(run), self.calls_per_sample(run)
         for call in range(self.suite.samples * repeats):
             yield tuple(range(call * each, (call + 1) * each)), run.params
 
-    def pictures_of(self, run: ModelRun) -> Iterator[str]:
-        """The path of every finished picture that a ``files`` model run would read, from the suite's folder."""
+    def outputs_of(self, run: ModelRun) -> Iterator[str]:
+        """The path of every finished image that a ``files`` model run would read, from the suite's folder."""
         for case in self.suite.cases:
-            if run.config.does(case.task_type) and run.config.has_pictures and case.picture_of is None:
-                yield from (each.path for each in self._pictures(case, run) if each and each.path)
+            if run.config.does(case.task_type) and run.config.has_outputs and case.output_of is None:
+                yield from (each.path for each in self._images(case, run) if each and each.path)
 
-    def _pictures(self, case: TestCase, run: ModelRun) -> list[FinishedPicture | None]:
+    def _images(self, case: TestCase, run: ModelRun) -> list[ExistingOutput | None]:
         paths = [run.config.path_of(case.id, run.label, sample) for sample in range(self.suite.samples)]
         if None not in paths:
-            return [FinishedPicture(path=path) for path in paths]
+            return [ExistingOutput(path=path) for path in paths]
         return list(self.finished[run.label].get(case.id, ())) or [None]
 
     @staticmethod
-    def pictures_per_call(run: ModelRun) -> int:
+    def outputs_per_call(run: ModelRun) -> int:
         """How many samples one call of a model run gives."""
         config: BaseProvider = run.config
-        return config.pictures_per_call(dict(run.params))
+        return config.outputs_per_call(dict(run.params))
 
     @staticmethod
     def calls_per_sample(run: ModelRun) -> int:
@@ -157,7 +157,7 @@ class Plan:
         return config.calls_per_sample(dict(run.params))
 
     def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
-        """Drawing calls and cells of a case on a model run."""
+        """Generation calls and cells of a case on a model run."""
         if not run.config.does(case.task_type):
             return 0, 0
         source = self._source(case)
@@ -169,8 +169,8 @@ class Plan:
         return {case.id: case for case in self.suite.cases}
 
     def _source(self, case: TestCase) -> TestCase:
-        """The case that draws the pictures of a case."""
-        return case if case.picture_of is None else self._by_id[case.picture_of]
+        """The case that generates the images of a case."""
+        return case if case.output_of is None else self._by_id[case.output_of]
 
     @property
     def cells(self) -> int:
@@ -223,7 +223,7 @@ def applies(grader: BaseGrader, case: TestCase) -> bool:
 
 
 def asks(grader: BaseGrader, case: TestCase) -> bool:
-    """Whether a grader asks somebody about a case, or about pairs of its pictures."""
+    """Whether a grader asks somebody about a case, or about pairs of its images."""
     return applies(grader, case) or (grader.after_run and grader.is_for(case))
 
 
@@ -248,7 +248,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     if selection.tags:
         cases = tuple(case for case in cases if not set(case.tags).isdisjoint(selection.tags))
     cases = tuple(case for case in cases if any(run.config.does(case.task_type) for run in runs))[: selection.limit]
-    cases = with_their_pictures(cases, suite.cases)
+    cases = with_their_outputs(cases, suite.cases)
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
         raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
@@ -259,7 +259,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
     if problem := cell_problem(resolved, runs):
         raise UsageError(f"--samples {resolved.samples}: {problem}")
-    finished = {run.label: finished_pictures(run, suite, folder, runs_root) for run in runs if run.config.reads_outputs}
+    finished = {run.label: existing_outputs(run, suite, folder, runs_root) for run in runs if run.config.reads_outputs}
     plan = Plan(resolved, folder, runs, finished, trusted=loaded.trust.everything, secrets=loaded.secrets)
     if not loaded.trust.everything:
         _refuse_far(plan, loaded)
@@ -296,7 +296,7 @@ def _pinned(run: ModelRun, root: Path) -> ModelRun:
 
 
 def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
-    """Raises ``SuiteError`` for finished pictures that only a trusted suite may read.
+    """Raises ``SuiteError`` for finished images that only a trusted suite may read.
 
     A pattern or a dataset names them, so they are known only now. Each folder is resolved once.
     """
@@ -305,7 +305,7 @@ def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
     for run in plan.runs:
         if not run.config.reads_outputs or run.config.source_run is not None:
             continue
-        for path in plan.pictures_of(run):
+        for path in plan.outputs_of(run):
             folder, name = os.path.split(path)
             whole = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
             if why := refusal(path if whole else folder or ".", plan.folder, remote=True):
@@ -318,7 +318,7 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
     """The environment variables that a plan's run reads keys from, and the model runs and judges that need each."""
     needed: dict[str, list[str]] = {}
     for run in plan.runs:
-        if plan.draws and run.config.needs_key:
+        if plan.generates and run.config.needs_key:
             needed.setdefault(run.config.needs_key, []).append(run.label)
     for name, judge in plan.judges.items():
         if judge.needs_key:
@@ -328,24 +328,24 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
 
 HashOf = Callable[[Path], str]
 _HOST = {"base_url", "api_key_env", "google"}
-_NOT_DRAWN = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST}
+_NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST}
 
 
 def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
-    """What the drawing of a cell depends on, as ``part:hash`` words: two keys differ in the parts that changed.
+    """What the generation of a cell depends on, as ``part:hash`` words: two keys differ in the parts that changed.
 
     No host, path or time is in it: two machines make the same key.
     """
-    return f"{_words(_drawing_parts(call, hash_of))} sample:{sample}"
+    return f"{_words(_generation_parts(call, hash_of))} sample:{sample}"
 
 
-def draw_key(call: Call, hash_of: HashOf) -> str:
-    """What the answer to a drawing call depends on, its samples included: the key under which it is kept."""
-    parts = {name: value for name, value in _drawing_parts(call, hash_of).items() if value not in (None, [], {})}
-    return f"draw:{digest({**parts, 'samples': call.samples})}"
+def call_key(call: Call, hash_of: HashOf) -> str:
+    """What the answer to a generation call depends on, its samples included: the key under which it is kept."""
+    parts = {name: value for name, value in _generation_parts(call, hash_of).items() if value not in (None, [], {})}
+    return f"generate:{digest({**parts, 'samples': call.samples})}"
 
 
-def _drawing_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
+def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
     parts: dict[str, Any] = {
         "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
         "params": {} if call.run.config.reads_outputs else call.params,
@@ -357,12 +357,12 @@ def _drawing_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
         parts["expect"] = [call.case.expect.model_dump(exclude={"aligned"}), call.case.metadata]
     if "path" in call.params and call.run.config.reads_outputs:
         path = call.params["path"]
-        parts["picture"] = path if is_url(path) else hash_of(Path(path))
+        parts["image"] = path if is_url(path) else hash_of(Path(path))
     return parts
 
 
 def grade_key(call: Call, hash_of: HashOf) -> str:
-    """What the grading of a picture depends on beside the picture, in the form of ``generation_key``."""
+    """What the grading of an image depends on beside the image, in the form of ``generation_key``."""
     case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_asked_of(call)})
     parts: dict[str, Any] = {
         "case": [call.prompt, case],
@@ -381,7 +381,7 @@ def _asked_of(call: Call) -> set[str]:
 
 
 def _own_options(run: ModelRun) -> dict[str, Any]:
-    dumped: dict[str, Any] = run.config.model_dump(exclude=_NOT_DRAWN)
+    dumped: dict[str, Any] = run.config.model_dump(exclude=_NOT_GENERATED)
     return dumped
 
 

@@ -45,14 +45,14 @@ GRADERS: Mapping[str, Part] = {
     "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
-    "image": _part("graders.properties", "ImageGrader", "grader:ImageFile"),
+    "image": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
     "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
 }
 PROVIDERS: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAI"),
     "gemini": _part("providers.gemini", "GeminiProvider", "generator:Gemini"),
     "files": _part("providers.files", "FilesProvider", "generator:Files", checks=True),
-    "sketch": _part("providers.mock", "SketchProvider", "generator:Sketch"),
+    "mock": _part("providers.mock", "MockProvider", "generator:Sketch"),
     "command": _part("providers.command", "CommandProvider", "generator:Command", checks=True),
 }
 JUDGES: Mapping[str, Part] = {

@@ -130,7 +130,7 @@ class CellVerdict:
 
 
 def judge_cell(rules: Sequence[tuple[Rule, bool]], scores: Mapping[str, Score]) -> CellVerdict:
-    """Applies ``(rule, warn_only)`` pairs to the scores of a drawn cell.
+    """Applies ``(rule, warn_only)`` pairs to the scores of a generated cell.
 
     A broken rule is a FAIL whatever else could not be measured; then an unmeasured one, or no rule at all that
     could be evaluated, is an ERROR.

@@ -31,7 +31,7 @@ class TaskType(StrEnum):
 
 
 class Status(StrEnum):
-    """How the drawing of a cell ended."""
+    """How the generation of a cell ended."""
 
     COMPLETED = "completed"
     REFUSED = "refused"
@@ -61,8 +61,8 @@ class Metric(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture or a video on disk that decodes. ``width`` and ``height`` are pixels, as stored in the file.
+class Output:
+    """An image or a video on disk that decodes. ``width`` and ``height`` are pixels, as stored in the file.
 
     One that is only known by its ``uri``, as nobody here needs its bytes, has no file, digest and size.
     """
@@ -91,7 +91,7 @@ class CaseFiles:
 
     @property
     def base(self) -> Path | None:
-        """The picture that an edit starts from."""
+        """The image that an edit starts from."""
         return self.images[0][1] if self.images else None
 
 
@@ -106,5 +106,5 @@ class ModelRun:
 
     @property
     def stand_in(self) -> bool:
-        """Whether its pictures come from no model at all."""
+        """Whether its images come from no model at all."""
         return bool(self.config.stand_in)

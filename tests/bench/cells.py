@@ -19,9 +19,9 @@ name: bench
 cases:
   - {dataset: {path: cases.csv, fields: {id: id, prompt: prompt}}}
 models:
-  - {provider: sketch, params: {size: 512x512}}
+  - {provider: mock, params: {size: 512x512}}
 graders:
-  - {key: file, type: image}
+  - {key: file, type: properties}
 verdict: [file]
 """
 
@@ -41,7 +41,7 @@ def _start_up() -> None:
 def _run(cells: int, folder: Path) -> tuple[float, float]:
     """Seconds and peak memory in MB of a run in a process of its own."""
     (folder / "suite.yaml").write_text(SUITE, encoding="utf-8")
-    rows = "".join(f"case{n},picture number {n}\n" for n in range(cells))
+    rows = "".join(f"case{n},image number {n}\n" for n in range(cells))
     (folder / "cases.csv").write_text(f"id,prompt\n{rows}", encoding="utf-8")
     command = [sys.executable, "-m", "visioneval", "run", "suite.yaml", "--quiet"]
     start = time.perf_counter()
@@ -60,7 +60,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             seconds, memory = _run(cells, Path(scratch))
         growth = f", {seconds / before[1]:.1f} times the time of {before[0]} cells" if before else ""
-        print(f"{cells} sketch cells: {seconds:.1f} s, {cells / seconds:.0f} a second, {memory:.0f} MB{growth}")
+        print(f"{cells} mock cells: {seconds:.1f} s, {cells / seconds:.0f} a second, {memory:.0f} MB{growth}")
         before = cells, seconds
 
 

@@ -20,8 +20,8 @@ LABELS = 4
 SUITE: dict[str, Any] = {
     "name": "bench",
     "cases": [{"id": "one", "prompt": "a tree"}],
-    "models": [{"provider": "sketch", "label": f"m{at}"} for at in range(LABELS)],
-    "graders": [{"key": "image", "type": "image"}],
+    "models": [{"provider": "mock", "label": f"m{at}"} for at in range(LABELS)],
+    "graders": [{"key": "image", "type": "properties"}],
     "verdict": ["copy"],
 }
 METRICS = {
@@ -54,7 +54,7 @@ def _record(at: int, run_id: str, chance: random.Random) -> dict[str, Any]:
         "task_type": "image_generation",
         "prompt": f"A flyer with exactly these lines, number {at // LABELS}: Butter & Flour / Autumn Bread Week",
         "tags": ["text", f"tag{at // LABELS % 5}"],
-        "provider": "sketch",
+        "provider": "mock",
         "status": "completed",
         "verdict": "PASS" if copy else "FAIL",
         "failed_rules": [] if copy else ["copy"],

@@ -31,18 +31,18 @@ graders:
   - key: eye
     type: rubric
     judge: eye
-    metrics: {{quality: {{type: score, scale: [0, 5], about: How good is this picture?, anchors: {{5: good, 0: bad}}}}}}
+    metrics: {{quality: {{type: score, scale: [0, 5], description: How good is this image?, anchors: {{5: good, 0: bad}}}}}}
 verdict: [quality >= 0]
 """
 
 
 @dataclass(frozen=True)
 class Load:
-    """So many cases and model runs, so many at once, pictures of so many kilobytes; seconds that an answer takes."""
+    """So many cases and model runs, so many at once, images of so many kilobytes; seconds that an answer takes."""
 
     cases: int
     at_once: int
-    draw_s: float
+    generate_s: float
     judge_s: float
     kilobytes: int
     runs: int = 1
@@ -75,8 +75,8 @@ class Used:
 @contextmanager
 def served(load: Load) -> Iterator[tuple[str, str]]:
     """The fake API in a process of its own: its URL and key."""
-    command = [sys.executable, "-m", "fake_api", "--images", str(load.draw_s), "--judge", str(load.judge_s)]
-    command += ["--picture-kb", str(load.kilobytes)]
+    command = [sys.executable, "-m", "fake_api", "--images", str(load.generate_s), "--judge", str(load.judge_s)]
+    command += ["--image-kb", str(load.kilobytes)]
     with subprocess.Popen(
         command, cwd=ROOT / "tests", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
@@ -106,10 +106,10 @@ def floor(load: Load, url: str, key: str) -> Used:
 
 
 def engine(load: Load, url: str, key: str, folder: Path, *flags: str) -> Used:
-    """A run with everything on. Judge answers are not reused: the fake API draws few different pictures."""
+    """A run with everything on. Judge answers are not reused: the fake API generates few different images."""
     users = [f"user{n}" for n in range(load.runs)]
     (folder / "suite.yaml").write_text(SUITE.format(url=url, users=json.dumps(users)), encoding="utf-8")
-    rows = "".join(f"case{n},picture number {n}\n" for n in range(load.cases))
+    rows = "".join(f"case{n},image number {n}\n" for n in range(load.cases))
     (folder / "cases.csv").write_text(f"id,prompt\n{rows}", encoding="utf-8")
     command = [sys.executable, "-m", "visioneval", "run", "suite.yaml", "--trust-suite", "--quiet", "--cache", "cache"]
     command += ["--max-concurrency", str(load.at_once), *(flags or ("--reuse", "none"))]

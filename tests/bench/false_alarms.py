@@ -2,7 +2,7 @@
 
     python -m tests.bench.false_alarms [PAIRS]
 
-Each simulated pair of runs is judged by ``compare`` itself. A case is good (85 in 100) or bad; every run draws it anew
+Each simulated pair of runs is judged by ``compare`` itself. A case is good (85 in 100) or bad; every run generates it anew
 and asks a noisy judge: with the probability of the noise a yes-or-no answer is turned round and, by itself, a 0-5 score
 is any. A cell passes where the answer is yes and the score is 3 or more. For the drop, good cases turn bad until the
 share of good ones is ten points lower. ``must_pass`` tags five cases that are always good.

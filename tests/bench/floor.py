@@ -1,6 +1,6 @@
 """The floor: what a plain loop over the same SDK needs for the same cells, with nothing kept that can be left out.
 
-One client, one semaphore. A cell draws, saves the picture, asks the judge about it and writes a line. No cache, no
+One client, one semaphore. A cell generates, saves the image, asks the judge about it and writes a line. No cache, no
 retries, no checks, no records.
 
     python -m tests.bench.floor URL KEY CELLS AT_ONCE FOLDER
@@ -26,10 +26,10 @@ SCHEMA = {
 
 
 async def cell(client: openai.AsyncOpenAI, number: int, folder: Path, lines: list[str]) -> None:
-    """Draws and judges one picture."""
-    drawn = await client.images.generate(model="gpt-image-1.5", prompt=f"picture number {number}")
-    assert drawn.data is not None
-    data = base64.b64decode(drawn.data[0].b64_json or "")
+    """Generates and judges one image."""
+    generated = await client.images.generate(model="gpt-image-1.5", prompt=f"image number {number}")
+    assert generated.data is not None
+    data = base64.b64decode(generated.data[0].b64_json or "")
     (folder / f"{number}.png").write_bytes(data)
     url = f"data:image/png;base64,{base64.b64encode(data).decode()}"
     judged = await client.responses.create(
@@ -38,7 +38,7 @@ async def cell(client: openai.AsyncOpenAI, number: int, folder: Path, lines: lis
             {
                 "role": "user",
                 "content": [
-                    {"type": "input_text", "text": "How good is this picture, from 0 to 5?"},
+                    {"type": "input_text", "text": "How good is this image, from 0 to 5?"},
                     {"type": "input_image", "image_url": url, "detail": "auto"},
                 ],
             }

@@ -12,15 +12,15 @@ What is wrong in a request is answered as the real service would; what is right 
 from __future__ import annotations
 
 from .faults import KINDS, Fault, Faults
-from .script import DrawRequest, JudgeRequest, Script, SentFile, SentImage, Tool, ToolCall, ToolResult
+from .script import GenerationRequest, JudgeRequest, Script, SentFile, SentImage, Tool, ToolCall, ToolResult
 from .server import FakeAPI, LoggedRequest
 
 __all__ = [
     "KINDS",
-    "DrawRequest",
     "FakeAPI",
     "Fault",
     "Faults",
+    "GenerationRequest",
     "JudgeRequest",
     "LoggedRequest",
     "Script",

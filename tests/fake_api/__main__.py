@@ -7,22 +7,24 @@ import json
 import sys
 import zlib
 
-from .pictures import VARIANTS, weighty
+from .images import VARIANTS, weighty
 from .script import Script
 from .server import FakeAPI
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m fake_api", description=__doc__)
-    parser.add_argument("--images", type=float, default=0.0, metavar="SECONDS", help="latency of a drawing")
+    parser.add_argument("--images", type=float, default=0.0, metavar="SECONDS", help="latency of a generation")
     parser.add_argument("--judge", type=float, default=0.0, metavar="SECONDS", help="latency of a judge")
     parser.add_argument("--faults", type=json.loads, default={}, help='rates by kind, such as {"rate_limit": 0.05}')
-    parser.add_argument("--picture-kb", type=int, default=0, help="the weight of a picture; a few by default")
+    parser.add_argument("--image-kb", type=int, default=0, help="the weight of an image; a few by default")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     script = Script()
-    if options.picture_kb:
-        script.draw(lambda asked: [weighty(options.picture_kb, zlib.crc32(asked.prompt.encode()) % VARIANTS)] * asked.n)
+    if options.image_kb:
+        script.generate(
+            lambda asked: [weighty(options.image_kb, zlib.crc32(asked.prompt.encode()) % VARIANTS)] * asked.n
+        )
     with FakeAPI(script, keep_bodies=False) as api:
         api.latency = {"images": options.images, "judge": options.judge}
         api.faults.random(options.faults, options.seed)

@@ -10,15 +10,15 @@ from typing import Protocol
 from . import json_schema
 from .faults import STATUS, WIRE, Asked, Fault
 from .http1 import ApiError, HttpRequest, Reply
-from .pictures import encoded
-from .script import DrawRequest, JudgeRequest, Script, ToolCall
+from .images import encoded
+from .script import GenerationRequest, JudgeRequest, Script, ToolCall
 
 REFUSAL = "I'm sorry, but I can't help with that request."
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
-    """Pictures as base64 texts; ``words`` stand where a model talks instead of drawing."""
+class Images:
+    """Images as base64 texts; ``words`` stand where a model talks instead of generation."""
 
     base64: tuple[str, ...]
     words: str = ""
@@ -39,7 +39,7 @@ class Refused:
     message: str
 
 
-Outcome = Pictures | Answer | Refused
+Outcome = Images | Answer | Refused
 
 
 class Endpoint(Protocol):
@@ -81,29 +81,29 @@ def decide(script: Script, asked: Asked, fault: Fault | None) -> Outcome | Fault
             return fault
     if fault and fault.kind == "refusal":
         return Refused(fault.reason, fault.text or REFUSAL)
-    if isinstance(asked, DrawRequest):
-        drawn = answer if isinstance(answer, tuple) else script.drawn(asked)
-        return _pictures(drawn, fault)
+    if isinstance(asked, GenerationRequest):
+        generated = answer if isinstance(answer, tuple) else script.generated(asked)
+        return _images(generated, fault)
     return _damaged(_answer(asked, answer), fault)
 
 
 def _scripted(script: Script, asked: Asked) -> object:
-    return script.drawn(asked) if isinstance(asked, DrawRequest) else script.judged(asked)
+    return script.generated(asked) if isinstance(asked, GenerationRequest) else script.judged(asked)
 
 
-def _pictures(drawn: object, fault: Fault | None) -> Pictures:
-    assert isinstance(drawn, tuple)
-    texts = tuple(encoded(data) for data in drawn)
+def _images(generated: object, fault: Fault | None) -> Images:
+    assert isinstance(generated, tuple)
+    texts = tuple(encoded(data) for data in generated)
     kind = fault.kind if fault else None
     if kind == "truncated_base64":
-        return Pictures(tuple(text[: len(text) // 8 * 4 + 1] for text in texts))
+        return Images(tuple(text[: len(text) // 8 * 4 + 1] for text in texts))
     if kind == "empty_base64":
-        return Pictures(tuple("" for _ in texts))
+        return Images(tuple("" for _ in texts))
     if kind == "not_an_image":
-        return Pictures(tuple(encoded(b"these bytes are not a picture") for _ in texts))
+        return Images(tuple(encoded(b"these bytes are not an image") for _ in texts))
     if kind == "no_image":
-        return Pictures((), (fault.text if fault else None) or "Here is a description of it instead.")
-    return Pictures(texts[:-1] if kind == "fewer_images" else texts)
+        return Images((), (fault.text if fault else None) or "Here is a description of it instead.")
+    return Images(texts[:-1] if kind == "fewer_images" else texts)
 
 
 def _answer(asked: JudgeRequest, answer: object) -> Answer:

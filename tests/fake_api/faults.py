@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .script import DrawRequest, JudgeRequest
+from .script import GenerationRequest, JudgeRequest
 
-Asked = DrawRequest | JudgeRequest
+Asked = GenerationRequest | JudgeRequest
 
 KINDS: Final[Mapping[str, str]] = {
     "rate_limit": "any",
@@ -37,11 +37,11 @@ KINDS: Final[Mapping[str, str]] = {
     "drip": "any",
     "error_in_200": "any",
     "refusal": "any",
-    "truncated_base64": "draw",
-    "empty_base64": "draw",
-    "no_image": "draw",
-    "not_an_image": "draw",
-    "fewer_images": "draw",
+    "truncated_base64": "generate",
+    "empty_base64": "generate",
+    "no_image": "generate",
+    "not_an_image": "generate",
+    "fewer_images": "generate",
     "off_schema": "judge",
     "fenced": "judge",
     "prose": "judge",
@@ -49,7 +49,7 @@ KINDS: Final[Mapping[str, str]] = {
     "empty": "judge",
     "max_tokens": "judge",
 }
-"""Each kind, and the calls that it can happen to: ``any``, ``draw`` or ``judge``."""
+"""Each kind, and the calls that it can happen to: ``any``, ``generate`` or ``judge``."""
 
 RAW: Final = frozenset({"redirect", "bad_chunk", "bad_status_line", "large", "endless", "endless_gzip", "bomb", "drip"})
 """Replies whose bytes ``wire.py`` writes: ``large`` says its length, ``endless`` has none, ``bomb`` and
@@ -104,7 +104,7 @@ class Fault:
 
     def fits(self, asked: Asked) -> bool:
         scope = KINDS[self.kind]
-        return scope == "any" or scope == ("draw" if isinstance(asked, DrawRequest) else "judge")
+        return scope == "any" or scope == ("generate" if isinstance(asked, GenerationRequest) else "judge")
 
 
 class Faults:
@@ -117,7 +117,7 @@ class Faults:
         self._rates: dict[Fault, float] = {}
         self._seed = 0
         self._tries: dict[str, int] = {}
-        self.drawn: list[str] = []
+        self.generated: list[str] = []
 
     def queue(self, *faults: Fault | None) -> None:
         """Each for one call, the next that it fits; ``None`` lets one call through."""
@@ -132,7 +132,7 @@ class Faults:
     def random(self, rates: Mapping[str | Fault, float], seed: int = 0) -> None:
         """A chance for each fault, or each kind of it, 0 to 1, their sum at most 1.
 
-        The draw depends on the seed, the request and how often that request came before, never on the order in
+        The generate depends on the seed, the request and how often that request came before, never on the order in
         which requests arrive: a concurrent run meets the same faults again.
         """
         if sum(rates.values()) > 1 or any(rate < 0 for rate in rates.values()):
@@ -154,7 +154,7 @@ class Faults:
             tries = self._tries[digest] = self._tries.get(digest, 0) + 1
             fault = self._pick(asked, digest, tries)
             if fault is not None:
-                self.drawn.append(fault.kind)
+                self.generated.append(fault.kind)
             return fault
 
     def _pick(self, asked: Asked, digest: str, tries: int) -> Fault | None:

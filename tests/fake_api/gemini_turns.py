@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from . import pictures
+from . import images
 from .gemini_checks import invalid
 from .script import SentFile, SentImage, ToolResult
 
@@ -123,16 +123,16 @@ class Turns:
 
 
 def inline(blob: Mapping[str, Any], where: str) -> SentImage:
-    """Media that came within the request, decoded; pictures must be what their type says."""
+    """Media that came within the request, decoded; images must be what their type says."""
     mime = blob.get("mimeType") or ""
-    data = pictures.decoded(blob.get("data") or "")
+    data = images.decoded(blob.get("data") or "")
     if data is None:
         raise invalid(f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES), Base64 decoding failed", where)
     if not data:
         raise invalid(f"* GenerateContentRequest.{where}.inline_data.data: must be non-empty", where)
     if mime not in IMAGES and mime not in OTHER_IMAGES and not mime.startswith(FILES[:2] + FILES[3:]):
         raise invalid(f"Unsupported MIME type: {mime}", where)
-    seen = pictures.look(data) if mime in IMAGES else None
+    seen = images.look(data) if mime in IMAGES else None
     if mime in IMAGES and (seen is None or seen.format != IMAGES[mime]):
         raise invalid("Unable to process input image. Please retry or report in the help forum.", where)
     return SentImage(data, mime)

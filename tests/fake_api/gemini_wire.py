@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from google.genai import types
 
-from .desk import Answer, Endpoint, Outcome, Pictures, Refused
+from .desk import Answer, Endpoint, Images, Outcome, Refused
 from .faults import Asked, Fault
 from .gemini_checks import camel, check_body, check_parameters, check_schema, invalid
 from .gemini_turns import Turns
 from .http1 import ApiError, HttpRequest, Reply, json_reply
 from .openai_checks import judge_usage
 from .openai_wire import GATEWAY_PAGE
-from .script import DrawRequest, JudgeRequest, SentImage, Tool
+from .script import GenerationRequest, JudgeRequest, SentImage, Tool
 
 DEVELOPER: Final = re.compile(r"/(v1|v1beta|v1alpha)/models/(?P<model>[^/:]+):(?P<method>\w+)")
 VERTEX: Final = re.compile(
@@ -29,7 +29,7 @@ KNOWN: Final = re.compile(
     r"gemini-([2-9](\.\d)?-)?(pro|flash|flash-lite)(-image)?(-preview|-latest)?(-\d{2,3}(-\d{4})?)?"
 )
 """google-genai has no list of models: these are the names that its documentation uses."""
-DRAWS: Final = re.compile(r"gemini-.*-image")
+GENERATES: Final = re.compile(r"gemini-.*-image")
 SIGNS: Final = re.compile(r"gemini-[3-9]")
 """Models that sign their thoughts, and take an answer's schema and tools at the same time."""
 
@@ -65,13 +65,15 @@ class GenerateContent:
         turns.read(body)
         config = body.get("generationConfig") or {}
         modalities = [str(name).upper() for name in config.get("responseModalities") or ()]
-        if "IMAGE" in modalities or (DRAWS.match(model) and not modalities):
-            return self._drawing(model, body, turns, modalities)
+        if "IMAGE" in modalities or (GENERATES.match(model) and not modalities):
+            return self._generation(model, body, turns, modalities)
         return self._question(model, body, turns)
 
-    def _drawing(self, model: str, body: Mapping[str, Any], turns: Turns, modalities: list[str]) -> DrawRequest:
+    def _generation(
+        self, model: str, body: Mapping[str, Any], turns: Turns, modalities: list[str]
+    ) -> GenerationRequest:
         config = body.get("generationConfig") or {}
-        if not DRAWS.match(model) and model not in self._models:
+        if not GENERATES.match(model) and model not in self._models:
             words = "Model does not support the requested response modalities: image"
             raise invalid(f"{words}{',text' if 'TEXT' in modalities else ''}")
         if config.get("candidateCount") not in (None, 1):
@@ -87,7 +89,7 @@ class GenerateContent:
         images = tuple(part for part in turns.parts if isinstance(part, SentImage))
         prompt = "\n".join(part for part in turns.parts if isinstance(part, str))
         both = not modalities or "TEXT" in modalities
-        return DrawRequest("gemini", self.name, model, prompt, 1, width, height, mime.removeprefix("image/"), images,
+        return GenerationRequest("gemini", self.name, model, prompt, 1, width, height, mime.removeprefix("image/"), images,
                            with_text=both, params=body)  # fmt: skip
 
     def _question(self, model: str, body: Mapping[str, Any], turns: Turns) -> JudgeRequest:
@@ -288,10 +290,10 @@ def _parts(asked: Asked, outcome: Outcome) -> tuple[list[dict[str, Any]], str]:
     thinking = (asked.params.get("generationConfig") or {}).get("thinkingConfig") or {}
     if thinking.get("includeThoughts"):
         parts.append({"text": "**Looking closely**", "thought": True})
-    if isinstance(outcome, Pictures):
-        assert isinstance(asked, DrawRequest)
+    if isinstance(outcome, Images):
+        assert isinstance(asked, GenerationRequest)
         if outcome.words or asked.with_text:
-            parts.append({"text": outcome.words or "Here is your picture."})
+            parts.append({"text": outcome.words or "Here is your image."})
         parts.extend({"inlineData": {"mimeType": f"image/{asked.format}", "data": text}} for text in outcome.base64)
         return parts, "STOP"
     assert isinstance(outcome, Answer)
@@ -309,7 +311,7 @@ def _parts(asked: Asked, outcome: Outcome) -> tuple[list[dict[str, Any]], str]:
 
 
 def _usage(asked: Asked, said: str, outcome: Outcome) -> dict[str, Any]:
-    if isinstance(asked, DrawRequest):
+    if isinstance(asked, GenerationRequest):
         text, images = asked.prompt, len(asked.images)
     else:
         text, images = asked.text, len(asked.images)
@@ -321,10 +323,10 @@ def _usage(asked: Asked, said: str, outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome, Refused):
         return usage | {"totalTokenCount": usage["promptTokenCount"]}
     usage["candidatesTokenCount"] = went - thought
-    if isinstance(outcome, Pictures):
-        drawn = 1290 * len(outcome.base64)
-        usage["candidatesTokenCount"] += drawn
-        usage["candidatesTokensDetails"] = [{"modality": "IMAGE", "tokenCount": drawn}]
+    if isinstance(outcome, Images):
+        generated = 1290 * len(outcome.base64)
+        usage["candidatesTokenCount"] += generated
+        usage["candidatesTokensDetails"] = [{"modality": "IMAGE", "tokenCount": generated}]
     if thought:
         usage["thoughtsTokenCount"] = thought
     usage["totalTokenCount"] = usage["promptTokenCount"] + usage["candidatesTokenCount"] + thought

@@ -14,7 +14,7 @@ from openai.types.shared.chat_model import ChatModel
 from openai.types.shared.responses_model import ResponsesModel
 from pydantic import TypeAdapter, ValidationError
 
-from . import json_schema, pictures
+from . import images, json_schema
 from .http1 import ApiError
 from .script import SentFile, SentImage, Tool
 
@@ -149,7 +149,7 @@ def check_sampling(body: Mapping[str, Any], effort: str | None) -> None:
 
 
 def image_from_url(url: object, where: str, detail: object) -> SentImage | SentFile:
-    """A data URL that decodes to a picture of a supported format, or a web address that is left unread."""
+    """A data URL that decodes to an image of a supported format, or a web address that is left unread."""
     if detail is not None and detail not in DETAILS:
         allowed = ", ".join(f"'{name}'" for name in get_args(ImageDetail))
         raise bad(f"Invalid value: '{detail}'. Supported values are: {allowed}.", f"{where}.detail", "invalid_value")
@@ -163,11 +163,11 @@ def image_from_url(url: object, where: str, detail: object) -> SentImage | SentF
         words = f"Invalid '{where}'. Expected a valid URL, but got a value with an invalid format."
         raise bad(words, where, "invalid_value")
     mime = head[len("data:") : -len(";base64")]
-    data = pictures.decoded(text)
+    data = images.decoded(text)
     if not data:
         words = f"Invalid '{where}'. Expected a base64-encoded data URL with an image MIME type."
         raise bad(words, where, "invalid_base64_image")
-    seen = pictures.look(data)
+    seen = images.look(data)
     if mime not in INPUT_FORMATS or seen is None or seen.format != INPUT_FORMATS[mime] or seen.frames > 1:
         words = (
             "You uploaded an unsupported image. Please make sure your image has of one the following formats: "

@@ -11,12 +11,12 @@ from typing import Any, Final
 from openai.types.image_edit_params import ImageEditParamsNonStreaming
 from openai.types.image_generate_params import ImageGenerateParamsNonStreaming
 
-from . import pictures
-from .desk import Outcome, Pictures, Refused
+from . import images
+from .desk import Images, Outcome, Refused
 from .faults import Asked
 from .http1 import ApiError, FormPart, HttpRequest, MalformedError, Reply, json_reply, parse_form
 from .openai_checks import bad, check_keys, check_model, check_values, json_body
-from .script import DrawRequest, SentImage
+from .script import GenerationRequest, SentImage
 
 PLAIN_SIZES: Final = ("1024x1024", "1024x1536", "1536x1024")
 FREE_SIZE: Final = re.compile(r"gpt-image-2")
@@ -31,7 +31,7 @@ MOST_MASK_BYTES: Final = 4 * 1024 * 1024
 _FILES = frozenset({"image", "mask", "markup"})
 _INTEGERS = frozenset({"n", "output_compression", "partial_images", "frame_count", "frame_duration_ms"})
 _TOKENS = {"low": 272, "medium": 1056, "high": 4160, "xhigh": 6208, "max": 8320, "auto": 1056}
-"""Output tokens of a picture of 1024 x 1024 pixels; other sizes in proportion."""
+"""Output tokens of an image of 1024 x 1024 pixels; other sizes in proportion."""
 
 
 class Generations:
@@ -40,13 +40,13 @@ class Generations:
     def __init__(self, models: frozenset[str]) -> None:
         self._models = models
 
-    def read(self, request: HttpRequest) -> DrawRequest:
+    def read(self, request: HttpRequest) -> GenerationRequest:
         body = json_body(request.body)
         _check_common(body, ImageGenerateParamsNonStreaming, self._models)
-        return _drawing(self.name, body)
+        return _generation(self.name, body)
 
     def write(self, asked: Asked, outcome: Outcome) -> Reply:
-        assert isinstance(asked, DrawRequest)
+        assert isinstance(asked, GenerationRequest)
         return _write(asked, outcome)
 
 
@@ -56,7 +56,7 @@ class Edits:
     def __init__(self, models: frozenset[str]) -> None:
         self._models = models
 
-    def read(self, request: HttpRequest) -> DrawRequest:
+    def read(self, request: HttpRequest) -> GenerationRequest:
         body, files = _form(request)
         _check_common(body, ImageEditParamsNonStreaming, self._models, skip=_FILES)
         images = [_sent(part) for part in files if part.name in ("image", "image[]")]
@@ -69,10 +69,10 @@ class Edits:
         if mask and markup:
             raise bad("'markup' cannot be combined with 'mask'.", "markup", "invalid_value")
         _check_fidelity(body)
-        return _drawing(self.name, body, tuple(images), mask)
+        return _generation(self.name, body, tuple(images), mask)
 
     def write(self, asked: Asked, outcome: Outcome) -> Reply:
-        assert isinstance(asked, DrawRequest)
+        assert isinstance(asked, GenerationRequest)
         return _write(asked, outcome)
 
 
@@ -218,7 +218,7 @@ def _sent(part: FormPart) -> SentImage:
             "Supported file formats are 'image/jpeg', 'image/png', and 'image/webp'."
         )
         raise bad(words, name, "unsupported_file_mimetype")
-    seen = pictures.look(part.data)
+    seen = images.look(part.data)
     if seen is None or f"image/{seen.format}" != mime or len(part.data) > MOST_IMAGE_BYTES:
         raise bad("Invalid image file or mode for image 1, please check your image file.", name, "invalid_image_file")
     return SentImage(part.data, mime, filename=part.filename)
@@ -232,7 +232,7 @@ def _overlay(files: list[FormPart], name: str, first: SentImage) -> SentImage | 
     if len(found) > 1:
         raise bad(f"Duplicate parameter: '{name}'.", name, "duplicate_parameter")
     sent = _sent(found[0])
-    seen = pictures.look(sent.data)
+    seen = images.look(sent.data)
     assert seen is not None
     if seen.format != "png" or len(sent.data) > MOST_MASK_BYTES:
         raise bad(
@@ -247,21 +247,21 @@ def _overlay(files: list[FormPart], name: str, first: SentImage) -> SentImage | 
     return sent
 
 
-def _drawing(
+def _generation(
     endpoint: str, body: Mapping[str, Any], images: tuple[SentImage, ...] = (), mask: SentImage | None = None
-) -> DrawRequest:
+) -> GenerationRequest:
     size = body.get("size") or "auto"
     width, height = (1024, 1024) if size == "auto" else map(int, size.split("x"))
     fmt, n = body.get("output_format") or "png", body.get("n") or 1
     params = {key: value for key, value in body.items() if key not in _FILES}
-    return DrawRequest("openai", endpoint, body["model"], body["prompt"], n, width, height, fmt, images, mask,
+    return GenerationRequest("openai", endpoint, body["model"], body["prompt"], n, width, height, fmt, images, mask,
                        params=params)  # fmt: skip
 
 
-def _write(asked: DrawRequest, outcome: Outcome) -> Reply:
+def _write(asked: GenerationRequest, outcome: Outcome) -> Reply:
     if isinstance(outcome, Refused):
         raise _blocked()
-    assert isinstance(outcome, Pictures)
+    assert isinstance(outcome, Images)
     asked_for = asked.params.get("quality") or "auto"
     body = {
         "created": int(time.time()),
@@ -275,7 +275,7 @@ def _write(asked: DrawRequest, outcome: Outcome) -> Reply:
     return json_reply(200, body, (("x-request-id", f"req_{uuid.uuid4().hex}"),))
 
 
-def _usage(asked: DrawRequest, quality: str) -> dict[str, Any]:
+def _usage(asked: GenerationRequest, quality: str) -> dict[str, Any]:
     text = len(asked.prompt) // 4 + 1
     image = 323 * (len(asked.images) + (asked.mask is not None))
     out = round(_TOKENS[quality] * asked.width * asked.height / 1024**2) * asked.n

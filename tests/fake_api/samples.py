@@ -1,4 +1,4 @@
-"""What tests of the SDKs send again and again: schemas, pictures, questions."""
+"""What tests of the SDKs send again and again: schemas, images, questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google import genai
 from google.genai import types
 from PIL import Image
 
-from fake_api import DrawRequest, FakeAPI, JudgeRequest, ToolCall
+from fake_api import FakeAPI, GenerationRequest, JudgeRequest, ToolCall
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -41,7 +41,7 @@ def data_url(data: bytes, mime: str = "image/png") -> str:
     return f"data:{mime};base64,{base64.b64encode(data).decode()}"
 
 
-def open_picture(text: str | None) -> Image.Image:
+def open_image(text: str | None) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(text or "")))
 
 
@@ -51,9 +51,9 @@ def asked_judge(api: FakeAPI) -> JudgeRequest:
     return asked
 
 
-def asked_draw(api: FakeAPI) -> DrawRequest:
+def asked_generate(api: FakeAPI) -> GenerationRequest:
     asked = api.requests[-1].asked
-    assert isinstance(asked, DrawRequest)
+    assert isinstance(asked, GenerationRequest)
     return asked
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import pictures
+from . import images
 
 if TYPE_CHECKING:
     from .faults import Fault
@@ -24,8 +24,8 @@ class SentImage:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels; (0, 0) for what is not a picture, such as a video."""
-        seen = pictures.look(self.data)
+        """Width and height in pixels; (0, 0) for what is not an image, such as a video."""
+        seen = images.look(self.data)
         return (seen.width, seen.height) if seen else (0, 0)
 
 
@@ -97,8 +97,8 @@ class JudgeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawRequest:
-    """An order for ``n`` pictures of ``width`` x ``height`` pixels in ``format`` (``png``, ``jpeg``, ``webp``).
+class GenerationRequest:
+    """An order for ``n`` images of ``width`` x ``height`` pixels in ``format`` (``png``, ``jpeg``, ``webp``).
 
     ``endpoint`` is ``images.generations``, ``images.edits``, ``gemini`` or ``vertex``.
     """
@@ -125,12 +125,12 @@ class Script:
     """
 
     def __init__(self) -> None:
-        self._draw: Callable[[DrawRequest], Any] | None = None
+        self._generate: Callable[[GenerationRequest], Any] | None = None
         self._judge: Callable[[JudgeRequest], Any] | None = None
 
-    def draw(self, answer: bytes | Callable[[DrawRequest], Any]) -> Script:
-        """``answer(request)`` gives a picture for every image asked for, or a sequence of pictures."""
-        self._draw = answer if callable(answer) else lambda _request: answer
+    def generate(self, answer: bytes | Callable[[GenerationRequest], Any]) -> Script:
+        """``answer(request)`` gives an image for every image asked for, or a sequence of images."""
+        self._generate = answer if callable(answer) else lambda _request: answer
         return self
 
     def judge(self, answer: str | Mapping[str, Any] | Callable[[JudgeRequest], Any]) -> Script:
@@ -138,10 +138,10 @@ class Script:
         self._judge = answer if callable(answer) else lambda _request: answer
         return self
 
-    def drawn(self, request: DrawRequest) -> tuple[bytes, ...] | Fault:
-        answer = self._draw(request) if self._draw else None
+    def generated(self, request: GenerationRequest) -> tuple[bytes, ...] | Fault:
+        answer = self._generate(request) if self._generate else None
         if answer is None:
-            return default_pictures(request)
+            return default_images(request)
         if isinstance(answer, bytes):
             return (answer,) * request.n
         return tuple(answer) if isinstance(answer, Sequence) else answer
@@ -156,10 +156,10 @@ class Script:
         return result
 
 
-def default_pictures(request: DrawRequest) -> tuple[bytes, ...]:
-    """Pictures of the size and format asked for, different among each other and between prompts."""
+def default_images(request: GenerationRequest) -> tuple[bytes, ...]:
+    """Images of the size and format asked for, different among each other and between prompts."""
     first = zlib.crc32(request.prompt.encode())
     return tuple(
-        pictures.drawn(request.width, request.height, request.format, (first + number) % pictures.VARIANTS)
+        images.generated(request.width, request.height, request.format, (first + number) % images.VARIANTS)
         for number in range(request.n)
     )

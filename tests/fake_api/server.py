@@ -30,7 +30,7 @@ from .http1 import (
     reply_head,
 )
 from .openai_wire import OpenAI
-from .script import DrawRequest, Script
+from .script import GenerationRequest, Script
 from .wire import raw_reply
 
 BACKLOG = 4096
@@ -241,7 +241,7 @@ class FakeAPI:
         return endpoint.write(asked, outcome)
 
     async def _wait(self, endpoint: str, asked: Asked) -> None:
-        kind = "images" if isinstance(asked, DrawRequest) else "judge"
+        kind = "images" if isinstance(asked, GenerationRequest) else "judge"
         delay = self.latency.get(endpoint, self.latency.get(kind, 0.0))
         seconds = self._clock.uniform(*delay) if isinstance(delay, tuple) else delay
         if seconds:

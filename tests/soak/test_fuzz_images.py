@@ -123,7 +123,7 @@ def suite(folder: Path, names: list[str]) -> Path:
         "name": "fuzz",
         "cases": [{"id": name, "prompt": "p"} for name in names],
         "models": [entry],
-        "graders": [{"key": "file", "type": "image"}],
+        "graders": [{"key": "file", "type": "properties"}],
         "verdict": ["not file.blank"],
         "gates": ["error_rate <= 1"],
     }

@@ -32,9 +32,9 @@ def test_two_thousand_cells_with_a_fifth_of_the_calls_failing(
     result = paid.run("--max-concurrency", "32")
     told(
         f"{provider}: {CELLS} cells in {time.monotonic() - start:.0f} s: {len(api.requests)} requests,"
-        f" {len(api.faults.drawn)} of them failed, {paid.drawn} drawings and {paid.judged} judgements paid,"
+        f" {len(api.faults.generated)} of them failed, {paid.generated} generations and {paid.judged} judgements paid,"
         f" {paid.paid_again} again"
     )
     assert result.exit_code == 0, result.output[-2000:]
     paid.check_whole()
-    assert (paid.drawn, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
+    assert (paid.generated, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)

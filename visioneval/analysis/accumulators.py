@@ -15,7 +15,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.types import Status, Verdict
 
 
-class Tally(Protocol):
+class Accumulator(Protocol):
     """What cells are added to."""
 
     def add(self, cell: Record) -> None:
@@ -80,7 +80,7 @@ class Money:
 
 
 def add_costs(money: Money, cell: Record) -> None:
-    """Counts what drawing a cell and grading it cost."""
+    """Counts what generation a cell and grading it cost."""
     money.add(cell.cost_usd)
     for grader in cell.graders:
         money.add(grader.cost_usd)
@@ -119,7 +119,7 @@ class Model:
 
 
 def _is_uncalled(cell: Record) -> bool:
-    """Whether nobody was asked to draw it, so that there is no cost to know: offline, what is not in the cache."""
+    """Whether nobody was asked to generate it, so that there is no cost to know: offline, what is not in the cache."""
     return cell.error is not None and (cell.error.stage, cell.error.kind) == ("generate", "offline")
 
 
@@ -132,25 +132,25 @@ class Costs:
         self._asking = {grader.key for grader in info.suite.graders if grader.judge_name}
         self._order = [str(entry.label) for entry in info.suite.models]
         self._order += [grader.key for grader in info.suite.graders]
-        self._told: dict[tuple[Literal["drawing", "judging"], str], Money] = {}
+        self._told: dict[tuple[Literal["generation", "judging"], str], Money] = {}
         self.unknown: Counter[str] = Counter()
-        """Drawings and judgements by model run whose cost nobody knows."""
+        """Generations and judgements by model run whose cost nobody knows."""
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         if cell.model_label not in self._free and not _is_uncalled(cell):
-            self._of("drawing", cell.model_label).add(cell.cost_usd, cached=cell.cached)
+            self._of("generation", cell.model_label).add(cell.cost_usd, cached=cell.cached)
             self.unknown[cell.model_label] += cell.cost_usd is None
         for grader in cell.graders:
             if grader.key in self._asking:
                 self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
                 self.unknown[cell.model_label] += grader.cost_usd is None
 
-    def _of(self, what: Literal["drawing", "judging"], name: str) -> Money:
+    def _of(self, what: Literal["generation", "judging"], name: str) -> Money:
         return self._told.setdefault((what, name), Money())
 
     def found(self) -> tuple[CostFinding, ...]:
-        """Drawings by model run, then judgements by grader, both in the suite's order."""
+        """Generations by model run, then judgements by grader, both in the suite's order."""
         place = {name: at for at, name in enumerate(self._order)}
         return tuple(
             CostFinding(

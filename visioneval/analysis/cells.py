@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from visioneval.records.baselines import Baseline, Grading, Line
+from visioneval.records.baselines import Baseline, BaselineGrading, Line
 from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
 from visioneval.records.model import (
     CellError,
@@ -29,7 +29,7 @@ MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A grader of a cell, and what its scores depend on beside the picture."""
+    """A grader of a cell, and what its scores depend on beside the image."""
 
     key: str
     type: str
@@ -62,7 +62,7 @@ class Cell:
 
     @property
     def total_cost_usd(self) -> float | None:
-        """What drawing and grading are known to have cost; ``None`` where nothing is known."""
+        """What generation and grading are known to have cost; ``None`` where nothing is known."""
         return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
 
 
@@ -99,7 +99,7 @@ class Side:
     """One of the two runs that are compared.
 
     ``writers`` names the grader of each metric, by key. A file of records has no ``suite`` and no ``source_sha256``;
-    it and a baseline have no ``state`` and no ``folder``, which holds the pictures. ``is_narrowed`` says that a flag or
+    it and a baseline have no ``state`` and no ``folder``, which holds the images. ``is_narrowed`` says that a flag or
     the side's own name left model runs out.
     """
 
@@ -159,7 +159,7 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
     )
 
 
-def _cell_of_line(line: Line, gradings: Mapping[str, Grading]) -> Cell:
+def _cell_of_line(line: Line, gradings: Mapping[str, BaselineGrading]) -> Cell:
     known = ((key, gradings[short]) for key, short in line.graders.items())
     kept = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
     return Cell(**kept, graders=tuple(Mark(key, one.type, one.fingerprint) for key, one in known))

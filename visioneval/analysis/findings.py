@@ -43,9 +43,9 @@ class MetricFinding(Frozen):
 
 
 class ModelFindings(Frozen):
-    """What one model run did. ``seconds`` is the mean time of a drawing.
+    """What one model run did. ``seconds`` is the mean time of a generation.
 
-    ``cost_usd`` is the sum of what is known; ``unpriced`` drawings and judgements are not.
+    ``cost_usd`` is the sum of what is known; ``unpriced`` generations and judgements are not.
     """
 
     label: str
@@ -58,9 +58,9 @@ class ModelFindings(Frozen):
 
 
 class CostFinding(Frozen):
-    """What the drawings of a model run, or the judges of a grader, cost. ``unknown`` cells have no known cost."""
+    """What the generations of a model run, or the judges of a grader, cost. ``unknown`` cells have no known cost."""
 
-    what: Literal["drawing", "judging"]
+    what: Literal["generation", "judging"]
     name: str
     usd: float
     paid: int
@@ -113,7 +113,7 @@ class Summary(Frozen):
     questions: dict[str, QuestionFindings]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
-    reused_pictures: int = 0
+    reused_outputs: int = 0
     reused_since: str | None = None
     costs: tuple[CostFinding, ...] = ()
     cost_usd: float | None

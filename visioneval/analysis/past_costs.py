@@ -1,4 +1,4 @@
-"""What drawings and judgements cost in earlier runs: means, for the estimate of the next one. Pure but for reading."""
+"""Mean costs of generations and judgements in earlier runs, for the estimate of the next one."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Mean:
 class PastCosts:
     """Means over what was called for in earlier runs; what came from the cache, and what has no price, is left out.
 
-    ``drawings`` is by provider and label of the model run, for each picture; ``judgements`` by the grader's key and the
+    ``generations`` is by provider and label of the model run, per image; ``judgements`` by the grader's key and the
     judge's ``provider:model``, for each cell.
     """
 
-    drawings: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
+    generations: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
     judgements: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
 
 
@@ -82,15 +82,15 @@ def _runs(root: Path) -> Iterable[tuple[RunInfo, list[Paid]]]:
 
 def past_costs(runs: Iterable[tuple[RunInfo, Iterable[Paid]]]) -> PastCosts:
     """The means over some runs."""
-    drawings: dict[tuple[str, str], Mean] = {}
+    generations: dict[tuple[str, str], Mean] = {}
     judgements: dict[tuple[str, str], Mean] = {}
     for info, records in runs:
         suite = info.suite
         asked = {each.key: suite.judges[each.judge_name] for each in suite.graders if each.judge_name in suite.judges}
         for record in records:
             if record.attempts and not record.cached and record.cost_usd is not None:
-                drawings.setdefault((record.provider, record.model_label), Mean()).add(record.cost_usd)
+                generations.setdefault((record.provider, record.model_label), Mean()).add(record.cost_usd)
             for grader in record.graders:
                 if grader.key in asked and not grader.cached and grader.cost_usd is not None:
                     judgements.setdefault((grader.key, asked[grader.key].title), Mean()).add(grader.cost_usd)
-    return PastCosts(drawings, judgements)
+    return PastCosts(generations, judgements)

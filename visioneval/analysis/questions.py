@@ -1,6 +1,6 @@
-"""Questions pooled by type over all pictures of a model run: which kind of claim it misses. Pure.
+"""Questions pooled by type over all images of a model run: which kind of claim it misses. Pure.
 
-A picture with twenty questions counts twenty times here, and once in the mean of a metric.
+An image with twenty questions counts twenty times here, and once in the mean of a metric.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TypeFinding(Frozen):
 
 
 class ModelQuestions(Frozen):
-    """The questions about one model run's pictures: all of them, and by type."""
+    """The questions about one model run's images: all of them, and by type."""
 
     all: TypeFinding
     types: dict[str, TypeFinding]

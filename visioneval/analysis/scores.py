@@ -8,7 +8,7 @@ from math import fsum
 from typing import TypedDict
 
 
-class Told(TypedDict):
+class ScoreSummary(TypedDict):
     """The mean of ``n`` scores, a yes being 1; ``null`` where nothing was measured."""
 
     value: float | None
@@ -35,7 +35,7 @@ class Scores:
         else:
             self.unmeasured += 1
 
-    def told(self) -> Told:
+    def told(self) -> ScoreSummary:
         """What was counted."""
         n = len(self.measured)
         return {"value": fsum(self.measured) / n if n else None, "n": n, "unmeasured": self.unmeasured}

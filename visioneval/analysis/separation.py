@@ -1,4 +1,4 @@
-"""Counter-examples: how far metrics tell prompts that a picture shows from prompts that it does not."""
+"""Counter-examples: how far metrics tell prompts that an image shows from prompts that it does not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Separation(Frozen):
 
 
 def counter_examples(info: RunInfo) -> frozenset[str]:
-    """The cases whose prompts their pictures do not show."""
+    """The cases whose prompts their images do not show."""
     return frozenset(case.id for case in info.suite.cases if not case.expect.aligned)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from visioneval.analysis.accumulators import Costs, Model, Money, Tally, Verdicts, add_costs, most_common
+from visioneval.analysis.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.questions import Questions
@@ -21,7 +21,7 @@ ERROR_GATE = GateRule(rule="error_rate == 0")
 EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
-def summarise(info: RunInfo, records: Iterable[Record]) -> Summary:
+def summarize(info: RunInfo, records: Iterable[Record]) -> Summary:
     """Everything that the summary says, from a run and its records in any order, of which none is kept."""
     tallies = _Tallies(info)
     for record in records:
@@ -47,7 +47,7 @@ class _Tallies:
         self._costs = Costs(info)
         self._money = Money()
         self._reused = 0
-        self._parts: tuple[Tally, ...] = (
+        self._parts: tuple[Accumulator, ...] = (
             self._whole,
             self._disagreements,
             self._separations,
@@ -88,7 +88,7 @@ class _Tallies:
             questions=self._questions.found(self._models),
             failing=self._failing.found(),
             gates=gates,
-            reused_pictures=self._reused,
+            reused_outputs=self._reused,
             reused_since=info.reused_since,
             costs=self._costs.found(),
             cost_usd=self._money.usd,
@@ -221,11 +221,11 @@ def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
     """Whether the narrowed suite still holds a cell that this gate is about."""
     if gate.metric is not None and gate.metric not in info.metrics:
         return False
-    labelled = [m for m in info.suite.models if not entry.models or any_glob(entry.models, str(m.label))]
+    labeled = [m for m in info.suite.models if not entry.models or any_glob(entry.models, str(m.label))]
     kinds = {
         case.expect.aligned
         for case in info.suite.cases
-        if entry.fits(case.id, case.task_type, case.tags) and any(m.does(case.task_type) for m in labelled)
+        if entry.fits(case.id, case.task_type, case.tags) and any(m.does(case.task_type) for m in labeled)
     }
     return len(kinds) == 2 if gate.fn == "separation" else bool(kinds)
 

@@ -26,7 +26,7 @@ CLOSED_PIPE = 141
 """What a shell says of a program whose reader has left."""
 
 
-class ToldErrors(TyperGroup):
+class ErrorLines(TyperGroup):
     """The one place where an error of ours becomes its line and its exit code."""
 
     def make_context(self, *words: Any, **more: Any) -> Any:
@@ -61,10 +61,10 @@ class ToldErrors(TyperGroup):
 
 def _ended(error: VisionEvalError) -> Exception:
     """The end of a program that an error of ours ends, once its line is printed."""
-    from visioneval.engine.sanitize import Plain
+    from visioneval.engine.sanitize import Sanitizer
     from visioneval.report.text import clean
 
-    print(clean(Plain.around().text(error)), file=sys.stderr)
+    print(clean(Sanitizer.around().text(error)), file=sys.stderr)
     return typer.Exit(error.exit_code)
 
 
@@ -80,11 +80,11 @@ def _told(error: Exception, command: str | None) -> Exception:
 
 
 app = typer.Typer(
-    cls=ToldErrors,
+    cls=ErrorLines,
     name="visioneval",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Run image generation and editing suites, grade every picture, and gate on the verdicts.",
+    help="Run image generation and editing suites, grade every image, and gate on the verdicts.",
     epilog="Exit codes: 0 gates hold; 1 a gate does not; 2 wrong usage or suite; 3 incomplete; 130 interrupted.",
 )
 

@@ -29,13 +29,13 @@ def agree(
     """Hold the labels of runs against their graders: agreement, confusion, and the cells most disputed.
 
     --min looks at kappa for a yes or no, at kappa with quadratic weights for a rubric's scale, and at Spearman's
-    correlation for any other number; it exits 3 where nothing was labelled.
+    correlation for any other number; it exits 3 where nothing was labeled.
     """
     from visioneval.analysis.agreement.agreement import agree as find
     from visioneval.report.terminal.agreement import print_agreement
 
     wanted = [_least(text) for text in least or []]
-    found = find([_labelled(name, out) for name in runs], wanted)
+    found = find([_labeled(name, out) for name in runs], wanted)
     if as_json:
         print(found.model_dump_json())
     else:
@@ -56,7 +56,7 @@ def _least(text: str) -> Least:
     return Least(metric, value)
 
 
-def _labelled(name: str, out: Path) -> Labelled:
+def _labeled(name: str, out: Path) -> Labelled:
     from visioneval.analysis.agreement.answers import Labelled
     from visioneval.records.labels import LABELS, read_anchors, read_labels
 

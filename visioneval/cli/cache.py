@@ -33,7 +33,7 @@ def info(cache: Folder = None) -> None:
     with _opened(cache) as opened:
         found = opened.info()
     print(f"folder      {found.folder}")
-    print(f"drawings    {found.drawings:,}")
+    print(f"generations    {found.generations:,}")
     print(f"judgements  {found.judgements:,}")
     print(f"size        {found.bytes / 1e6:,.1f} MB of at most {found.max_bytes / 1e9:,g} GB")
     print(f"oldest      {found.oldest or '-'}")
@@ -67,7 +67,7 @@ def clear(
 def _confirmed(opened: Cache) -> bool:
     """Whether the person at the terminal wants all answers dropped. Raises ``UsageError`` where nobody is there."""
     found = opened.info()
-    what = f"all answers ({found.drawings + found.judgements:,}) in {found.folder}"
+    what = f"all answers ({found.generations + found.judgements:,}) in {found.folder}"
     if not sys.stdin.isatty():
         raise UsageError(f"this would drop {what}: pass --yes, or --older-than DAYS for old answers only")
     print(

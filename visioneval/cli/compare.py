@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from visioneval.analysis.compare.compare import Comparison
-    from visioneval.analysis.compare.gates import Held
+    from visioneval.analysis.compare.gates import GateResult
 
 NARROW = "What to compare"
 SIDE = "Path, id, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
@@ -39,7 +39,7 @@ def compare(
         options.value(
             "--fail-on",
             "WHAT",
-            "broken, broken_same_picture, significant, must_pass, METRIC:NUMBER; default the middle three. Repeatable.",
+            "broken, broken_same_output, significant, must_pass, METRIC:NUMBER; default the middle three. Repeatable.",
             options.RESULT,
         ),
     ] = None,
@@ -51,7 +51,7 @@ def compare(
     ] = None,
     html: Annotated[
         Path | None,
-        options.value("--html", "FILE", "Also as one HTML file, with both pictures of every pair.", options.RESULT),
+        options.value("--html", "FILE", "Also as one HTML file, with both images of every pair.", options.RESULT),
     ] = None,
     out: options.Out = options.RUNS,
 ) -> None:
@@ -81,7 +81,7 @@ def compare(
     raise typer.Exit(exit_code(found, held))
 
 
-def _show(found: Comparison, held: Sequence[Held], *, as_json: bool) -> None:
+def _show(found: Comparison, held: Sequence[GateResult], *, as_json: bool) -> None:
     from visioneval.analysis.compare.gates import exit_code
     from visioneval.report.compare.json import comparison_json
     from visioneval.report.terminal.compare import print_comparison

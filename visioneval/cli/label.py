@@ -32,7 +32,7 @@ class RunOrCommand(TyperGroup):
 label = typer.Typer(
     cls=RunOrCommand,
     no_args_is_help=True,
-    help="Collect what people say of a run's pictures. 'label RUN' is short for 'label page RUN'.",
+    help="Collect what people say of a run's images. 'label RUN' is short for 'label page RUN'.",
 )
 label.command(PAGE)(label_page.page)
 
@@ -61,8 +61,8 @@ def import_file(
     from visioneval.records.labels import LABELS, append_labels, read_labels
 
     folder, info, records = read_run(run, out)
-    pictures = {record.cell: record.artifact_sha256 for record in records}
-    target = Target(info.suite.asked, pictures, read_labels(folder / LABELS))
+    images = {record.cell: record.artifact_sha256 for record in records}
+    target = Target(info.suite.asked, images, read_labels(folder / LABELS))
     columns = options.pairs("--map", "FIELD=COLUMN", mapped)
     values = options.pairs("--set", "FIELD=VALUE", fixed)
     found = import_labels(file, target, columns, values, now=datetime.now(UTC).isoformat(timespec="seconds"))
@@ -113,7 +113,7 @@ def export_labels(
         (current,), gone = held_to_today([Labelled(info, records, labels)])
         labels = newest(current.labels)
         if gone:
-            options.say(f"labels about pictures that were drawn anew since, left out: {gone:,} (--all keeps them)")
+            options.say(f"labels about images that were generated again since, left out: {gone:,} (--all keeps them)")
     chosen = form_of(form, output)
     if output is None:
         write_labels(labels, chosen, sys.stdout)

@@ -1,4 +1,4 @@
-"""The command that opens the labelling page: label RUN."""
+"""The command that opens the labeling page: label RUN."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def page(
     ] = "all",
     pairs: Annotated[
         str | None,
-        options.value("--pairs", "RUN[@LABEL]", "Ask which is better: RUN's picture or that of this other run."),
+        options.value("--pairs", "RUN[@LABEL]", "Ask which is better: RUN's image or that of this other run."),
     ] = None,
     repeat: Annotated[
         float, options.value("--repeat", "SHARE", "A share of the items comes back later.", min=0.0, max=1.0)
@@ -43,12 +43,12 @@ def page(
     ] = None,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
-    """Ask people about a run's pictures, in a browser on this machine. They see no model name and no score."""
+    """Ask people about a run's images, in a browser on this machine. They see no model name and no score."""
     from visioneval.label.serve import serve
-    from visioneval.label.work import Wish
+    from visioneval.label.work import LabelRequest
 
     serve(
-        Wish(run, out, which=which, pairs=pairs, repeat=repeat, seed=seed),
+        LabelRequest(run, out, which=which, pairs=pairs, repeat=repeat, seed=seed),
         host=host,
         port=port,
         rater=rater,

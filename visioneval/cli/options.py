@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from visioneval.engine.call_settings import Session
-    from visioneval.engine.calls.calls import Drawings, Reuse
+    from visioneval.engine.call_settings import CallSettings
+    from visioneval.engine.calls.calls import Reuse, ReusedGenerations
     from visioneval.plan import Plan
     from visioneval.records.model import RunInfo, Selection
     from visioneval.suite.load import LoadedSuite
@@ -106,7 +106,7 @@ class Reused(StrEnum):
 
 ReuseAnswers = Annotated[
     Reused,
-    value("--reuse", "WHAT", "Answers to take from the cache: all, judges (to identical pictures) or none.", CALLS),
+    value("--reuse", "WHAT", "Answers to take from the cache: all, judges (to identical images) or none.", CALLS),
 ]
 Offline = Annotated[bool, flag("--offline", "Call nobody: take all answers from the cache; needs no key.", CALLS)]
 CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The folder of kept answers, not your own one.", CALLS)]
@@ -117,7 +117,7 @@ BudgetUsd = Annotated[
 MaxConcurrency = Annotated[
     int,
     value(
-        "--max-concurrency", "N", "Calls at once to one model, drawings and judgements each.", CALLS, min=1, max=4096
+        "--max-concurrency", "N", "Calls at once to one model, generations and judgements each.", CALLS, min=1, max=4096
     ),
 ]
 LogFile = Annotated[
@@ -236,9 +236,9 @@ def hidden_vars(folder: Path) -> tuple[str, ...]:
 
 def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
     """The secret variables of a run that the plan's suite has too, and has no secret for."""
-    from visioneval.engine.context import secrets_around
+    from visioneval.engine.context import sanitizer_for
 
-    plain, own = secrets_around(plan), plan.suite.vars
+    plain, own = sanitizer_for(plan), plan.suite.vars
     return [name for name in info.hidden_vars if name in own and not plain.hides(own[name])]
 
 
@@ -277,12 +277,12 @@ def run_folder(name: str, out: Path) -> Path:
     return find_run(name, out)
 
 
-def reuse_of(reused: Reused, *, offline: bool, resuming: bool) -> Reuse:
+def reuse_of(reused: Reused, *, offline: bool, resume_command: bool) -> Reuse:
     """What is taken from the cache: offline all, and in a run that is gone on with whatever it paid for itself."""
     from visioneval.engine.calls.calls import Reuse
 
-    drawings: Drawings = "all" if offline or reused is Reused.all else "own" if resuming else "none"
-    return Reuse(drawings, offline or reused is not Reused.none, offline)
+    generations: ReusedGenerations = "all" if offline or reused is Reused.all else "own" if resume_command else "none"
+    return Reuse(generations, offline or reused is not Reused.none, offline)
 
 
 def session(
@@ -293,27 +293,27 @@ def session(
     log_file: Path | None,
     *,
     debug: bool,
-) -> Session:
+) -> CallSettings:
     """How providers are called. Raises ``UsageError``."""
     from math import isfinite
 
-    from visioneval.engine.call_settings import Session
+    from visioneval.engine.call_settings import CallSettings
 
     if budget is not None and not isfinite(budget):
         raise UsageError(f"--budget {budget}: not a sum of money")
-    return Session(most, cache, reuse, budget, log_file, debug)
+    return CallSettings(most, cache, reuse, budget, log_file, debug)
 
 
 def console(*, errors: bool = False) -> Console:
     """A console on standard output, or on standard error."""
     from rich.console import Console
 
-    class Told(Console):
+    class ScoreSummary(Console):
         def on_broken_pipe(self) -> None:
             """Left to us: rich would end the program with exit 1, which says that a gate does not hold."""
             raise BrokenPipeError
 
-    return Told(stderr=errors, highlight=False, soft_wrap=False, markup=False)
+    return ScoreSummary(stderr=errors, highlight=False, soft_wrap=False, markup=False)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The command ``prefer``: find both runs, pair their pictures, ask a judge about each pair, show what it preferred."""
+"""The command ``prefer``: find both runs, pair their images, ask a judge about each pair, show what it preferred."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def prefer(
     debug: options.Debug = False,
     trust_suite: options.TrustSuite = False,
 ) -> None:
-    """Ask a judge which pictures it prefers, those of run A or of run B: both at once, unnamed, in both orders.
+    """Ask a judge which images it prefers, those of run A or of run B: both at once, unnamed, in both orders.
 
     The answers are kept in B's run; what is there is not asked again, but for --reuse none.
 
@@ -72,7 +72,7 @@ def prefer(
     chosen = Selection(cases=tuple(case or ()), tags=tuple(tag or ()), limit=limit)
     _, plan = options.load_held(folder_b, chosen, changes)
     plan = judged_suite(plan, judge)
-    reused = options.reuse_of(reuse, offline=offline, resuming=False)
+    reused = options.reuse_of(reuse, offline=offline, resume_command=False)
     session = options.session(reused, cache, budget, max_concurrency, log_file, debug=debug)
     sides = read_side(a, out), read_side(b, out)
     found = described_pairs(plan, sides, (folder_a, folder_b), renamed or ())

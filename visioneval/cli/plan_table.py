@@ -44,7 +44,7 @@ def print_plan(plan: Plan, console: Console, runs: Path, budget_usd: float | Non
 def _print_cases(plan: Plan, console: Console) -> None:
     shown, runs = plan.suite.cases[:SHOWN_CASES], plan.runs[:SHOWN_RUNS]
     counted = [[str(plan.count(case, run)[1] or "-") for run in runs] for case in shown]
-    start, title = 0, "Pictures by case and model run (#)"
+    start, title = 0, "Images by case and model run (#)"
     while start < len(runs):
         end = start + 1
         while end < len(runs) and fitted(*_side_by_side(shown, counted, start, end + 1), console.width):
@@ -69,7 +69,7 @@ def _side_by_side(
 
 def _work(plan: Plan, runs: Path, budget_usd: float | None) -> Iterator[tuple[str, Cell]]:
     work = estimate(plan, lambda: read_past_costs(runs), budget_usd)
-    counts = ((work.calls, "drawing call"), (work.cells, "picture"), (work.grader_calls, "grader call"))
+    counts = ((work.calls, "generation call"), (work.cells, "image"), (work.grader_calls, "grader call"))
     yield "work", ", ".join(many(number, what) for number, what in counts)
     yield "cost", _cost(work)
     for cost in work.costs[:SHOWN_COSTS]:
@@ -80,7 +80,7 @@ def _work(plan: Plan, runs: Path, budget_usd: float | None) -> Iterator[tuple[st
     missing = list(missing_keys(plan))
     yield from (("missing key", line) for line in missing)
     for path in work.missing_files[:SHOWN_FILES]:
-        yield "missing picture", Text(one_line(path))
+        yield "missing image", Text(one_line(path))
     if len(work.missing_files) > SHOWN_FILES:
         yield "", f"... and {len(work.missing_files) - SHOWN_FILES:,} more"
 
@@ -109,7 +109,7 @@ def _priced(cost: Cost) -> str:
 
 
 def plan_json(plan: Plan, runs: Path) -> str:
-    """The whole plan as a line of JSON: pictures by model run and case, the work, what it costs, what is missing."""
+    """The whole plan as a line of JSON: images by model run and case, the work, what it costs, what is missing."""
     work = estimate(plan, lambda: read_past_costs(runs))
     told = {
         "suite": plan.suite.name,
@@ -118,11 +118,11 @@ def plan_json(plan: Plan, runs: Path) -> str:
             {
                 "label": run.label,
                 "provider": run.provider,
-                "pictures": {case.id: found for case in plan.suite.cases if (found := plan.count(case, run)[1])},
+                "outputs": {case.id: found for case in plan.suite.cases if (found := plan.count(case, run)[1])},
             }
             for run in plan.runs
         ],
-        "drawing_calls": work.calls,
+        "generation_calls": work.calls,
         "cells": work.cells,
         "grader_calls": work.grader_calls,
         "costs": [asdict(cost) for cost in work.costs],

@@ -26,7 +26,7 @@ ENOUGH = 8
 
 
 @dataclass(slots=True)
-class Tally:
+class ProgressCounts:
     """What is done so far."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
@@ -85,7 +85,7 @@ class _Live:
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress = progress
         self._task = progress.add_task("", total=total, said="")
-        self._tally = Tally()
+        self._tally = ProgressCounts()
         self._held = ""
 
     def add(self, record: Record) -> None:
@@ -108,7 +108,7 @@ class _Plain:
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._tally = Tally()
+        self._tally = ProgressCounts()
         self._start = self._last = monotonic()
         self._held: list[str] = []
 

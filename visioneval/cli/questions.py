@@ -1,4 +1,4 @@
-"""The command that makes questions without drawing anything: questions."""
+"""The command that makes questions without generation anything: questions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def questions(
     trust_suite: options.TrustSuite = False,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
-    """Make the questions of every prompt, to look at, edit and pin. Nothing is drawn.
+    """Make the questions of every prompt, to look at, edit and pin. Nothing is generated.
 
     visioneval questions suite.yaml -o questions.yaml
     """
-    from visioneval.engine.call_settings import Session, check_budget, open_calls
-    from visioneval.engine.components import build_tools
+    from visioneval.engine.call_settings import CallSettings, check_budget, open_calls
+    from visioneval.engine.components import build_components
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
     from visioneval.report.terminal.questions import pinned_yaml
 
@@ -44,11 +44,11 @@ def questions(
     flags = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=judge)
     _, plan = options.load_and_expand(suite, options.selection(case, tag, None, None, limit), flags)
     asking = question_plan(plan)
-    reused = options.reuse_of(reuse, offline=False, resuming=False)
-    session = Session(cache=cache, reuse=reused)
+    reused = options.reuse_of(reuse, offline=False, resume_command=False)
+    session = CallSettings(cache=cache, reuse=reused)
     check_budget(asking, session)
     with open_calls(asking, session, "", options.say) as calls:
-        tools = build_tools(asking)
+        tools = build_components(asking)
         done = make_questions(asking, tools, asker(asking, tools, calls), calls, _say, options.say)
     if done.refusal is not None:
         options.say(done.refusal)

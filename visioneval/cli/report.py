@@ -28,13 +28,13 @@ def report(
     ] = False,
     runs: Annotated[Path, options.value("--runs", "DIR", "The folder of runs.")] = options.RUNS,
 ) -> None:
-    """Write a run as static HTML: overview, gallery, and every cell with its pictures, scores and reasons."""
+    """Write a run as static HTML: overview, gallery, and every cell with its images, scores and reasons."""
     from visioneval.report.html.report import target_of, write_report
-    from visioneval.report.html.slim_run import read_lean
+    from visioneval.report.html.slim_run import read_slim
 
     folder, info, label = named_run(run, runs)
     target = target_of(folder, out, single_file=single_file)
-    lean = read_lean(folder, info, label)
+    lean = read_slim(folder, info, label)
     if label is None:
         say_missing(folder, info, len(lean.cells))
     page = write_report(lean, target, single_file=single_file, trust=trust_suite)

@@ -19,7 +19,7 @@ def write_reports(folders: Sequence[Path], junit: Path | None, markdown: Path | 
     """Writes what was asked for, of all the runs in one file. Raises ``UsageError`` where that cannot be."""
     if junit is None and markdown is None:
         return
-    from visioneval.analysis.summary import summarise
+    from visioneval.analysis.summary import summarize
     from visioneval.records.model import read_info, read_records
     from visioneval.report.files import write_report
     from visioneval.report.junit import junit_xml
@@ -29,4 +29,4 @@ def write_reports(folders: Sequence[Path], junit: Path | None, markdown: Path | 
     if junit is not None:
         write_report(junit, junit_xml(runs))
     if markdown is not None:
-        write_report(markdown, "\n".join(summary_markdown(summarise(info, records)) for _, info, records in runs))
+        write_report(markdown, "\n".join(summary_markdown(summarize(info, records)) for _, info, records in runs))

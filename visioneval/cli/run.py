@@ -1,4 +1,4 @@
-"""The command ``run``: load, expand, run every cell, summarise, gate, exit."""
+"""The command ``run``: load, expand, run every cell, summarize, gate, exit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
 from visioneval.cli.reports import check_reports, write_reports
-from visioneval.cli.running import Begun, Shown, carry_out, resuming
+from visioneval.cli.running import OutputOptions, PreparedRun, carry_out, resume_command
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.call_settings import Session
-    from visioneval.engine.components import Tools
+    from visioneval.engine.call_settings import CallSettings
+    from visioneval.engine.components import Components
     from visioneval.plan import Plan
     from visioneval.records.model import Selection
     from visioneval.suite.load import LoadedSuite
@@ -35,8 +35,8 @@ class Flags:
     out: Path
     run_id: str | None
     note: str | None
-    session: Session
-    shown: Shown
+    session: CallSettings
+    shown: OutputOptions
     resume: Path | None = None
     keep_errors: bool = False
     own_suite: bool = False
@@ -80,7 +80,7 @@ def run(
     dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; call and write nothing.")] = False,
     trust_suite: options.TrustSuite = False,
 ) -> None:
-    """Run suites: draw or read every picture, grade it, and gate on the verdicts.
+    """Run suites: generate or read every image, grade it, and gate on the verdicts.
 
     Each suite becomes one run; the exit code is the worst of them. All suites are checked before the first runs.
     """
@@ -112,14 +112,14 @@ def run(
         _print_plans(planned, out, budget)
         return
     session = options.session(
-        options.reuse_of(reuse, offline=offline, resuming=resumed is not None),
+        options.reuse_of(reuse, offline=offline, resume_command=resumed is not None),
         cache,
         budget,
         max_concurrency,
         log_file,
         debug=debug,
     )
-    flags = Flags(chosen, out, run_id, note, session, Shown(as_json, quiet), resumed, keep_errors, not given)
+    flags = Flags(chosen, out, run_id, note, session, OutputOptions(as_json, quiet), resumed, keep_errors, not given)
     check_reports(junit, markdown)
     folders: list[Path] = []
     try:
@@ -162,13 +162,13 @@ def _print_plans(planned: Sequence[tuple[LoadedSuite, Plan]], out: Path, budget:
 def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders: list[Path]) -> list[int]:
     """The exit code of each suite, its run's folder being added; an interrupt is for all that are still to come."""
     from visioneval.engine.call_settings import check_budget, check_session
-    from visioneval.engine.components import build_tools
+    from visioneval.engine.components import build_components
 
     for _, plan in planned:
         check_budget(plan, flags.session)
     for _, plan in planned:
         check_session(plan, flags.session, options.say)
-    tools = [build_tools(plan, offline=flags.session.reuse.offline) for _, plan in planned]
+    tools = [build_components(plan, offline=flags.session.reuse.offline) for _, plan in planned]
     codes: list[int] = []
     for (loaded, plan), own in zip(planned, tools, strict=True):
         begun = _begun(loaded, plan, own, flags)
@@ -179,10 +179,10 @@ def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders:
     return codes
 
 
-def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun:
+def _begun(loaded: LoadedSuite, plan: Plan, tools: Components, flags: Flags) -> PreparedRun:
     """The run to write, new or gone on with, and what there is to do for it."""
-    from visioneval.engine.provenance import describe_run, go_on
-    from visioneval.engine.resume import forget_pairs, rest_of
+    from visioneval.engine.provenance import describe_run, resumed_info
+    from visioneval.engine.resume import forget_pairs, plan_resume
     from visioneval.engine.run import every_cell
     from visioneval.records.model import read_info, read_records
     from visioneval.records.writer import RunWriter
@@ -192,18 +192,18 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Tools, flags: Flags) -> Begun
     )
     if flags.resume is None:
         writer = RunWriter.create(flags.out, info)
-        again = resuming(writer.folder, info.command_line, loaded.path, info.hidden_vars)
-        return Begun(plan, tools, writer, every_cell, plan.cells, again)
+        again = resume_command(writer.folder, info.command_line, loaded.path, info.hidden_vars)
+        return PreparedRun(plan, tools, writer, every_cell, plan.cells, again)
     held = read_info(flags.resume)
     if held.graded_from is not None:
-        raise UsageError(f"{flags.resume} grades the pictures of {held.graded_from}: run that 'visioneval grade' again")
-    rest = rest_of(plan, read_records(flags.resume), flags.resume, keep_errors=flags.keep_errors)
-    writer = RunWriter.resume(flags.resume, go_on(held, info, own_suite=flags.own_suite), rest.stale)
+        raise UsageError(f"{flags.resume} grades the images of {held.graded_from}: run that 'visioneval grade' again")
+    rest = plan_resume(plan, read_records(flags.resume), flags.resume, keep_errors=flags.keep_errors)
+    writer = RunWriter.resume(flags.resume, resumed_info(held, info, own_suite=flags.own_suite), rest.stale)
     forget_pairs(rest, held, plan, flags.resume)
     if not flags.shown.quiet:
         options.say(f"going on with {flags.resume}: {rest}")
         if rest.stale:
             options.say(f"{len(rest.stale)} cells are not in the suite any more: they are now in stale.jsonl")
     named = None if flags.own_suite else loaded.path
-    again = resuming(writer.folder, info.command_line, named, info.hidden_vars)
-    return Begun(plan, tools, writer, rest.jobs, rest.cells, again)
+    again = resume_command(writer.folder, info.command_line, named, info.hidden_vars)
+    return PreparedRun(plan, tools, writer, rest.jobs, rest.cells, again)

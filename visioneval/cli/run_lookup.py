@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.cli import options
-from visioneval.cli.running import for_the_rest
+from visioneval.cli.running import rest_hint
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ BASELINE = "baseline"
 def named_run(name: str, out: Path) -> tuple[Path, RunInfo, str | None]:
     """A run's folder and what was run, and the model run where ``name`` ends in ``@LABEL``. Raises ``UsageError``."""
     from visioneval.records.model import find_run, read_info
-    from visioneval.records.run_state import as_it_stands
+    from visioneval.records.run_state import with_current_state
 
     run, label = _split(name)
     folder = find_run(run, out)
-    info = as_it_stands(folder, read_info(folder))
+    info = with_current_state(folder, read_info(folder))
     if label is not None:
         check_label(label, [str(entry.label) for entry in info.suite.models], folder.name)
     return folder, info, label
@@ -53,7 +53,7 @@ def say_missing(folder: Path, info: RunInfo, cells: int) -> None:
     if info.state == "complete" and cells < info.planned_cells:
         options.say(
             f"{folder}: said to be complete, but results.jsonl holds {cells:,} of {info.planned_cells:,} cells;"
-            f" {for_the_rest(folder, info)}"
+            f" {rest_hint(folder, info)}"
         )
 
 
@@ -81,7 +81,7 @@ def _whole_side(name: str, run: str, out: Path) -> Side:
     from visioneval.analysis.cells import read_cells, side_of_baseline, side_of_records, side_of_run
     from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
     from visioneval.records.model import find_run, read_info
-    from visioneval.records.run_state import as_it_stands
+    from visioneval.records.run_state import with_current_state
 
     kind, _, own = run.partition(":")
     if kind == BASELINE and not Path(run).exists():
@@ -95,7 +95,7 @@ def _whole_side(name: str, run: str, out: Path) -> Side:
             return side_of_baseline(name, read_baseline(path))
         return side_of_records(name, read_cells(path))
     folder = find_run(str(Path(run).parent) if Path(run).is_file() else run, out)
-    info = as_it_stands(folder, read_info(folder))
+    info = with_current_state(folder, read_info(folder))
     cells = read_cells(folder / "results.jsonl")
     say_missing(folder, info, len(cells))
     if info.state == "complete" and len(cells) < info.planned_cells:

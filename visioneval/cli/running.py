@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from visioneval.analysis.compare.preferences import Preferred
     from visioneval.analysis.findings import Summary
-    from visioneval.engine.call_settings import Session
-    from visioneval.engine.components import Tools
+    from visioneval.engine.call_settings import CallSettings
+    from visioneval.engine.components import Components
     from visioneval.engine.run import Jobs
     from visioneval.plan import Plan
     from visioneval.records.model import RunInfo, RunState
@@ -26,26 +26,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PreparedRun:
     """A run that is written from now on: what is done for it, in so many cells, and what goes on with it."""
 
     plan: Plan
-    tools: Tools
+    tools: Components
     writer: RunWriter
     jobs: Jobs
     cells: int
-    to_go_on: str
+    resume_hint: str
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OutputOptions:
     """How a run is told."""
 
     as_json: bool = False
     quiet: bool = False
 
 
-def resuming(folder: Path, typed: Sequence[str] = (), suite: Path | None = None, hidden: Sequence[str] = ()) -> str:
+def resume_command(
+    folder: Path, typed: Sequence[str] = (), suite: Path | None = None, hidden: Sequence[str] = ()
+) -> str:
     """The command that goes on with a run.
 
     Of the words that were ``typed`` now it keeps those by which the run would stop or pay again without them. Those
@@ -72,46 +74,46 @@ def resuming(folder: Path, typed: Sequence[str] = (), suite: Path | None = None,
     return shlex.join(("visioneval", *before, "run", *named, "--resume", str(folder), *after))
 
 
-def to_go_on(folder: Path, info: RunInfo) -> str | None:
+def resume_hint(folder: Path, info: RunInfo) -> str | None:
     """The line that says how to go on with a run that did not end; ``None`` where it did, or is under way."""
     if info.state not in ("stopped", "interrupted"):
         return None
     how = "killed" if info.state == "stopped" else "ended by its budget" if info.stopped_by else "interrupted"
-    return f"{folder} was {how}; {for_the_rest(folder, info)}"
+    return f"{folder} was {how}; {rest_hint(folder, info)}"
 
 
-def for_the_rest(folder: Path, info: RunInfo) -> str:
+def rest_hint(folder: Path, info: RunInfo) -> str:
     """How the cells are got that a run lacks."""
     return (
-        f"to go on: {resuming(folder, hidden=info.hidden_vars)}"
+        f"to go on: {resume_command(folder, hidden=info.hidden_vars)}"
         if info.graded_from is None
         else "grade its source again, into a new run"
     )
 
 
-def carry_out(begun: Begun, session: Session, shown: Shown) -> int:
-    """Executes, summarises and shows a run, and returns its exit code."""
-    from visioneval.analysis.summary import summarise
+def carry_out(begun: PreparedRun, session: CallSettings, shown: OutputOptions) -> int:
+    """Executes, summarizes and shows a run, and returns its exit code."""
+    from visioneval.analysis.summary import summarize
     from visioneval.records.model import read_records
 
     writer = begun.writer
     try:
         info = _execute(begun, session, quiet=shown.quiet)
     except AuthError as error:
-        summary = summarise(writer.info, read_records(writer.folder))
+        summary = summarize(writer.info, read_records(writer.folder))
         writer.write_summary(summary)
         if shown.as_json:
             print(summary.model_dump_json())
         options.say(str(error))
         return error.exit_code
-    summary = _with_pairs(summarise(info, read_records(writer.folder)), begun)
+    summary = _with_pairs(summarize(info, read_records(writer.folder)), begun)
     writer.write_summary(summary)
     with options.closed_output_is_no_fault():
         _show(summary, begun, shown)
     return summary.exit_code
 
 
-def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
+def _execute(begun: PreparedRun, session: CallSettings, *, quiet: bool) -> RunInfo:
     """Runs the cells, and says in ``run.json`` how that ended, whatever happens."""
     from visioneval.cli.progress import listening
     from visioneval.engine.call_settings import open_calls
@@ -131,7 +133,7 @@ def _execute(begun: Begun, session: Session, *, quiet: bool) -> RunInfo:
     except BaseException:
         with contextlib.suppress(StorageError):
             writer.finish("interrupted", now())
-        options.say(f"stopped: what is recorded in {writer.folder} is kept; to go on: {begun.to_go_on}")
+        options.say(f"stopped: what is recorded in {writer.folder} is kept; to go on: {begun.resume_hint}")
         raise
     state: RunState = "complete" if outcome.complete else "interrupted"
     stopped_by: Literal["budget"] | None = "budget" if outcome.out_of_budget else None
@@ -149,14 +151,14 @@ def _preferred(folder: Path, run_id: str) -> Sequence[Preferred]:
     return preferred(line for line in read_preferences(folder) if line.is_within(run_id))
 
 
-def _with_pairs(summary: Summary, begun: Begun) -> Summary:
-    """Incomplete, whatever its gates say, where pairs of pictures could not be judged: as ``prefer`` has it."""
+def _with_pairs(summary: Summary, begun: PreparedRun) -> Summary:
+    """Incomplete, whatever its gates say, where pairs of images could not be judged: as ``prefer`` has it."""
     from visioneval.analysis.summary import EXIT_GATE, EXIT_INCOMPLETE, EXIT_OK
 
     unjudged = sum(found.errors for found in _preferred(begun.writer.folder, summary.run_id))
     if not unjudged or summary.exit_code not in (EXIT_OK, EXIT_GATE):
         return summary
-    options.say(f"{unjudged} pair{'s' * (unjudged != 1)} could not be judged; to ask again: {begun.to_go_on}")
+    options.say(f"{unjudged} pair{'s' * (unjudged != 1)} could not be judged; to ask again: {begun.resume_hint}")
     return summary.model_copy(update={"exit_code": EXIT_INCOMPLETE})
 
 
@@ -169,7 +171,7 @@ def show_preferences(folder: Path, run_id: str) -> None:
         print()
 
 
-def _show(summary: Summary, begun: Begun, shown: Shown) -> None:
+def _show(summary: Summary, begun: PreparedRun, shown: OutputOptions) -> None:
     from visioneval.report.terminal.summary import last_line, print_summary
 
     if shown.as_json:
@@ -179,7 +181,7 @@ def _show(summary: Summary, begun: Begun, shown: Shown) -> None:
     if summary.state == "interrupted":
         why = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
         options.say(f"{why}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
-        options.say(f"to go on: {begun.to_go_on}")
+        options.say(f"to go on: {begun.resume_hint}")
     if not shown.as_json and not shown.quiet:
         show_preferences(begun.writer.folder, summary.run_id)
     line = last_line(begun.writer.folder, summary, options.RUNS)

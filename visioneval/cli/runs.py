@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from visioneval.cli import options
 from visioneval.cli.run_lookup import read_run
-from visioneval.cli.running import resuming, show_preferences, to_go_on
+from visioneval.cli.running import resume_command, resume_hint, show_preferences
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHOWN_STOPPED = 5
 
 
-class Shown(StrEnum):
+class VerdictChoice(StrEnum):
     """The verdicts that can be asked for."""
 
     passed = "PASS"
@@ -36,24 +36,24 @@ def list_all(
 ) -> None:
     """List the runs of a folder, by experiment, oldest first."""
     from visioneval.records.model import list_runs
-    from visioneval.records.run_state import standing
-    from visioneval.report.terminal.run_list import Listed, print_runs
+    from visioneval.records.run_state import current_state
+    from visioneval.report.terminal.run_list import ListedRun, print_runs
 
     listed = list_runs(out)
     for path in sorted({each.parent for each in out.glob("*/run.json")} - {path for path, _ in listed}):
         options.say(f"{path}: left out: its run.json cannot be read")
     found = [
-        (path, {**info, "state": standing(path, info.get("state"))})
+        (path, {**info, "state": current_state(path, info.get("state"))})
         for path, info in listed
         if experiment in (None, info.get("experiment"))
     ]
     if not found:
         print(f"{out}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
         return
-    print_runs([Listed(path.name, info, _counts(path)) for path, info in found], options.console())
+    print_runs([ListedRun(path.name, info, _counts(path)) for path, info in found], options.console())
     stopped = [path for path, info in found if info["state"] == "stopped" and not info.get("graded_from")]
     for path in stopped[-SHOWN_STOPPED:]:
-        options.say(f"stopped: the writer of {path} was killed; to go on: {resuming(path)}")
+        options.say(f"stopped: the writer of {path} was killed; to go on: {resume_command(path)}")
 
 
 def _counts(folder: Path) -> Counts | None:
@@ -73,12 +73,12 @@ def show(
     case: Annotated[str | None, options.word("CASE", "A case id: its cells are shown in full.")] = None,
     sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of a case.", min=0)] = None,
     verdict: Annotated[
-        Shown | None, options.value("--verdict", "PASS|FAIL|ERROR", "Only such cells.", case_sensitive=False)
+        VerdictChoice | None, options.value("--verdict", "PASS|FAIL|ERROR", "Only such cells.", case_sensitive=False)
     ] = None,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
     """Show a run's summary, or the cells of one case in full: what was asked, the scores, the reasons."""
-    from visioneval.analysis.summary import in_order, summarise
+    from visioneval.analysis.summary import in_order, summarize
     from visioneval.report.terminal.cell import print_cells
     from visioneval.report.terminal.summary import print_summary
 
@@ -86,9 +86,9 @@ def show(
     if case is None:
         if sample is not None or verdict is not None:
             raise UsageError("--sample and --verdict choose among the cells of a case: name one")
-        print_summary(summarise(info, records), options.console())
+        print_summary(summarize(info, records), options.console())
         show_preferences(folder, info.run_id)
-        if line := to_go_on(folder, info):
+        if line := resume_hint(folder, info):
             options.say(line)
         return
     cells = [

@@ -46,7 +46,7 @@ def init(
         Ci | None, options.value("--ci", "NAME", "github: a workflow; with no --template, that alone.")
     ] = None,
 ) -> None:
-    """Write a commented suite that runs, with its pictures, or a workflow for CI."""
+    """Write a commented suite that runs, with its images, or a workflow for CI."""
     from visioneval.resources import builtin
 
     files: dict[Path, Path] = {}

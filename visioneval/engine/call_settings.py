@@ -14,7 +14,7 @@ from visioneval.engine.calls.calls import Calls, Reuse
 from visioneval.engine.calls.lanes import budget_warnings, lanes, prices_of
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.context import secrets_around
+from visioneval.engine.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
 from visioneval.plan import Plan
 
@@ -22,7 +22,7 @@ MAX_CONCURRENCY = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CallSettings:
     """How a run calls providers: the flags about speed, reuse, money and logs."""
 
     max_concurrency: int = MAX_CONCURRENCY
@@ -36,7 +36,7 @@ class Session:
 
 
 @contextmanager
-def open_calls(plan: Plan, session: Session, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
+def open_calls(plan: Plan, session: CallSettings, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
     """The calls of one run. Raises ``UsageError`` for a cache or a log that cannot be used."""
     log = CallLog(session.log_file, sys.stderr if session.debug else None)
     cache = Cache(session.cache or default_folder(), run_id=run_id, warn=warn) if lanes(plan) else None
@@ -49,7 +49,7 @@ def open_calls(plan: Plan, session: Session, run_id: str, warn: Callable[[str], 
             cache,
             session.reuse,
             run_id,
-            plain=secrets_around(plan),
+            plain=sanitizer_for(plan),
         )
     finally:
         log.close()
@@ -57,12 +57,12 @@ def open_calls(plan: Plan, session: Session, run_id: str, warn: Callable[[str], 
             cache.close()
 
 
-def budget_of(plan: Plan, session: Session) -> float | None:
+def budget_of(plan: Plan, session: CallSettings) -> float | None:
     """What the run may cost in US dollars."""
     return plan.suite.budget_usd if session.budget_usd is None else session.budget_usd
 
 
-def check_session(plan: Plan, session: Session, warn: Callable[[str], None]) -> None:
+def check_session(plan: Plan, session: CallSettings, warn: Callable[[str], None]) -> None:
     """Opens and closes what a run will write beside itself. Raises ``UsageError`` for what cannot be used."""
     CallLog(session.log_file).close()
     if not lanes(plan):
@@ -73,7 +73,7 @@ def check_session(plan: Plan, session: Session, warn: Callable[[str], None]) -> 
     Cache(folder, warn=warn).close()
 
 
-def check_budget(plan: Plan, session: Session) -> None:
+def check_budget(plan: Plan, session: CallSettings) -> None:
     """Raises ``UsageError`` for a budget over calls whose price nobody knows.
 
     Raises ``BudgetError`` for one that cannot pay a call of a model that is certainly called. What may be in the cache
@@ -89,5 +89,5 @@ def check_budget(plan: Plan, session: Session) -> None:
             f"a budget needs the price of every call; unknown: {', '.join(unknown)}. State them in the suite, as in"
             f" 'prices: {{{unknown[0]}: {{per_image: 0.02}}}}'"
         )
-    if session.reuse.drawings == "none" and (warnings := budget_warnings(plan, most, judges=False)):
+    if session.reuse.generations == "none" and (warnings := budget_warnings(plan, most, judges=False)):
         raise BudgetError(warnings[0])

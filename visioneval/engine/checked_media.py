@@ -1,4 +1,4 @@
-"""The pictures of a drawing call, checked once."""
+"""The images of a generation call, checked once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from visioneval.types import TaskType
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """One picture or video: its bytes, digest, mime type and size in pixels; or ``fault``, why there is none.
+class CheckedMedia:
+    """One image or video: its bytes, digest, mime type and size in pixels; or ``fault``, why there is none.
 
     One that stays at its address (``uri``) has no bytes here.
     """
@@ -31,14 +31,14 @@ class Made:
     """Whether these bytes were decoded whole; not so of what an older version put into a cache."""
 
 
-def made(data: object, task: TaskType) -> Made:
-    """Decodes a picture whole, so that a damaged one is known before anybody is asked about it."""
+def made(data: object, task: TaskType) -> CheckedMedia:
+    """Decodes an image whole, so that a damaged one is known before anybody is asked about it."""
     if isinstance(data, Address):
-        return Made(mime=data.mime, uri=data.uri)
+        return CheckedMedia(mime=data.mime, uri=data.uri)
     if not isinstance(data, bytes):
-        return Made(fault=f"a picture is handed over as bytes, not as {type(data).__name__}")
+        return CheckedMedia(fault=f"an image is handed over as bytes, not as {type(data).__name__}")
     try:
-        picture = artifact(data, task)
+        image = artifact(data, task)
     except ImageError as error:
-        return Made(fault=str(error))
-    return Made(data, None, picture.sha256, picture.mime, picture.width, picture.height, decoded=True)
+        return CheckedMedia(fault=str(error))
+    return CheckedMedia(data, None, image.sha256, image.mime, image.width, image.height, decoded=True)

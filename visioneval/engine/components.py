@@ -11,7 +11,7 @@ from typing import Any
 from visioneval.errors import ProviderError, UsageError
 from visioneval.graders.base import Grader
 from visioneval.plan import Plan, asks, needed_keys
-from visioneval.providers.base import CellRef, Drawing, DrawRequest, Editor, Generator, Judge, Question, Reply
+from visioneval.providers.base import CellRef, Editor, Generation, GenerationRequest, Generator, Judge, Question, Reply
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.plugins import build
@@ -19,8 +19,8 @@ from visioneval.types import ModelRun, TaskType
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What draws, by the label of a model run; what grades and what judges, by their keys."""
+class Components:
+    """What generates, by the label of a model run; what grades and what judges, by their keys."""
 
     providers: Mapping[str, Any]
     graders: Mapping[str, Grader]
@@ -29,10 +29,10 @@ class Tools:
     """The judges that take videos and addresses as they are."""
 
 
-class Nobody:
+class OfflineStub:
     """Stands where nothing is called, as all answers come from the cache."""
 
-    async def generate(self, request: DrawRequest) -> Drawing:  # noqa: ARG002
+    async def generate(self, request: GenerationRequest) -> Generation:  # noqa: ARG002
         raise ProviderError("nothing is called offline", kind="offline")
 
     edit = generate
@@ -41,7 +41,7 @@ class Nobody:
         raise ProviderError("nothing is called offline", kind="offline")
 
 
-def build_tools(plan: Plan, *, offline: bool = False) -> Tools:
+def build_components(plan: Plan, *, offline: bool = False) -> Components:
     """Builds everything that the plan needs; offline, nothing that is paid for and no key.
 
     Raises ``UsageError`` where something is missing or cannot do its task.
@@ -49,20 +49,20 @@ def build_tools(plan: Plan, *, offline: bool = False) -> Tools:
     if not offline:
         _check_keys(plan)
     providers: dict[str, Any] = {}
-    for run in plan.runs if plan.draws else ():
+    for run in plan.runs if plan.generates else ():
         if offline and not run.config.is_free:
-            providers[run.label] = Nobody()
+            providers[run.label] = OfflineStub()
             continue
         providers[run.label] = build(run.provider, PROVIDERS, run.config, plan.folder)
         _check_ability(providers[run.label], run, (case.task_type for case in plan.suite.cases))
     used = [g for g in plan.suite.graders if any(asks(g, case) for case in plan.suite.cases)]
     graders = {g.key: build(g.type_name, GRADERS, g, plan.folder) for g in used}
     judges: dict[str, Judge] = {
-        name: Nobody() if offline and not config.is_free else _judge(config, plan.folder)
+        name: OfflineStub() if offline and not config.is_free else _judge(config, plan.folder)
         for name, config in plan.judges.items()
     }
     watching = frozenset(name for name, config in plan.judges.items() if config.watches)
-    return Tools(providers, graders, judges, watching)
+    return Components(providers, graders, judges, watching)
 
 
 def _check_keys(plan: Plan) -> None:

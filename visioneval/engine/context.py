@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.components import Tools
-from visioneval.engine.image_cache import Shelf
-from visioneval.engine.sanitize import Plain
-from visioneval.engine.single_flight import Once
+from visioneval.engine.components import Components
+from visioneval.engine.image_cache import ImageCache
+from visioneval.engine.sanitize import Sanitizer
+from visioneval.engine.single_flight import SingleFlight
 from visioneval.plan import HashOf, Plan, needed_keys
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class RunContext:
     """The run's tools, its calls, its writer, its file hashes, and what templates need."""
 
     plan: Plan
-    tools: Tools
+    tools: Components
     calls: Calls
     writer: RunWriter
     hash_of: HashOf
-    plain: Plain
+    plain: Sanitizer
     questions: QuestionsWriter
-    shelf: Shelf = field(default_factory=Shelf)
+    shelf: ImageCache = field(default_factory=ImageCache)
     template_folders: tuple[Path, ...] = ()
-    once: Once = field(default_factory=Once)
+    once: SingleFlight = field(default_factory=SingleFlight)
     debug: Callable[[BaseException], None] = lambda _: None
     """Is told of every exception that nobody expected."""
 
@@ -45,10 +45,10 @@ class Bench:
         return self.plan.suite.vars
 
 
-def secrets_around(plan: Plan) -> Plain:
+def sanitizer_for(plan: Plan) -> Sanitizer:
     """Hides the keys that the plan's models use, what is named like a secret in the environment, and secret variables.
 
     A variable is hidden as it was typed and as templates show it.
     """
     shown = (str(plan.suite.vars.get(name, "")) for name in plan.secrets)
-    return Plain.around(needed_keys(plan).keys(), (*plan.secrets.values(), *shown))
+    return Sanitizer.around(needed_keys(plan).keys(), (*plan.secrets.values(), *shown))

@@ -1,4 +1,4 @@
-"""The grading of one picture: each grader by itself, so that one that fails leaves ``null`` and stops nobody."""
+"""The grading of one image: each grader by itself, so that one that fails leaves ``null`` and stops nobody."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from visioneval.aio import together
 from visioneval.engine.calls.calls import Meter
-from visioneval.engine.context import Bench
-from visioneval.engine.image_cache import Easel
-from visioneval.engine.sanitize import Plain, amount, scalar
+from visioneval.engine.context import RunContext
+from visioneval.engine.image_cache import CellImages
+from visioneval.engine.sanitize import Sanitizer, amount, scalar
 from visioneval.engine.user_code import described, guarded
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, GradingContext
@@ -24,7 +24,7 @@ from visioneval.providers.conversation import converse
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.graders import BaseGrader
-from visioneval.types import Metric, Picture, Score
+from visioneval.types import Metric, Output, Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ class Graded:
 async def grade(
     call: Call,
     sample: int,
-    picture: Picture | None,
+    image: Output | None,
     params: Mapping[str, Any],
-    bench: Bench,
+    bench: RunContext,
     deadline: float,
 ) -> Graded:
     """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
 
     def save(name: str, data: bytes) -> str:
         if "." not in name.strip("."):
-            raise GraderError(f"{name!r} is not the name of a picture: it has no ending")
+            raise GraderError(f"{name!r} is not the name of an image: it has no ending")
         return bench.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
 
     subject = GradingContext(
@@ -67,13 +67,13 @@ async def grade(
         task_type=call.task_type,
         prompt=call.prompt,
         requested_size=_requested_size(params),
-        picture=picture,
+        output=image,
         files=call.files,
         save=save,
         rules=tuple(rule.text for rule, warn in call.rules if not warn),
         variables=bench.variables,
         template_folders=bench.template_folders,
-        show=Easel(picture, bench.shelf).show,
+        show=CellImages(image, bench.shelf).show,
         watching=bench.tools.watching,
         once=bench.once,
         known_questions=bench.questions.find,
@@ -92,7 +92,7 @@ async def grade(
 
 
 def _judges(
-    about: CellRef, bench: Bench, meter: Meter, models: list[str]
+    about: CellRef, bench: RunContext, meter: Meter, models: list[str]
 ) -> Callable[[str, Question], Awaitable[Reply]]:
     """What one grader asks judges with; ``meter`` counts what that used, ``models`` gets who answered."""
 
@@ -115,13 +115,13 @@ def _judges(
     return ask
 
 
-def _keep_questions(bench: Bench, entry: PromptQuestions) -> None:
+def _keep_questions(bench: RunContext, entry: PromptQuestions) -> None:
     """Writes the questions of a prompt down, less the secrets that they repeat."""
     data = entry.model_dump(mode="json")
     bench.questions.add(PromptQuestions.model_validate(bench.plain(data)) if bench.plain.hides(data) else entry)
 
 
-def stop_for_key(error: ProviderError, who: str, plain: Plain) -> None:
+def stop_for_key(error: ProviderError, who: str, plain: Sanitizer) -> None:
     """Raises ``AuthError`` where a provider refused the key: every other call would be refused too."""
     if error.kind == "auth":
         raise AuthError(f"{who}: the provider refuses the key: {plain.text(error)}") from None
@@ -133,7 +133,7 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
 
 
 async def _ask(
-    config: BaseGrader, subject: GradingContext, about: CellRef, bench: Bench, deadline: float
+    config: BaseGrader, subject: GradingContext, about: CellRef, bench: RunContext, deadline: float
 ) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     meter = Meter()
@@ -163,7 +163,7 @@ async def _ask(
 
 
 def _told(
-    config: BaseGrader, subject: GradingContext, bench: Bench, said: Grade, start: float, meter: Meter
+    config: BaseGrader, subject: GradingContext, bench: RunContext, said: Grade, start: float, meter: Meter
 ) -> tuple[Grade, GraderRecord]:
     """What a grader said, checked and plain. Raises any exception where it said something impossible."""
     scores, bad = checked_scores(said.scores, config.metrics(subject.case), config.optional(subject.case))

@@ -1,4 +1,4 @@
-"""Pictures for judges, read and encoded once however many look at them."""
+"""Images for judges, read and encoded once however many look at them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from visioneval.judging.shown_images import SHOWN_AS_IT_IS, shown
 from visioneval.providers.base import FilePart, ImagePart
-from visioneval.types import Picture
+from visioneval.types import Output
 
 MAX_BYTES = 64_000_000
 
 
-class Shelf:
+class ImageCache:
     """The inputs and masks that were shown last. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -39,16 +39,16 @@ class Shelf:
         return part
 
 
-class Easel:
-    """What the graders of one cell see: its picture, which is known to be whole, and inputs from the shelf."""
+class CellImages:
+    """What the graders of one cell see: its image, which is known to be whole, and inputs from the shelf."""
 
-    def __init__(self, picture: Picture | None, shelf: Shelf) -> None:
-        self._picture = picture
+    def __init__(self, image: Output | None, shelf: ImageCache) -> None:
+        self._image = image
         self._shelf = shelf
 
     def show(self, path: Path, *, mask: bool = False) -> ImagePart:
-        """The cell's picture, an input or a mask. Raises ``GraderError``."""
-        own = self._picture
+        """The cell's image, an input or a mask. Raises ``GraderError``."""
+        own = self._image
         if own is None or path != own.path:
             return self._shelf.show(path, mask=mask)
         return FilePart(path, own.mime, own.sha256) if own.mime in SHOWN_AS_IT_IS else shown(path)

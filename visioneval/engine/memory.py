@@ -1,4 +1,4 @@
-"""Memory that does not creep up over thousands of pictures."""
+"""Memory that does not creep up over thousands of images."""
 
 from __future__ import annotations
 

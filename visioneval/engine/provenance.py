@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval import __version__
-from visioneval.engine.context import secrets_around
+from visioneval.engine.context import sanitizer_for
 from visioneval.plan import Plan
 from visioneval.records.model import RunInfo, Selection
 from visioneval.suite.load import HIDDEN, LoadedSuite
@@ -37,7 +37,7 @@ def describe_run(
     command_line: tuple[str, ...],
 ) -> RunInfo:
     """The ``run.json`` of a run that starts now. A secret in a variable, the command line or the note is left out."""
-    plain = secrets_around(plan)
+    plain = sanitizer_for(plan)
     text = plain.text
     hidden = tuple(name for name, value in plan.suite.vars.items() if name in plan.secrets or plain.hides(value))
     kept = plan.suite.model_copy(update={"vars": {**plan.suite.vars, **dict.fromkeys(hidden, HIDDEN)}})
@@ -70,7 +70,7 @@ def _without_values(word: str, hidden: tuple[str, ...]) -> str:
     return word
 
 
-def go_on(held: RunInfo, now_described: RunInfo, *, own_suite: bool) -> RunInfo:
+def resumed_info(held: RunInfo, now_described: RunInfo, *, own_suite: bool) -> RunInfo:
     """The ``run.json`` of a run that is gone on with: its own, with the suite and the versions of today.
 
     With ``own_suite`` no suite was named beside the run: the command that resolved it is still that of the start.

@@ -10,8 +10,8 @@ from functools import partial
 from typing import cast
 
 from visioneval.engine.calls.calls import Calls, Meter
-from visioneval.engine.components import Tools
-from visioneval.engine.context import secrets_around
+from visioneval.engine.components import Components
+from visioneval.engine.context import sanitizer_for
 from visioneval.engine.shutdown import Progress, interrupts
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
 from visioneval.graders.base import QuestionMaker
@@ -63,7 +63,7 @@ class AllQuestions:
 
 
 def question_plan(plan: Plan) -> Plan:
-    """The plan without what draws, and with the graders that ask questions alone. Raises ``UsageError`` without any."""
+    """The plan with only the graders that ask questions, and no model runs. Raises ``UsageError`` without any."""
     graders = tuple(grader for grader in plan.suite.graders if grader.asks_questions)
     if not any(applies(grader, case) for grader in graders for case in plan.suite.cases):
         raise UsageError(f"{plan.suite.name}: no grader of the type gecko asks questions about these cases")
@@ -85,7 +85,7 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
 
 
 def make_questions(
-    plan: Plan, tools: Tools, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
+    plan: Plan, tools: Components, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
 ) -> AllQuestions:
     """The questions of every prompt. ``watch`` is told of each as it is done.
 
@@ -96,7 +96,7 @@ def make_questions(
 
 
 async def _make_all(
-    plan: Plan, tools: Tools, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
+    plan: Plan, tools: Components, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
 ) -> AllQuestions:
     tasks = prompt_tasks(plan)
     made: dict[int, MadeQuestions] = {}
@@ -122,7 +122,7 @@ async def _make_all(
     return AllQuestions([made[at] for at in sorted(made)], complete, progress.calls.budget.refusal)
 
 
-async def _make(plan: Plan, tools: Tools, task: PromptTask, ask: AskAbout) -> MadeQuestions:
+async def _make(plan: Plan, tools: Components, task: PromptTask, ask: AskAbout) -> MadeQuestions:
     case, maker = task.cases[0], cast("QuestionMaker", tools.graders[task.grader.key])
     folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
     about = CellRef(case.id, "", 0)
@@ -130,14 +130,14 @@ async def _make(plan: Plan, tools: Tools, task: PromptTask, ask: AskAbout) -> Ma
     try:
         return MadeQuestions(task, await maker.make_questions(case, task.prompt, own, folders))
     except (GraderError, ProviderError) as error:
-        return MadeQuestions(task, error=secrets_around(plan).text(error))
+        return MadeQuestions(task, error=sanitizer_for(plan).text(error))
 
 
 async def _about(ask: AskAbout, judge: str, about: CellRef, question: Question) -> Reply:
     return await ask(judge, question, about)
 
 
-def asker(plan: Plan, tools: Tools, calls: Calls) -> AskAbout:
+def asker(plan: Plan, tools: Components, calls: Calls) -> AskAbout:
     """Asks the judges of a run, kept answers first."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:

@@ -1,4 +1,4 @@
-"""A grading: the pictures of a finished run, graded by a changed suite into a run of its own. Nothing is drawn."""
+"""A grading: the images of a finished run, graded by a changed suite into a run of its own. Nothing is generated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visioneval.engine.cell import Existing, Job
-from visioneval.engine.context import secrets_around
+from visioneval.engine.context import sanitizer_for
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
 from visioneval.plan import Call, HashOf, Plan, generation_key
@@ -18,9 +18,9 @@ from visioneval.types import Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Grading:
+class RegradePlan:
     """What there is to grade. ``missing`` cells of the plan are not in the run, ``left_out`` ones of the run are not in
-    the plan, and ``other_prompt`` ones were drawn from another prompt than the plan has for them."""
+    the plan, and ``other_prompt`` ones were generated from another prompt than the plan has for them."""
 
     jobs: Jobs
     missing: int
@@ -29,28 +29,30 @@ class Grading:
 
     def __str__(self) -> str:
         told = (
-            (self.missing, "cells are not in that run: each becomes an ERROR, as nothing is drawn"),
+            (self.missing, "cells are not in that run: each becomes an ERROR, as nothing is generated"),
             (self.left_out, "cells of that run are left out, as the suite or the flags have no such cell"),
-            (self.other_prompt, "pictures were drawn from another prompt than the one they are graded by now"),
+            (self.other_prompt, "images were generated from another prompt than the one they are graded by now"),
         )
         return "; ".join(f"{many} {what}" for many, what in told if many)
 
 
-def grading_of(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> Grading:
-    """Compares the records of a run, which lies in ``folder`` and is called ``name``, with a plan. Reads no picture."""
+def grading_of(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> RegradePlan:
+    """Compares the records of a run, which lies in ``folder`` and is called ``name``, with a plan. Reads no image."""
     known = {record.cell: record for record in records}
-    as_recorded = secrets_around(plan).text
+    as_recorded = sanitizer_for(plan).text
     missing = other_prompt = 0
     wanted: set[CellKey] = set()
     for call in plan.calls():
-        wanted |= {(each.case.id, call.run.label, sample) for each in (call, *call.lookers) for sample in call.samples}
+        wanted |= {
+            (each.case.id, call.run.label, sample) for each in (call, *call.dependents) for sample in call.samples
+        }
         shown = [known.get((call.case.id, call.run.label, sample)) for sample in call.samples]
-        missing += shown.count(None) * (1 + len(call.lookers))
+        missing += shown.count(None) * (1 + len(call.dependents))
         other_prompt += sum(
             record is not None and bool(record.mime) and record.prompt != as_recorded(call.prompt) for record in shown
         )
     hash_of = hashes(plan.folder)
-    return Grading(
+    return RegradePlan(
         jobs=lambda part: _jobs(part, known, folder, name, hash_of),
         missing=missing,
         left_out=len(known.keys() - wanted),
@@ -73,13 +75,13 @@ def _jobs(plan: Plan, known: Mapping[CellKey, Record], folder: Path, name: str, 
         regrade = []
         for sample in call.samples:
             shown = known.get((call.case.id, call.run.label, sample)) or _missing(call, sample, name, hash_of)
-            regrade += [Existing(each, shown, folder, is_of_another_run=True) for each in (call, *call.lookers)]
+            regrade += [Existing(each, shown, folder, is_of_another_run=True) for each in (call, *call.dependents)]
         yield Job(call, (), tuple(regrade))
 
 
 def _missing(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:
     """Stands for a cell that the run does not have."""
-    message = f"the run {name} has no such cell, and a grading draws nothing"
+    message = f"the run {name} has no such cell, and a grading generates nothing"
     return Record(
         run_id=name,
         test_id=call.case.id,
@@ -90,7 +92,7 @@ def _missing(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:
         provider=call.run.provider,
         status=Status.ERROR,
         verdict=Verdict.ERROR,
-        error=CellError(stage="generate", kind="missing_picture", message=message),
+        error=CellError(stage="generate", kind="missing_output", message=message),
         generation_key=generation_key(call, sample, hash_of),
         grade_key="",
     )

@@ -1,4 +1,4 @@
-"""What is left to do of a run: which cells are drawn, which are graded again, and why."""
+"""What is left to do of a run: which cells are generated, which are graded again, and why."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.records.preferences import forget_preferences
 from visioneval.types import Status, Verdict
 
-Act = Literal["draw", "grade", "keep"]
+Act = Literal["generate", "grade", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ResumeStep:
     """What is done about a cell, and why."""
 
     act: Act
@@ -36,36 +36,36 @@ class Rest:
     reasons: Mapping[tuple[Act, str], int]
     stale: frozenset[CellKey]
     touched: frozenset[CellKey]
-    """Cells that are drawn or graded again."""
+    """Cells that are generated or graded again."""
 
     @property
     def cells(self) -> int:
         """How many cells there is something to do for."""
-        return self.counts.get("draw", 0) + self.counts.get("grade", 0)
+        return self.counts.get("generate", 0) + self.counts.get("grade", 0)
 
     def __str__(self) -> str:
         def told(act: Act) -> str:
             whys = ", ".join(f"{many} {why}" for (each, why), many in self.reasons.items() if each == act)
             return f"{self.counts.get(act, 0)} ({whys})" if whys else "0"
 
-        return f"to draw: {told('draw')}; to grade again: {told('grade')}; kept: {self.counts.get('keep', 0)}"
+        return f"to generate: {told('generate')}; to grade again: {told('grade')}; kept: {self.counts.get('keep', 0)}"
 
 
-def rest_of(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> Rest:
+def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> Rest:
     """Compares a run's records with a plan. ``folder`` is the run's; nothing is read but the inputs' hashes."""
     known = {record.cell: record for record in records}
     hash_of = hashes(plan.folder)
-    steps: dict[CellKey, Step] = {}
+    steps: dict[CellKey, ResumeStep] = {}
     for call in plan.calls():
         for sample in call.samples:
             cell = _cell(call, sample)
             step = steps[cell] = _step(call, sample, known.get(cell), folder, hash_of, keep_errors=keep_errors)
-            for looker in call.lookers:
-                cell = _cell(looker, sample)
-                if step.act == "draw":
-                    steps[cell] = Step("draw", "look at a picture that is drawn again")
+            for dependent in call.dependents:
+                cell = _cell(dependent, sample)
+                if step.act == "generate":
+                    steps[cell] = ResumeStep("generate", "look at an image that is generated again")
                 else:
-                    steps[cell] = _looking(looker, known.get(cell), hash_of, keep_errors=keep_errors)
+                    steps[cell] = _looking(dependent, known.get(cell), hash_of, keep_errors=keep_errors)
     return Rest(
         jobs=lambda part: _jobs(part, steps, known, folder),
         counts=Counter(step.act for step in steps.values()),
@@ -85,32 +85,38 @@ def forget_pairs(rest: Rest, held: RunInfo, plan: Plan, folder: Path) -> None:
     forget_preferences(folder, held.run_id, cells)
 
 
-def _step(call: Call, sample: int, record: Record | None, folder: Path, hash_of: HashOf, *, keep_errors: bool) -> Step:
+def _step(
+    call: Call, sample: int, record: Record | None, folder: Path, hash_of: HashOf, *, keep_errors: bool
+) -> ResumeStep:
     if record is None:
-        return Step("draw", "not done yet")
+        return ResumeStep("generate", "not done yet")
     changed = changes(record.generation_key, generation_key(call, sample, hash_of))
     if changed:
-        return Step("draw", f"{changed} changed")
+        return ResumeStep("generate", f"{changed} changed")
     if record.status is Status.ERROR:
-        return Step("keep") if keep_errors else Step("draw", "ended in an error")
+        return ResumeStep("keep") if keep_errors else ResumeStep("generate", "ended in an error")
     if record.artifact_path and file_inside(folder, record.artifact_path) is None:
-        return Step("draw", "have lost their picture")
+        return ResumeStep("generate", "have lost their image")
     changed = changes(record.grade_key, grade_key(call, hash_of))
     if changed:
-        return Step("grade", f"{changed} changed")
+        return ResumeStep("grade", f"{changed} changed")
     if record.verdict is Verdict.ERROR and not keep_errors:
-        return Step("grade", "ended in an error")
-    return Step("keep")
+        return ResumeStep("grade", "ended in an error")
+    return ResumeStep("keep")
 
 
-def _looking(looker: Call, record: Record | None, hash_of: HashOf, *, keep_errors: bool) -> Step:
-    """What is done about a cell that looks at another one's picture, which stays."""
+def _looking(dependent: Call, record: Record | None, hash_of: HashOf, *, keep_errors: bool) -> ResumeStep:
+    """What is done about a cell that looks at another one's image, which stays."""
     if record is None:
-        return Step("grade", "not done yet")
-    changed = changes(record.grade_key, grade_key(looker, hash_of))
+        return ResumeStep("grade", "not done yet")
+    changed = changes(record.grade_key, grade_key(dependent, hash_of))
     if changed:
-        return Step("grade", f"{changed} changed")
-    return Step("grade", "ended in an error") if record.verdict is Verdict.ERROR and not keep_errors else Step("keep")
+        return ResumeStep("grade", f"{changed} changed")
+    return (
+        ResumeStep("grade", "ended in an error")
+        if record.verdict is Verdict.ERROR and not keep_errors
+        else ResumeStep("keep")
+    )
 
 
 def _cell(call: Call, sample: int) -> CellKey:
@@ -123,14 +129,16 @@ def changes(old: str, new: str) -> str:
     return " and ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
-def _jobs(plan: Plan, steps: Mapping[CellKey, Step], known: Mapping[CellKey, Record], folder: Path) -> Iterator[Job]:
+def _jobs(
+    plan: Plan, steps: Mapping[CellKey, ResumeStep], known: Mapping[CellKey, Record], folder: Path
+) -> Iterator[Job]:
     for call in plan.calls():
-        draw = tuple(sample for sample in call.samples if steps[_cell(call, sample)].act == "draw")
+        generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].act == "generate")
         regrade = []
         for sample in call.samples:
             shown = known.get(_cell(call, sample))
-            graded = (each for each in (call, *call.lookers) if steps[_cell(each, sample)].act == "grade")
+            graded = (each for each in (call, *call.dependents) if steps[_cell(each, sample)].act == "grade")
             if shown is not None:
                 regrade += [Existing(each, shown, folder) for each in graded]
-        if draw or regrade:
-            yield Job(call, draw, tuple(regrade))
+        if generate or regrade:
+            yield Job(call, generate, tuple(regrade))

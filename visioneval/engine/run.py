@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from visioneval.engine.calls.calls import Calls, draw_lane
-from visioneval.engine.calls.throttle import Lane
+from visioneval.engine.calls.calls import Calls, generation_limit_key
+from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.engine.cell import Job, work
-from visioneval.engine.components import Tools
-from visioneval.engine.context import Bench, secrets_around
+from visioneval.engine.components import Components
+from visioneval.engine.context import RunContext, sanitizer_for
 from visioneval.engine.memory import TRIMMED_EVERY_S, give_back
-from visioneval.engine.pairwise.panel import Panel, matchups_within, put_to_judge
+from visioneval.engine.pairwise.panel import PairwiseSession, judge_matchups, matchups_within
 from visioneval.engine.shutdown import Outcome, Progress, cause, interrupts
 from visioneval.media.images import MAX_BYTES
 from visioneval.plan import Plan
@@ -31,12 +31,12 @@ from visioneval.types import ModelRun
 
 Jobs = Callable[[Plan], Iterator[Job]]
 LOOKING_AHEAD = 2
-"""Cells in the works for each drawing at once: while one is judged the next is drawn."""
+"""Cells in the works for each generation at once: while one is judged the next is generated."""
 TOLD_EVERY_S = 1.0
 
 
 def every_cell(plan: Plan) -> Iterator[Job]:
-    """The jobs of a run that begins: all is drawn."""
+    """The jobs of a run that begins: all is generated."""
     return (Job(call, call.samples) for call in plan.calls())
 
 
@@ -52,7 +52,7 @@ class Listener:
 
 
 def execute(
-    plan: Plan, tools: Tools, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
+    plan: Plan, tools: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
 ) -> Outcome:
     """Does every job of the plan.
 
@@ -69,19 +69,19 @@ def execute(
 
 
 async def _execute(
-    plan: Plan, tools: Tools, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs
+    plan: Plan, tools: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs
 ) -> Outcome:
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
         loop.set_default_executor(threads)
         questions = QuestionsWriter(writer.folder)
-        bench = Bench(
+        bench = RunContext(
             plan,
             tools,
             calls,
             writer,
             hashes(plan.folder),
-            secrets_around(plan),
+            sanitizer_for(plan),
             questions,
             template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
             debug=listener.debug,
@@ -114,19 +114,19 @@ async def _execute(
         return Outcome(complete=False)
 
 
-def by_lane(plan: Plan) -> dict[Lane, Plan]:
+def by_lane(plan: Plan) -> dict[RateLimitKey, Plan]:
     """The plan in parts that share their limits, so that a slow model does not hold a fast one."""
-    lanes: dict[Lane, tuple[ModelRun, ...]] = {}
+    lanes: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
     for run in plan.runs:
-        lane = draw_lane(run.provider, run.params)
+        lane = generation_limit_key(run.provider, run.params)
         lanes[lane] = (*lanes.get(lane, ()), run)
     return {lane: replace(plan, runs=runs) for lane, runs in lanes.items()}
 
 
-async def _pull(jobs: Iterator[Job], progress: Progress, bench: Bench, listener: Listener) -> None:
+async def _pull(jobs: Iterator[Job], progress: Progress, bench: RunContext, listener: Listener) -> None:
     """One worker. All of a lane share the iterator, so that no job exists before somebody is free for it.
 
-    A record is written on the loop's own thread: it is small, and must not queue behind pictures to be measured. One
+    A record is written on the loop's own thread: it is small, and must not queue behind images to be measured. One
     that cannot be written does not end the job: its calls in flight are paid for.
     """
     for job in jobs:
@@ -143,12 +143,12 @@ async def _pull(jobs: Iterator[Job], progress: Progress, bench: Bench, listener:
             return
 
 
-async def _compare(bench: Bench, progress: Progress, listener: Listener) -> None:
-    """The step after the cells: the model runs of the run are compared with each other, picture by picture."""
+async def _compare(bench: RunContext, progress: Progress, listener: Listener) -> None:
+    """The step after the cells: the model runs of the run are compared with each other, image by image."""
     for config in bench.plan.suite.graders:
         if not config.after_run:
             continue
-        panel = Panel(
+        panel = PairwiseSession(
             bench.plan,
             config,
             bench.tools,
@@ -161,7 +161,7 @@ async def _compare(bench: Bench, progress: Progress, listener: Listener) -> None
         )
         records = read_records(bench.writer.folder)
         found = await asyncio.to_thread(matchups_within, bench.plan, config, records, bench.writer.folder)
-        await put_to_judge(panel, found.pairs, progress)
+        await judge_matchups(panel, found.pairs, progress)
         listener.note(f"{config.key}: {found}; {panel.meter}")
 
 

@@ -22,22 +22,22 @@ _SECRET_NAME = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Sanitizer:
     """Makes plain data of anything, and takes secrets out of all text in it."""
 
     secrets: tuple[str, ...] = ()
 
     @classmethod
-    def without(cls, secrets: Iterable[str]) -> Plain:
+    def without(cls, secrets: Iterable[str]) -> Sanitizer:
         """Hides these secrets, a secret that holds another one first. A very short one is no secret."""
         return cls._hiding({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET})
 
     @classmethod
-    def _hiding(cls, secrets: Collection[str]) -> Plain:
+    def _hiding(cls, secrets: Collection[str]) -> Sanitizer:
         return cls(tuple(sorted(secrets, key=lambda secret: (-len(secret), secret))))
 
     @classmethod
-    def around(cls, named: Collection[str] = (), given: Iterable[str] = ()) -> Plain:
+    def around(cls, named: Collection[str] = (), given: Iterable[str] = ()) -> Sanitizer:
         """Hides what stands in these environment variables, and in each that is named like a secret.
 
         Of the secrets that were ``given`` as such shorter ones are hidden too.

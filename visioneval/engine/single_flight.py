@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Once:
+class SingleFlight:
     """Results by key, for one run. A failure is told to all who waited for it, and is not kept: the next one tries."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a grader is: it looks at one picture of one case and writes scores."""
+"""What a grader is: it looks at one image of one case and writes scores."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.case import TestCase
-from visioneval.types import CaseFiles, Picture, Score, TaskType
+from visioneval.types import CaseFiles, Output, Score, TaskType
 
 T = TypeVar("T")
 
 
-class Once(Protocol):
+class RunOnce(Protocol):
     """Does a thing once for all cells of a run that need it: the first one does it, the others get what came of it."""
 
     async def __call__(self, key: str, make: Callable[[], Awaitable[T]]) -> T: ...
@@ -36,18 +36,18 @@ async def _nobody(judge: str, question: Question) -> Reply:  # noqa: ARG001 - wh
 
 @dataclass(frozen=True, slots=True)
 class GradingContext:
-    """A cell as graders see it. It never says which model drew the picture."""
+    """A cell as graders see it. It never says which model drew the image."""
 
     case: TestCase
     task_type: TaskType
     prompt: str
     requested_size: str | None
     """``WIDTHxHEIGHT`` as the model run asked for it, or ``None``."""
-    picture: Picture | None
-    """``None`` for a cell without a picture, about which there are recorded answers only."""
+    output: Output | None
+    """``None`` for a cell without an image, about which there are recorded answers only."""
     files: CaseFiles
     save: Callable[[str, bytes], str]
-    """Keeps a grader's own picture beside the artifact: ``save("difference.png", data)`` gives its path in the run."""
+    """Keeps a grader's own image beside the artifact: ``save("difference.png", data)`` gives its path in the run."""
     rules: tuple[str, ...] = ()
     """The verdict rules of this cell, as written, less those that only warn."""
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -59,10 +59,10 @@ class GradingContext:
     ask_judge: Callable[[str, Question], Awaitable[Reply]] = _nobody
     """Asks a judge by its key. Raises ``ProviderError``."""
     show: Show = shown
-    """A picture of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
+    """An image of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
     watching: frozenset[str] = frozenset()
     """The judges, by key, that take videos and addresses as they are; all others are shown frames."""
-    once: Once = _alone
+    once: RunOnce = _alone
     """What is the same for many cells, done once a run."""
     known_questions: Callable[[str, str, str], PromptQuestions | None] = lambda _prompt, _template, _making: None
     """The questions that this run had at its start, by the hashes of a prompt and of the templates that made them."""
@@ -70,11 +70,11 @@ class GradingContext:
     """Keeps the questions that were asked about a prompt with the run."""
 
     @property
-    def drawn(self) -> Picture:
-        """The picture. Raises ``GraderError`` where there is none."""
-        if self.picture is None:
-            raise GraderError("this cell has no picture")
-        return self.picture
+    def generated(self) -> Output:
+        """The image. Raises ``GraderError`` where there is none."""
+        if self.output is None:
+            raise GraderError("this cell has no image")
+        return self.output
 
     async def ask(self, words: str, answers: Mapping[str, Mapping[str, Any]], *, frames: int = 8) -> dict[str, Any]:
         """What the grader's judge answers, by name: ``answers`` holds a JSON Schema for each, such as
@@ -111,7 +111,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A judge's answer: the picture that it was shown first, the second, or neither; and why, in its own words."""
+    """A judge's answer: the image that it was shown first, the second, or neither; and why, in its own words."""
 
     answer: Literal["first", "second", "tie"]
     reason: str
@@ -122,7 +122,7 @@ class Choice:
 class PairGrader(Protocol):
     """A grader of ``after_run``: it has a judge choose between two images of a cell."""
 
-    def question(self, subject: GradingContext, first: Picture, second: Picture) -> Question:
+    def question(self, subject: GradingContext, first: Output, second: Output) -> Question:
         """The question about two images, in this order. Raises ``GraderError`` for one that cannot be shown."""
 
     async def choose(self, ask: Ask, question: Question) -> Choice:

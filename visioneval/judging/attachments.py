@@ -1,4 +1,4 @@
-"""What a judge is shown: the case's inputs with their roles, its masks and the output, each labelled, in that order."""
+"""What a judge is shown: the case's inputs with their roles, its masks and the output, each labeled, in that order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.judging.shown_images import SHOWN_AS_IT_IS, Show
 from visioneval.media.video import sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
-from visioneval.types import CaseFiles, Picture, TaskType
+from visioneval.types import CaseFiles, Output, TaskType
 
 
 class Shown(Protocol):
@@ -20,7 +20,7 @@ class Shown(Protocol):
     @property
     def task_type(self) -> TaskType: ...
     @property
-    def picture(self) -> Picture | None: ...
+    def output(self) -> Output | None: ...
     @property
     def files(self) -> CaseFiles: ...
     @property
@@ -31,25 +31,25 @@ class Shown(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """One labelled picture. ``id`` is what a judge calls it by."""
+    """One labeled image. ``id`` is what a judge calls it by."""
 
     id: str
-    about: str
+    description: str
     part: ImagePart
     aliases: tuple[str, ...] = ()
 
 
 async def laid_out(subject: Shown, judge: str = "default", frames: int = 8) -> list[Exhibit]:
     """``exhibits``, in a thread where a file has to be read for them. Raises ``GraderError``."""
-    drawn = subject.picture
-    is_named = drawn is None or drawn.mime in SHOWN_AS_IT_IS
+    generated = subject.output
+    is_named = generated is None or generated.mime in SHOWN_AS_IT_IS
     if is_named and not subject.files.images and not subject.files.masks:
         return exhibits(subject, judge, frames)
     return await asyncio.to_thread(exhibits, subject, judge, frames)
 
 
 def exhibits(subject: Shown, judge: str = "default", frames: int = 8) -> list[Exhibit]:
-    """All pictures of a cell in their fixed order, for one of the judges; of a video, where it watches none, frames.
+    """All images of a cell in their fixed order, for one of the judges; of a video, where it watches none, frames.
 
     Raises ``GraderError`` for one that does not decode.
     """
@@ -57,9 +57,9 @@ def exhibits(subject: Shown, judge: str = "default", frames: int = 8) -> list[Ex
     shown: list[Exhibit] = []
     roles = [role for role, _ in subject.files.images]
     for number, (role, path) in enumerate(subject.files.images, 1):
-        base = " (the picture to edit)" if editing and number == 1 else ""
+        base = " (the image to edit)" if editing and number == 1 else ""
         aliases = (role,) if roles.count(role) == 1 else ()
-        shown.append(Exhibit(f"ref_{number}", f"input picture, role: {role}{base}", subject.show(path), aliases))
+        shown.append(Exhibit(f"ref_{number}", f"input image, role: {role}{base}", subject.show(path), aliases))
     for name, path in subject.files.masks.items():
         about = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
         shown.append(Exhibit(f"mask_{name}", about, subject.show(path, mask=True)))
@@ -67,22 +67,22 @@ def exhibits(subject: Shown, judge: str = "default", frames: int = 8) -> list[Ex
 
 
 def output(subject: Shown, judge: str, frames: int) -> list[Exhibit]:
-    """The picture or video to judge; nothing where the cell has none. Raises ``GraderError``."""
-    drawn = subject.picture
-    if drawn is None:
+    """The image or video to judge; nothing where the cell has none. Raises ``GraderError``."""
+    generated = subject.output
+    if generated is None:
         return []
-    what = "video" if drawn.is_video else "picture"
+    what = "video" if generated.is_video else "image"
     if judge in subject.watching:
-        if drawn.uri is not None:
-            return [Exhibit("output", f"the {what} to judge", AddressPart(b"", drawn.mime, drawn.uri))]
-        if drawn.is_video:
-            return [Exhibit("output", "the video to judge", _video_part(drawn))]
-    if not drawn.is_video:
-        return [Exhibit("output", "the picture to judge", subject.show(drawn.path))]
+        if generated.uri is not None:
+            return [Exhibit("output", f"the {what} to judge", AddressPart(b"", generated.mime, generated.uri))]
+        if generated.is_video:
+            return [Exhibit("output", "the video to judge", _video_part(generated))]
+    if not generated.is_video:
+        return [Exhibit("output", "the image to judge", subject.show(generated.path))]
     try:
-        sampled = sample_frames(drawn.path, frames)
+        sampled = sample_frames(generated.path, frames)
     except (OSError, ImageError) as error:
-        raise GraderError(f"{drawn.path.name}: {error}") from None
+        raise GraderError(f"{generated.path.name}: {error}") from None
     return [
         Exhibit(
             f"output_{number}",
@@ -93,7 +93,7 @@ def output(subject: Shown, judge: str, frames: int) -> list[Exhibit]:
     ]
 
 
-def _video_part(video: Picture) -> VideoPart:
+def _video_part(video: Output) -> VideoPart:
     try:
         return VideoPart(video.path.read_bytes(), video.mime)
     except OSError as error:
@@ -101,8 +101,8 @@ def _video_part(video: Picture) -> VideoPart:
 
 
 def as_parts(shown: Sequence[Exhibit]) -> list[Part]:
-    """Each picture right after its label."""
+    """Each image right after its label."""
     parts: list[Part] = []
     for exhibit in shown:
-        parts += [f"{exhibit.id}: {exhibit.about}", exhibit.part]
+        parts += [f"{exhibit.id}: {exhibit.description}", exhibit.part]
     return parts

@@ -1,7 +1,7 @@
-"""The tool ``crop``: a judge looks closer at a part of a picture, and at a part of that part.
+"""The tool ``crop``: a judge looks closer at a part of an image, and at a part of that part.
 
-Every picture has a current view, at most 1,024 pixels on a side. A crop is given in whole pixels of the current view,
-half open (``x2`` and ``y2`` are not in it), and becomes the current view. Four zeros go back to the whole picture.
+Every image has a current view, at most 1,024 pixels on a side. A crop is given in whole pixels of the current view,
+half open (``x2`` and ``y2`` are not in it), and becomes the current view. Four zeros go back to the whole image.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _PARAMETERS = ("image_id", "x1", "y1", "x2", "y2")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A rectangle of a picture, in the picture's pixels, shown at ``size``."""
+class CropView:
+    """A rectangle of an image, in the image's pixels, shown at ``size``."""
 
     left: float
     top: float
@@ -35,13 +35,13 @@ class View:
     bottom: float
     size: tuple[int, int]
 
-    def crop(self, x1: int, y1: int, x2: int, y2: int) -> View:
+    def crop(self, x1: int, y1: int, x2: int, y2: int) -> CropView:
         """The view of a part of this view."""
         across, down = (self.right - self.left) / self.size[0], (self.bottom - self.top) / self.size[1]
         left, top = self.left + x1 * across, self.top + y1 * down
-        # Rounding may put an edge a hair beyond the picture's, which Pillow refuses.
+        # Rounding may put an edge a hair beyond the image's, which Pillow refuses.
         right, bottom = min(self.left + x2 * across, self.right), min(self.top + y2 * down, self.bottom)
-        return View(left, top, right, bottom, _shown_size(right - left, bottom - top))
+        return CropView(left, top, right, bottom, _shown_size(right - left, bottom - top))
 
 
 def _shown_size(width: float, height: float) -> tuple[int, int]:
@@ -67,13 +67,13 @@ class CropTool:
         self.start_over()
 
     def start_over(self) -> None:
-        """For a judge that is asked again: it has seen whole pictures only, and may make all its crops."""
+        """For a judge that is asked again: it has seen whole images only, and may make all its crops."""
         self._views = {name: _whole(size) for name, size in self._sizes.items()}
         self._made = 0
 
     @property
     def kept(self) -> tuple[Mapping[str, Any], ...]:
-        """The crops that were made: picture, rectangle as asked, and the path of what the judge was shown."""
+        """The crops that were made: image, rectangle as asked, and the path of what the judge was shown."""
         return tuple(self._kept)
 
     @property
@@ -84,8 +84,8 @@ class CropTool:
         return Tool(
             name="crop",
             description=(
-                "Look closer at a part of a picture. x1, y1, x2, y2 are whole pixels of the picture's current view,"
-                " x2 and y2 exclusive. The crop becomes the current view; four zeros show the whole picture again."
+                "Look closer at a part of an image. x1, y1, x2, y2 are whole pixels of the image's current view,"
+                " x2 and y2 exclusive. The crop becomes the current view; four zeros show the whole image again."
             ),
             parameters={
                 "type": "object",
@@ -99,12 +99,12 @@ class CropTool:
     def _first(self, shown: Exhibit) -> dict[str, Any]:
         data = shown.part.data
         with images.room_for(data):
-            picture = images.load_rgb(data)
-            self._sizes[shown.id] = picture.size
-            view = _whole(picture.size)
-            picture = picture.resize(view.size, Image.Resampling.LANCZOS)
-        about = f"{shown.about}; this view has {view.size[0]} x {view.size[1]} pixels"
-        return {"about": about, "part": ImagePart(images.encode_png(picture), "image/png")}
+            image = images.load_rgb(data)
+            self._sizes[shown.id] = image.size
+            view = _whole(image.size)
+            image = image.resize(view.size, Image.Resampling.LANCZOS)
+        about = f"{shown.description}; this view has {view.size[0]} x {view.size[1]} pixels"
+        return {"description": about, "part": ImagePart(images.encode_png(image), "image/png")}
 
     def _call(self, asked: Mapping[str, Any]) -> Sequence[Part]:
         if self._made >= self._max_crops:
@@ -123,13 +123,13 @@ class CropTool:
         path = self._keep(len(self._kept), data)
         self._made += 1
         self._kept.append({"image": name, "rectangle": list(rectangle), "path": path})
-        label = f"{name}: {'the whole picture' if whole else 'a crop'}, {view.size[0]} x {view.size[1]} pixels"
+        label = f"{name}: {'the whole image' if whole else 'a crop'}, {view.size[0]} x {view.size[1]} pixels"
         return [f"{label}, grid lines every {GRID} pixels", ImagePart(data, "image/png")]
 
     def _fault(self, asked: Mapping[str, Any]) -> str | None:
         name = asked.get("image_id")
         if not isinstance(name, str) or name not in self._names:
-            return f"There is no picture {name!r:.60}. There are: {', '.join(sorted(self._names))}."
+            return f"There is no image {name!r:.60}. There are: {', '.join(sorted(self._names))}."
         numbers = [asked.get(key) for key in _PARAMETERS[1:]]
         if not all(map(_is_whole, numbers)):
             return "x1, y1, x2 and y2 must be whole numbers."
@@ -150,15 +150,15 @@ def _is_whole(number: Any) -> bool:
     )
 
 
-def _whole(size: tuple[int, int]) -> View:
+def _whole(size: tuple[int, int]) -> CropView:
     width, height = size
     scale = min(1.0, MAX_SIDE / max(width, height))
-    return View(0, 0, width, height, (max(1, round(width * scale)), max(1, round(height * scale))))
+    return CropView(0, 0, width, height, (max(1, round(width * scale)), max(1, round(height * scale))))
 
 
-def _drawn(picture: Image.Image, view: View) -> Image.Image:
+def _drawn(image: Image.Image, view: CropView) -> Image.Image:
     box = (view.left, view.top, view.right, view.bottom)
-    shown = picture.resize(view.size, Image.Resampling.LANCZOS, box=box)
+    shown = image.resize(view.size, Image.Resampling.LANCZOS, box=box)
     lines = Image.new("RGBA", shown.size, (0, 0, 0, 0))
     pen = ImageDraw.Draw(lines)
     for x in range(GRID, shown.width, GRID):

@@ -1,4 +1,4 @@
-"""A picture as a judge is shown it."""
+"""An image as a judge is shown it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp"}
 
 
 class Show(Protocol):
-    """Gives a picture, or a mask as black and white. Raises ``GraderError``."""
+    """Gives an image, or a mask as black and white. Raises ``GraderError``."""
 
     def __call__(self, path: Path, *, mask: bool = False) -> ImagePart: ...
 

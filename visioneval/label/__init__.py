@@ -1,4 +1,4 @@
-"""The labelling page, its server, and labels imported from files.
+"""The labeling page, its server, and labels imported from files.
 
 Imports analysis, records and below, and nothing of what makes a run.
 """

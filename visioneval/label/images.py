@@ -1,7 +1,7 @@
-"""The pictures of the label page: by ids that tell nothing, and drawn anew, so that no file tells its maker.
+"""The images of the label page: by ids that tell nothing, and generated again, so that no file tells its maker.
 
-A file's name, format, size on disk and metadata can name the model; what the page gets is always a fresh PNG, or a film
-whose pictures and sound were copied into a new file.
+A file's name, format, size on disk and metadata can name the model; the page always gets a fresh PNG, or a video
+whose images and sound were copied into a new file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EDGE = (214, 40, 98)
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What the page gets of one picture."""
+    """What the page gets of one image."""
 
     data: bytes
     mime: str
@@ -37,8 +37,8 @@ class Exposure:
 Source = Callable[[], Exposure]
 
 
-class Shelf:
-    """Ids to pictures. An id is known from when its item is first shown; nothing is decoded before it is asked for."""
+class ItemMedia:
+    """Ids to images. An id is known from when its item is first shown; nothing is decoded before it is asked for."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -46,21 +46,21 @@ class Shelf:
         self._lock = threading.Lock()
 
     def put(self, item: str, name: str, source: Source) -> str:
-        """The id of an item's picture."""
-        key = rank(self._seed, "picture", item, name)
+        """The id of an item's image."""
+        key = rank(self._seed, "image", item, name)
         with self._lock:
             self._sources.setdefault(key, source)
         return key
 
     def get(self, key: str) -> Exposure | None:
-        """The picture; ``None`` for an id that was never given out. Raises ``ImageError``."""
+        """The image; ``None`` for an id that was never given out. Raises ``ImageError``."""
         with self._lock:
             source = self._sources.get(key)
         return None if source is None else source()
 
 
-def picture(path: Path) -> Source:
-    """A picture as a person sees it."""
+def load_image(path: Path) -> Source:
+    """An image as a person sees it."""
 
     def source() -> Exposure:
         from visioneval.media.images import load_rgb
@@ -70,13 +70,13 @@ def picture(path: Path) -> Source:
     return source
 
 
-def film(path: Path, mime: str) -> Source:
-    """A film without its metadata, up to the size of a picture's file; as it is where ``can_strip_films`` says no."""
+def load_video(path: Path, mime: str) -> Source:
+    """A video without its metadata, up to the size of an image's file; as it is where ``can_strip_films`` says no."""
 
     def source() -> Exposure:
         from visioneval.media.images import read
 
-        if not can_strip_films():
+        if not can_strip_videos():
             return Exposure(read(path), mime)
         try:
             return Exposure(_stripped(path, path.stat().st_mtime_ns), mime)
@@ -86,8 +86,8 @@ def film(path: Path, mime: str) -> Source:
     return source
 
 
-def can_strip_films() -> bool:
-    """Whether PyAV is installed, without which a film is shown with all that its file says."""
+def can_strip_videos() -> bool:
+    """Whether PyAV is installed, without which a video is shown with all that its file says."""
     return find_spec("av") is not None
 
 
@@ -100,11 +100,11 @@ def _stripped(path: Path, _changed: int) -> bytes:
 
 def missing() -> Exposure:
     """Stands for what is not there, or must not be read."""
-    raise ImageError("there is no picture to show")
+    raise ImageError("there is no image to show")
 
 
 def mask_over(mask: Path, base: Path | None) -> Source:
-    """A mask on its base picture: outside dimmed, the border drawn. Without a base: white is inside."""
+    """A mask on its base image: outside dimmed, the border generated. Without a base: white is inside."""
 
     def source() -> Exposure:
         from visioneval.media.images import load_mask, load_rgb

@@ -43,7 +43,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The run that labels are for: what its suite asks, its cells with their pictures' hashes, the labels it has."""
+    """The run that labels are for: what its suite asks, its cells with their images' hashes, the labels it has."""
 
     asked: Labels
     cells: Mapping[CellKey, str | None]
@@ -109,7 +109,7 @@ class _Sieve:
 
     def __init__(self, labels: Sequence[Label], *, timed: bool, hashed: bool) -> None:
         self._timed = timed
-        self._hashed = hashed  # else every row got the hash of today's picture, and is no news after a new drawing
+        self._hashed = hashed  # else every row got the hash of today's image, and is no news after a new generation
         self._before = Counter(self._same(label) for label in labels if timed or label.source == "import")
         self._taken: set[tuple[Any, ...]] = set()
         self.again = 0
@@ -184,10 +184,10 @@ class _Reader:
         model = self._model(_text(say("model_label", row.cells)), test_id)
         seconds = say("seconds", row.cells)
         sample = self._sample(say("sample_index", row.cells), test_id, model)
-        picture = self.target.cells[test_id, model, sample]
-        seen = _text(say("artifact_sha256", row.cells)) or picture
-        if seen != picture and picture is not None:
-            raise _BadRowError("is about another picture of this cell, which was drawn anew since")
+        image = self.target.cells[test_id, model, sample]
+        seen = _text(say("artifact_sha256", row.cells)) or image
+        if seen != image and image is not None:
+            raise _BadRowError("is about another image of this cell, which was generated again since")
         return {
             "rater": rater,
             "test_id": test_id,
@@ -230,7 +230,7 @@ class _Reader:
         if question is not None:
             answer = _answer(question, value)
             if shared["other"] is not None:
-                raise _BadRowError(f"{key}: a question about one picture has no 'other'")
+                raise _BadRowError(f"{key}: a question about one image has no 'other'")
         elif key in pairs or key.removesuffix(WHY) in pairs:
             answer = _pair_answer(key, value, shared["other"])
         else:
@@ -256,7 +256,7 @@ def _answer(question: LabelQuestion, value: object) -> Any:
 def _pair_answer(key: str, value: object, other: str | None) -> str:
     text = _text(value)
     if other is None or "@" not in other:
-        raise _BadRowError(f"{key}: a pair needs 'other': RUN_ID@label of the second picture")
+        raise _BadRowError(f"{key}: a pair needs 'other': RUN_ID@label of the second image")
     if key.endswith(WHY) and text:
         return text
     if text.lower() not in PAIR_ANSWERS:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import TemplateError
-from visioneval.label.images import FILMS, Shelf, Source, film, mask_over, missing, picture
+from visioneval.label.images import FILMS, ItemMedia, Source, load_image, load_video, mask_over, missing
 from visioneval.label.sampling import Item
 from visioneval.records.links import file_inside
 from visioneval.records.model import Record, RunInfo
@@ -22,11 +22,11 @@ Shown = dict[str, str]
 class Viewer:
     """Turns items into what the page shows. ``folder`` is the run's, ``other`` that of the run it is held against.
 
-    A run may come from a stranger: its own pictures are taken from its folder alone, and a case's files from the
+    A run may come from a stranger: its own images are taken from its folder alone, and a case's files from the
     working directory alone. The others are missing.
     """
 
-    def __init__(self, info: RunInfo, folder: Path, other: Path, shelf: Shelf) -> None:
+    def __init__(self, info: RunInfo, folder: Path, other: Path, shelf: ItemMedia) -> None:
         self._info = info
         self._folder = folder
         self._other = other
@@ -48,10 +48,10 @@ class Viewer:
             "stages": self._stages(item, case),
         }
 
-    def pictures(self, item: Item) -> list[str]:
+    def outputs(self, item: Item) -> list[str]:
         """The ids of what is seen first, so that the page can fetch it before it is needed."""
         stages: list[dict[str, Any]] = self.item(item)["stages"]
-        return [shown["id"] for stage in stages[:2] for shown in stage["pictures"] if shown["kind"] == "image"]
+        return [shown["id"] for stage in stages[:2] for shown in stage["images"] if shown["kind"] == "image"]
 
     def _criteria(self, case: TestCase | None) -> str | None:
         if case is None or not case.criteria:
@@ -63,26 +63,26 @@ class Viewer:
 
     def _stages(self, item: Item, case: TestCase | None) -> list[dict[str, Any]]:
         """What can be looked at, one thing or two side by side at a time; the first is what is asked about."""
-        drawn = self._drawn(item)
-        stages = [{"title": "A and B" if len(drawn) > 1 else "Result", "pictures": drawn}]
+        generated = self._generated(item)
+        stages = [{"title": "A and B" if len(generated) > 1 else "Result", "images": generated}]
         files = self._info.suite.files_of(case, self._suite) if case else CaseFiles()
         for index, (role, path) in enumerate(files.images):
             title = "Input" if role == "base" else f"Input: {role}"
             shown = self._shown(item, f"input {index}", title, self._input(path))
-            stages.append({"title": title, "pictures": [shown]})
-            if index == 0 and len(drawn) == 1:
-                stages.append({"title": "Both", "pictures": [shown, *drawn]})
+            stages.append({"title": title, "images": [shown]})
+            if index == 0 and len(generated) == 1:
+                stages.append({"title": "Both", "images": [shown, *generated]})
         for name, path in files.masks.items():
             title, mask = _MASKS.get(name, name), self._input(path)
             base = self._input(files.base) if files.base else None
             source = mask_over(mask, base) if mask else None
-            stages.append({"title": title, "pictures": [self._put(item, f"mask {name}", title, "image", source)]})
+            stages.append({"title": title, "images": [self._put(item, f"mask {name}", title, "image", source)]})
         if files.reference:
             shown = self._shown(item, "reference", "Expected", self._input(files.reference))
-            stages.append({"title": "Expected", "pictures": [shown]})
+            stages.append({"title": "Expected", "images": [shown]})
         return stages
 
-    def _drawn(self, item: Item) -> list[Shown]:
+    def _generated(self, item: Item) -> list[Shown]:
         subject = item.subject
         if subject.other is None:
             return [self._output(item, "Result", subject.record, self._folder)]
@@ -94,7 +94,7 @@ class Viewer:
     def _output(self, item: Item, title: str, record: Record, folder: Path) -> Shown:
         path = file_inside(folder, record.artifact_path)
         if record.mime in FILMS:
-            return self._put(item, title, title, "film", film(path, record.mime) if path else None)
+            return self._put(item, title, title, "video", load_video(path, record.mime) if path else None)
         return self._shown(item, title, title, path)
 
     def _input(self, path: Path) -> Path | None:
@@ -102,7 +102,7 @@ class Viewer:
         return path if self._trust.refusal(str(path), Path()) is None and path.is_file() else None
 
     def _shown(self, item: Item, name: str, title: str, path: Path | None) -> Shown:
-        return self._put(item, name, title, "image", picture(path) if path else None)
+        return self._put(item, name, title, "image", load_image(path) if path else None)
 
     def _put(self, item: Item, name: str, title: str, kind: str, source: Source | None) -> Shown:
         key = self._shelf.put(item.id, name, source or missing)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from visioneval.errors import UsageError
 from visioneval.label.asking import Ask, as_sides, asks
-from visioneval.label.images import Shelf
+from visioneval.label.images import ItemMedia
 from visioneval.label.item_view import Viewer
 from visioneval.label.raters import Place
-from visioneval.label.sampling import Deck, Item, SubjectKey, deal
-from visioneval.label.sittings import Entry, Step, append_entries, growing_entries
+from visioneval.label.sampling import Item, Sampling, SubjectKey, deal
+from visioneval.label.sittings import LabelStep, SessionEntry, append_entries, growing_entries
 from visioneval.label.work import Work
 from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_of
 
@@ -30,17 +30,17 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class Desk:
+class Labeling:
     """One run on the table. What is answered is on disk before a method returns, or it raises ``StorageError``."""
 
     def __init__(self, work: Work, now: Clock = _now) -> None:
         self._work = work
         self._now = now
         self._lock = threading.RLock()
-        self.shelf = Shelf(work.session.seed)
+        self.shelf = ItemMedia(work.session.seed)
         self._viewer = Viewer(work.info, work.folder, work.other, self.shelf)
         self._pairs = [each.key for each in work.asked] if work.session.pairs is not None else []
-        self._decks: dict[str, Deck] = {}
+        self._decks: dict[str, Sampling] = {}
         self._subjects = {each.key: each for each in (*work.subjects, *work.anchors)}
         self._places: dict[str, Place] = {}
         self._answers: dict[tuple[str, SubjectKey], dict[str, Answer]] = {}
@@ -61,7 +61,7 @@ class Desk:
                 "skipped": len(place.passed_over(deck)),
                 "can_undo": place.last(deck) is not None,
                 "item": self._shown(rater, ahead[0], place) if ahead else None,
-                "soon": self._viewer.pictures(ahead[1]) if len(ahead) > 1 else [],
+                "soon": self._viewer.outputs(ahead[1]) if len(ahead) > 1 else [],
             }
 
     def answer(self, rater: str, key: str, given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -128,18 +128,18 @@ class Desk:
                 self._count(label)
 
     def _is_current(self, about: SubjectKey, seen: Seen) -> bool:
-        """Whether the pictures that it is about are still those of the run."""
+        """Whether the images that it is about are still those of the run."""
         subject = self._subjects.get(about)
-        return subject is None or is_of(subject.pictures, seen)
+        return subject is None or is_of(subject.outputs, seen)
 
     def _place(self, rater: str) -> Place:
         return self._places.setdefault(rater, Place())
 
-    def _deck(self, rater: str) -> Deck:
+    def _deck(self, rater: str) -> Sampling:
         if rater not in self._decks:
             work = self._work
             items = deal(work.subjects, work.anchors, rater, work.session.seed, work.session.repeat)
-            self._decks[rater] = Deck(items)
+            self._decks[rater] = Sampling(items)
         return self._decks[rater]
 
     def _item(self, rater: str, key: str) -> Item:
@@ -158,7 +158,7 @@ class Desk:
 
     def _keep(self, rater: str, item: Item, answers: Mapping[str, Answer], seconds: float | None) -> None:
         record = item.subject.record
-        mine, other = item.subject.pictures
+        mine, other = item.subject.outputs
         at = self._now().isoformat(timespec="milliseconds")
         labels = [
             Label(
@@ -190,8 +190,8 @@ class Desk:
 
     def _step(self, rater: str, item: Item, did: Did) -> None:
         test_id, model_label, sample_index, other, turn = item.key
-        mine, others = item.subject.pictures
-        step = Step(
+        mine, others = item.subject.outputs
+        step = LabelStep(
             rater=rater,
             test_id=test_id,
             model_label=model_label,
@@ -203,5 +203,5 @@ class Desk:
             did=did,
         )
         at = self._now().isoformat(timespec="milliseconds")
-        append_entries(self._work.folder, [Entry(at=at, step=step)])
+        append_entries(self._work.folder, [SessionEntry(at=at, step=step)])
         self._catch_up()

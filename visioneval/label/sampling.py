@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from visioneval.errors import UsageError
-from visioneval.records.labels import Pictures
+from visioneval.records.labels import Images
 from visioneval.records.model import CellKey, Record
 
 Turn = Literal["anchor", "first", "repeat"]
@@ -43,7 +43,7 @@ class Which:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Candidate:
     """What one question is about: a cell, or a cell and the one that it is held against (``RUN_ID@label``)."""
 
     record: Record
@@ -56,8 +56,8 @@ class Subject:
         return (*self.record.cell, self.other_name)
 
     @property
-    def pictures(self) -> Pictures:
-        """The hashes of its pictures."""
+    def outputs(self) -> Images:
+        """The hashes of its images."""
         return self.record.artifact_sha256, self.other.artifact_sha256 if self.other else None
 
 
@@ -66,7 +66,7 @@ class Item:
     """One place in a rater's deck. ``id`` tells nothing about it; progress is kept by ``key``."""
 
     id: str
-    subject: Subject
+    subject: Candidate
     key: ItemKey
 
     @property
@@ -80,7 +80,7 @@ class Item:
         return self.id[-1] in "13579bdf"
 
 
-class Deck:
+class Sampling:
     """A rater's items in order, and by id and by key."""
 
     def __init__(self, items: Sequence[Item]) -> None:
@@ -97,7 +97,7 @@ def rank(seed: int, *words: object) -> str:
     return blake2b(repr((seed, *words)).encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
-def choose(subjects: Sequence[Subject], which: Which, seed: int, weight: Weight) -> list[Subject]:
+def choose(subjects: Sequence[Candidate], which: Which, seed: int, weight: Weight) -> list[Candidate]:
     """The subjects that ``which`` asks for, the same for every rater.
 
     ``stratified`` takes from the verdicts in turn, as long as each has any. ``disputed`` takes the heaviest, and none
@@ -115,14 +115,14 @@ def choose(subjects: Sequence[Subject], which: Which, seed: int, weight: Weight)
 
 
 def deal(
-    subjects: Iterable[Subject], anchors: Iterable[Subject], rater: str, seed: int, repeat: float = 0.0
+    subjects: Iterable[Candidate], anchors: Iterable[Candidate], rater: str, seed: int, repeat: float = 0.0
 ) -> list[Item]:
     """A rater's deck: the anchors, then the rest in an order of his own, of which a share comes back later.
 
     ``repeat`` is 0 to 1. Where the deck is long enough, a repetition comes at least ten items after the first look.
     """
 
-    def items(some: Iterable[Subject], turn: Turn) -> list[Item]:
+    def items(some: Iterable[Candidate], turn: Turn) -> list[Item]:
         keys = ((each, (*each.record.cell, each.other_name, turn)) for each in some)
         return [Item(rank(seed, rater, key), each, key) for each, key in keys]
 
@@ -147,7 +147,7 @@ def _repeated(ranks: Sequence[str], count: int) -> list[int]:
     return order[:count]
 
 
-def pairs(records: Sequence[Record], others: Sequence[Record], other_run: str) -> list[Subject]:
+def pairs(records: Sequence[Record], others: Sequence[Record], other_run: str) -> list[Candidate]:
     """Every cell with the one of the other run for the same case and sample.
 
     That of the same model run where the other run has it, else of its only model run. A cell is never held against
@@ -164,5 +164,5 @@ def pairs(records: Sequence[Record], others: Sequence[Record], other_run: str) -
         label = record.model_label if record.model_label in labels else labels[0] if labels else ""
         other = by_cell.get((record.test_id, label, record.sample_index))
         if other is not None and (other.run_id, other.cell) != (record.run_id, record.cell):
-            found.append(Subject(record, other, f"{other.run_id}@{label}"))
+            found.append(Candidate(record, other, f"{other.run_id}@{label}"))
     return found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from visioneval.errors import UsageError
-from visioneval.label.work import Wish, prepare
+from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labels import LABELS, rater_name
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def check_extra() -> None:
         ) from None
 
 
-def serve(wish: Wish, *, host: str, port: int | None, rater: str | None, open_page: bool, tell: Tell) -> None:
+def serve(wish: LabelRequest, *, host: str, port: int | None, rater: str | None, open_page: bool, tell: Tell) -> None:
     """Serves until it is interrupted. Without ``port``: 8377, or a free one where that is taken.
 
     Raises ``UsageError`` for a host that is not this machine's own, a port that is taken, a name that is none, or
@@ -45,7 +45,7 @@ def serve(wish: Wish, *, host: str, port: int | None, rater: str | None, open_pa
     """
     check_extra()
     rater = None if rater is None else rater_name(rater)
-    from visioneval.label.labeling import Desk
+    from visioneval.label.labeling import Labeling
     from visioneval.label.server import application
 
     with contextlib.closing(_listener(host, port)) as listener:
@@ -61,7 +61,7 @@ def serve(wish: Wish, *, host: str, port: int | None, rater: str | None, open_pa
         tell("Ctrl-C stops it; answers are kept as they are given")
         if open_page:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        _run(application(Desk(work), hosts=hosts, token=token, rater=rater), listener)
+        _run(application(Labeling(work), hosts=hosts, token=token, rater=rater), listener)
         tell(f"stopped; the answers are in {work.folder / LABELS}")
 
 

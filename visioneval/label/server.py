@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
 from visioneval.label.auth import Guard, knows
-from visioneval.label.labeling import LONGEST_LOOK, Desk, UnknownItemError
+from visioneval.label.labeling import LONGEST_LOOK, Labeling, UnknownItemError
 from visioneval.records.labels import Rater, rater_name
 from visioneval.types import Frozen
 
@@ -41,7 +41,7 @@ class Asked(Frozen):
     rater: Rater
 
 
-def application(desk: Desk, *, hosts: frozenset[str], token: str, rater: str | None) -> ASGIApp:
+def application(desk: Labeling, *, hosts: frozenset[str], token: str, rater: str | None) -> ASGIApp:
     """The whole application. ``rater`` is the name that the page begins with; ``None`` lets it ask."""
 
     async def page(request: Request) -> Response:
@@ -55,8 +55,8 @@ def application(desk: Desk, *, hosts: frozenset[str], token: str, rater: str | N
     def item(request: Request) -> Response:
         return JSONResponse(desk.next(rater_name(request.query_params.get("rater", ""))))
 
-    def picture(request: Request) -> Response:
-        return _picture(desk, request.path_params["key"])
+    def serve_image(request: Request) -> Response:
+        return _image(desk, request.path_params["key"])
 
     async def answer(request: Request) -> Response:
         sent = await _sent(request, Looked)
@@ -77,7 +77,7 @@ def application(desk: Desk, *, hosts: frozenset[str], token: str, rater: str | N
         Route("/page.css", _file("page.css", "text/css")),
         *(Route(f"/{name}", _file(name, "text/javascript")) for name in ("page.js", "asks.js", "zoom.js")),
         *(Route(f"/api/{each.__name__}", each) for each in (start, item)),
-        Route("/api/picture/{key}", picture),
+        Route("/api/image/{key}", serve_image),
         *(Route(f"/api/{each.__name__}", each, methods=["POST"]) for each in (answer, skip, undo, reopen)),
     ]
     app = Starlette(routes=routes, exception_handlers={VisionEvalError: _failed, HTTPException: _refused})
@@ -91,13 +91,13 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
     return send
 
 
-def _picture(desk: Desk, key: str) -> Response:
+def _image(desk: Labeling, key: str) -> Response:
     try:
         found = desk.shelf.get(key)
     except ImageError:
-        raise HTTPException(410, "this picture cannot be shown: its file is missing or damaged") from None
+        raise HTTPException(410, "this image cannot be shown: its file is missing or damaged") from None
     if found is None:
-        raise HTTPException(404, "there is no such picture")
+        raise HTTPException(404, "there is no such image")
     return Response(found.data, media_type=found.mime)
 
 

@@ -1,4 +1,4 @@
-"""How far each rater is: ``labelling.jsonl``, beside ``labels.jsonl``. Only this module reads or writes it.
+"""How far each rater is: ``labeling.jsonl``, beside ``labels.jsonl``. Only this module reads or writes it.
 
 ``labels.jsonl`` says what was answered; this file says what was asked for (the session, with its seed) and which
 items a rater is done with, so that a server that was killed goes on where the rater was.
@@ -16,13 +16,13 @@ from visioneval.label.sampling import ItemKey, Turn
 from visioneval.records.fields import Moment, SampleIndex
 from visioneval.records.jsonl import append_lines
 from visioneval.records.labels import Digest, Rater
-from visioneval.records.model import SCHEMA_VERSION, Growing, each_line
+from visioneval.records.model import SCHEMA_VERSION, GrowingFile, each_line
 from visioneval.types import Frozen
 
-PROGRESS = "labelling.jsonl"
+PROGRESS = "labeling.jsonl"
 
 
-class Session(Frozen):
+class LabelSession(Frozen):
     """What one start of the server asks for. ``seed`` shuffles order and sides."""
 
     which: str
@@ -31,12 +31,12 @@ class Session(Frozen):
     pairs: str | None = None
     seed: Annotated[int, Field(ge=0)]
 
-    def asks_the_same(self, other: Session) -> bool:
+    def asks_the_same(self, other: LabelSession) -> bool:
         """Whether two sessions differ by nothing but their seed."""
         return self.model_copy(update={"seed": other.seed}) == other
 
 
-class Step(Frozen):
+class LabelStep(Frozen):
     """What a rater did with one item. ``reopened``: it was skipped and shall be asked again."""
 
     rater: Rater
@@ -55,29 +55,29 @@ class Step(Frozen):
         return self.test_id, self.model_label, self.sample_index, self.other, self.turn
 
 
-class Entry(Frozen):
+class SessionEntry(Frozen):
     """One line of the file: a session or a step."""
 
     schema_version: int = SCHEMA_VERSION
     at: Moment
-    session: Session | None = None
-    step: Step | None = None
+    session: LabelSession | None = None
+    step: LabelStep | None = None
 
 
-_ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)
+_ENTRY: TypeAdapter[SessionEntry] = TypeAdapter(SessionEntry)
 
 
-def append_entries(folder: Path, entries: Iterable[Entry]) -> None:
+def append_entries(folder: Path, entries: Iterable[SessionEntry]) -> None:
     """Adds lines, all or none; when this returns, they are on disk. Raises ``StorageError``."""
     append_lines(folder / PROGRESS, [entry.model_dump_json().encode() for entry in entries])
 
 
-def read_entries(folder: Path) -> list[Entry]:
-    """Every line, oldest first; none where nobody has labelled yet. Raises ``RunFormatError`` with file and line."""
+def read_entries(folder: Path) -> list[SessionEntry]:
+    """Every line, oldest first; none where nobody has labeled yet. Raises ``RunFormatError`` with file and line."""
     path = folder / PROGRESS
-    return list(each_line(path, _ENTRY, "labelling")) if path.exists() else []
+    return list(each_line(path, _ENTRY, "labeling")) if path.exists() else []
 
 
-def growing_entries(folder: Path) -> Growing[Entry]:
+def growing_entries(folder: Path) -> GrowingFile[SessionEntry]:
     """The lines of a file to which other servers add."""
-    return Growing(folder / PROGRESS, _ENTRY, "labelling")
+    return GrowingFile(folder / PROGRESS, _ENTRY, "labeling")

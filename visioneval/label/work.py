@@ -11,9 +11,9 @@ from pathlib import Path
 from visioneval.analysis.review_priority import Disputes
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions
-from visioneval.label.images import FILMS, can_strip_films
-from visioneval.label.sampling import Subject, Which, choose, pairs
-from visioneval.label.sittings import Entry, Session, append_entries, read_entries
+from visioneval.label.images import FILMS, can_strip_videos
+from visioneval.label.sampling import Candidate, Which, choose, pairs
+from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
 from visioneval.records.labels import LABELS, Label, is_of, of_today, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
 from visioneval.suite.labels import LabelPair, LabelQuestion
@@ -22,7 +22,7 @@ from visioneval.suite.outputs import split_run
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LabelRequest:
     """What the command line asks for. ``run`` and ``pairs`` are a RUN or RUN@LABEL; ``repeat`` is a share, 0 to 1."""
 
     run: str
@@ -41,9 +41,9 @@ class Work:
     other: Path
     info: RunInfo
     asked: tuple[LabelQuestion, ...] | tuple[LabelPair, ...]
-    subjects: tuple[Subject, ...]
-    anchors: tuple[Subject, ...]
-    session: Session
+    subjects: tuple[Candidate, ...]
+    anchors: tuple[Candidate, ...]
+    session: LabelSession
     notes: tuple[str, ...]
 
 
@@ -51,7 +51,7 @@ class Work:
 class _Run:
     """A run that was read, narrowed to one model run where a label was named.
 
-    ``seen`` are the cells with a picture that is still there.
+    ``seen`` are the cells with an image that is still there.
     """
 
     folder: Path
@@ -75,7 +75,7 @@ class _Run:
         return cls(folder, info, records, seen, label)
 
 
-def prepare(wish: Wish) -> Work:
+def prepare(wish: LabelRequest) -> Work:
     """Chooses what is asked, and records the session.
 
     Without a seed that of the last session that asked for the same is used again. Raises ``UsageError`` where there
@@ -91,7 +91,7 @@ def prepare(wish: Wish) -> Work:
     if not chosen:
         raise UsageError(f"--which {wish.which}: nobody disputes a cell here; try random:N or stratified:N")
     anchors, lost = _anchored(run, everything)
-    append_entries(run.folder, [Entry(at=datetime.now(UTC).isoformat(), session=session)])
+    append_entries(run.folder, [SessionEntry(at=datetime.now(UTC).isoformat(), session=session)])
     return Work(
         folder=run.folder,
         other=other.folder if other else run.folder,
@@ -104,32 +104,32 @@ def prepare(wish: Wish) -> Work:
     )
 
 
-def _subjects(run: _Run, other: _Run | None) -> list[Subject]:
+def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
     if other is None:
-        found = [Subject(record) for record in run.seen]
+        found = [Candidate(record) for record in run.seen]
         if not found:
-            raise UsageError(f"{run.folder}: there is no picture here to ask about")
+            raise UsageError(f"{run.folder}: there is no image here to ask about")
         return found
     found = pairs(run.seen, other.seen, other.info.run_id)
     if not found:
         raise UsageError(
-            f"--pairs {other.info.run_id}: no cell has a picture here and there;"
+            f"--pairs {other.info.run_id}: no cell has an image here and there;"
             " two model runs of one run are RUN@LABEL --pairs RUN@LABEL"
         )
     return found
 
 
-def _session(wish: Wish, run: _Run, other: _Run | None) -> Session:
+def _session(wish: LabelRequest, run: _Run, other: _Run | None) -> LabelSession:
     against = None if other is None else f"{other.info.run_id}@{other.label}" if other.label else other.info.run_id
     seed = secrets.randbelow(2**31) if wish.seed is None else wish.seed
-    new = Session(which=wish.which, repeat=wish.repeat, cells=run.label, pairs=against, seed=seed)
+    new = LabelSession(which=wish.which, repeat=wish.repeat, cells=run.label, pairs=against, seed=seed)
     if wish.seed is not None:
         return new
     past = [entry.session for entry in read_entries(run.folder) if entry.session is not None]
     return next((each for each in reversed(past) if each.asks_the_same(new)), new)
 
 
-def _anchored(run: _Run, everything: Iterable[Subject]) -> tuple[list[Subject], int]:
+def _anchored(run: _Run, everything: Iterable[Candidate]) -> tuple[list[Candidate], int]:
     """The subjects with an agreed answer, and how many agreed answers are about something that cannot be shown."""
     known = {each.key: each for each in everything}
     pairing = any(key[3] is not None for key in known)
@@ -142,24 +142,24 @@ def _anchored(run: _Run, everything: Iterable[Subject]) -> tuple[list[Subject], 
     return found, len(wanted) - len(found)
 
 
-def _is_of_today(subject: Subject | None, anchor: Label) -> bool:
-    return subject is None or is_of(subject.pictures, anchor)
+def _is_of_today(subject: Candidate | None, anchor: Label) -> bool:
+    return subject is None or is_of(subject.outputs, anchor)
 
 
-def _notes(run: _Run, everything: Iterable[Subject], lost: int) -> Iterable[str]:
-    drawn = [each for each in run.records if each.artifact_path]
-    gone = len(drawn) - len(run.seen)
-    if len(run.records) > len(drawn):
-        yield f"{_cells(len(run.records) - len(drawn))} without a picture left out"
+def _notes(run: _Run, everything: Iterable[Candidate], lost: int) -> Iterable[str]:
+    generated = [each for each in run.records if each.artifact_path]
+    gone = len(generated) - len(run.seen)
+    if len(run.records) > len(generated):
+        yield f"{_cells(len(run.records) - len(generated))} without an image left out"
     if gone:
-        yield f"{_cells(gone)} whose picture is missing left out"
-    if any(each.mime in FILMS for each in run.seen) and not can_strip_films():
+        yield f"{_cells(gone)} whose image is missing left out"
+    if any(each.mime in FILMS for each in run.seen) and not can_strip_videos():
         yield "videos are shown with what their files say of their maker; to hide it: pip install '.[video]' (checkout)"
-    known = {each.key: each.pictures for each in everything}
+    known = {each.key: each.outputs for each in everything}
     labels = read_labels(run.folder / LABELS)
     _, outdated = of_today(labels, lambda label: known.get((*label.cell, label.other), (None, None)))
     if outdated:
-        yield f"answers about pictures that were drawn anew since, which count no more: {outdated:,}"
+        yield f"answers about images that were generated again since, which count no more: {outdated:,}"
     if lost:
         yield f"{_cells(lost)} with an agreed answer not in what is asked here, left out"
 

@@ -1,4 +1,4 @@
-"""What a drawing gives, as an artifact: a picture or a video, by the task of its case."""
+"""What a drawing gives, as an artifact: an image or a video, by the task of its case."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 
 from visioneval.errors import ImageError
 from visioneval.media import images, video
-from visioneval.types import Picture, TaskType
+from visioneval.types import Output, TaskType
 
 
-def artifact(data: bytes, task: TaskType) -> Picture:
-    """Describes an encoded picture or video; its path is still to be set. Raises ``ImageError`` where it is neither."""
+def artifact(data: bytes, task: TaskType) -> Output:
+    """Describes an encoded image or video; its path is still to be set. Raises ``ImageError`` where it is neither."""
     is_video = video.video_mime(data[:64]) is not None
     if task is TaskType.VIDEO_GENERATION:
         return video.video_at(Path(), data)
     if is_video:
         raise ImageError("this is a video: say 'task: video_generation' in its case")
-    return images.picture_at(Path(), data)
+    return images.image_at(Path(), data)
 
 
 def ending(mime: str) -> str:

@@ -1,4 +1,4 @@
-"""Pictures on disk: bounded loading, hashing, encoding.
+"""Images on disk: bounded loading, hashing, encoding.
 
 Everything that a model, a suite or a dataset hands us may be hostile, so a file's size and its declared
 pixels are checked before anything is decoded.
@@ -18,7 +18,7 @@ from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.media.png import is_complete
-from visioneval.types import Picture
+from visioneval.types import Output
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -72,7 +72,7 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
         raise
     except UnidentifiedImageError:
         known = ", ".join(dict.fromkeys(FORMATS.values()))
-        raise ImageError(f"not a picture we can read (we read {known})") from None
+        raise ImageError(f"not an image we can read (we read {known})") from None
     except Image.DecompressionBombError:
         raise too_many_pixels("more pixels than") from None
     except FileNotFoundError:
@@ -80,11 +80,11 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
     except Exception as error:  # a decoder that is fed a hostile file may raise anything
         told = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
         why = (isinstance(error, OSError) and error.strerror) or told or "it is damaged"
-        raise ImageError(f"the picture does not decode: {why[:1].lower()}{why[1:]}") from error
+        raise ImageError(f"the image does not decode: {why[:1].lower()}{why[1:]}") from error
 
 
 def within(folder: Path, relative: str) -> Path:
-    """Where a picture of ``folder`` lies. Raises ``ImageError`` for one that leads out of it, links followed."""
+    """Where an image of ``folder`` lies. Raises ``ImageError`` for one that leads out of it, links followed."""
     try:
         path = folder / relative
         if path.resolve().is_relative_to(folder.resolve()):
@@ -106,7 +106,7 @@ def read(path: Path) -> bytes:
 def _check_file(source: Path | bytes) -> None:
     size = len(source) if isinstance(source, bytes) else source.stat().st_size
     if not isinstance(source, bytes) and not source.is_file():
-        raise ImageError("it is a directory, not a picture" if source.is_dir() else "it is not a regular file")
+        raise ImageError("it is a directory, not an image" if source.is_dir() else "it is not a regular file")
     if size == 0:
         raise ImageError("the file is empty")
     if size > MAX_BYTES:
@@ -146,7 +146,7 @@ def _load(handle: Image.Image, source: Path | bytes) -> None:
     if handle.info.get("interlace") or not any(last.tobytes()):
         data = source if isinstance(source, bytes) else source.read_bytes()
         if not is_complete(data):
-            raise ImageError("the picture does not decode: it has less pixel data than its size says")
+            raise ImageError("the image does not decode: it has less pixel data than its size says")
 
 
 def identify(source: Path | bytes) -> tuple[str, int, int]:
@@ -174,7 +174,7 @@ def size_of(source: Path) -> tuple[int, int]:
 
 
 def load_rgb(source: Path | bytes) -> Image.Image:
-    """The picture as a person sees it: 8-bit RGB, rotated as its EXIF says, first frame, on white.
+    """The image as a person sees it: 8-bit RGB, rotated as its EXIF says, first frame, on white.
 
     Raises ``ImageError``.
     """
@@ -190,7 +190,7 @@ def load_rgb(source: Path | bytes) -> Image.Image:
 
 
 def load_mask(source: Path) -> Image.Image:
-    """A mask as an ``L`` picture: 255 inside (alpha 0), 0 outside. Raises ``ImageError`` without alpha."""
+    """A mask as an ``L`` image: 255 inside (alpha 0), 0 outside. Raises ``ImageError`` without alpha."""
     with opened(source) as handle:
         if not handle.has_transparency_data:
             raise ImageError("a mask needs an alpha channel: transparent pixels (alpha 0) are inside")
@@ -223,13 +223,13 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 def frames(source: Path) -> int:
-    """How many frames the file holds; 1 for a still picture. Raises ``ImageError``."""
+    """How many frames the file holds; 1 for a still image. Raises ``ImageError``."""
     with header(source) as handle:
         return int(getattr(handle, "n_frames", 1))
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """The picture as PNG bytes."""
+    """The image as PNG bytes."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
@@ -240,10 +240,10 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def picture_at(path: Path, data: bytes) -> Picture:
+def image_at(path: Path, data: bytes) -> Output:
     """Describes ``data`` that lies, or will lie, at ``path``. Raises ``ImageError`` where it is damaged."""
     mime, width, height = identify(data)
-    return Picture(path, sha256(data), mime, width, height)
+    return Output(path, sha256(data), mime, width, height)
 
 
 def check_decodes(source: Path) -> None:
@@ -268,6 +268,6 @@ def verify(source: Path) -> None:
 
 
 def has_alpha(source: Path) -> bool:
-    """Whether the picture can be transparent. Raises ``ImageError``."""
+    """Whether the image can be transparent. Raises ``ImageError``."""
     with header(source) as handle:
         return handle.has_transparency_data

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from visioneval.errors import ImageError
 from visioneval.media.images import MAX_BYTES, check_size, sha256
 from visioneval.media.pixel_budget import IN_MEMORY
-from visioneval.types import Picture
+from visioneval.types import Output
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -32,7 +32,7 @@ _DEMUXERS = {"mp4": "mp4", "quicktime": "mp4", "webm": "matroska", "x-matroska":
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame: ``seconds`` from the video's start, and the picture as JPEG bytes."""
+    """One frame: ``seconds`` from the video's start, and the image as JPEG bytes."""
 
     seconds: float
     jpeg: bytes
@@ -49,7 +49,7 @@ def video_mime(head: bytes) -> str | None:
     return None
 
 
-def video_at(path: Path, data: bytes) -> Picture:
+def video_at(path: Path, data: bytes) -> Output:
     """Describes the video ``data`` that lies, or will lie, at ``path``. Raises ``ImageError`` where it has no frame."""
     mime = video_mime(data)
     if mime is None:
@@ -59,7 +59,7 @@ def video_at(path: Path, data: bytes) -> Picture:
     with _opened(io.BytesIO(data), mime) as (container, stream):
         if next(container.decode(stream), None) is None:
             raise ImageError("the video has no frames")
-        return Picture(path, sha256(data), mime, stream.codec_context.width, stream.codec_context.height)
+        return Output(path, sha256(data), mime, stream.codec_context.width, stream.codec_context.height)
 
 
 def sample_frames(path: Path, count: int) -> list[Frame]:
@@ -84,7 +84,7 @@ def sample_frames(path: Path, count: int) -> list[Frame]:
 
 
 def without_metadata(path: Path) -> bytes:
-    """A video as it is, in the container that it has, but with pictures and sound alone; nothing is encoded anew.
+    """A video as it is, in the container that it has, but with images and sound alone; nothing is encoded anew.
 
     Titles, comments, dates, chapters, attachments, provenance boxes, and what an H.264 encoder wrote into its stream
     are left out. Raises ``ImageError``.
@@ -149,7 +149,7 @@ def _jpeg(frame: VideoFrame) -> bytes:
 
 @contextmanager
 def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
-    """A video and its first stream of pictures, within the limits. Raises ``ImageError``.
+    """A video and its first stream of images, within the limits. Raises ``ImageError``.
 
     The format is the one that the file begins like: a playlist, which names other files, is none of them.
     """

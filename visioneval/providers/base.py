@@ -15,8 +15,8 @@ from visioneval.types import CaseFiles, TaskType
 
 
 @dataclass(frozen=True, slots=True)
-class DrawRequest:
-    """One call: a case on a model run. ``samples`` are the sample indices that its pictures become."""
+class GenerationRequest:
+    """One call: a case on a model run. ``samples`` are the sample indices that its images become."""
 
     case: TestCase
     task_type: TaskType
@@ -30,14 +30,14 @@ class DrawRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """What a call gave: encoded pictures or videos in sample order, or the words of a refusal.
+class Generation:
+    """What a call gave: encoded images or videos in sample order, or the words of a refusal.
 
     ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call; ``run_params`` is what was sent, less
     secrets.
     """
 
-    pictures: tuple[bytes | Address, ...] = ()
+    outputs: tuple[bytes | Address, ...] = ()
     refused: str | None = None
     usage: Mapping[str, int] | None = None
     cost_usd: float | None = None
@@ -46,7 +46,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Among a drawing's pictures: one that stays where it is, as its judges read it by its address."""
+    """Among a generation's images: one that stays where it is, as its judges read it by its address."""
 
     uri: str
     mime: str
@@ -54,26 +54,26 @@ class Address:
 
 @runtime_checkable
 class Generator(Protocol):
-    """Draws a picture from a prompt: a coroutine, or a function, called in a thread. Raises ``ProviderError``."""
+    """Generates an image from a prompt: a coroutine, or a function, called in a thread. Raises ``ProviderError``."""
 
-    def generate(self, request: DrawRequest, /) -> Drawing | Awaitable[Drawing]: ...
+    def generate(self, request: GenerationRequest, /) -> Generation | Awaitable[Generation]: ...
 
 
 @runtime_checkable
 class Editor(Protocol):
     """Changes the first of a case's images as the prompt asks. Raises ``ProviderError``."""
 
-    def edit(self, request: DrawRequest, /) -> Drawing | Awaitable[Drawing]: ...
+    def edit(self, request: GenerationRequest, /) -> Generation | Awaitable[Generation]: ...
 
 
 @dataclass(frozen=True)
 class ImagePart:
-    """A picture that a judge is shown, encoded as ``mime``. It is hashed when it is made, which belongs in a thread."""
+    """An image that a judge is shown, encoded as ``mime``. It is hashed when it is made, which belongs in a thread."""
 
     data: bytes
     mime: str
     sha256: str = field(init=False, compare=False)
-    """The hex digest of the picture's bytes."""
+    """The hex digest of the image's bytes."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha256", sha256(self._hashed()).hexdigest())
@@ -83,12 +83,12 @@ class ImagePart:
 
     @property
     def url(self) -> str:
-        """The picture as a ``data:`` URL. It is made again each time: keeping it costs more than making it."""
+        """The image as a ``data:`` URL. It is made again each time: keeping it costs more than making it."""
         return f"data:{self.mime};base64,{b64encode(self.data).decode()}"
 
 
 class FilePart(ImagePart):
-    """A picture in a file, which is read each time: cells that wait for their turn hold no pictures in memory."""
+    """An image in a file, which is read each time: cells that wait for their turn hold no images in memory."""
 
     def __init__(self, path: Path, mime: str, digest: str) -> None:
         self.__dict__.update(path=path, mime=mime, sha256=digest)
@@ -107,7 +107,7 @@ class VideoPart(ImagePart):
 
 @dataclass(frozen=True)
 class AddressPart(ImagePart):
-    """A picture or a video that such a judge reads from ``uri``, whose hash stands for its own; ``data`` is empty."""
+    """An image or a video that such a judge reads from ``uri``, whose hash stands for its own; ``data`` is empty."""
 
     uri: str = ""
 
@@ -116,7 +116,7 @@ class AddressPart(ImagePart):
 
 
 Part = str | ImagePart
-"""What a judge is sent, in order: words, and pictures each right after the words that label it."""
+"""What a judge is sent, in order: words, and images each right after the words that label it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class Reply:
 
 
 class Judge(Protocol):
-    """Looks at pictures and answers: one request a call, so that each is paced, paid and kept by itself.
+    """Looks at images and answers: one request a call, so that each is paced, paid and kept by itself.
 
     ``ask`` is a coroutine, or a function, which is called in a thread. Raises ``ProviderError``; a refusal to judge is
     of the kind ``refused``.

@@ -1,4 +1,4 @@
-"""What becomes of an editable mask: an argument of the call, one more picture with words about it, or nothing."""
+"""What becomes of an editable mask: an argument of the call, one more image with words about it, or nothing."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class MaskUse:
         opaque.putalpha(ImageOps.invert(inside))
         return images.encode_png(opaque)
 
-    def picture(self) -> bytes:
+    def image(self) -> bytes:
         """The mask as a PNG that a model can see: white may change, black must not."""
         assert self.as_image is not None
         return images.encode_png(images.load_mask(self.as_image))
 
-    def worded(self, prompt: str, pictures: int) -> str:
-        """The prompt, with a sentence about the mask where it is sent as the last of ``pictures`` pictures."""
+    def worded(self, prompt: str, outputs: int) -> str:
+        """The prompt, with a sentence about the mask where it is sent as the last of ``images`` images."""
         if self.as_image is None:
             return prompt
         return (
-            f"{prompt}\n\nPicture {pictures} is a mask for picture 1: change only what is white in it,"
+            f"{prompt}\n\nImage {outputs} is a mask for image 1: change only what is white in it,"
             " and keep everything that is black exactly as it is."
         )
 

@@ -1,6 +1,6 @@
 """Baselines: a run's records in one small file that a repository can hold and a person can review.
 
-baselines/NAME.jsonl: a first line about the run, then a line per cell. No pictures but their hashes, no times, no
+baselines/NAME.jsonl: a first line about the run, then a line per cell. No images but their hashes, no times, no
 reasons; the order and the keys are sorted, so that two baselines differ in the lines whose cells differ.
 """
 
@@ -31,7 +31,7 @@ VERSION = 1
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-class Grading(Frozen):
+class BaselineGrading(Frozen):
     """A grader as it was for some cells."""
 
     type: str
@@ -49,7 +49,7 @@ class Header(Frozen):
     source_sha256: str
     metrics: dict[str, Metric]
     writers: dict[str, str]
-    gradings: dict[str, Grading]
+    gradings: dict[str, BaselineGrading]
 
 
 class Line(Frozen):
@@ -91,7 +91,7 @@ def baseline_path(name: str) -> Path:
 
 def make_baseline(info: RunInfo, records: Iterable[Record], writers: dict[str, str]) -> Baseline:
     """What a baseline keeps of a run, in a stable order."""
-    gradings: dict[str, Grading] = {}
+    gradings: dict[str, BaselineGrading] = {}
     lines = [_line(record, gradings) for record in records]
     lines.sort(key=lambda line: (line.test_id, line.model_label, line.sample_index))
     header = Header(
@@ -105,11 +105,11 @@ def make_baseline(info: RunInfo, records: Iterable[Record], writers: dict[str, s
     return Baseline(header=header, lines=tuple(lines))
 
 
-def _line(record: Record, gradings: dict[str, Grading]) -> Line:
+def _line(record: Record, gradings: dict[str, BaselineGrading]) -> Line:
     kept = {name: getattr(record, name) for name in Line.model_fields if name not in ("graders", "cost_usd")}
     graders = {}
     for grader in record.graders:
-        grading = Grading(type=grader.type, fingerprint=grader.fingerprint)
+        grading = BaselineGrading(type=grader.type, fingerprint=grader.fingerprint)
         short = sha256(_sorted(grading).encode()).hexdigest()[:_SHORT]
         gradings[short] = grading
         graders[grader.key] = short

@@ -1,4 +1,4 @@
-"""Where the finished pictures of a ``files`` model run lie."""
+"""Where the finished images of a ``files`` model run lie."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from pathlib import Path
 from visioneval.records.links import is_inside
 from visioneval.records.model import find_run, read_records
 from visioneval.suite.model import Suite
-from visioneval.suite.outputs import Finished, FinishedPicture, split_run
+from visioneval.suite.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.providers import BaseProvider
-from visioneval.suite.runs import dataset_pictures
+from visioneval.suite.runs import dataset_outputs
 from visioneval.types import ModelRun
 
 
-def finished_pictures(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
+def existing_outputs(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
     """Those of another run, of a dataset or of the cases; none for a pattern. Raises ``VisionEvalError``."""
     config: BaseProvider = run.config
     if config.source_run is None:
-        return dataset_pictures(run, suite, folder)
+        return dataset_outputs(run, suite, folder)
     name, label = split_run(config.source_run)
     source = find_run(name, root)
-    found: dict[str, dict[int, FinishedPicture | None]] = {}
+    found: dict[str, dict[int, ExistingOutput | None]] = {}
     for record in read_records(source):
         if record.model_label == label:
             found.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
     return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in found.items()}
 
 
-def _in_run(source: Path, relative: str | None) -> FinishedPicture | None:
-    """Another run's picture; ``None`` where it has none, or where a link leads out of that run."""
+def _in_run(source: Path, relative: str | None) -> ExistingOutput | None:
+    """Another run's image; ``None`` where it has none, or where a link leads out of that run."""
     if not relative or not is_inside(source, relative):
         return None
-    return FinishedPicture(path=str(source.absolute() / relative))
+    return ExistingOutput(path=str(source.absolute() / relative))

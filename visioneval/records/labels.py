@@ -16,7 +16,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import Duration, Moment, SampleIndex
 from visioneval.records.jsonl import append_lines
-from visioneval.records.model import SCHEMA_VERSION, Growing, RunInfo, each_line
+from visioneval.records.model import SCHEMA_VERSION, GrowingFile, RunInfo, each_line
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.outputs import ONE_LINE
 from visioneval.types import Frozen, Score
@@ -29,7 +29,7 @@ the suite's order; ``None`` where the question was skipped or an answer was take
 LabelKey = tuple[str, str, str, int, str | None, str]
 AS_FORMULA = re.compile(r"[\s']*[=+\-@]")
 """How a text begins that a spreadsheet would take for a formula; in a table it gets one more apostrophe in front."""
-Pictures = tuple[str | None, str | None]
+Images = tuple[str | None, str | None]
 PAIR_ANSWERS = ("a", "b", "tie")
 
 
@@ -39,7 +39,7 @@ Line = Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=ON
 
 
 class Seen(Protocol):
-    """Something that says which pictures it is about."""
+    """Something that says which images it is about."""
 
     @property
     def artifact_sha256(self) -> str | None: ...
@@ -51,7 +51,7 @@ class Seen(Protocol):
 class Label(Frozen):
     """One answer. In a pair the cell itself is ``a``, and ``other``, a ``RUN_ID@label``, is ``b``.
 
-    ``artifact_sha256`` is that of the picture that was looked at, and ``other_sha256`` that of the other one of a pair;
+    ``artifact_sha256`` is that of the image that was looked at, and ``other_sha256`` that of the other one of a pair;
     ``None`` where nobody wrote it down. ``seconds`` is how long the rater looked, ``None`` where nobody measured;
     ``at`` is when, in UTC. ``source`` is ``anchor`` for an agreed answer, and for an answer to an item that was shown
     because it has an agreed one.
@@ -107,23 +107,23 @@ def read_labels(path: Path) -> list[Label]:
     return list(each_line(path, _LABEL, "label")) if path.exists() else []
 
 
-def growing_labels(path: Path) -> Growing[Label]:
+def growing_labels(path: Path) -> GrowingFile[Label]:
     """The answers of a file to which others add."""
-    return Growing(path, _LABEL, "label")
+    return GrowingFile(path, _LABEL, "label")
 
 
-def is_of(pictures: Pictures, label: Seen) -> bool:
-    """Whether what a person did is about the pictures of today: ``pictures`` are those of the cell and of the other.
+def is_of(images: Images, label: Seen) -> bool:
+    """Whether what a person did is about the images of today: ``images`` are those of the cell and of the other.
 
-    It is not where a picture was drawn anew since. What is not known on either side cannot tell them apart.
+    It is not where an image was generated again since. What is not known on either side cannot tell them apart.
     """
-    pairs = zip((label.artifact_sha256, label.other_sha256), pictures, strict=True)
+    pairs = zip((label.artifact_sha256, label.other_sha256), images, strict=True)
     return all(then is None or now is None or then == now for then, now in pairs)
 
 
-def of_today(labels: Sequence[Label], pictures: Callable[[Label], Pictures]) -> tuple[list[Label], int]:
+def of_today(labels: Sequence[Label], images: Callable[[Label], Images]) -> tuple[list[Label], int]:
     """The labels that ``is_of`` lets through, and how many answers that counted are left without one."""
-    kept = [label for label in labels if is_of(pictures(label), label)]
+    kept = [label for label in labels if is_of(images(label), label)]
     return kept, len({label.key for label in newest(labels)} - {label.key for label in kept})
 
 

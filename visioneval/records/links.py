@@ -13,7 +13,7 @@ _FILES = (
     "stale.jsonl",
     "labels.jsonl",
     "anchors.jsonl",
-    "labelling.jsonl",
+    "labeling.jsonl",
     "preferences.jsonl",
     "questions.json",
     "run.json",

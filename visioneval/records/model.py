@@ -2,7 +2,7 @@
 
 runs/<run id>/run.json        what was run
               results.jsonl   one record per finished cell, appended; the last line of a cell wins
-              artifacts/      pictures, and beside them the pictures that graders made
+              artifacts/      images, and beside them the images that graders made
               summary.json    derived, for people and CI; never read here
 """
 
@@ -30,11 +30,11 @@ from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 SCHEMA_VERSION = 1
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labelling": {}, "preference": {}}
+UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labeling": {}, "preference": {}}
 """For each kind and old version the step to the version after it."""
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]
-"""``stopped`` is on no disk: what readers call a ``running`` whose writer was killed (``standing``)."""
+"""``stopped`` is on no disk: what readers call a ``running`` whose writer was killed (``current_state``)."""
 CellKey = tuple[str, str, int]
 PartT = TypeVar("PartT")
 
@@ -48,7 +48,7 @@ class CellError(Frozen):
 
 
 class Fingerprint(Frozen):
-    """What a grader's scores depend on beside the picture."""
+    """What a grader's scores depend on beside the image."""
 
     judge_model: str | None = None
     template_sha256: str | None = None
@@ -118,7 +118,7 @@ class Record(Frozen):
 
     @property
     def total_cost_usd(self) -> float | None:
-        """What drawing and grading are known to have cost; ``None`` where nothing is known."""
+        """What generation and grading are known to have cost; ``None`` where nothing is known."""
         return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
 
 
@@ -170,7 +170,7 @@ class RunInfo(Frozen):
     ended_at: fields.WrittenTime | None = None
     stopped_by: Literal["budget"] | None = None
     reused_since: fields.WrittenTime | None = None
-    """When the oldest picture was drawn that came from the cache."""
+    """When the oldest image was generated that came from the cache."""
     resumed_at: tuple[fields.WrittenTime, ...] = ()
     planned_cells: fields.CellCount
     visioneval_version: str
@@ -178,7 +178,7 @@ class RunInfo(Frozen):
     experiment: str | None = None
     note: str | None = None
     graded_from: str | None = None
-    """Of a grading: the run whose pictures it grades, as RUN_ID or RUN_ID@label."""
+    """Of a grading: the run whose images it grades, as RUN_ID or RUN_ID@label."""
     command_line: tuple[str, ...] = ()
     git_commit: str | None = None
     suite_path: str
@@ -285,7 +285,7 @@ def _each(lines: BinaryIO, path: Path, wanted: TypeAdapter[PartT], kind: str) ->
             yield from _parsed(kind, line, f"{path}:{number}", wanted)
 
 
-class Growing(Generic[PartT]):
+class GrowingFile(Generic[PartT]):
     """A file of lines that others append to while it is read."""
 
     def __init__(self, path: Path, wanted: TypeAdapter[PartT], kind: str) -> None:

@@ -1,4 +1,4 @@
-"""Which of two pictures judges preferred: ``preferences.jsonl``, read and written here alone.
+"""Which of two images judges preferred: ``preferences.jsonl``, read and written here alone.
 
 One line for each time that a pair was shown: each pair is shown twice, once in either order. What is asked again is
 appended, and the last line counts.
@@ -28,7 +28,7 @@ PreferenceKey = tuple[str, int, str, str, str, str]
 class Preference(Frozen):
     """One answer about one pair, shown in one order. ``a`` and ``b`` are ``RUN_ID@label``.
 
-    ``first`` is the picture that was shown first, as "A"; ``answer`` is the one that was preferred, whichever place it
+    ``first`` is the image that was shown first, as "A"; ``answer`` is the one that was preferred, whichever place it
     had, ``None`` where there is an ``error``. ``reason`` is the judge's own: its A is what it was shown first.
     """
 
@@ -84,7 +84,7 @@ def read_preferences(folder: Path) -> list[Preference]:
 
 
 def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) -> None:
-    """Takes out what was said of cells that are drawn or graded again. Raises ``StorageError``."""
+    """Takes out what was said of cells that are generated or graded again. Raises ``StorageError``."""
     path = folder / NAME
     if not cells or not path.exists():
         return

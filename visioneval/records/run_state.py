@@ -9,15 +9,15 @@ from typing import Any
 from visioneval.records.model import RunInfo, read_header, read_info
 
 
-def as_it_stands(folder: Path, info: RunInfo) -> RunInfo:
+def with_current_state(folder: Path, info: RunInfo) -> RunInfo:
     """A run whose ``state`` is ``stopped`` where ``run.json`` says ``running`` and nobody writes it any more."""
-    state = standing(folder, info.state)
+    state = current_state(folder, info.state)
     if state == info.state:
         return info
     return info.model_copy(update={"state": state}) if state == "stopped" else read_info(folder)
 
 
-def standing(folder: Path, kept: Any) -> Any:
+def current_state(folder: Path, kept: Any) -> Any:
     """What has become of a state that was kept: whoever writes a run holds a lock, which ends with its process."""
     if kept != "running" or _is_written(folder / "results.jsonl"):
         return kept

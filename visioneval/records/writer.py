@@ -1,4 +1,4 @@
-"""Writing a run: its directory, its records as they come, its pictures. The format itself is in ``records``."""
+"""Writing a run: its directory, its records as they come, its images. The format itself is in ``records``."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _linked(source: Path, path: Path) -> bool:
     try:
         path.hardlink_to(source)
     except FileExistsError:
-        part = path.with_name(f".{path.name}.{threading.get_ident()}.part")  # two cells may share a picture
+        part = path.with_name(f".{path.name}.{threading.get_ident()}.part")  # two cells may share an image
         try:
             part.hardlink_to(source)
             part.replace(path)

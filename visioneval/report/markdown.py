@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import Held, outcome
-from visioneval.analysis.compare.pairing import Change, Pair
+from visioneval.analysis.compare.gates import GateResult, outcome
+from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.findings import GateFinding, Summary
 from visioneval.report.sentences import (
     TITLES,
@@ -53,12 +53,12 @@ def code(text: str) -> str:
     return f"{fence}{pad}{flat}{pad}{fence}"
 
 
-def comparison_markdown(found: Comparison, held: Sequence[Held]) -> str:
+def comparison_markdown(found: Comparison, held: Sequence[GateResult]) -> str:
     """A comparison: gates in the title, then what broke, what was fixed, and the numbers."""
     return "\n\n".join(_comparison(found, held)) + "\n"
 
 
-def _comparison(found: Comparison, held: Sequence[Held]) -> Iterator[str]:
+def _comparison(found: Comparison, held: Sequence[GateResult]) -> Iterator[str]:
     first, *rest = headline(found)
     yield f"## visioneval compare: {_OUTCOMES[outcome(found, held)]}"
     yield f"**{first}**"
@@ -85,7 +85,7 @@ def _comparison(found: Comparison, held: Sequence[Held]) -> Iterator[str]:
     )
 
 
-def _flips(pairs: Sequence[Pair], found: Comparison) -> str:
+def _flips(pairs: Sequence[CellPair], found: Comparison) -> str:
     rows = [
         (
             code(pair.b.test_id),
@@ -100,10 +100,10 @@ def _flips(pairs: Sequence[Pair], found: Comparison) -> str:
     return shown if len(pairs) <= SHOWN else f"{shown}\n\n... and {len(pairs) - SHOWN:,} more"
 
 
-def _marks(pair: Pair) -> Iterator[str]:
+def _marks(pair: CellPair) -> Iterator[str]:
     yield from ("must_pass",) if pair.must_pass else ()
     yield from ("flaky",) if pair.flaky else ()
-    yield from ("same picture",) if pair.same_picture else ()
+    yield from ("same image",) if pair.same_output else ()
 
 
 def _numbers(found: Comparison) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Amount, Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.pairing import Change, Pair
+from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.stats.resampling import LEAST
 from visioneval.report.text import one_line
 from visioneval.rules import parse_rule
@@ -80,10 +80,10 @@ def unlike_lines(found: Comparison) -> Iterator[str]:
         yield f"{', '.join(metrics)}: {what}: {a} -> {b} ({pairs:,} of {len(found.pairs):,} pairs)"
 
 
-def change_in_words(pair: Pair, writers: Mapping[str, str]) -> list[str]:
+def change_in_words(pair: CellPair, writers: Mapping[str, str]) -> list[str]:
     """The failed rules that changed, those of B with the reason of the metric or of its writer; then errors."""
     lines = [_with_reason(rule, pair.b, writers) for rule in pair.rules_broken]
-    lines += [f"mended: {', '.join(pair.rules_mended)}"] if pair.rules_mended else []
+    lines += [f"mended: {', '.join(pair.rules_fixed)}"] if pair.rules_fixed else []
     still = [rule for rule in pair.b.failed_rules if rule in pair.a.failed_rules]
     lines += [f"still: {', '.join(still)}"] if still else []
     lines += [f"A: {_error(pair.a)}"] if pair.a.error and pair.change != "still_failing" else []
@@ -202,9 +202,9 @@ def money_and_time(found: Comparison) -> Iterator[tuple[str, str, str, str]]:
     """Name, A, B and over how many pairs; what no pair knows on both sides is not told."""
     cost, seconds = found.cost_usd, found.seconds
     if cost.pairs:
-        yield "USD, drawing and grading", *_shown(cost, ".4f")
+        yield "USD, generation and grading", *_shown(cost, ".4f")
     if seconds.pairs and max(seconds.a or 0, seconds.b or 0) >= 0.005:
-        yield "seconds a drawing", *_shown(seconds, ".2f")
+        yield "seconds a generation", *_shown(seconds, ".2f")
 
 
 def _shown(amount: Amount, form: str) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from visioneval.suite.filters import RuleEntry
-from visioneval.suite.outputs import FilePath, PictureEntry
+from visioneval.suite.outputs import FilePath, OutputEntry
 from visioneval.suite.questions import Questions
 from visioneval.types import Frozen, TaskType
 
@@ -29,7 +29,7 @@ AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][
 
 
 class InputImage(Frozen):
-    """A picture that the case starts from. In YAML a plain path is allowed."""
+    """An image that the case starts from. In YAML a plain path is allowed."""
 
     path: FilePath
     role: Name = "base"
@@ -46,7 +46,7 @@ def _jpg_is_jpeg(value: Any) -> Any:
     return "jpeg" if value == "jpg" else value
 
 
-PictureFormat = Annotated[
+ImageFormat = Annotated[
     Literal["png", "jpeg", "webp", "gif", "bmp", "tiff"],
     BeforeValidator(_jpg_is_jpeg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff"]),
 ]
@@ -61,7 +61,7 @@ class Masks(Frozen):
 
 
 class ExpectText(Frozen):
-    """The copy that a picture must and must not show, line by line."""
+    """The copy that an image must and must not show, line by line."""
 
     required: tuple[Text, ...] = ()
     forbidden: tuple[Text, ...] = ()
@@ -78,25 +78,23 @@ class ExpectText(Frozen):
 
 
 class Expect(Frozen):
-    """Facts about the picture for the graders that measure."""
+    """Facts about the image for the graders that measure."""
 
     text: ExpectText | None = None
     size: WantedSize | None = Field(
         default=None, description="WIDTHxHEIGHT, or 'requested': the size that the model was asked for."
     )
     aspect_ratio: AspectRatio | None = None
-    format: PictureFormat | None = None
+    format: ImageFormat | None = None
     alpha: YesNo | None = Field(
-        default=None, description="Whether the picture must have pixels that are not fully opaque."
+        default=None, description="Whether the image must have pixels that are not fully opaque."
     )
-    aligned: YesNo = Field(
-        default=True, description="false: a counter-example, whose prompt the picture does not show."
-    )
+    aligned: YesNo = Field(default=True, description="false: a counter-example, whose prompt the image does not show.")
     refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
 
 
 class TestCase(Frozen):
-    """One thing to draw or to edit."""
+    """One thing to generate or to edit."""
 
     __test__ = False  # pytest would collect a class of this name
     model_config = ConfigDict(
@@ -110,7 +108,7 @@ class TestCase(Frozen):
     prompt: Annotated[str, StringConstraints(pattern=PRINTABLE)] = Field(
         default="",
         json_schema_extra={"minLength": 1},
-        description="Only a case without any picture (pictures: none) goes without.",
+        description="Only a case without any image (outputs: none) goes without.",
     )
     criteria: str | None = None
     images: tuple[ImageEntry, ...] = ()
@@ -118,13 +116,13 @@ class TestCase(Frozen):
     region: str | None = None
     reference: FilePath | None = None
     expect: Expect = Expect()
-    pictures: dict[str, Annotated[tuple[PictureEntry, ...], Field(min_length=1)]] = Field(
+    outputs: dict[str, Annotated[tuple[OutputEntry, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Finished pictures, one path a sample, by the label of what drew them; a dataset's image "
+        description="Finished images, one path a sample, by the label of what drew them; a dataset's image "
         "column fills this in, and a {provider: files} model without a source reads it.",
     )
-    picture_of: CaseId | None = Field(
-        default=None, description="Draws nothing: that case's pictures are graded against this prompt."
+    output_of: CaseId | None = Field(
+        default=None, description="Generates nothing: that case's images are graded against this prompt."
     )
     questions: Questions | None = Field(
         default=None, description="Pinned Gecko questions; without them a judge makes them from the prompt."

@@ -46,7 +46,7 @@ class BaseGrader(Frozen):
     sees_videos: ClassVar[bool] = False
     """Whether it can grade a video."""
     after_run: ClassVar[bool] = False
-    """Whether it grades no cell, and looks at pairs of pictures once all are there."""
+    """Whether it grades no cell, and looks at pairs of images once all are there."""
 
     asks_questions: ClassVar[bool] = False
     """Whether it asks questions about a prompt, which may be pinned or made ahead, and keeps them in its records."""
@@ -77,16 +77,16 @@ class BaseGrader(Frozen):
         return self.model_dump()
 
     def is_for(self, case: TestCase) -> bool:
-        """Whether it looks at a case; one that looks at pairs leaves those out that draw nothing."""
+        """Whether it looks at a case; one that looks at pairs leaves those out that generate nothing."""
         fits = self.when is None or self.when.fits(case.id, case.task_type, case.tags)
-        return fits and not (self.after_run and case.picture_of is not None)
+        return fits and not (self.after_run and case.output_of is not None)
 
     @abstractmethod
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         """What this grader writes for ``case``; empty where the case holds nothing for it to measure."""
 
     def optional(self, case: TestCase) -> frozenset[str]:
-        """Those of its metrics that a picture may turn out to have nothing for: such a score is left out, not null."""
+        """Those of its metrics that an image may turn out to have nothing for: such a score is left out, not null."""
         return frozenset()
 
     @property

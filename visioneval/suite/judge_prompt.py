@@ -8,10 +8,10 @@ from visioneval.suite.case import TestCase
 from visioneval.types import TaskType
 
 REASON = "reason"
-SHOWN: Sequence[Mapping[str, str]] = ({"id": "output", "about": "the picture to judge"},)
+SHOWN: Sequence[Mapping[str, str]] = ({"id": "output", "description": "the image to judge"},)
 """Stands for what a judge is shown, where a template is tried out."""
 
 
 def media_of(case: TestCase) -> str:
     """What a case is about, in a word."""
-    return "video" if case.task_type is TaskType.VIDEO_GENERATION else "picture"
+    return "video" if case.task_type is TaskType.VIDEO_GENERATION else "image"

@@ -8,7 +8,7 @@ from visioneval.suite.graders import BaseGrader
 from visioneval.suite.labels import VERDICT, LabelPair, LabelQuestion, Labels
 from visioneval.types import TaskType
 
-_DRAWN = (TaskType.IMAGE_GENERATION, TaskType.VIDEO_GENERATION)
+_GENERATED = (TaskType.IMAGE_GENERATION, TaskType.VIDEO_GENERATION)
 
 
 def _yes_no(key: str, ask: str, metric: str | None = None, tasks: tuple[TaskType, ...] = ()) -> LabelQuestion:
@@ -49,7 +49,7 @@ READY = {
     "try_on": Labels(
         questions=(
             _yes_no("identity_preserved", "Is it still the same person: face, hair, body and pose?"),
-            _yes_no("garment_matches", "Is it the garment of the product picture?"),
+            _yes_no("garment_matches", "Is it the garment of the product image?"),
             LabelQuestion(
                 key="garment_wrong",
                 ask="If not, what is wrong with it?",
@@ -73,7 +73,7 @@ READY = {
     ),
 }
 _BY_TASK = (
-    _yes_no("as_asked", "Does it show what was asked for, all of it?", tasks=_DRAWN),
+    _yes_no("as_asked", "Does it show what was asked for, all of it?", tasks=_GENERATED),
     _yes_no("motion", "Does it move as it should, without jumps or flicker?", tasks=(TaskType.VIDEO_GENERATION,)),
     _yes_no("edit_right", "Is the change made as it was asked for?", tasks=(TaskType.IMAGE_EDITING,)),
     _yes_no("else_changed", "Has anything else changed that should have stayed?", tasks=(TaskType.IMAGE_EDITING,)),
@@ -87,9 +87,9 @@ def asked_of(labels: Labels | None, graders: Sequence[BaseGrader], tasks: Iterab
     """
     if labels is None:
         return _default(graders, frozenset(tasks))
-    if labels.ready is None:
+    if labels.preset is None:
         return labels
-    ready = READY[labels.ready]
+    ready = READY[labels.preset]
     questions = {each.key: each for each in (*ready.questions, *labels.questions)}
     pairs = {each.key: each for each in (*ready.pairs, *labels.pairs)}
     return Labels(questions=tuple(questions.values()), pairs=tuple(pairs.values()), anchors=labels.anchors)

@@ -12,7 +12,7 @@ from visioneval.suite.outputs import FilePath
 from visioneval.types import Frozen, Metric, TaskType
 
 QuestionType = Literal["yes_no", "one_of", "scale", "tags", "text"]
-ReadySet = Literal["ui", "marketing", "try_on", "logo"]
+LabelPreset = Literal["ui", "marketing", "try_on", "logo"]
 VERDICT = "verdict"
 """As the ``metric`` of a question: the cell's verdict, PASS being yes."""
 WHY = ".why"
@@ -22,7 +22,7 @@ MOST_STEPS = 100
 
 
 class LabelQuestion(Frozen):
-    """A question about one picture."""
+    """A question about one image."""
 
     key: Name
     ask: Text = Field(description="What the rater reads.")
@@ -109,7 +109,7 @@ class LabelQuestion(Frozen):
 
 
 class LabelPair(Frozen):
-    """A question about two pictures of one case: the one, the other, or a tie, and why."""
+    """A question about two images of one case: the one, the other, or a tie, and why."""
 
     key: Name
     ask: Text = Field(description="What the rater reads.")
@@ -118,7 +118,7 @@ class LabelPair(Frozen):
 class Labels(Frozen):
     """What people are asked."""
 
-    ready: ReadySet | None = Field(
+    preset: LabelPreset | None = Field(
         default=None, description="A ready set of questions, to which own ones are added; one of the same key replaces."
     )
     questions: tuple[LabelQuestion, ...] = ()
@@ -129,7 +129,7 @@ class Labels(Frozen):
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
-        if not self.questions and not self.pairs and self.ready is None:
+        if not self.questions and not self.pairs and self.preset is None:
             raise ValueError("labels: nothing is asked: give questions, pairs or a ready set")
         return self
 

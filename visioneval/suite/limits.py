@@ -24,11 +24,11 @@ class Limits(Frozen):
     """
 
     max_concurrency: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = Field(
-        default=None, description="Calls at once, drawings and judgements each; --max-concurrency where not given."
+        default=None, description="Calls at once, generations and judgements each; --max-concurrency where not given."
     )
     requests_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = None
     images_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
-        default=None, description="Pictures drawn."
+        default=None, description="Images generated."
     )
     max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = Field(
         default=None, description=f"Tries of one call before its cell is an ERROR; {MAX_ATTEMPTS} where not given."
@@ -39,7 +39,7 @@ class Limits(Frozen):
 
 
 class Price(Frozen):
-    """In US dollars: for each picture, each call, or each million tokens. What is left out costs nothing."""
+    """In US dollars: for each image, each call, or each million tokens. What is left out costs nothing."""
 
     per_image: Usd | None = None
     per_call: Usd | None = None

@@ -210,8 +210,8 @@ _LISTS = ("cases", "models", "graders", "verdict", "gates")
 _STAND_INS: Mapping[str, Any] = {
     "name": "unnamed",
     "cases": [{"id": "none", "prompt": "none"}],
-    "models": [{"provider": "sketch"}],
-    "graders": [{"key": "image", "type": "image"}],
+    "models": [{"provider": "mock"}],
+    "graders": [{"key": "image", "type": "properties"}],
     "verdict": ["image"],
 }
 

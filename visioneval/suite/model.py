@@ -55,7 +55,7 @@ class CaseFile(Frozen):
 class CaseRows(Frozen):
     """A file of rows, and the column of each key of a case (``masks.editable`` and the like are allowed).
 
-    ``image`` and ``model`` are a finished picture and the label of what drew it.
+    ``image`` and ``model`` are a finished image and the label of what drew it.
     """
 
     path: FilePath
@@ -76,7 +76,7 @@ class Suite(Frozen):
     description: str | None = None
     task: TaskType | None = Field(default=None, description="The default for the cases.")
     vars: dict[VarName, Any] = Field(default_factory=dict, description="For every template.")
-    prompts_dir: Text | None = Field(default=None, description="Templates here are found before the built-in ones.")
+    templates_dir: Text | None = Field(default=None, description="Templates here are found before the built-in ones.")
     judges: dict[Name, JudgeEntry] = Field(
         default_factory=dict, description="What graders ask, by the key that they name; --judge replaces one."
     )
@@ -113,7 +113,7 @@ class Suite(Frozen):
         return asked_of(self.labels, self.graders, (case.task_type for case in self.cases))
 
     def files_of(self, case: TestCase, folder: Path, source: TestCase | None = None) -> CaseFiles:
-        """The files of one of this suite's cases, given its folder; the inputs are those of ``source``, which draws."""
+        """The files of one of this suite's cases, given its folder; ``source`` is the case whose inputs are used."""
         shown = source or case
         masks = shown.masks.model_dump(exclude_none=True) if shown.masks else {}
         return CaseFiles(
@@ -124,8 +124,8 @@ class Suite(Frozen):
 
 
 def template_folders(suite: Suite, folder: Path, builtin: Path) -> tuple[Path, ...]:
-    """Where a suite's templates are looked for, in order: its ``prompts_dir``, its folder, the built-in ones."""
-    own = (folder / suite.prompts_dir,) if suite.prompts_dir else ()
+    """Where a suite's templates are looked for, in order: its ``templates_dir``, its folder, the built-in ones."""
+    own = (folder / suite.templates_dir,) if suite.templates_dir else ()
     return (*own, folder, builtin)
 
 

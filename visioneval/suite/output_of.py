@@ -1,4 +1,4 @@
-"""Cases that draw nothing and look at another case's pictures (``picture_of``): counter-examples, most of all."""
+"""Cases that generate nothing and look at another case's images (``output_of``): counter-examples, most of all."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from visioneval.types import TaskType
 
 
 def shared_tasks(cases: Sequence[Any]) -> list[Any]:
-    """Raw cases, those that look at another case's pictures with that case's task where they state none."""
+    """Raw cases, those that look at another case's images with that case's task where they state none."""
     by_id = {case["id"]: case for case in cases if isinstance(case, dict) and isinstance(case.get("id"), str)}
     return [_with_task(case, by_id) if isinstance(case, dict) else case for case in cases]
 
 
 def _with_task(case: dict[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    source = by_id.get(case["picture_of"]) if isinstance(case.get("picture_of"), str) else None
+    source = by_id.get(case["output_of"]) if isinstance(case.get("output_of"), str) else None
     if source is None or "task" in case:
         return case
     task = source.get("task") or (TaskType.IMAGE_EDITING if source.get("images") else TaskType.IMAGE_GENERATION)
     return {**case, "task": task}
 
 
-def lookers_by_case(cases: Sequence[TestCase]) -> dict[str, list[TestCase]]:
-    """The cases that look at another case's pictures, by that case's id."""
+def dependents_by_case(cases: Sequence[TestCase]) -> dict[str, list[TestCase]]:
+    """The cases that look at another case's images, by that case's id."""
     found: dict[str, list[TestCase]] = {}
     for case in cases:
-        if case.picture_of is not None:
-            found.setdefault(case.picture_of, []).append(case)
+        if case.output_of is not None:
+            found.setdefault(case.output_of, []).append(case)
     return found
 
 
-def with_their_pictures(chosen: Sequence[TestCase], cases: Sequence[TestCase]) -> tuple[TestCase, ...]:
-    """The chosen cases and those whose pictures they look at, in the order of ``cases``."""
-    wanted = {case.id for case in chosen} | {case.picture_of for case in chosen}
+def with_their_outputs(chosen: Sequence[TestCase], cases: Sequence[TestCase]) -> tuple[TestCase, ...]:
+    """The chosen cases and those whose images they look at, in the order of ``cases``."""
+    wanted = {case.id for case in chosen} | {case.output_of for case in chosen}
     return tuple(case for case in cases if case.id in wanted)

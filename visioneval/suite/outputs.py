@@ -1,4 +1,4 @@
-"""Finished pictures and videos: where a dataset's cell says that one is."""
+"""Finished images and videos: where a dataset's cell says that one is."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ FrameCount = Annotated[
 MimeType = Annotated[str, StringConstraints(pattern=r"^[a-z]+/[A-Za-z0-9.+-]+$", max_length=100)]
 
 
-class FinishedPicture(Frozen):
-    """A picture or video that exists already. In YAML a plain path is allowed."""
+class ExistingOutput(Frozen):
+    """An image or video that exists already. In YAML a plain path is allowed."""
 
     path: FilePath | None = Field(default=None, description="A path, or a gs://, s3:// or https:// URL.")
     mime: MimeType | None = Field(default=None, description="Its type, where the dataset tells it.")
     row: str | None = Field(default=None, description="The dataset and line that it comes from.")
-    problem: str | None = Field(default=None, description="Why the row holds no picture: the cell is an ERROR.")
+    problem: str | None = Field(default=None, description="Why the row holds no image: the cell is an ERROR.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.path is None) == (self.problem is None):
-            raise ValueError("a finished picture has a path")
+            raise ValueError("a finished image has a path")
         return self
 
     @property
@@ -39,8 +39,8 @@ class FinishedPicture(Frozen):
         return {"path": self.path or "", **self.model_dump(include={"mime", "row", "problem"}, exclude_none=True)}
 
 
-Finished = Mapping[str, Sequence[FinishedPicture | None]]
-"""Finished pictures, whose paths are from the suite's folder, by case id, in sample order."""
+Finished = Mapping[str, Sequence[ExistingOutput | None]]
+"""Finished images, whose paths are from the suite's folder, by case id, in sample order."""
 RunLabels = Callable[[str], Sequence[str]]
 """Labels of the model runs of a finished run, by RUN; raises a ``VisionEvalError`` where there is no such run."""
 
@@ -55,15 +55,13 @@ def _plain_path(value: Any) -> Any:
     return {"path": value} if isinstance(value, str) else value
 
 
-PictureEntry = Annotated[
-    FinishedPicture, BeforeValidator(_plain_path, json_schema_input_type=FilePath | FinishedPicture)
-]
+OutputEntry = Annotated[ExistingOutput, BeforeValidator(_plain_path, json_schema_input_type=FilePath | ExistingOutput)]
 
 
-def picture_of_cell(cell: Any, row: str) -> dict[str, Any]:
-    """A dataset's cell as a raw ``FinishedPicture``: a path, a URL, or a Vertex ``contents`` object.
+def output_of_cell(cell: Any, row: str) -> dict[str, Any]:
+    """A dataset's cell as a raw ``ExistingOutput``: a path, a URL, or a Vertex ``contents`` object.
 
-    A cell that names no picture gives its ``problem``.
+    A cell that names no image gives its ``problem``.
     """
     if isinstance(cell, str) and cell.lstrip().startswith("{"):
         try:
@@ -73,7 +71,7 @@ def picture_of_cell(cell: Any, row: str) -> dict[str, Any]:
     if isinstance(cell, Mapping):
         return {**_in_contents(cell), "row": row}
     if cell in (None, ""):
-        return {"problem": "the row names no picture", "row": row}
+        return {"problem": "the row names no image", "row": row}
     if not isinstance(cell, str) or not cell.isprintable():
         return {"problem": "the cell is no path", "row": row}
     return {"path": cell, "row": row}

@@ -18,7 +18,7 @@ from visioneval.suite.sweep import grid_sweep
 from visioneval.types import Frozen, TaskType
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]
-DRAWING = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
+GENERATION = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
 SECRET_NAME = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNORECASE)
@@ -28,7 +28,7 @@ SECRET_NAME = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNOR
 class BaseProvider(Frozen):
     """What all entries of ``models:`` share."""
 
-    can_do: ClassVar[frozenset[TaskType]] = DRAWING
+    can_do: ClassVar[frozenset[TaskType]] = GENERATION
     runs_code: ClassVar[bool] = False
     stand_in: ClassVar[bool] = False
     is_free: ClassVar[bool] = False
@@ -40,8 +40,8 @@ class BaseProvider(Frozen):
     tasks: tuple[TaskType, ...] = Field(default=(), description="Only cases of these tasks.")
 
     @property
-    def has_pictures(self) -> bool:
-        """Whether its cells have pictures at all."""
+    def has_outputs(self) -> bool:
+        """Whether its cells have images at all."""
         return True
 
     @property
@@ -80,8 +80,8 @@ class BaseProvider(Frozen):
         """Where to say, in its entry, that what its model runs come from cannot be read, and what."""
         return ("run",), message
 
-    def pictures_per_call(self, params: dict[str, Any]) -> int:
-        """How many samples one call draws."""
+    def outputs_per_call(self, params: dict[str, Any]) -> int:
+        """How many samples one call generates."""
         return 1
 
     def calls_per_sample(self, params: dict[str, Any]) -> int:
@@ -108,8 +108,8 @@ class BaseProvider(Frozen):
         return {}
 
 
-class DrawingProvider(BaseProvider):
-    """An entry that draws, and so has parameters and may sweep them."""
+class GeneratingProvider(BaseProvider):
+    """An entry that generates, and so has parameters and may sweep them."""
 
     params: dict[str, Any] = Field(default_factory=dict)
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
@@ -141,7 +141,7 @@ class DrawingProvider(BaseProvider):
             yield label, {"params": params, "grid": {}}
 
 
-class CustomProvider(DrawingProvider):
+class CustomProvider(GeneratingProvider):
     """A provider class of the user's own, ``my_package.module:Class``. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
@@ -164,4 +164,4 @@ def model_and_n(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 100:
         yield "n", "n is a whole number from 1 to 100"
     if params.get("stream"):
-        yield "stream", "stream is not for a run: pictures are taken whole"
+        yield "stream", "stream is not for a run: images are taken whole"

@@ -1,4 +1,4 @@
-"""A question about a picture or a video, as a suite or a file pins it, and how questions hang together. Pure."""
+"""A question about an image or a video, as a suite or a file pins it, and how questions hang together. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures and videos in Google Cloud Storage, which Gemini judges read themselves: nobody here needs their bytes."""
+"""Images and videos in Google Cloud Storage, which Gemini judges read themselves: nobody here needs their bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visioneval.suite.judges import BaseJudge
 
 
 def address_of(params: Mapping[str, Any]) -> str | None:
-    """The address by which Gemini can read a finished picture."""
+    """The address by which Gemini can read a finished image."""
     path = params.get("path")
     return path if isinstance(path, str) and path.startswith("gs://") else None
 
@@ -19,7 +19,7 @@ def address_of(params: Mapping[str, Any]) -> str | None:
 def addressed(
     params: Mapping[str, Any], graders: Iterable[BaseGrader], judges: Mapping[str, BaseJudge]
 ) -> Mapping[str, Any]:
-    """The parameters of a finished picture; ``by_address`` says that it is not to be downloaded.
+    """The parameters of a finished image; ``by_address`` says that it is not to be downloaded.
 
     That is so where its type is known and every grader has a judge that reads addresses.
     """

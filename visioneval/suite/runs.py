@@ -1,4 +1,4 @@
-"""The model runs of a suite: sweeps expanded, and finished pictures found by label. Pure but for reading datasets."""
+"""The model runs of a suite: sweeps expanded, and finished images found by label. Pure but for reading datasets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model_runs(entry: BaseProvider, suite: Suite, folder: Path, run_labels: RunL
     ]
 
 
-def dataset_pictures(run: ModelRun, suite: Suite, folder: Path) -> Finished:
-    """The pictures that a model run finds in its own dataset, or in the cases' ``pictures``."""
+def dataset_outputs(run: ModelRun, suite: Suite, folder: Path) -> Finished:
+    """The images that a model run finds in its own dataset, or in the cases' ``outputs``."""
     config: BaseProvider = run.config
     return config.existing_outputs(run.label, suite.cases, suite.vars, folder)

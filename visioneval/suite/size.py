@@ -9,7 +9,7 @@ from math import prod
 from visioneval.bounds import CELLS, MODEL_RUNS
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.model import Suite
-from visioneval.suite.providers import BaseProvider, DrawingProvider
+from visioneval.suite.providers import BaseProvider, GeneratingProvider
 from visioneval.types import ModelRun
 
 
@@ -19,13 +19,13 @@ def grid_problems(suite: Suite) -> Iterator[tuple[Loc, str]]:
     if sum(sizes) <= MODEL_RUNS.limit:
         return
     largest = max(range(len(sizes)), key=sizes.__getitem__)
-    has_grid = isinstance(entry := suite.models[largest], DrawingProvider) and entry.grid
+    has_grid = isinstance(entry := suite.models[largest], GeneratingProvider) and entry.grid
     loc: Loc = ("models", largest, "grid") if has_grid else ("models",)
     yield loc, f"the suite has {sum(sizes):,} model runs, over the limit of {MODEL_RUNS.limit:,} ({MODEL_RUNS.hint})"
 
 
 def _combinations(entry: BaseProvider) -> int:
-    return prod(map(len, entry.grid.values())) if isinstance(entry, DrawingProvider) else 1
+    return prod(map(len, entry.grid.values())) if isinstance(entry, GeneratingProvider) else 1
 
 
 def cell_problem(suite: Suite, runs: Sequence[ModelRun]) -> str | None:
@@ -50,10 +50,10 @@ def count_cells(suite: Suite, runs: Sequence[ModelRun]) -> int:
 def _samples(run: ModelRun, samples: int) -> int:
     config = run.config
     if config.reads_outputs:
-        return samples if config.path_of("", "", 0) is not None or not config.has_pictures else 1
-    if not isinstance(config, DrawingProvider):
+        return samples if config.path_of("", "", 0) is not None or not config.has_outputs else 1
+    if not isinstance(config, GeneratingProvider):
         return samples
     params = dict(run.params)
     if not isinstance(params.get("n") or 1, int):  # which is a problem of its own
         return samples
-    return samples * config.pictures_per_call(params) * config.calls_per_sample(params)
+    return samples * config.outputs_per_call(params) * config.calls_per_sample(params)

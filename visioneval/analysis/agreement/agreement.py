@@ -100,17 +100,17 @@ def _exit_code(minimums: Sequence[Minimum]) -> int:
 
 def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str]:
     if not answers.raters:
-        yield "nobody has labelled a cell of these runs yet: 'visioneval label' and 'visioneval label import' do"
+        yield "nobody has labeled a cell of these runs yet: 'visioneval label' and 'visioneval label import' do"
     elif not graders:
         yield "no question of the suite names a metric: people and graders cannot be held together"
     elif not any(found.cells for found in graders):
-        yield "no labelled cell has a score of the metric that its question names"
+        yield "no labeled cell has a score of the metric that its question names"
     if len(answers.raters) == 1:
         yield "one rater only: how far people agree among themselves is not known"
     if answers.strangers:
         yield f"left out: {_labels(answers.strangers)} about cells that are not in the run"
     if answers.outdated:
-        yield f"left out: {_labels(answers.outdated)} about pictures that were drawn anew since"
+        yield f"left out: {_labels(answers.outdated)} about images that were generated again since"
     if answers.misfits:
         yield f"left out: {_labels(answers.misfits)} that fit no question of the suite"
 

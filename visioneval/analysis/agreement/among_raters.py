@@ -120,7 +120,7 @@ def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int |
     value = fleiss_kappa(own)
     if np.isnan(value):
         return Measure(n=len(own), note=_SAME), int(size)
-    return with_interval(value, len(own), lambda drawn: fleiss_kappa(own[drawn]), own_cases), int(size)
+    return with_interval(value, len(own), lambda generated: fleiss_kappa(own[generated]), own_cases), int(size)
 
 
 def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRaters, ...]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from visioneval.errors import UsageError
-from visioneval.records.labels import PAIR_ANSWERS, Answer, Label, Pictures, newest, of_today
+from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, newest, of_today
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.suite.labels import WHY, LabelQuestion
 
@@ -84,7 +84,7 @@ class Answers:
     strangers: int = 0
     """Answers about cells that a run does not have."""
     outdated: int = 0
-    """Answers about pictures that were drawn anew since."""
+    """Answers about images that were generated again since."""
     misfits: int = 0
     """Answers that are none to their question, or to no question of the suite."""
 
@@ -95,21 +95,21 @@ class Answers:
 
 
 def held_to_today(runs: Sequence[Labelled]) -> tuple[list[Labelled], int]:
-    """The runs without what was said of pictures that were drawn anew since, and how many answers that count it was."""
-    drawn = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
+    """The runs without labels of images that were generated again since, and how many labels that left out."""
+    generated = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
     found, outdated = [], 0
     for run in runs:
-        pictures = partial(_pictures, drawn, run.info.run_id)
-        labels, gone = of_today(run.labels, pictures)
-        found.append(replace(run, labels=labels, anchors=of_today(run.anchors, pictures)[0]))
+        images = partial(_images, generated, run.info.run_id)
+        labels, gone = of_today(run.labels, images)
+        found.append(replace(run, labels=labels, anchors=of_today(run.anchors, images)[0]))
         outdated += gone
     return found, outdated
 
 
-def _pictures(drawn: Mapping[tuple[str, CellKey], str | None], run_id: str, label: Label) -> Pictures:
-    """The pictures that a label would be about today, by their hashes, where these are known."""
+def _images(generated: Mapping[tuple[str, CellKey], str | None], run_id: str, label: Label) -> Images:
+    """The images that a label would be about today, by their hashes, where these are known."""
     other, _, model = (label.other or "").partition("@")
-    return drawn.get((run_id, label.cell)), drawn.get((other, (label.test_id, model, label.sample_index)))
+    return generated.get((run_id, label.cell)), generated.get((other, (label.test_id, model, label.sample_index)))
 
 
 def pool(runs: Sequence[Labelled]) -> Answers:

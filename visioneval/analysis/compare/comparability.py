@@ -1,4 +1,4 @@
-"""Where two runs were not graded alike, so that a difference may be the graders' and not the pictures'. Pure."""
+"""Where two runs were not graded alike, so that a difference may be the graders' and not the images'. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.differences import PASS_RATE
-from visioneval.analysis.compare.pairing import Pair
+from visioneval.analysis.compare.pairing import CellPair
 from visioneval.records.model import Fingerprint
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
-_PARTS |= {"images": "input images", "masks": "masks", "reference": "reference picture"}
+_PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
 _SHOWN_HASH = 12
 
 
@@ -27,12 +27,12 @@ class Unlike:
     pairs: int
 
 
-def unlike_metrics(metrics: Sequence[str], pairs: Sequence[Pair], a: Side, b: Side) -> tuple[Unlike, ...]:
+def unlike_metrics(metrics: Sequence[str], pairs: Sequence[CellPair], a: Side, b: Side) -> tuple[Unlike, ...]:
     """What was not graded alike, by metric; the verdict rules stand under ``pass_rate``."""
     return (*_unlike_parts(pairs), *_unlike_marks(metrics, pairs, {**a.writers, **b.writers}))
 
 
-def _unlike_parts(pairs: Sequence[Pair]) -> Iterator[Unlike]:
+def _unlike_parts(pairs: Sequence[CellPair]) -> Iterator[Unlike]:
     """By the parts of the two grading keys that are not the graders' own."""
     changed: Counter[str] = Counter()
     example: dict[str, tuple[str, str]] = {}
@@ -50,7 +50,7 @@ def _words(key: str) -> dict[str, str]:
     return {name: value for name, _, value in (word.rpartition(":") for word in key.split())}
 
 
-def _unlike_marks(metrics: Sequence[str], pairs: Sequence[Pair], writers: Mapping[str, str]) -> Iterator[Unlike]:
+def _unlike_marks(metrics: Sequence[str], pairs: Sequence[CellPair], writers: Mapping[str, str]) -> Iterator[Unlike]:
     by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
     for (key, before, after), times in _kinds(pairs):
         for what, a, b in _differing(before, after):
@@ -62,7 +62,7 @@ def _unlike_marks(metrics: Sequence[str], pairs: Sequence[Pair], writers: Mappin
             yield Unlike(metric, what, a, b, times)
 
 
-def _kinds(pairs: Sequence[Pair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:
+def _kinds(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:
     """Each grader's two fingerprints, and in how many pairs: cells share them, so they are told apart by identity."""
     times: Counter[tuple[str, int, int]] = Counter()
     known: dict[int, Fingerprint] = {}

@@ -10,7 +10,7 @@ from math import fsum
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.comparability import Unlike, unlike_metrics
 from visioneval.analysis.compare.differences import Difference, adjusted, metric_difference, pass_rate_difference
-from visioneval.analysis.compare.pairing import CHANGES, Change, Pair, pair_cells, parse_map
+from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, pair_cells, parse_map
 from visioneval.errors import UsageError
 from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
@@ -50,7 +50,7 @@ class Comparison:
     a: Side
     b: Side
     labels: tuple[tuple[str, str], ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CellPair, ...]
     only_a: tuple[Cell, ...]
     only_b: tuple[Cell, ...]
     pass_rate: Difference
@@ -63,13 +63,13 @@ class Comparison:
     seconds: Amount
     counts: Mapping[Change, int] = field(default_factory=dict)
 
-    def changed(self, *changes: Change) -> tuple[Pair, ...]:
+    def changed(self, *changes: Change) -> tuple[CellPair, ...]:
         """The pairs that changed so; ``must_pass`` cases first, flaky ones last."""
         own = (pair for pair in self.pairs if pair.change in changes)
         return tuple(sorted(own, key=lambda pair: (pair.flaky, not pair.must_pass)))
 
     @property
-    def steady(self) -> tuple[Pair, ...]:
+    def steady(self) -> tuple[CellPair, ...]:
         """The pairs whose case is not flaky: what can fail a comparison."""
         return tuple(pair for pair in self.pairs if not pair.flaky)
 
@@ -149,19 +149,19 @@ def _chosen_cells(cells: Iterable[Cell], chosen: Chosen) -> tuple[Cell, ...]:
     )
 
 
-def _differences(names: Iterable[str], metrics: Mapping[str, Metric], pairs: Sequence[Pair]) -> list[Difference]:
+def _differences(names: Iterable[str], metrics: Mapping[str, Metric], pairs: Sequence[CellPair]) -> list[Difference]:
     found = (metric_difference(name, metrics[name], pairs) for name in names)
     return [one for one in found if one.n_pairs or one.unmeasured]
 
 
-def _gecko_types(names: Iterable[str], pairs: Iterable[Pair]) -> set[str]:
+def _gecko_types(names: Iterable[str], pairs: Iterable[CellPair]) -> set[str]:
     keys = {mark.key for pair in pairs for mark in (*pair.a.graders, *pair.b.graders) if mark.type == GECKO}
     return {name for name in names for key in keys if name.startswith(f"{key}.")}
 
 
-def _by(pairs: Sequence[Pair], names_of: Callable[[Pair], Iterable[str]]) -> tuple[Difference, ...]:
+def _by(pairs: Sequence[CellPair], names_of: Callable[[CellPair], Iterable[str]]) -> tuple[Difference, ...]:
     """The pass rates of the pairs of each name."""
-    named: dict[str, list[Pair]] = {}
+    named: dict[str, list[CellPair]] = {}
     for pair in pairs:
         for name in names_of(pair):
             named.setdefault(name, []).append(pair)
@@ -176,6 +176,6 @@ def _amount(known: Iterable[tuple[float | None, float | None]], *, mean: bool) -
     return Amount(fsum(a for a, _ in both) / share, fsum(b for _, b in both) / share, len(both))
 
 
-def _counts(pairs: Iterable[Pair]) -> dict[Change, int]:
+def _counts(pairs: Iterable[CellPair]) -> dict[Change, int]:
     found = Counter(pair.change for pair in pairs)
     return {change: found[change] for change in CHANGES}

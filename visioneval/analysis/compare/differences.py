@@ -1,6 +1,6 @@
 """Paired differences of a pass rate and of metrics, with what chance could have done. Pure.
 
-Cells of a case are not independent, so intervals draw whole cases and tests look at one number a case.
+Cells of a case are not independent, so intervals generate whole cases and tests look at one number a case.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.analysis.compare.pairing import Pair
+from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.stats.basic import Interval, holm, mcnemar_exact
 from visioneval.analysis.stats.power import detectable_mean_difference, detectable_rate_difference
 from visioneval.analysis.stats.resampling import LEAST, cluster_bootstrap_mean
@@ -78,14 +78,14 @@ class Difference:
         return 0 < self.n_cases < FEW
 
 
-def pass_rate_difference(pairs: Sequence[Pair], name: str = PASS_RATE) -> Difference:
+def pass_rate_difference(pairs: Sequence[CellPair], name: str = PASS_RATE) -> Difference:
     """The difference of the pass rates, errors on either side left out."""
     before = [_passed(pair.a.verdict) for pair in pairs]
     after = [_passed(pair.b.verdict) for pair in pairs]
     return _difference(name, Metric(type="bool", better="higher"), pairs, before, after)
 
 
-def metric_difference(name: str, metric: Metric, pairs: Sequence[Pair]) -> Difference:
+def metric_difference(name: str, metric: Metric, pairs: Sequence[CellPair]) -> Difference:
     """The difference of a metric over the pairs in which both cells have it."""
     both = [pair for pair in pairs if name in pair.a.scores and name in pair.b.scores]
     return _difference(name, metric, both, [p.a.scores[name] for p in both], [p.b.scores[name] for p in both])
@@ -109,7 +109,7 @@ def _passed(verdict: Verdict) -> bool | None:
 
 
 def _difference(
-    name: str, metric: Metric, pairs: Sequence[Pair], before: Sequence[Score], after: Sequence[Score]
+    name: str, metric: Metric, pairs: Sequence[CellPair], before: Sequence[Score], after: Sequence[Score]
 ) -> Difference:
     x, y = _array(before), _array(after)
     measured = ~(np.isnan(x) | np.isnan(y))

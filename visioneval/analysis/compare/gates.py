@@ -10,11 +10,11 @@ from typing import Literal
 from visioneval.analysis.cells import MUST_PASS, Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
-from visioneval.analysis.compare.pairing import Pair
+from visioneval.analysis.compare.pairing import CellPair
 from visioneval.errors import UsageError
 from visioneval.suite.loading.messages import did_you_mean
 
-DEFAULT = ("broken_same_picture", "significant", MUST_PASS)
+DEFAULT = ("broken_same_output", "significant", MUST_PASS)
 NAMES = ("broken", *DEFAULT)
 EXIT_OK, EXIT_WORSE, EXIT_INCOMPLETE = 0, 1, 3
 _ROUNDING = 1e-9
@@ -35,7 +35,7 @@ class FailOn:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GateResult:
     """What one ``--fail-on`` found, in words."""
 
     fail_on: FailOn
@@ -64,17 +64,17 @@ def _parsed(word: str) -> FailOn:
     return FailOn(word, metric, allowed)
 
 
-def hold(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[Held, ...]:
+def hold(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[GateResult, ...]:
     """Holds every gate against a comparison. Raises ``UsageError`` for a metric of which no worse is known."""
     return tuple(_held(gate, comparison) for gate in gates)
 
 
-def exit_code(comparison: Comparison, held: Sequence[Held]) -> int:
+def exit_code(comparison: Comparison, held: Sequence[GateResult]) -> int:
     """3 where B is not complete or a gate had nothing to measure; 1 where one is unmet; else 0."""
     return {"hold": EXIT_OK, "unmet": EXIT_WORSE}.get(outcome(comparison, held), EXIT_INCOMPLETE)
 
 
-def outcome(comparison: Comparison, held: Sequence[Held]) -> Outcome:
+def outcome(comparison: Comparison, held: Sequence[GateResult]) -> Outcome:
     """What the exit code stands for, in a word."""
     states = {one.state for one in held}
     if comparison.b.state not in (None, "complete"):
@@ -84,9 +84,9 @@ def outcome(comparison: Comparison, held: Sequence[Held]) -> Outcome:
     return "unmet" if "unmet" in states else "hold"
 
 
-def _held(gate: FailOn, comparison: Comparison) -> Held:
+def _held(gate: FailOn, comparison: Comparison) -> GateResult:
     if not comparison.steady and not _gone(gate, comparison):
-        return Held(gate, "holds", "every case is flaky")
+        return GateResult(gate, "holds", "every case is flaky")
     if gate.metric is not None:
         return _bounded(gate, gate.metric, comparison)
     if gate.text == "significant":
@@ -94,14 +94,14 @@ def _held(gate: FailOn, comparison: Comparison) -> Held:
     return _unbroken(gate, comparison)
 
 
-_SCOPES: dict[str, tuple[str, Callable[[Pair], bool]]] = {
+_SCOPES: dict[str, tuple[str, Callable[[CellPair], bool]]] = {
     "broken": ("cells", lambda _: True),
-    "broken_same_picture": ("cells with the same picture", lambda pair: pair.same_picture),
+    "broken_same_output": ("cells with the same image", lambda pair: pair.same_output),
     MUST_PASS: ("cells tagged must_pass", lambda pair: pair.must_pass),
 }
 
 
-def _unbroken(gate: FailOn, comparison: Comparison) -> Held:
+def _unbroken(gate: FailOn, comparison: Comparison) -> GateResult:
     """No cell that passed fails now. One that cannot be told any more, or is gone, leaves the gate unmeasured."""
     what, belongs = _SCOPES[gate.text]
     own = [pair for pair in comparison.steady if belongs(pair)]
@@ -109,7 +109,7 @@ def _unbroken(gate: FailOn, comparison: Comparison) -> Held:
     lost = [pair for pair in own if pair.change == "error_after" and pair.a.verdict == "PASS"]
     gone = _gone(gate, comparison)
     if not own and not gone:
-        return Held(gate, "holds", f"no {what}")
+        return GateResult(gate, "holds", f"no {what}")
     found = f"{len(broken)} of {len(own)} {what} broke"
     if lost:
         found += f", {len(lost)} that passed could not be measured"
@@ -117,7 +117,7 @@ def _unbroken(gate: FailOn, comparison: Comparison) -> Held:
         names = list(dict.fromkeys(cell.test_id for cell in gone))
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         found += f", {len(gone)} more of A are not in B: {', '.join(names[:_NAMED])}{more}"
-    return Held(gate, "unmet" if broken else "unmeasured" if lost or gone else "holds", found)
+    return GateResult(gate, "unmet" if broken else "unmeasured" if lost or gone else "holds", found)
 
 
 def _gone(gate: FailOn, comparison: Comparison) -> list[Cell]:
@@ -132,15 +132,15 @@ def _gone(gate: FailOn, comparison: Comparison) -> list[Cell]:
     return [cell for cell in gone if compared is None or cell.model_label in compared]
 
 
-def _significant(gate: FailOn, comparison: Comparison) -> Held:
+def _significant(gate: FailOn, comparison: Comparison) -> GateResult:
     tested = [one for one in (comparison.pass_rate, *comparison.metrics) if one.n_pairs]
     if not comparison.pass_rate.n_pairs:
-        return Held(gate, "unmeasured", _NO_PAIR)
+        return GateResult(gate, "unmeasured", _NO_PAIR)
     worse = [one for one in tested if one.significant and (one.worse_by or 0) > 0]
     judged = sum(one.metric.better != "none" for one in tested)
     none = f"none of {judged} metrics is significantly worse, by {comparison.pass_rate.n_cases} cases"
     found = ", ".join(f"{one.name} {_size(one)} (p {one.p_holm:.2g})" for one in worse)
-    return Held(gate, "unmet" if worse else "holds", found or none)
+    return GateResult(gate, "unmet" if worse else "holds", found or none)
 
 
 def _size(one: Difference) -> str:
@@ -148,14 +148,14 @@ def _size(one: Difference) -> str:
     return f"{difference * 100:+.1f} points" if one.metric.type == "bool" else f"{difference:+.3g}"
 
 
-def _bounded(gate: FailOn, name: str, comparison: Comparison) -> Held:
+def _bounded(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
     found = _named(name, comparison)
     if found.difference is None:
-        return Held(gate, "unmeasured", _NO_PAIR)
+        return GateResult(gate, "unmeasured", _NO_PAIR)
     if found.worse_by is None:
         raise UsageError(f"--fail-on {gate.text!r}: of {name} it is not known which way is better")
     unmet = found.worse_by > gate.allowed + _ROUNDING
-    return Held(gate, "unmet" if unmet else "holds", f"{found.a:.4g} -> {found.b:.4g} ({found.difference:+.4g})")
+    return GateResult(gate, "unmet" if unmet else "holds", f"{found.a:.4g} -> {found.b:.4g} ({found.difference:+.4g})")
 
 
 def _named(name: str, comparison: Comparison) -> Difference:

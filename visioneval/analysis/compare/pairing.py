@@ -32,7 +32,7 @@ _MEASURED: dict[tuple[Verdict, Verdict], Change] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CellPair:
     """The same cell in both runs."""
 
     a: Cell
@@ -52,12 +52,12 @@ class Pair:
         return tuple(rule for rule in self.b.failed_rules if rule not in self.a.failed_rules)
 
     @property
-    def rules_mended(self) -> tuple[str, ...]:
+    def rules_fixed(self) -> tuple[str, ...]:
         """Rules that failed in A and do not fail in B."""
         return tuple(rule for rule in self.a.failed_rules if rule not in self.b.failed_rules)
 
     @property
-    def same_picture(self) -> bool:
+    def same_output(self) -> bool:
         """Whether both drew the very same file."""
         return self.a.artifact_sha256 is not None and self.a.artifact_sha256 == self.b.artifact_sha256
 
@@ -81,7 +81,7 @@ class Pair:
 class Pairing:
     """The cells of two runs, paired; ``labels`` says which model run of A stands for which of B."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CellPair, ...]
     labels: tuple[tuple[str, str], ...]
     only_a: tuple[Cell, ...]
     only_b: tuple[Cell, ...]
@@ -100,14 +100,14 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
         for cell in a.cells
         if cell.model_label in labels
     }
-    pairs: list[Pair] = []
+    pairs: list[CellPair] = []
     only_b: list[Cell] = []
     for cell in b.cells:
         before = known.pop((cell.test_id, cell.model_label, cell.sample_index), None)
         if before is None:
             only_b.append(cell)
         else:
-            pairs.append(Pair(before, cell))
+            pairs.append(CellPair(before, cell))
     if not pairs:
         raise UsageError(_nothing_in_common(a, b, labels))
     left = {id(cell) for cell in known.values()}

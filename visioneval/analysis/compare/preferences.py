@@ -26,7 +26,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """What one judge said of the pictures of ``a`` and ``b``, each a ``RUN_ID@label``.
+    """What one judge said of the images of ``a`` and ``b``, each a ``RUN_ID@label``.
 
     ``rate`` is the share of the judged pairs in which B was preferred, ties counting half, 0 to 1, with its 95 %
     interval; both are ``None`` where no pair was judged. Of the ``ties``, ``flips`` are pairs about which the judge

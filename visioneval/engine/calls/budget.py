@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from visioneval.engine.calls.cost_bounds import Bound
-from visioneval.engine.calls.throttle import Lane
+from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.errors import BudgetError
 
 
@@ -17,7 +17,7 @@ from visioneval.errors import BudgetError
 class Claim:
     """What is reserved for one call in flight, in US dollars; ``images`` is how many it generates."""
 
-    lane: Lane
+    lane: RateLimitKey
     images: int
     usd: float
 
@@ -36,13 +36,13 @@ class Budget:
     refusal: str | None = None
     """Why the first call that did not begin for want of money did not."""
     _reserved: float = 0.0
-    _running: dict[Lane, int] = field(default_factory=lambda: defaultdict(int))
-    _largest: dict[Lane, float] = field(default_factory=dict)
+    _running: dict[RateLimitKey, int] = field(default_factory=lambda: defaultdict(int))
+    _largest: dict[RateLimitKey, float] = field(default_factory=dict)
     """The largest cost of a call, or of each image that it generated."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @asynccontextmanager
-    async def reserve(self, lane: Lane, images: int, bound: Callable[[], Bound]) -> AsyncIterator[Claim]:
+    async def reserve(self, lane: RateLimitKey, images: int, bound: Callable[[], Bound]) -> AsyncIterator[Claim]:
         """Around one paid call. Waits while calls in flight may leave enough money; ``BudgetError`` where they cannot.
 
         ``bound`` is asked for only where there is a budget.
@@ -68,7 +68,7 @@ class Budget:
             largest = self._largest.get(claim.lane, 0.0)
             self._largest[claim.lane] = max(largest, cost / max(1, claim.images))
 
-    async def _claim(self, lane: Lane, images: int, bound: Bound, most: float) -> Claim:
+    async def _claim(self, lane: RateLimitKey, images: int, bound: Bound, most: float) -> Claim:
         while True:
             largest = None if bound.is_strict else self._largest.get(lane)
             claim = Claim(lane, images, bound.usd if largest is None else largest * max(1, images))
@@ -93,12 +93,12 @@ class Budget:
         raise BudgetError(why)
 
 
-def too_small(most: float, lane: Lane, bound: Bound) -> str:
+def too_small(most: float, lane: RateLimitKey, bound: Bound) -> str:
     """What to say of a budget that cannot pay even one call."""
     hint = ""
     if not bound.is_strict:
         how = f"'prices: {{{lane}: {{per_image: ...}}}}' in the suite states what it costs"
-        hint = "; " + (how if lane.kind == "draw" else "a maximum of output tokens in its params lowers that")
+        hint = "; " + (how if lane.kind == "generate" else "a maximum of output tokens in its params lowers that")
     return f"the budget of {most:g} USD cannot pay one call of {lane}, which may cost {bound.usd:.4g} USD{hint}"
 
 

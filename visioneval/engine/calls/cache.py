@@ -1,7 +1,7 @@
 """What was paid for, kept: answers by what was asked, in files named by their content, with an index in SQLite.
 
     DIR/index.sqlite     key, kind, the answer as JSON, the files that it names, when and by which run it was stored
-    DIR/files/ab/abcd..  pictures, by the SHA-256 of their bytes
+    DIR/files/ab/abcd..  images, by the SHA-256 of their bytes
 
 A key holds no host, path or time, so that a folder can be committed and replayed elsewhere. Several processes may use
 one folder. A file is checked against its name each time; one that is damaged is a miss.
@@ -26,7 +26,7 @@ import orjson
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
 
-Kind = Literal["draw", "judge"]
+Kind = Literal["generate", "judge"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 FORMAT = 1
@@ -41,10 +41,10 @@ CREATE TABLE IF NOT EXISTS answers (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """An answer that was kept. ``answer`` is plain data; its pictures are read with ``Cache.read``.
+class CacheEntry:
+    """An answer that was kept. ``answer`` is plain data; its images are read with ``Cache.read``.
 
-    ``bytes`` is what answer and pictures take together.
+    ``bytes`` is what answer and images take together.
     """
 
     answer: Mapping[str, Any]
@@ -55,10 +55,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What a cache holds: answers by kind, bytes of pictures and answers, and the time of the oldest answer."""
+    """What a cache holds: answers by kind, bytes of images and answers, and the time of the oldest answer."""
 
     folder: Path
-    drawings: int
+    generations: int
     judgements: int
     bytes: int
     max_bytes: int
@@ -157,7 +157,7 @@ class Cache:
         self.close()
 
     def close(self) -> None:
-        """Drops pictures of replaced answers, and makes the folder whole in its files: no log beside the index."""
+        """Drops images of replaced answers, and makes the folder whole in its files: no log beside the index."""
         if self._replaced:
             with contextlib.suppress(OSError, sqlite3.Error), self._transaction() as index:  # 'cache clear' finds them
                 self._drop_orphans(index, self._replaced)
@@ -166,39 +166,39 @@ class Cache:
                 self._index.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._index.close()
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> CacheEntry | None:
         """The newest answer to what ``key`` stands for. An index that is damaged there is a miss."""
         try:
             with self._lock:
                 row = self._index.execute(
                     "SELECT answer, stored_at, run_id, bytes FROM answers WHERE key = ?", (key,)
                 ).fetchone()
-            return None if row is None else Entry(orjson.loads(row[0]), *row[1:])
+            return None if row is None else CacheEntry(orjson.loads(row[0]), *row[1:])
         except (sqlite3.Error, orjson.JSONDecodeError) as error:
             self._warn(f"{self.folder}: the cache is damaged, and is passed over there: {error}")
             return None
 
     def read(self, digest: str) -> bytes | None:
-        """A picture by its SHA-256; ``None``, and a warning, where it is missing or is not what its name says."""
+        """An image by its SHA-256; ``None``, and a warning, where it is missing or is not what its name says."""
         path = self.path(digest)
         try:
             data = path.read_bytes()
         except OSError as error:
-            self._warn(f"{path}: a picture of the cache is gone: {error.strerror}")
+            self._warn(f"{path}: an image of the cache is gone: {error.strerror}")
             return None
         if sha256(data).hexdigest() == digest:
             return data
-        self._warn(f"{path}: a picture of the cache is damaged, and is passed over")
+        self._warn(f"{path}: an image of the cache is damaged, and is passed over")
         with contextlib.suppress(OSError):
             path.unlink()
         return None
 
     def path(self, digest: str) -> Path:
-        """Where a picture lies."""
+        """Where an image lies."""
         return self.folder / "files" / digest[:2] / digest
 
-    def put(self, key: str, kind: Kind, answer: Mapping[str, Any], pictures: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Keeps an answer and its pictures (SHA-256 and bytes), in place of an older one.
+    def put(self, key: str, kind: Kind, answer: Mapping[str, Any], images: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Keeps an answer and its images (SHA-256 and bytes), in place of an older one.
 
         A cache that was opened for reading keeps nothing, and says so once. Raises ``StorageError``.
         """
@@ -206,12 +206,12 @@ class Cache:
             self._say_unwritable()
             return
         data = orjson.dumps(answer)
-        size = len(data) + sum(len(picture) for _, picture in pictures)
+        size = len(data) + sum(len(image) for _, image in images)
         row = (key, kind, data, size, datetime.now(UTC).isoformat(timespec="seconds"), self._run_id)
         try:
-            for digest, picture in pictures:
-                self._write(digest, picture)
-            self._put_in(row, dict(pictures))
+            for digest, image in images:
+                self._write(digest, image)
+            self._put_in(row, dict(images))
         except (OSError, sqlite3.Error, UsageError) as error:
             raise StorageError(
                 f"{self.folder}: cannot write the cache: {getattr(error, 'strerror', None) or error}"
@@ -227,11 +227,11 @@ class Cache:
                 self._unwritable_said = True
                 self._warn(f"{self.folder}: the cache cannot be written: new answers are not kept")
 
-    def _put_in(self, row: tuple[Any, ...], pictures: Mapping[str, bytes]) -> None:
+    def _put_in(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
         """Inserts into the index; one that turns out to be damaged is set aside."""
         used = self._index
         try:
-            self._insert(row, pictures)
+            self._insert(row, images)
         except sqlite3.DatabaseError as error:
             if type(error) is not sqlite3.DatabaseError:  # its kinds are about locks, disks and our own slips
                 raise
@@ -239,21 +239,21 @@ class Cache:
                 if self._index is used:
                     used.close()
                     self._index = self._begun_anew(error)
-            self._insert(row, pictures)
+            self._insert(row, images)
 
-    def _insert(self, row: tuple[Any, ...], pictures: Mapping[str, bytes]) -> None:
-        """One answer in place of an older one, whose pictures are looked after when the cache is closed.
+    def _insert(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
+        """One answer in place of an older one, whose images are looked after when the cache is closed.
 
-        Pictures are taken away under the index's lock alone: what is there now stays until it is named.
+        Images are taken away under the index's lock alone: what is there now stays until it is named.
         """
-        key, names = row[0], tuple(pictures)
+        key, names = row[0], tuple(images)
         with self._transaction() as index:
             before = index.execute("SELECT files FROM answers WHERE key = ?", (key,)).fetchone()
             index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, " ".join(names)))
             self._replaced.update(set(before[0].split()).difference(names) if before else ())
-            for digest, picture in pictures.items():
+            for digest, image in images.items():
                 if not self.path(digest).exists():
-                    self._write(digest, picture)
+                    self._write(digest, image)
 
     def _write(self, digest: str, data: bytes) -> None:
         path = self.path(digest)
@@ -294,7 +294,7 @@ class Cache:
     def clear(self, before: str | None = None) -> int:
         """Drops every answer, or those stored before a time (ISO 8601, UTC), and tells how many.
 
-        Pictures that no answer names, as a killed program leaves them, go too. Raises ``UsageError``.
+        Images that no answer names, as a killed program leaves them, go too. Raises ``UsageError``.
         """
         with self._readable(), self._transaction() as index:
             rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
@@ -338,11 +338,11 @@ class Cache:
             total, oldest = self._index.execute(
                 "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
             ).fetchone()
-        return Info(self.folder, counts.get("draw", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
+        return Info(self.folder, counts.get("generate", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
 
 
 def _named(index: sqlite3.Connection) -> set[str]:
-    """The pictures that some answer names."""
+    """The images that some answer names."""
     return {
         digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
     }

@@ -13,23 +13,23 @@ from typing import Any, Literal, TypeVar
 
 from visioneval.aio import in_thread
 from visioneval.engine.calls.budget import Budget, Claim
-from visioneval.engine.calls.cache import Cache, Entry, Kind
-from visioneval.engine.calls.cost_bounds import CallSize, bound_of, drawing_size, question_size
+from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
+from visioneval.engine.calls.cost_bounds import CallSize, bound_of, generation_size, question_size
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.pricing import Prices, tokens_of
-from visioneval.engine.calls.throttle import Lane, Throttle, Tries
-from visioneval.engine.checked_media import Made, made
-from visioneval.engine.sanitize import Plain, amount
+from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
+from visioneval.engine.checked_media import CheckedMedia, made
+from visioneval.engine.sanitize import Sanitizer, amount
 from visioneval.engine.user_code import guarded
 from visioneval.errors import ProviderError, StoppedError, StorageError
-from visioneval.plan import Call, HashOf, digest, draw_key
-from visioneval.providers.base import CellRef, Drawing, DrawRequest, Judge, Part, Question, Reply, ToolCall
+from visioneval.plan import Call, HashOf, call_key, digest
+from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Part, Question, Reply, ToolCall
 from visioneval.suite.judges import BaseJudge
 from visioneval.types import TaskType
 
 T = TypeVar("T")
-Drawings = Literal["none", "own", "all"]
-"""Which kept pictures may stand for a new drawing: none, those that this very run paid for, or all."""
+ReusedGenerations = Literal["none", "own", "all"]
+"""Which kept images may stand for a new generation: none, those that this very run paid for, or all."""
 
 
 SMALL = 256_000
@@ -40,16 +40,16 @@ SMALL = 256_000
 class Reuse:
     """What is taken from the cache instead of being asked for again."""
 
-    drawings: Drawings = "none"
+    generations: ReusedGenerations = "none"
     judgements: bool = True
     offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """What a drawing call gave: its pictures, checked, or the words of a refusal."""
+class GenerationResult:
+    """What a generation call gave: its images, checked, or the words of a refusal."""
 
-    pictures: tuple[Made, ...] = ()
+    outputs: tuple[CheckedMedia, ...] = ()
     refused: str | None = None
     usage: Mapping[str, int] | None = None
     cost_usd: float | None = None
@@ -93,52 +93,52 @@ class Calls:
     reuse: Reuse = field(default_factory=Reuse)
     run_id: str = ""
     reused_since: str | None = None
-    """When the oldest answer was stored that stood for a new drawing."""
-    plain: Plain = field(default_factory=Plain)
+    """When the oldest answer was stored that stood for a new generation."""
+    plain: Sanitizer = field(default_factory=Sanitizer)
     broken: StorageError | None = None
     """Why the cache takes no answer any more. What was answered is there nevertheless, and no other call begins."""
     _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
-    async def draw(
-        self, call: Call, hash_of: HashOf, provider: Any, request: DrawRequest, tries: Tries | None = None
-    ) -> Drawn:
-        """Draws, or takes kept pictures. ``tries`` counts the attempts, those of a call that fails included.
+    async def generate(
+        self, call: Call, hash_of: HashOf, provider: Any, request: GenerationRequest, tries: Tries | None = None
+    ) -> GenerationResult:
+        """Generates, or takes kept images. ``tries`` counts the attempts, those of a call that fails included.
 
         Raises ``ProviderError`` and ``BudgetError``.
         """
         tries = tries or Tries()
-        lane = draw_lane(call.run.provider, call.run.params)
+        lane = generation_limit_key(call.run.provider, call.run.params)
         if call.run.config.is_free:
-            drawing = await self.throttle.call(
-                lane, lambda: _drawing(provider, call, request), tries=tries, limits_itself=True
+            generation = await self.throttle.call(
+                lane, lambda: _generation(provider, call, request), tries=tries, limits_itself=True
             )
-            pictures = await asyncio.to_thread(_checked, drawing, call.task_type)
-            return _drawn(drawing, pictures, drawing.cost_usd, tries.count)
-        key = await in_thread(draw_key, call, hash_of, when=call.has_files)
-        kept = await self._kept_drawing(key, call)
+            outputs = await asyncio.to_thread(_checked, generation, call.task_type)
+            return _generated(generation, outputs, generation.cost_usd, tries.count)
+        key = await in_thread(call_key, call, hash_of, when=call.has_files)
+        kept = await self._cached_generation(key, call)
         if kept is not None:
             self.log.hit(lane, key)
             self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)), default=None)
             return kept
         if self.reuse.offline:
             raise ProviderError(
-                f"not in the cache: the drawing of {call.case.id!r} by {call.run.label!r}", kind="offline"
+                f"not in the cache: the generation of {call.case.id!r} by {call.run.label!r}", kind="offline"
             )
-        drawing, cost = await self._paid(
+        generation, cost = await self._paid(
             lane,
             key,
-            lambda: _drawing_or_refusal(provider, call, request),
-            lambda: drawing_size(call),
+            lambda: _generation_or_refusal(provider, call, request),
+            lambda: generation_size(call),
             tries=tries,
             images=len(call.samples),
             limits_itself=hasattr(call.run.config, "timeout_s"),
         )
-        pictures = await asyncio.to_thread(self._keep_drawing, key, drawing, cost, call)
+        outputs = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
         self._stop_if_broken()
-        return _drawn(drawing, pictures, cost, tries.count)
+        return _generated(generation, outputs, cost, tries.count)
 
     async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
-        """One round with a judge, or a kept answer to the same words and pictures.
+        """One round with a judge, or a kept answer to the same words and images.
 
         The same question at the same moment is asked once. Raises ``ProviderError`` and ``BudgetError``.
         """
@@ -146,8 +146,8 @@ class Calls:
             reply = await guarded(Reply, judge.ask, question, about)
             meter.add(replace(reply, cost_usd=0.0), cached=False)
             return reply
-        lane = judge_lane(config)
-        key = question_key(config, question)  # short work, as no picture is read for it: a thread would take longer
+        lane = judge_limit_key(config)
+        key = question_key(config, question)  # short work, as no image is read for it: a thread would take longer
         past_cache = question.past_cache and not self.reuse.offline
         if not self.reuse.judgements or past_cache:
             return self._metered(meter, await self._put_to(lane, key, config, judge, question, about), cached=False)
@@ -176,7 +176,7 @@ class Calls:
         return reply
 
     async def _answer(
-        self, lane: Lane, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+        self, lane: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> tuple[Reply, bool]:
         kept = self.cache.get(key) if self.cache else None
         if kept is not None:
@@ -188,7 +188,7 @@ class Calls:
         return await self._put_to(lane, key, config, judge, question, about), False
 
     async def _put_to(
-        self, lane: Lane, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+        self, lane: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
         asked = partial(question_size, config, question)
         reply, cost = await self._paid(lane, key, lambda: guarded(Reply, judge.ask, question, about), asked)
@@ -201,12 +201,12 @@ class Calls:
         return reply
 
     def _store(
-        self, key: str, kind: Kind, answer: Mapping[str, Any], pictures: Sequence[tuple[str, bytes]] = ()
+        self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, bytes]] = ()
     ) -> None:
         """Caches an answer. Where that fails the answer still counts, as it is paid for; but the run must end."""
         try:
             if self.cache is not None:
-                self.cache.put(key, kind, answer, pictures)
+                self.cache.put(key, kind, answer, outputs)
         except StorageError as error:
             self.broken = self.broken or error
 
@@ -217,7 +217,7 @@ class Calls:
 
     async def _paid(
         self,
-        lane: Lane,
+        lane: RateLimitKey,
         key: str,
         work: Callable[[], Awaitable[T]],
         size: Callable[[], CallSize],
@@ -248,8 +248,8 @@ class Calls:
                     self.budget.settle(claims[-1], None)
                 raise
             usage, told = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
-            pictures = len(answer.pictures) if isinstance(answer, Drawing) else 0
-            cost = self.prices.cost(lane, usage, pictures) if told is None else amount(told)
+            outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
+            cost = self.prices.cost(lane, usage, outputs) if told is None else amount(told)
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
             self.budget.settle(claims[-1], 0.0 if cost is None and status == "refused" else cost)
             costs.append(cost)
@@ -265,23 +265,25 @@ class Calls:
         )
         return answer, costs[-1]
 
-    async def _kept_drawing(self, key: str, call: Call) -> Drawn | None:
-        """A kept drawing that is whole, or in an offline replay any; ``None`` where it must be drawn."""
-        if self.cache is None or self.reuse.drawings == "none":
+    async def _cached_generation(self, key: str, call: Call) -> GenerationResult | None:
+        """A kept generation that is whole, or in an offline replay any; ``None`` where it must be generated."""
+        if self.cache is None or self.reuse.generations == "none":
             return None
         kept = self.cache.get(key)
-        if kept is None or (self.reuse.drawings == "own" and kept.run_id != self.run_id):
+        if kept is None or (self.reuse.generations == "own" and kept.run_id != self.run_id):
             return None
         if not self.reuse.offline and not kept.answer["whole"]:
             return None
-        pictures = await in_thread(self._read, kept, self.cache, call.task_type, when=_is_work(kept))
-        if pictures is None or (not self.reuse.offline and any(p.fault for p in pictures)):
+        outputs = await in_thread(self._read, kept, self.cache, call.task_type, when=_is_work(kept))
+        if outputs is None or (not self.reuse.offline and any(p.fault for p in outputs)):
             return None
         answer = kept.answer
-        if self.reuse.drawings == "own":  # which this run paid for, and has no record of yet
-            return Drawn(pictures, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"])
-        return Drawn(
-            pictures,
+        if self.reuse.generations == "own":  # which this run paid for, and has no record of yet
+            return GenerationResult(
+                outputs, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"]
+            )
+        return GenerationResult(
+            outputs,
             refused=answer["refused"],
             cost_usd=0.0,
             run_params=answer["run_params"],
@@ -289,37 +291,39 @@ class Calls:
             stored_at=kept.stored_at,
         )
 
-    def _read(self, kept: Entry, cache: Cache, task: TaskType) -> tuple[Made, ...] | None:
-        """The pictures of a kept drawing; ``None`` where the file of one of them is not what was kept."""
-        pictures = tuple(Made(**picture) for picture in kept.answer["pictures"])
-        found = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in pictures]
+    def _read(self, kept: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
+        """The images of a kept generation; ``None`` where the file of one of them is not what was kept."""
+        outputs = tuple(CheckedMedia(**image) for image in kept.answer["outputs"])
+        found = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in outputs]
         if any(p.fault is None and p.data is None for p in found):
             return None
         known = (p if p.decoded or p.data is None else made(p.data, task) for p in found)
         return tuple(map(self._let_go, known))
 
-    def _keep_drawing(self, key: str, drawing: Drawing, cost: float | None, call: Call) -> tuple[Made, ...]:
-        pictures = _checked(drawing, call.task_type)
-        is_all = drawing.refused is not None or len(pictures) >= len(call.samples)
-        if self.cache is None or not (drawing.refused or any(p.fault is None for p in pictures)):
-            return pictures
+    def _cache_generation(
+        self, key: str, generation: Generation, cost: float | None, call: Call
+    ) -> tuple[CheckedMedia, ...]:
+        outputs = _checked(generation, call.task_type)
+        is_all = generation.refused is not None or len(outputs) >= len(call.samples)
+        if self.cache is None or not (generation.refused or any(p.fault is None for p in outputs)):
+            return outputs
         answer = {
-            "pictures": [{**asdict(replace(p, data=None))} for p in pictures],
-            "refused": None if drawing.refused is None else self.plain.text(drawing.refused),
-            "usage": self.plain.counts(drawing.usage),
+            "outputs": [{**asdict(replace(p, data=None))} for p in outputs],
+            "refused": None if generation.refused is None else self.plain.text(generation.refused),
+            "usage": self.plain.counts(generation.usage),
             "cost_usd": cost,
-            "run_params": self.plain.mapping(drawing.run_params),
-            "whole": is_all and all(p.fault is None for p in pictures),
+            "run_params": self.plain.mapping(generation.run_params),
+            "whole": is_all and all(p.fault is None for p in outputs),
         }
-        self._store(key, "draw", answer, [(p.sha256, p.data) for p in pictures if p.data is not None])
-        return tuple(self._let_go(p) for p in pictures)
+        self._store(key, "generate", answer, [(p.sha256, p.data) for p in outputs if p.data is not None])
+        return tuple(self._let_go(p) for p in outputs)
 
-    def _let_go(self, picture: Made) -> Made:
+    def _let_go(self, image: CheckedMedia) -> CheckedMedia:
         """The file instead of the bytes: a cell may wait long for its judges."""
-        path = self.cache.path(picture.sha256) if self.cache is not None and picture.data is not None else None
+        path = self.cache.path(image.sha256) if self.cache is not None and image.data is not None else None
         if path is None or not path.exists():  # a cache that cannot be written, or is very small
-            return picture
-        return replace(picture, data=None, kept=path)
+            return image
+        return replace(image, data=None, kept=path)
 
 
 class AbandonedError(ProviderError):
@@ -329,19 +333,19 @@ class AbandonedError(ProviderError):
         super().__init__("the call was abandoned", kind="transient")
 
 
-def draw_lane(provider: str, params: Mapping[str, Any]) -> Lane:
-    """Whose limits a drawing is under."""
+def generation_limit_key(provider: str, params: Mapping[str, Any]) -> RateLimitKey:
+    """Whose limits a generation is under."""
     model = params.get("model")
-    return Lane(provider, model if isinstance(model, str) else None, "draw")
+    return RateLimitKey(provider, model if isinstance(model, str) else None, "generate")
 
 
-def judge_lane(config: BaseJudge) -> Lane:
+def judge_limit_key(config: BaseJudge) -> RateLimitKey:
     """Whose limits a judgement is under."""
-    return Lane(str(getattr(config, "provider", "")), getattr(config, "model", None), "judge")
+    return RateLimitKey(str(getattr(config, "provider", "")), getattr(config, "model", None), "judge")
 
 
 def question_key(config: BaseJudge, question: Question) -> str:
-    """What an answer depends on. No host is in it, and no cell: identical pictures get the same answer."""
+    """What an answer depends on. No host is in it, and no cell: identical images get the same answer."""
     parts = {
         "judge": config.model_dump(exclude={"base_url", "api_key_env", "google"}),
         "parts": [_plain(part) for part in question.parts],
@@ -362,24 +366,24 @@ def _plain(part: Part) -> Any:
     return part if isinstance(part, str) else [part.sha256, part.mime]
 
 
-def _is_work(kept: Entry) -> bool:
-    """Whether reading a kept drawing is work for a thread: it is large, or still to be decoded."""
-    return kept.bytes > SMALL or not all(picture.get("decoded") for picture in kept.answer["pictures"])
+def _is_work(kept: CacheEntry) -> bool:
+    """Whether reading a kept generation is work for a thread: it is large, or still to be decoded."""
+    return kept.bytes > SMALL or not all(image.get("decoded") for image in kept.answer["outputs"])
 
 
-async def _drawing(provider: Any, call: Call, request: DrawRequest) -> Drawing:
+async def _generation(provider: Any, call: Call, request: GenerationRequest) -> Generation:
     ask = provider.edit if call.task_type == "image_editing" else provider.generate
-    return await guarded(Drawing, ask, request)
+    return await guarded(Generation, ask, request)
 
 
-async def _drawing_or_refusal(provider: Any, call: Call, request: DrawRequest) -> Drawing:
+async def _generation_or_refusal(provider: Any, call: Call, request: GenerationRequest) -> Generation:
     """A refusal is an answer too: it is kept, and so is there for a replay."""
     try:
-        return await _drawing(provider, call, request)
+        return await _generation(provider, call, request)
     except ProviderError as error:
         if error.kind != "refused":
             raise
-        return Drawing(refused=str(error))
+        return Generation(refused=str(error))
 
 
 def _status(error: BaseException) -> str:
@@ -396,14 +400,16 @@ def _may_be_billed(error: BaseException) -> bool:
     return not isinstance(error, StoppedError)
 
 
-def _checked(drawing: Drawing, task: TaskType) -> tuple[Made, ...]:
-    return tuple(made(data, task) for data in drawing.pictures)
+def _checked(generation: Generation, task: TaskType) -> tuple[CheckedMedia, ...]:
+    return tuple(made(data, task) for data in generation.outputs)
 
 
-def _drawn(drawing: Drawing, pictures: tuple[Made, ...], cost: float | None, attempts: int) -> Drawn:
-    return Drawn(pictures, drawing.refused, drawing.usage, cost, drawing.run_params, attempts)
+def _generated(
+    generation: Generation, outputs: tuple[CheckedMedia, ...], cost: float | None, attempts: int
+) -> GenerationResult:
+    return GenerationResult(outputs, generation.refused, generation.usage, cost, generation.run_params, attempts)
 
 
-def _reply(kept: Entry) -> Reply:
+def _reply(kept: CacheEntry) -> Reply:
     answer = dict(kept.answer)
     return Reply(**{**answer, "calls": tuple(ToolCall(**call) for call in answer["calls"])})

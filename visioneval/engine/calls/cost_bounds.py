@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from visioneval.engine.calls.pricing import Prices
-from visioneval.engine.calls.throttle import Lane
+from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.plan import Call
 from visioneval.providers.base import Part, Question, VideoPart
 from visioneval.suite.judges import BaseJudge
@@ -54,7 +54,7 @@ class Bound:
     is_strict: bool
 
 
-def bound_of(prices: Prices, lane: Lane, size: CallSize) -> Bound:
+def bound_of(prices: Prices, lane: RateLimitKey, size: CallSize) -> Bound:
     """Strict where calls and images alone are priced, or a maximum of output tokens is stated."""
     price = prices.stated(lane)
     if price is not None and not (price.input_per_million or price.output_per_million):
@@ -66,15 +66,15 @@ def bound_of(prices: Prices, lane: Lane, size: CallSize) -> Bound:
     return Bound(max(cost or 0.0 for cost in costs), is_strict=size.max_output_tokens is not None)
 
 
-def drawing_size(call: Call) -> CallSize:
+def generation_size(call: Call) -> CallSize:
     """The size of a generation or an edit."""
     sent = len(call.files.images) + len(call.files.masks)
     words = len(call.prompt.encode()) + _bytes(call.params)
-    least = least_drawing_size(call.run.provider, call.params, len(call.samples))
+    least = least_generation_size(call.run.provider, call.params, len(call.samples))
     return replace(least, input_tokens=FRAME_TOKENS + words + IMAGE_TOKENS * sent)
 
 
-def least_drawing_size(provider: str, params: Mapping[str, Any], images: int) -> CallSize:
+def least_generation_size(provider: str, params: Mapping[str, Any], images: int) -> CallSize:
     """The size of a call that generates so many images, of whatever words."""
     quality = _BY_QUALITY.get(str(params.get("quality")), GENERATED_TOKENS)
     likely = _BY_PROVIDER.get(provider, quality) * images

@@ -9,10 +9,10 @@ from itertools import combinations
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
-from visioneval.engine.calls.calls import draw_lane, judge_lane
+from visioneval.engine.calls.calls import generation_limit_key, judge_limit_key
 from visioneval.engine.calls.lanes import budget_warnings, prices_of
 from visioneval.engine.calls.pricing import Prices
-from visioneval.engine.calls.throttle import Lane
+from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.media.urls import is_url
 from visioneval.plan import Plan, asks
 from visioneval.suite.graders import BaseGrader
@@ -64,22 +64,22 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
     ``budget_usd`` is instead of the suite's.
     """
     calls = cells = grader_calls = 0
-    drawn: Counter[str] = Counter()
+    generated: Counter[str] = Counter()
     asked: Counter[str] = Counter()
     missing: list[str] = []
     for call in plan.calls():
         calls += 1
         cells += call.cells
-        drawn[call.run.label] += 1
-        for each in (call, *call.lookers):
+        generated[call.run.label] += 1
+        for each in (call, *call.dependents):
             grader_calls += len(each.samples) * len(each.graders)
             asked.update({grader.key: len(each.samples) for grader in each.graders})
         path = call.params.get("path") if call.run.config.reads_outputs else None
         if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
-            missing.append(path or call.params.get("row") or f"a picture of {call.case.id!r} by {call.run.label!r}")
+            missing.append(path or call.params.get("row") or f"an image of {call.case.id!r} by {call.run.label!r}")
     pairs = {each.key: _pairs(plan, each) for each in plan.suite.graders}
     pricing = _Pricing(plan, prices_of(plan), past)
-    costs = [pricing.drawing(run, drawn[run.label]) for run in plan.runs if not run.config.is_free]
+    costs = [pricing.generation(run, generated[run.label]) for run in plan.runs if not run.config.is_free]
     for grader in plan.suite.graders:
         judge = plan.judges.get(grader.judge_name or "")
         if judge is not None and not judge.is_free and any(asks(grader, case) for case in plan.suite.cases):
@@ -90,7 +90,7 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
 
 
 def _pairs(plan: Plan, grader: BaseGrader) -> int:
-    """How many pairs of pictures a grader compares."""
+    """How many pairs of images a grader compares."""
     labels = grader.compared(run.label for run in plan.runs)
     runs = [run for run in plan.runs if run.label in labels]
     cases = [case for case in plan.suite.cases if grader.is_for(case)]
@@ -114,21 +114,21 @@ class _Pricing:
             self._past = self._ask()
         return self._past
 
-    def drawing(self, run: ModelRun, calls: int) -> Cost:
-        """What the drawings of a model run cost."""
-        lane, pictures = draw_lane(run.provider, run.params), calls * self._plan.pictures_per_call(run)
-        stated = self._stated(lane, calls, pictures)
+    def generation(self, run: ModelRun, calls: int) -> Cost:
+        """What the generations of a model run cost."""
+        lane, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
+        stated = self._stated(lane, calls, images)
         if stated is not None:
             return Cost(run.label, stated, "prices")
-        mean = self.past.drawings.get((run.provider, run.label))
+        mean = self.past.generations.get((run.provider, run.label))
         if mean is not None:
-            return Cost(run.label, mean.usd * pictures, "earlier runs", mean.times)
+            return Cost(run.label, mean.usd * images, "earlier runs", mean.times)
         return self._unknown(run.label, lane)
 
     def judging(self, grader: BaseGrader, times: int) -> Cost:
         """What a grader's judge costs, asked about so many cells or pairs."""
         judge = self._plan.judges[str(grader.judge_name)]
-        lane, name = judge_lane(judge), f"{grader.key} by {grader.judge_name}"
+        lane, name = judge_limit_key(judge), f"{grader.key} by {grader.judge_name}"
         suite = self._plan.suite
         calls = grader.judge_calls(times, [case for case in suite.cases if asks(grader, case)], suite.vars)
         stated = None if calls is None else self._stated(lane, calls, 0)
@@ -139,12 +139,12 @@ class _Pricing:
             return Cost(name, mean.usd * times, "earlier runs", mean.times)
         return self._unknown(name, lane)
 
-    def _stated(self, lane: Lane, calls: int, pictures: int) -> float | None:
-        """By the suite's price of a call and of a picture; ``None`` where there is none, or tokens count too."""
+    def _stated(self, lane: RateLimitKey, calls: int, images: int) -> float | None:
+        """By the suite's price of a call and of an image; ``None`` where there is none, or tokens count too."""
         price = self._prices.stated(lane)
         if price is None or price.input_per_million or price.output_per_million:
             return None
-        return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * pictures
+        return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images
 
-    def _unknown(self, name: str, lane: Lane) -> Cost:
+    def _unknown(self, name: str, lane: RateLimitKey) -> Cost:
         return Cost(name, None, "tokens" if self._prices.knows(lane) else "none")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from visioneval.engine.calls.throttle import Lane
+from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.errors import UsageError
 
 
@@ -30,7 +30,7 @@ class CallLog:
 
     def call(
         self,
-        lane: Lane,
+        lane: RateLimitKey,
         key: str,
         status: str,
         attempt: int,
@@ -44,11 +44,11 @@ class CallLog:
             lane, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=dict(tokens or {}), cost_usd=cost
         )
 
-    def hit(self, lane: Lane, key: str) -> None:
+    def hit(self, lane: RateLimitKey, key: str) -> None:
         """An answer that was taken from the cache."""
         self._write(lane, key, "cached")
 
-    def _write(self, lane: Lane, key: str, status: str, **more: object) -> None:
+    def _write(self, lane: RateLimitKey, key: str, status: str, **more: object) -> None:
         if self._file is None and self._echo is None:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds")

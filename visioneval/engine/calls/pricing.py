@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from visioneval.engine.calls.throttle import Lane
+from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.suite.limits import Price
 
 if TYPE_CHECKING:
@@ -31,40 +31,40 @@ class Prices:
     """What a call costs: by the suite's ``prices``, or else by genai-prices, where the host is the provider's own."""
 
     own: Mapping[str, Price] = field(default_factory=dict)
-    elsewhere: frozenset[Lane] = frozenset()
+    elsewhere: frozenset[RateLimitKey] = frozenset()
     """Lanes whose calls go to a host of the user's own, of which genai-prices knows nothing."""
 
-    def knows(self, lane: Lane) -> bool:
+    def knows(self, lane: RateLimitKey) -> bool:
         """Whether the cost of a call can be told."""
         return self.stated(lane) is not None or self._public(lane) is not None
 
-    def cost(self, lane: Lane, usage: Mapping[str, int] | None, pictures: int) -> float | None:
-        """US dollars for one call that gave so many pictures; ``None`` where that is not known."""
+    def cost(self, lane: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
+        """US dollars for one call that gave so many images; ``None`` where that is not known."""
         own = self.stated(lane)
         if own is not None:
             by_token = own.input_per_million or own.output_per_million
-            return None if by_token and not usage else _by(own, usage or {}, pictures)
+            return None if by_token and not usage else _by(own, usage or {}, images)
         if not usage or self._public(lane) is None:
             return None
         return _public_cost(_KNOWN_AS[lane.provider], str(lane.model), tuple(sorted(usage.items())))
 
-    def stated(self, lane: Lane) -> Price | None:
+    def stated(self, lane: RateLimitKey) -> Price | None:
         """The suite's own price for a lane."""
         names = (str(lane), lane.model or "", lane.provider)
         return next((self.own[name] for name in names if name in self.own), None)
 
-    def _public(self, lane: Lane) -> Any:
+    def _public(self, lane: RateLimitKey) -> Any:
         known = _KNOWN_AS.get(lane.provider)
         if known is None or lane.model is None or lane in self.elsewhere:
             return None
         return _listed(known, lane.model)
 
 
-def _by(price: Price, usage: Mapping[str, int], pictures: int) -> float:
+def _by(price: Price, usage: Mapping[str, int], images: int) -> float:
     tokens = tokens_of(usage)
     return (
         (price.per_call or 0.0)
-        + (price.per_image or 0.0) * pictures
+        + (price.per_image or 0.0) * images
         + (price.input_per_million or 0.0) * tokens["input_tokens"] / 1e6
         + (price.output_per_million or 0.0) * tokens["output_tokens"] / 1e6
     )
@@ -87,7 +87,7 @@ def _listed(provider: str, model: str) -> tuple[PricedProvider, ModelInfo] | Non
 
 @lru_cache(maxsize=4096)
 def _public_cost(provider: str, model: str, usage: tuple[tuple[str, int], ...]) -> float | None:
-    """Kept, as drawings of one size use the same tokens, and a look-up costs as much as sending a small request."""
+    """Kept, as generations of one size use the same tokens, and a look-up costs as much as sending a small request."""
     from genai_prices import Usage, calc_price
 
     counted = {name: count for name, count in tokens_of(dict(usage)).items() if count}

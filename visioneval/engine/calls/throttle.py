@@ -1,6 +1,6 @@
 """How fast providers are called, and what happens when they say no. The one place that limits, waits and retries.
 
-Every model has a gate for its drawings and one for its judgements, so that the two overlap. A gate lets so many calls
+Every model has a limiter for generations and one for judgements, so that the two overlap. A limiter lets so many calls
 through at once; a 429 halves that and holds everybody on it back, and each success lets it grow again. A call that
 waits for its next try is outside of the gate.
 """
@@ -24,7 +24,7 @@ from visioneval.errors import LONGEST_RETRY_AFTER_S, ClosingError, ProviderError
 from visioneval.suite.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 T = TypeVar("T")
-Kind = Literal["draw", "judge"]
+Kind = Literal["generate", "judge"]
 Admission = Callable[[], AbstractAsyncContextManager[object]]
 BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0
@@ -35,7 +35,7 @@ BURST_S = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class RateLimitKey:
     """Whose limits a call is under. ``model`` is ``None`` for a provider that has none to name."""
 
     provider: str
@@ -46,7 +46,7 @@ class Lane:
         return f"{self.provider}:{self.model}" if self.model else self.provider
 
 
-class Gate:
+class ConcurrencyLimiter:
     """So many calls at once, first come, first served; less after a 429, more again with each success."""
 
     def __init__(self, most: int) -> None:
@@ -158,7 +158,7 @@ class Gate:
             self._let_in()
 
 
-class Rate:
+class CallRate:
     """So many a minute, spread evenly after a short burst (the generic cell rate algorithm)."""
 
     def __init__(self, per_minute: float) -> None:
@@ -186,16 +186,16 @@ class Throttle:
 
     limits: Mapping[str, Limits]
     max_concurrency: int
-    gates: dict[tuple[str, str | None, Kind], Gate] = field(default_factory=dict)
-    rates: dict[tuple[str, str], Rate] = field(default_factory=dict)
+    gates: dict[tuple[str, str | None, Kind], ConcurrencyLimiter] = field(default_factory=dict)
+    rates: dict[tuple[str, str], CallRate] = field(default_factory=dict)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether no drawing begins any more."""
+    """Whether no generation begins any more."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Whether no call of any kind begins any more."""
 
     async def call(
         self,
-        lane: Lane,
+        lane: RateLimitKey,
         work: Callable[[], Awaitable[T]],
         *,
         images: int = 0,
@@ -225,7 +225,12 @@ class Throttle:
         raise AssertionError("tenacity gives up by raising")
 
     async def _once(
-        self, lane: Lane, work: Callable[[], Awaitable[T]], timeout_s: float | None, images: int, admission: Admission
+        self,
+        lane: RateLimitKey,
+        work: Callable[[], Awaitable[T]],
+        timeout_s: float | None,
+        images: int,
+        admission: Admission,
     ) -> T:
         async with AsyncExitStack() as stack:
             own = self.gate(lane)
@@ -254,38 +259,38 @@ class Throttle:
             own.succeeded()
             return answer
 
-    def _setting(self, lane: Lane, name: str) -> float | None:
+    def _setting(self, lane: RateLimitKey, name: str) -> float | None:
         """A limit of the model, or else of its provider."""
         found = (getattr(self.limits.get(entry), name, None) for entry in (str(lane), lane.provider))
         return next((value for value in found if value is not None), None)
 
-    def gate(self, lane: Lane) -> Gate:
-        """The gate of a model's drawings or judgements."""
+    def gate(self, lane: RateLimitKey) -> ConcurrencyLimiter:
+        """The gate of a model's generations or judgements."""
         return self._gate((lane.provider, lane.model or "", lane.kind), self.most(lane))
 
-    def most(self, lane: Lane) -> int:
+    def most(self, lane: RateLimitKey) -> int:
         """How many calls a model may have at once."""
         return int(self._setting(lane, "max_concurrency") or self.max_concurrency)
 
-    def _shared(self, lane: Lane) -> Gate | None:
+    def _shared(self, lane: RateLimitKey) -> ConcurrencyLimiter | None:
         """The gate that all models of a provider share, where the suite limits the provider."""
         limits = self.limits.get(lane.provider)
         if limits is None or lane.model is None:
             return None
         return self._gate((lane.provider, None, lane.kind), limits.max_concurrency or self.max_concurrency)
 
-    def _gate(self, key: tuple[str, str | None, Kind], most: int) -> Gate:
+    def _gate(self, key: tuple[str, str | None, Kind], most: int) -> ConcurrencyLimiter:
         if key not in self.gates:
-            self.gates[key] = Gate(most)
+            self.gates[key] = ConcurrencyLimiter(most)
             if self._event(key[2]).is_set():
                 self.gates[key].close()
         return self.gates[key]
 
     def close(self) -> None:
-        """Begins no drawing any more. What is drawn is still judged."""
+        """Begins no generation any more. What is generated is still judged."""
         self.closed.set()
         for (_, _, kind), gate in self.gates.items():
-            if kind == "draw":
+            if kind == "generate":
                 gate.close()
 
     def shut(self) -> None:
@@ -297,14 +302,14 @@ class Throttle:
 
     def _event(self, kind: Kind) -> asyncio.Event:
         """What says that no call of a kind begins any more."""
-        return self.closed if kind == "draw" else self.ended
+        return self.closed if kind == "generate" else self.ended
 
     async def _sleep(self, kind: Kind, seconds: float) -> None:
         """Waits; no longer once the run is being stopped, for a call that will not begin."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._event(kind).wait(), seconds)
 
-    async def _still_open(self, kind: Kind, own: Gate) -> None:
+    async def _still_open(self, kind: Kind, own: ConcurrencyLimiter) -> None:
         """Whoever came in and then waited for a turn is held back by what became of the others meanwhile."""
         while own.closed_for and not self._event(kind).is_set():
             if own.closed_for > LONGEST_WAIT_S:
@@ -322,7 +327,7 @@ class Throttle:
             ("images", limits.images_per_minute, images),
         ):
             if per_minute and many:
-                await self._sleep(kind, self.rates.setdefault((name, what), Rate(per_minute)).turn(many))
+                await self._sleep(kind, self.rates.setdefault((name, what), CallRate(per_minute)).turn(many))
 
     def waiting(self) -> list[str]:
         """Who waits for what, in words, for the person at the terminal."""

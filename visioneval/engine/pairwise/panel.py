@@ -1,4 +1,4 @@
-"""Pairs of pictures are put to a judge, each pair in both orders, and what it says goes to ``preferences.jsonl``."""
+"""Pairs of images are put to a judge, each pair in both orders, and what it says goes to ``preferences.jsonl``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, cast
 
-from visioneval.engine.calls.calls import Calls, Meter, judge_lane
-from visioneval.engine.components import Tools
+from visioneval.engine.calls.calls import Calls, Meter, judge_limit_key
+from visioneval.engine.components import Components
 from visioneval.engine.grading import stop_for_key
-from visioneval.engine.image_cache import Shelf
-from visioneval.engine.sanitize import Plain
+from visioneval.engine.image_cache import ImageCache
+from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
 from visioneval.engine.user_code import described
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
@@ -29,20 +29,20 @@ from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, ap
 from visioneval.suite.graders import BaseGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.remote_media import address_of
-from visioneval.types import Picture
+from visioneval.types import Output
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One picture of a pair. ``name`` is ``RUN_ID@label``."""
+    """One image of a pair. ``name`` is ``RUN_ID@label``."""
 
     name: str
-    picture: Picture
+    output: Output
 
 
 @dataclass(frozen=True, slots=True)
 class Matchup:
-    """Two pictures of one cell. ``call`` says what was asked for."""
+    """Two images of one cell. ``call`` says what was asked for."""
 
     call: Call
     sample: int
@@ -52,38 +52,38 @@ class Matchup:
 
 @dataclass(slots=True)
 class Matchups:
-    """The pairs that a judge is shown. Of the others, ``missing`` lack a picture; ``same`` are one file twice."""
+    """The pairs that a judge is shown. Of the others, ``missing`` lack an image; ``same`` are one file twice."""
 
     pairs: list[Matchup] = field(default_factory=list)
     missing: int = 0
     same: int = 0
 
     def __str__(self) -> str:
-        told = ((self.missing, "pairs lack a picture"), (self.same, "pairs are one and the same picture"))
+        told = ((self.missing, "pairs lack an image"), (self.same, "pairs are one and the same image"))
         return "; ".join([f"{len(self.pairs)} pairs", *(f"{many} {what}" for many, what in told if many)])
 
     def add(self, call: Call, sample: int, a: Contender | None, b: Contender | None) -> None:
         """Takes a pair, or counts why not."""
         if a is None or b is None:
             self.missing += 1
-        elif a.picture.sha256 and a.picture.sha256 == b.picture.sha256:
+        elif a.output.sha256 and a.output.sha256 == b.output.sha256:
             self.same += 1
         else:
             self.pairs.append(Matchup(call, sample, a, b))
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class PairwiseSession:
     """A judge at work: what it is asked with, and the folder of the run in which its answers are kept."""
 
     plan: Plan
     config: BaseGrader
-    tools: Tools
+    tools: Components
     calls: Calls
     folder: Path
     template_folders: tuple[Path, ...]
-    plain: Plain
-    shelf: Shelf = field(default_factory=Shelf)
+    plain: Sanitizer
+    shelf: ImageCache = field(default_factory=ImageCache)
     meter: Meter = field(default_factory=Meter)
     debug: Callable[[BaseException], None] = lambda _: None
 
@@ -99,9 +99,9 @@ class Panel:
 
 
 def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contender | None:
-    """The picture of a record, where it has one; ``folder`` is its run's, out of which no link is followed.
+    """The image of a record, where it has one; ``folder`` is its run's, out of which no link is followed.
 
-    A picture in a bucket is read with this machine's credentials, so only where the suite is ``trusted``.
+    An image in a bucket is read with this machine's credentials, so only where the suite is ``trusted``.
     """
     if record is None or record.mime is None:
         return None
@@ -112,12 +112,12 @@ def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contende
         return None
     path = folder / record.artifact_path if record.artifact_path else Path()
     size = record.width or 0, record.height or 0
-    picture = Picture(path, record.artifact_sha256 or "", record.mime, *size, address)
-    return Contender(f"{record.run_id}@{record.model_label}", picture)
+    image = Output(path, record.artifact_sha256 or "", record.mime, *size, address)
+    return Contender(f"{record.run_id}@{record.model_label}", image)
 
 
 def matchups_within(plan: Plan, config: BaseGrader, records: Iterable[Record], folder: Path) -> Matchups:
-    """Each chosen model run of a run with each, cell by cell; cases that draw nothing are left out."""
+    """Each chosen model run of a run with each, cell by cell; cases that generate nothing are left out."""
     known = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
     found = Matchups()
     labels = config.compared(run.label for run in plan.runs)
@@ -145,7 +145,9 @@ def matchups_of(
     return found
 
 
-async def put_to_judge(panel: Panel, matchups: Sequence[Matchup], progress: Progress, *, anew: bool = False) -> None:
+async def judge_matchups(
+    panel: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, anew: bool = False
+) -> None:
     """Asks about every pair in both orders, less what the run's folder has an answer to; ``anew`` asks that too.
 
     What ends it early is in ``progress``; whatever else goes wrong is the error of one line.
@@ -153,7 +155,7 @@ async def put_to_judge(panel: Panel, matchups: Sequence[Matchup], progress: Prog
     known = set() if anew else {each.key for each in read_preferences(panel.folder) if each.error is None}
     turns = _turns(matchups, panel.judge.title, known)
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(panel.calls.throttle.most(judge_lane(panel.judge)), 2 * len(matchups))):
+        for _ in range(min(panel.calls.throttle.most(judge_limit_key(panel.judge)), 2 * len(matchups))):
             group.create_task(_pull(panel, turns, progress))
     progress.left += sum(1 for _ in turns)
 
@@ -167,7 +169,7 @@ def _turns(
                 yield one, first
 
 
-async def _pull(panel: Panel, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress) -> None:
+async def _pull(panel: PairwiseSession, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress) -> None:
     for matchup, first in turns:
         try:
             found = await _asked(panel, matchup, first)
@@ -178,7 +180,7 @@ async def _pull(panel: Panel, turns: Iterator[tuple[Matchup, Literal["a", "b"]]]
             return
 
 
-async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
+async def _asked(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
     """One answer, or the error in its place."""
     limit = panel.plan.suite.cell_timeout_s
     answer: Literal["a", "b", "tie"] | None = None
@@ -214,14 +216,14 @@ async def _asked(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Pr
     )
 
 
-def _question(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Question:
+def _question(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Question:
     call = matchup.call
     subject = GradingContext(
         case=call.case,
         task_type=call.task_type,
         prompt=call.prompt,
         requested_size=None,
-        picture=None,
+        output=None,
         files=call.files,
         save=_saves_nothing,
         variables=panel.plan.suite.vars,
@@ -229,28 +231,28 @@ def _question(panel: Panel, matchup: Matchup, first: Literal["a", "b"]) -> Quest
         show=panel.shelf.show,
         watching=panel.tools.watching,
     )
-    pictures = [side.picture for side in (matchup.a, matchup.b)]
-    for picture in pictures:
-        _check_unchanged(picture)
-    return panel.grader.question(subject, *(pictures if first == "a" else pictures[::-1]))
+    outputs = [side.output for side in (matchup.a, matchup.b)]
+    for image in outputs:
+        _check_unchanged(image)
+    return panel.grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
 
 
 def _saves_nothing(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder of its own
-    raise GraderError("a comparison of two pictures keeps none of its own")
+    raise GraderError("a comparison of two images keeps none of its own")
 
 
-def _check_unchanged(picture: Picture) -> None:
-    if picture.uri is not None:
+def _check_unchanged(image: Output) -> None:
+    if image.uri is not None:
         return
     try:
-        data = picture.path.read_bytes()
+        data = image.path.read_bytes()
     except OSError as error:
-        raise GraderError(f"{picture.path.name}: cannot be read: {error.strerror}") from None
-    if images.sha256(data) != picture.sha256:
-        raise GraderError(f"{picture.path.name}: is not the picture that was drawn: it was changed since")
+        raise GraderError(f"{image.path.name}: cannot be read: {error.strerror}") from None
+    if images.sha256(data) != image.sha256:
+        raise GraderError(f"{image.path.name}: is not the image that was generated: it was changed since")
 
 
-def _asker(panel: Panel, matchup: Matchup) -> Ask:
+def _asker(panel: PairwiseSession, matchup: Matchup) -> Ask:
     judge = panel.tools.judges[str(panel.config.judge_name)]
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
 

@@ -1,4 +1,4 @@
-"""Two runs before a judge: which pictures stand against each other, and the questions about them from first to last."""
+"""Two runs before a judge: which images stand against each other, and the questions about them from first to last."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from visioneval.analysis.cells import Side
-from visioneval.analysis.compare.pairing import Pair, pair_cells, parse_map
+from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
 from visioneval.analysis.compare.preferences import Preferred, preferred
-from visioneval.engine.call_settings import Session, check_budget, open_calls
+from visioneval.engine.call_settings import CallSettings, check_budget, open_calls
 from visioneval.engine.calls.calls import Meter
-from visioneval.engine.components import build_tools
-from visioneval.engine.context import secrets_around
-from visioneval.engine.pairwise.panel import Matchups, Panel, matchups_of, put_to_judge
+from visioneval.engine.components import build_components
+from visioneval.engine.context import sanitizer_for
+from visioneval.engine.pairwise.panel import Matchups, PairwiseSession, judge_matchups, matchups_of
 from visioneval.engine.shutdown import Outcome, Progress, cause, interrupts
 from visioneval.errors import UsageError
 from visioneval.plan import Plan
@@ -40,7 +40,7 @@ _ENTRY: TypeAdapter[Any] = TypeAdapter(JudgeEntry)
 class Opposed:
     """The pairs of two runs. ``only_a`` and ``only_b`` cells have no counterpart.
 
-    ``other_prompt`` pairs were drawn from two prompts, and are judged by that of B. ``asked`` holds every
+    ``other_prompt`` pairs were generated from two prompts, and are judged by that of B. ``asked`` holds every
     selected pair, those that cannot be shown to a judge included.
     """
 
@@ -54,7 +54,7 @@ class Opposed:
         told = (
             (self.only_a, "cells are in A alone"),
             (self.only_b, "cells are in B alone"),
-            (self.other_prompt, "pairs were drawn from two prompts, and are judged by that of B"),
+            (self.other_prompt, "pairs were generated from two prompts, and are judged by that of B"),
         )
         return "; ".join([str(self.matchups), *(f"{many} {what}" for many, what in told if many)])
 
@@ -91,12 +91,12 @@ def judged_suite(plan: Plan, judge: str | None) -> Plan:
         hint = did_you_mean(name, judges) if judges else ""
         raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; --judge {name}=PROVIDER:MODEL brings one")
     if judges[name].is_recorded:
-        raise UsageError(f"--judge {name}: recorded answers are about single pictures: a pair needs another judge")
+        raise UsageError(f"--judge {name}: recorded answers are about single images: a pair needs another judge")
     config = next((each for each in own if each.judge_name == name), own[0] if own else None)
     config = config or config_of(GRADERS, "pairwise")(key="prefer", type="pairwise")
     config = config.model_copy(update={"judge": name, "when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
-    return replace(plan, suite=suite, draws=False)
+    return replace(plan, suite=suite, generates=False)
 
 
 def _entry(name: str, text: str) -> Any:
@@ -113,7 +113,7 @@ def described_pairs(
 
     Raises ``UsageError`` where there is nothing to pair.
     """
-    cases = {case.id for case in plan.suite.cases if case.picture_of is None}
+    cases = {case.id for case in plan.suite.cases if case.output_of is None}
     whole = {case.id for case in read_info(folders[1]).suite.cases}
     a, b = (
         replace(side, cells=[cell for cell in side.cells if cell.test_id in cases or cell.test_id not in whole])
@@ -135,23 +135,25 @@ def described_pairs(
     )
 
 
-def _asked(pair: Pair, a: str, b: str) -> Asked:
+def _asked(pair: CellPair, a: str, b: str) -> Asked:
     return pair.b.test_id, pair.b.sample_index, f"{a}@{pair.a.model_label}", f"{b}@{pair.b.model_label}"
 
 
-def _cell(pair: Pair, side: str) -> tuple[str, str, int]:
+def _cell(pair: CellPair, side: str) -> tuple[str, str, int]:
     cell = pair.a if side == "a" else pair.b
     return cell.test_id, cell.model_label, cell.sample_index
 
 
-def compare_runs(plan: Plan, opposed: Opposed, folder: Path, session: Session, say: Callable[[str], None]) -> Compared:
+def compare_runs(
+    plan: Plan, opposed: Opposed, folder: Path, session: CallSettings, say: Callable[[str], None]
+) -> Compared:
     """Puts the pairs to the judge, and keeps its answers in ``folder``, the run B."""
     (config,) = (each for each in plan.suite.graders if each.after_run)
     check_budget(plan, session)
-    tools = build_tools(plan, offline=session.reuse.offline)
+    tools = build_components(plan, offline=session.reuse.offline)
     with open_calls(plan, session, read_info(folder).run_id, say) as calls:
         places = template_folders(plan.suite, plan.folder, builtin("prompts"))
-        panel = Panel(plan, config, tools, calls, folder, places, secrets_around(plan))
+        panel = PairwiseSession(plan, config, tools, calls, folder, places, sanitizer_for(plan))
         anew = not session.reuse.judgements
         ended = _carried_out(panel, opposed, say, anew=anew)
     judge = panel.judge.title
@@ -160,14 +162,14 @@ def compare_runs(plan: Plan, opposed: Opposed, folder: Path, session: Session, s
     return Compared(ended.complete, ended.out_of_budget, preferred(lines), panel.meter)
 
 
-def _carried_out(panel: Panel, opposed: Opposed, say: Callable[[str], None], *, anew: bool) -> Outcome:
+def _carried_out(panel: PairwiseSession, opposed: Opposed, say: Callable[[str], None], *, anew: bool) -> Outcome:
     async def work() -> Outcome:
         loop = asyncio.get_running_loop()
         progress = Progress(panel.calls)
         with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pairs") as threads:
             loop.set_default_executor(threads)
             with interrupts(loop, progress, say), contextlib.suppress(asyncio.CancelledError):
-                await put_to_judge(panel, opposed.matchups.pairs, progress, anew=anew)
+                await judge_matchups(panel, opposed.matchups.pairs, progress, anew=anew)
                 progress.check()
                 if panel.calls.budget.refusal is not None:
                     say(panel.calls.budget.refusal)

@@ -37,7 +37,7 @@ def alignment_schema() -> dict[str, Any]:
 
 
 def alignment_context(
-    case: TestCase, prompt: str, *, pictures: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
+    case: TestCase, prompt: str, *, images: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Everything that an alignment template may use."""
     return {
@@ -45,13 +45,13 @@ def alignment_context(
         "task_type": str(case.task_type),
         "media": media_of(case),
         "prompt": prompt,
-        "pictures": list(pictures),
+        "images": list(images),
         "max_requirements": MAX_REQUIREMENTS,
     }
 
 
 class AlignmentGrader(BaseGrader, AlignmentOptions):
-    """The share of a prompt's requirements that a picture meets, as a judge answers them one by one."""
+    """The share of a prompt's requirements that an image meets, as a judge answers them one by one."""
 
     sees_videos: ClassVar[bool] = True
 
@@ -76,4 +76,4 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
         rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        yield self.template, alignment_context(case, prompt, pictures=SHOWN, variables=variables)
+        yield self.template, alignment_context(case, prompt, images=SHOWN, variables=variables)

@@ -39,7 +39,7 @@ class Alignment:
         self._config = config
 
     async def grade(self, subject: GradingContext) -> Grade:
-        """Raises ``GraderError`` for a picture that cannot be shown, ``ProviderError`` where no judge can be asked."""
+        """Raises ``GraderError`` for an image that cannot be shown, ``ProviderError`` where no judge can be asked."""
         question = self._question(subject, await laid_out(subject, self._config.judge, self._config.frames))
 
         async def ask(question: Question) -> Reply:
@@ -60,8 +60,8 @@ class Alignment:
         return self._grade(subject, answer.replies, details, score=score_of(found), reason=" ".join(gaps))
 
     def _question(self, subject: GradingContext, shown: Sequence[Exhibit]) -> Question:
-        pictures = [{"id": each.id, "about": each.about} for each in shown]
-        seen = alignment_context(subject.case, subject.prompt, pictures=pictures, variables=subject.variables)
+        images = [{"id": each.id, "description": each.description} for each in shown]
+        seen = alignment_context(subject.case, subject.prompt, images=images, variables=subject.variables)
         asked = render_file(self._config.template, subject.template_folders, seen)
         return Question(parts=(asked, *as_parts(shown)), schema=object_schema(alignment_schema()))
 

@@ -26,7 +26,7 @@ class GeckoOptions(Frozen):
     media: Media = "image"
     questions: FilePath | None = Field(default=None, description="A file of pinned questions.")
     questions_template: Text | None = Field(default=None, description="Makes questions from a prompt.")
-    answers_template: Text | None = Field(default=None, description="Asks them of a picture.")
+    answers_template: Text | None = Field(default=None, description="Asks them of an image.")
     mode: Literal["batch", "single"] = Field(
         default="batch", description="batch: all questions in one call; single: a call for each."
     )
@@ -106,7 +106,7 @@ def offers_none(question: GeckoQuestion) -> bool:
 
 
 class GeckoGrader(BaseGrader, GeckoOptions):
-    """The share of a prompt's claims that a picture or a video shows, asked one by one."""
+    """The share of a prompt's claims that an image or a video shows, asked one by one."""
 
     sees_videos: ClassVar[bool] = True
     asks_questions: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The share of a prompt's claims that a picture or a video shows: each is a question with choices and one right answer.
+"""The share of a prompt's claims that an image or a video shows: each is a question with choices and one right answer.
 
 The approach is that of TIFA (Hu et al., ICCV 2023), the Davidsonian Scene Graph (Cho et al., ICLR 2024) and Gecko
 (Wiles et al., 2024).
@@ -32,7 +32,7 @@ SHOWN_WRONG = 5
 
 
 class Gecko:
-    """Gets a prompt's questions, asks them of the picture, and counts."""
+    """Gets a prompt's questions, asks them of the image, and counts."""
 
     def __init__(self, config: GeckoGrader) -> None:
         self._config = config
@@ -80,15 +80,15 @@ async def questions_about(subject: GradingContext, config: GeckoGrader, bill: li
 
 
 async def _shown(subject: GradingContext, config: GeckoGrader) -> list[Part]:
-    """What the judge looks at; nothing where answers were recorded without a picture."""
-    if subject.picture is None:
+    """What the judge looks at; nothing where answers were recorded without an image."""
+    if subject.output is None:
         return []
     shown = await asyncio.to_thread(output, subject, config.judge, config.frames)
-    return as_parts(shown) if subject.picture.is_video else [each.part for each in shown]
+    return as_parts(shown) if subject.output.is_video else [each.part for each in shown]
 
 
 def _policy(config: GeckoGrader, answered: Answered) -> OnUnanswered:
-    """What a question without an answer counts as. A reply that could not be read says nothing about the picture."""
+    """What a question without an answer counts as. A reply that could not be read says nothing about the image."""
     return "error" if answered.off_shape() else config.on_unanswered
 
 

@@ -12,7 +12,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.gecko.answers import Said, chosen
 from visioneval.graders.gecko.asking import OFF_SHAPE, ask_all, ask_past_cache
 from visioneval.graders.gecko.config import CHECK, GeckoOptions, checking_context, making_context
-from visioneval.graders.gecko.reading import Made, coverage, made_schema, read_json, read_made
+from visioneval.graders.gecko.reading import ParsedQuestions, coverage, questions_schema, read_json, read_questions
 from visioneval.judging.ask import SHORT, Ask, again, past_cache
 from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
@@ -54,7 +54,7 @@ async def make(ask: Ask, prompt: str, options: GeckoOptions, folders: Folders, b
     Every reply goes on the ``bill``. Raises ``GraderError`` where there are no usable questions, ``ProviderError``.
     """
     words = render_file(options.template_for_questions, folders, making_context(options.media, prompt))
-    made = await _made(ask, Question((words,), schema=made_schema(options.media)), options, bill)
+    made = await _made(ask, Question((words,), schema=questions_schema(options.media)), options, bill)
     kept, unborne = await _borne_out(ask, prompt, made, options, folders, bill)
     if not kept:
         raise GraderError(f"no question is left of {len(made.questions)}: the prompt bears out none of their answers")
@@ -71,7 +71,7 @@ async def make(ask: Ask, prompt: str, options: GeckoOptions, folders: Folders, b
     )
 
 
-async def _made(ask: Ask, question: Question, options: GeckoOptions, bill: list[Reply]) -> Made:
+async def _made(ask: Ask, question: Question, options: GeckoOptions, bill: list[Reply]) -> ParsedQuestions:
     made, replies = await _exchange(ask, question, options)
     bill += replies
     if isinstance(made, str) and all(reply.from_cache for reply in replies):
@@ -82,21 +82,21 @@ async def _made(ask: Ask, question: Question, options: GeckoOptions, bill: list[
     return made
 
 
-async def _exchange(ask: Ask, question: Question, options: GeckoOptions) -> tuple[Made | str, list[Reply]]:
+async def _exchange(ask: Ask, question: Question, options: GeckoOptions) -> tuple[ParsedQuestions | str, list[Reply]]:
     """Asks, and once more with what was wrong."""
     first = await ask(question)
     made = await _read(first, options)
-    if isinstance(made, Made):
+    if isinstance(made, ParsedQuestions):
         return made, [first]
     second = await ask(again(question, first, [made]))
     return await _read(second, options), [first, second]
 
 
-async def _read(reply: Reply, options: GeckoOptions) -> Made | str:
+async def _read(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:
     return await in_thread(_read_now, reply, options, when=len(reply.text) > SHORT)
 
 
-def _read_now(reply: Reply, options: GeckoOptions) -> Made | str:
+def _read_now(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:
     """The questions of a reply, with dependencies that hold, or what is wrong with it."""
     if reply.stopped:
         return f"the answer was cut off ({reply.stopped})"
@@ -104,7 +104,7 @@ def _read_now(reply: Reply, options: GeckoOptions) -> Made | str:
         data = read_json(reply.text)
     except UnreadableReplyError as error:
         return str(error)
-    made = read_made(data, options.media)
+    made = read_questions(data, options.media)
     if isinstance(made, str):
         return made
     questions = without_gone(made.questions, {q.id for q in made.questions} | _named(data))
@@ -129,9 +129,9 @@ def without_gone(questions: Sequence[GeckoQuestion], known: set[str]) -> tuple[G
 
 
 async def _borne_out(
-    ask: Ask, prompt: str, made: Made, options: GeckoOptions, folders: Folders, bill: list[Reply]
+    ask: Ask, prompt: str, made: ParsedQuestions, options: GeckoOptions, folders: Folders, bill: list[Reply]
 ) -> tuple[tuple[GeckoQuestion, ...], list[DroppedQuestion]]:
-    """The questions whose answer follows from the prompt alone, by a call that sees no picture, and the others."""
+    """The questions whose answer follows from the prompt alone, by a call that sees no image, and the others."""
     if not options.check_questions:
         return made.questions, []
 

@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PromptItem:
     """A groundable word of a prompt. ``kind`` and ``weight`` (0 to 1) are those of a video's item."""
 
     text: str
@@ -38,20 +38,20 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ParsedQuestions:
     """What a reply gives: the prompt with its items, the usable questions, and those that are not."""
 
     keywords: str
     questions: tuple[GeckoQuestion, ...]
     dropped: tuple[DroppedQuestion, ...]
-    items: Mapping[int, Item]
+    items: Mapping[int, PromptItem]
     about: Mapping[str, int]
     """For each question (by id) the number of its item."""
     extra_keys: Mapping[str, str] = field(default_factory=dict)
     """What was said beside what was asked (``judging.Answer``)."""
 
 
-def made_schema(media: Media) -> dict[str, Any]:
+def questions_schema(media: Media) -> dict[str, Any]:
     """The JSON Schema of a reply."""
     text = {"type": "string"}
     texts = {"type": "array", "items": text}
@@ -71,19 +71,19 @@ def read_json(text: str) -> dict[str, Any]:
     return (fitting or objects)[0]
 
 
-def read_items(keywords: str, media: Media) -> dict[int, Item]:
+def read_items(keywords: str, media: Media) -> dict[int, PromptItem]:
     """The numbered items of ``{1}[two] {2}[dogs]``, or of ``{1}[grapes, object, 1.0]`` for a video."""
     return {int(number): _item(inner, media) for number, inner in _ITEM.findall(keywords) if inner.strip()}
 
 
-def _item(inner: str, media: Media) -> Item:
+def _item(inner: str, media: Media) -> PromptItem:
     parts = [part.strip() for part in inner.rsplit(",", 2)] if media == "video" else [inner.strip()]
     if len(parts) == 3 and _NUMBER.fullmatch(parts[2]):
-        return Item(parts[0], " ".join(parts[1].casefold().split()), min(1.0, float(parts[2])))
-    return Item(inner.strip())
+        return PromptItem(parts[0], " ".join(parts[1].casefold().split()), min(1.0, float(parts[2])))
+    return PromptItem(inner.strip())
 
 
-def read_made(data: Any, media: Media) -> Made | str:
+def read_questions(data: Any, media: Media) -> ParsedQuestions | str:
     """The questions of a reply, or what is wrong with all of it."""
     if not isinstance(data, dict) or not isinstance(data.get("questions"), list):
         return "the answer is not one whole JSON object with the keys 'keywords' and 'questions'"
@@ -109,11 +109,13 @@ def read_made(data: Any, media: Media) -> Made | str:
     if not kept:
         why = f": {dropped[0].reason}" if dropped else ""
         return f"no question is usable{why}"
-    return Made(_utf8(keywords), tuple(kept.values()), tuple(dropped), items, about, _extra_keys(data, media))
+    return ParsedQuestions(
+        _utf8(keywords), tuple(kept.values()), tuple(dropped), items, about, _extra_keys(data, media)
+    )
 
 
 def _extra_keys(data: Mapping[str, Any], media: Media) -> dict[str, str]:
-    return {_utf8(name): _utf8(value) for name, value in extra_keys_of(data, made_schema(media)).items()}
+    return {_utf8(name): _utf8(value) for name, value in extra_keys_of(data, questions_schema(media)).items()}
 
 
 def _utf8(value: Any) -> str:
@@ -121,14 +123,14 @@ def _utf8(value: Any) -> str:
     return str(value).encode("utf-8", "replace").decode()
 
 
-def coverage(made: Made, questions: Sequence[GeckoQuestion]) -> float:
+def coverage(made: ParsedQuestions, questions: Sequence[GeckoQuestion]) -> float:
     """The share of the items that one of the questions is about, 0 to 1."""
     asked = {made.about.get(question.id) for question in questions}
     return len(asked & made.items.keys()) / len(made.items)
 
 
 def _usable(
-    raw: Any, at: int, media: Media, items: Mapping[int, Item], kept: Mapping[str, GeckoQuestion]
+    raw: Any, at: int, media: Media, items: Mapping[int, PromptItem], kept: Mapping[str, GeckoQuestion]
 ) -> GeckoQuestion | str:
     """A question, or why it cannot be asked."""
     if len(kept) >= MAX_QUESTIONS:
@@ -148,7 +150,7 @@ def _usable(
     return _misfit(question, raw, media, items) or question
 
 
-def _validated(raw: Mapping[str, Any], at: int, media: Media, items: Mapping[int, Item]) -> GeckoQuestion:
+def _validated(raw: Mapping[str, Any], at: int, media: Media, items: Mapping[int, PromptItem]) -> GeckoQuestion:
     kind = raw.get("type")
     if media == "video":
         item = items.get(raw["keyword"]) if isinstance(raw.get("keyword"), int) else None
@@ -190,7 +192,9 @@ def _spelt_out(question: Mapping[str, Any]) -> str | None:
     return shell.choices[place] if place is not None and place < len(shell.choices) else None
 
 
-def _misfit(question: GeckoQuestion, raw: Mapping[str, Any], media: Media, items: Mapping[int, Item]) -> str | None:
+def _misfit(
+    question: GeckoQuestion, raw: Mapping[str, Any], media: Media, items: Mapping[int, PromptItem]
+) -> str | None:
     """Why a question is none of its medium."""
     if media == "image":
         plain = {folded_text(choice) for choice in question.choices} == set(YES_NO)

@@ -1,4 +1,4 @@
-"""What a pairwise judge is asked: which of two pictures does better what was asked for."""
+"""What a pairwise judge is asked: which of two images does better what was asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visioneval.types import Frozen, Metric
 
 ANSWER = "answer"
 FIRST, SECOND, TIE = "A", "B", "tie"
-"""What a judge calls the picture that it is shown first, the other one, and neither."""
+"""What a judge calls the image that it is shown first, the other one, and neither."""
 
 
 class PairwiseOptions(Frozen):
@@ -37,7 +37,7 @@ def pairwise_schema() -> dict[str, Any]:
 
 
 def pairwise_context(
-    case: TestCase, prompt: str, *, pictures: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
+    case: TestCase, prompt: str, *, images: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Everything that a pairwise template may use."""
     return {
@@ -47,12 +47,12 @@ def pairwise_context(
         "prompt": prompt,
         "criteria": case.criteria,
         "region": case.region,
-        "pictures": list(pictures),
+        "images": list(images),
     }
 
 
 class PairwiseGrader(BaseGrader, PairwiseOptions):
-    """A judge's preference between the pictures of two model runs, asked for after all cells are done."""
+    """A judge's preference between the images of two model runs, asked for after all cells are done."""
 
     after_run: ClassVar[bool] = True
     sees_videos: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class PairwiseGrader(BaseGrader, PairwiseOptions):
         rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        yield self.template, pairwise_context(case, prompt, pictures=SHOWN, variables=variables)
+        yield self.template, pairwise_context(case, prompt, images=SHOWN, variables=variables)
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         return times * 2  # each pair in both orders

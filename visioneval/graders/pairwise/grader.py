@@ -1,4 +1,4 @@
-"""One question about two pictures: both are shown, labelled A and B, and nothing says which model drew them."""
+"""One question about two images: both are shown, labeled A and B, and nothing says which model drew them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from visioneval.judging.attachments import Exhibit, as_parts, exhibits, output
 from visioneval.providers.base import Question
 from visioneval.suite.judge_prompt import REASON
 from visioneval.templates.render import render_file
-from visioneval.types import Picture
+from visioneval.types import Output
 
 
 class Pairwise:
@@ -29,7 +29,7 @@ class Pairwise:
     def __init__(self, config: PairwiseGrader) -> None:
         self._config = config
 
-    def question(self, subject: GradingContext, first: Picture, second: Picture) -> Question:
+    def question(self, subject: GradingContext, first: Output, second: Output) -> Question:
         """The question about two images, in this order. Raises ``GraderError`` for one that cannot be shown."""
         return pair_question(self._config, subject, first, second)
 
@@ -38,22 +38,24 @@ class Pairwise:
         return await choose(ask, question)
 
 
-def pair_question(config: PairwiseGrader, subject: GradingContext, first: Picture, second: Picture) -> Question:
-    """The question about two pictures of a cell, in this order. Raises ``GraderError`` for one that cannot be shown."""
+def pair_question(config: PairwiseGrader, subject: GradingContext, first: Output, second: Output) -> Question:
+    """The question about two images of a cell, in this order. Raises ``GraderError`` for one that cannot be shown."""
     shown = [
-        *exhibits(replace(subject, picture=None), config.judge, config.frames),
-        *_labelled(FIRST, config, replace(subject, picture=first)),
-        *_labelled(SECOND, config, replace(subject, picture=second)),
+        *exhibits(replace(subject, output=None), config.judge, config.frames),
+        *_labeled(FIRST, config, replace(subject, output=first)),
+        *_labeled(SECOND, config, replace(subject, output=second)),
     ]
-    pictures = [{"id": each.id, "about": each.about} for each in shown]
-    seen = pairwise_context(subject.case, subject.prompt, pictures=pictures, variables=subject.variables)
+    images = [{"id": each.id, "description": each.description} for each in shown]
+    seen = pairwise_context(subject.case, subject.prompt, images=images, variables=subject.variables)
     asked = render_file(config.template, subject.template_folders, seen)
     return Question(parts=(asked, *as_parts(shown)), schema=object_schema(pairwise_schema()))
 
 
-def _labelled(label: str, config: PairwiseGrader, subject: GradingContext) -> list[Exhibit]:
+def _labeled(label: str, config: PairwiseGrader, subject: GradingContext) -> list[Exhibit]:
     return [
-        replace(each, id=each.id.replace("output", label, 1), about=each.about.replace("to judge", label, 1))
+        replace(
+            each, id=each.id.replace("output", label, 1), description=each.description.replace("to judge", label, 1)
+        )
         for each in output(subject, config.judge, config.frames)
     ]
 

@@ -22,7 +22,7 @@ class LocalityGrader(BaseGrader):
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact"] = Field(
         default="reencode",
-        description="reencode forgives what lossy encoding, another size and a small shift of the whole picture do. "
+        description="reencode forgives what lossy encoding, another size and a small shift of the whole image do. "
         "exact forgives nothing: every pixel whose RGB differs counts, and max_changed_outside, max_worst_window and "
         "dilate are 0 unless stated.",
     )
@@ -61,19 +61,19 @@ class LocalityGrader(BaseGrader):
 
 
 class ReferenceGrader(BaseGrader):
-    """Likeness to a picture of the right answer."""
+    """Likeness to an image of the right answer."""
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(("", ".ssim", ".delta_e"), "a reference")
 
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
         default=0.9,
-        description="The least structural similarity: re-encoding keeps 0.95 and more, another picture 0.4 or less.",
+        description="The least structural similarity: re-encoding keeps 0.95 and more, another image 0.4 or less.",
     )
     max_delta_e: Annotated[float, Field(ge=0, le=200)] = Field(
         default=3.0,
         description="The largest mean colour difference (CIEDE2000): re-encoding stays below 2.5, "
-        "12 of 255 brighter is 3.5, another picture 20 and more.",
+        "12 of 255 brighter is 3.5, another image 20 and more.",
     )
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:

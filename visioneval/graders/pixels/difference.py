@@ -1,7 +1,7 @@
 """What the eye would call different: colour difference, structural similarity, and changed pixels.
 
-Pictures are ``(height, width, 3)`` arrays of 8-bit sRGB; maps are ``(height, width)``. Large pictures are worked
-through in bands, so that the float copies stay small however large the picture is.
+Images are ``(height, width, 3)`` arrays of 8-bit sRGB; maps are ``(height, width)``. Large images are worked
+through in bands, so that the float copies stay small however large the image is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FINE_SIGMA = 1.5
 FINE_CHROMA = 2.0
 """How much wider a* and b* are smoothed than L*: the eye sees colour that much coarser, and so do codecs keep it."""
 FINE_REACH = 2
-"""Pixels: a colour that stands this near in the other picture is not a change."""
+"""Pixels: a colour that stands this near in the other image is not a change."""
 FINE_DELTA_E = 8.0
 """CIEDE2000 from which a place counts as changed; what an editing model re-encodes stays below almost everywhere."""
 BROAD_SIGMA = 16.0
@@ -61,9 +61,9 @@ _COS, _SIN = ({angle: turn(math.radians(angle)) for angle in (6, 30, 63)} for tu
 _TO_LAB = np.array([[0, 116, 0, -16], [500, -500, 0, 0], [0, 200, -200, 0]], np.float32)
 
 
-def to_lab(picture: Pixels) -> Floats:
+def to_lab(output: Pixels) -> Floats:
     """sRGB (IEC 61966-2-1) as CIELAB (CIE 15, white D65, 2 degree observer): L* 0..100, a* and b* about -128..128."""
-    return _lab_of_linear(cv2.LUT(np.ascontiguousarray(picture), _LINEAR.astype(np.float32)))
+    return _lab_of_linear(cv2.LUT(np.ascontiguousarray(output), _LINEAR.astype(np.float32)))
 
 
 def _lab_of_linear(linear: Any) -> Floats:
@@ -167,15 +167,15 @@ def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
     total = 0.0
     for rows, _, _ in _bands(region.shape, halo=0):
         inside = region[rows]
-        pair = (to_lab(picture[rows])[inside] for picture in (first, second))
+        pair = (to_lab(output[rows])[inside] for output in (first, second))
         total += float(ciede2000(*pair).sum(dtype=np.float64))
     return total / int(region.sum())
 
 
-def luma(picture: Pixels) -> Floats:
+def luma(output: Pixels) -> Floats:
     """ITU-R BT.601 luma, 0..255, not rounded to whole levels."""
     # Whole numbers up to 255,000 are exact in 32 bits, in whatever order they are summed; one division rounds.
-    thousandths = cv2.transform(picture.astype(np.float32), np.array([[299, 587, 114]], np.float32))
+    thousandths = cv2.transform(output.astype(np.float32), np.array([[299, 587, 114]], np.float32))
     grey: Floats = (thousandths / np.float32(1000)).astype(np.float32, copy=False)
     return grey
 
@@ -203,7 +203,7 @@ def ssim_map(first: Floats, second: Floats) -> Floats:
 
 
 def mean_ssim(first: Pixels, second: Pixels, region: Mask) -> float:
-    """The mean of ``ssim_map`` of both pictures' luma over ``region``, which must hold pixels."""
+    """The mean of ``ssim_map`` of both images' luma over ``region``, which must hold pixels."""
     total = 0.0
     for rows, core, target in _bands(region.shape, halo=8):
         band = ssim_map(luma(first[rows]), luma(second[rows]))[core]
@@ -228,10 +228,10 @@ def changed_visibly(
 ) -> Mask:
     """The pixels of ``region`` that a person would call changed; re-encoding noise is not counted.
 
-    Outside ``region`` both pictures are taken as equal, so nothing leaks in over its border. A pixel is changed
+    Outside ``region`` both images are taken as equal, so nothing leaks in over its border. A pixel is changed
 
     - where its colour, smoothed over ``FINE_SIGMA``, is ``FINE_DELTA_E`` (CIEDE2000) away from every colour in
-      the range that the other picture shows within ``FINE_REACH`` pixels (either way, so that a thin line that
+      the range that the other image shows within ``FINE_REACH`` pixels (either way, so that a thin line that
       is gone counts like one that is new);
     - or where, between such places, the mean colour over ``BROAD_SIGMA`` moved by ``BROAD_DELTA_E``, or fine
       texture of ``BROAD_GRAIN``, such as noise, was added to what ``grainy`` has there (``base`` where ``None``).
@@ -287,7 +287,7 @@ def _window_sums(mask: Mask, height: int, width: int) -> NDArray[np.int32]:
 
 
 def _fine(before: Floats, after: Floats, sigma: float) -> Mask:
-    """Places whose smoothed colour the other picture does not show nearby, either way; from CIELAB."""
+    """Places whose smoothed colour the other image does not show nearby, either way; from CIELAB."""
     one, other = _as_seen(before, sigma), _as_seen(after, sigma)
     return _beyond(one, other) | _beyond(other, one)
 
@@ -310,9 +310,9 @@ def _beyond(colours: Floats, around: Floats) -> Mask:
     return changed
 
 
-def _grain(picture: Pixels) -> Floats:
+def _grain(output: Pixels) -> Floats:
     """The energy of what is finer than ``FINE_SIGMA``, in squared percent of white's luma."""
-    grey = luma(picture) / 2.55
+    grey = luma(output) / 2.55
     detail = grey - cv2.GaussianBlur(grey, (0, 0), FINE_SIGMA)
     energy: Floats = (detail * detail).astype(np.float32)
     return energy
@@ -377,18 +377,18 @@ _MAP_SIDE = 2048
 
 
 def difference_map(
-    picture: Pixels,
+    output: Pixels,
     changed_outside: Mask,
     changed_inside: Mask | None = None,
     inside: Mask | None = None,
     window: tuple[int, int, int, int] | None = None,
 ) -> bytes:
-    """A PNG for people: the picture in dim greys, what changed outside in red and inside in blue.
+    """A PNG for people: the image in dim greys, what changed outside in red and inside in blue.
 
-    The edge of ``inside`` is white, ``window`` (left, top, width, height) is boxed in yellow. Pictures over
-    2048 pixels a side are drawn smaller.
+    The edge of ``inside`` is white, ``window`` (left, top, width, height) is boxed in yellow. Images over
+    2048 pixels a side are generated smaller.
     """
-    canvas = (luma(picture) * (0.6 * (GREYS - 1) / 255)).astype(np.uint8)
+    canvas = (luma(output) * (0.6 * (GREYS - 1) / 255)).astype(np.uint8)
     canvas[changed_outside] = _OUTSIDE
     if changed_inside is not None:
         canvas[changed_inside] = _INSIDE

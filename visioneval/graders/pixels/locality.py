@@ -1,14 +1,14 @@
 """Locality: an edit changes what its mask allows, and nothing else.
 
-Metrics, each over the base picture's pixels (the editable mask has alpha 0 inside):
+Metrics, each over the base image's pixels (the editable mask has alpha 0 inside):
 
 - ``<key>.changed_outside``, 0..1: the share of the pixels outside the mask, grown by ``dilate``, that a person
   would call changed (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, whose RGB differs.
 - ``<key>.worst_window``, 0..1: the largest such share in any window of 24 x 24 pixels, so that a small change far
-  from the mask cannot hide in a large picture. 24 pixels whatever the size of the base: a codec's blocks and a
-  letter's strokes do not grow with the picture.
+  from the mask cannot hide in a large image. 24 pixels whatever the size of the base: a codec's blocks and a
+  letter's strokes do not grow with the image.
 - ``<key>.ssim_outside``, -1..1: the mean structural similarity (Wang et al. 2004) outside. No threshold is put
-  on it, since models that re-encode the picture lose texture everywhere; a rule of the suite may.
+  on it, since models that re-encode the image lose texture everywhere; a rule of the suite may.
 - ``<key>.changed_inside``, 0..1: the share of the pixels inside the mask (not grown) that changed.
 - ``<key>``: the output has the base's shape, and the first, second and fourth keep to the options' limits.
 """
@@ -59,7 +59,7 @@ class LocalityFinding:
     pixels_outside: int
     pixels_inside: int
     registration: Registration
-    picture_size: tuple[int, int]
+    image_size: tuple[int, int]
     base_size: tuple[int, int]
     difference_map: bytes
 
@@ -74,9 +74,9 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
     share, window, ssim = None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
-        ssim = round(mean_ssim(laid.base, np.where(outside[..., None], laid.picture, laid.base), outside), SCORE_DIGITS)
+        ssim = round(mean_ssim(laid.base, np.where(outside[..., None], laid.output, laid.base), outside), SCORE_DIGITS)
         window = window if share else None
-    drawn = difference_map(laid.picture, changed_outside, changed_inside, editable, window)
+    generated = difference_map(laid.output, changed_outside, changed_inside, editable, window)
     return LocalityFinding(
         changed_outside=_share(changed_outside, outside),
         worst_window=share,
@@ -86,9 +86,9 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
         pixels_outside=int(outside.sum()),
         pixels_inside=int(inside.sum()),
         registration=laid.registration,
-        picture_size=(output.shape[1], output.shape[0]),
+        image_size=(output.shape[1], output.shape[0]),
         base_size=(base.shape[1], base.shape[0]),
-        difference_map=drawn,
+        difference_map=generated,
     )
 
 
@@ -103,7 +103,7 @@ class Locality:
         return await asyncio.to_thread(self._in_room, subject)
 
     def _in_room(self, subject: GradingContext) -> Grade:
-        files = (subject.files.base, subject.files.masks.get("editable"), subject.drawn.path)
+        files = (subject.files.base, subject.files.masks.get("editable"), subject.generated.path)
         with room_for(*filter(None, files)):
             return self._grade(subject)
 
@@ -116,7 +116,7 @@ class Locality:
         if editable.shape != base.shape[:2]:
             raise GraderError(f"the mask {mask_path} is {_size(editable)}, the base {base_path} is {_size(base)}")
         exact = config.tolerance == "exact"
-        output = read_pixels(subject.drawn.path)
+        output = read_pixels(subject.generated.path)
         finding = measure_locality(base, output, editable, exact=exact, dilate=config.dilate)
         saved = subject.save(f"{config.key}.difference.png", finding.difference_map)
         failures, unmeasured = _failures(finding, config), _unmeasured(finding)
@@ -143,14 +143,14 @@ def _scores(key: str, passed: Score, finding: LocalityFinding) -> dict[str, Scor
 def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
     """Why the edit fails, a sentence each; none where it holds as far as it was measured."""
     found = []
-    width, height = finding.picture_size
+    width, height = finding.image_size
     base_width, base_height = finding.base_size
     if finding.registration.distorted:
         found.append(
             f"the output is {width}x{height}, another shape than the base's {base_width}x{base_height}, "
             "so everything was cropped or stretched"
         )
-    elif config.tolerance == "exact" and finding.picture_size != finding.base_size:
+    elif config.tolerance == "exact" and finding.image_size != finding.base_size:
         found.append(f"the output is {width}x{height}, the base {base_width}x{base_height}")
     outside = _outside_failure(finding, config)
     if outside is not None:
@@ -195,7 +195,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, saved: str) -> di
     return {
         "tolerance": config.tolerance,
         "base_size": "x".join(map(str, finding.base_size)),
-        "picture_size": "x".join(map(str, finding.picture_size)),
+        "picture_size": "x".join(map(str, finding.image_size)),
         "registration": finding.registration.as_details(),
         "pixels_outside": finding.pixels_outside,
         "pixels_inside": finding.pixels_inside,
@@ -214,9 +214,9 @@ def _details(finding: LocalityFinding, config: LocalityGrader, saved: str) -> di
 
 def _changed(laid: Laid, region: Mask, exact: bool) -> Mask:
     if exact:
-        return changed_exactly(laid.whole_base, laid.picture, region)
+        return changed_exactly(laid.whole_base, laid.output, region)
     coarseness = laid.registration.coarseness
-    return changed_visibly(laid.base, laid.picture, region, grainy=laid.whole_base, coarseness=coarseness)
+    return changed_visibly(laid.base, laid.output, region, grainy=laid.whole_base, coarseness=coarseness)
 
 
 def _share(changed: Mask, region: Mask) -> float | None:

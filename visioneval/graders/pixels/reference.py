@@ -1,4 +1,4 @@
-"""Reference: how like a picture of the right answer the output is.
+"""Reference: how like an image of the right answer the output is.
 
 Metrics, over the reference's pixels, once the output has been scaled and registered to it:
 
@@ -49,14 +49,14 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     """Measures an output of any size against the reference."""
     laid = lay_over(reference, output)
     changed = changed_visibly(
-        laid.base, laid.picture, laid.valid, grainy=laid.whole_base, coarseness=laid.registration.coarseness
+        laid.base, laid.output, laid.valid, grainy=laid.whole_base, coarseness=laid.registration.coarseness
     )
     return ReferenceFinding(
-        ssim=round(mean_ssim(laid.base, laid.picture, laid.valid), SCORE_DIGITS),
-        delta_e=round(mean_delta_e(laid.base, laid.picture, laid.valid), SCORE_DIGITS),
+        ssim=round(mean_ssim(laid.base, laid.output, laid.valid), SCORE_DIGITS),
+        delta_e=round(mean_delta_e(laid.base, laid.output, laid.valid), SCORE_DIGITS),
         changed=int(changed.sum()) / int(laid.valid.sum()),
         registration=laid.registration,
-        difference_map=difference_map(laid.picture, changed),
+        difference_map=difference_map(laid.output, changed),
     )
 
 
@@ -71,17 +71,17 @@ class Reference:
         return await asyncio.to_thread(self._in_room, subject)
 
     def _in_room(self, subject: GradingContext) -> Grade:
-        with room_for(*filter(None, (subject.files.reference, subject.drawn.path))):
+        with room_for(*filter(None, (subject.files.reference, subject.generated.path))):
             return self._grade(subject)
 
     def _grade(self, subject: GradingContext) -> Grade:
         config = self._config
         if subject.files.reference is None:
             raise GraderError("the case has no reference")
-        reference, output = read_pixels(subject.files.reference), read_pixels(subject.drawn.path)
+        reference, output = read_pixels(subject.files.reference), read_pixels(subject.generated.path)
         finding = measure_reference(reference, output)
         saved = subject.save(f"{config.key}.difference.png", finding.difference_map)
-        sizes = [f"{picture.shape[1]}x{picture.shape[0]}" for picture in (output, reference)]
+        sizes = [f"{image.shape[1]}x{image.shape[0]}" for image in (output, reference)]
         failures = _failures(finding, config, *sizes)
         return Grade(
             scores={

@@ -1,7 +1,7 @@
-"""Lays one picture over another: same size, and a small shift or zoom of the whole picture taken back.
+"""Lays one image over another: same size, and a small shift or zoom of the whole image taken back.
 
-A shift is taken back only when it explains the whole picture. Where it would make any place match worse than
-before, or where only one corner of the picture speaks for it, something moved on its own, and that is for the
+A shift is taken back only when it explains the whole image. Where it would make any place match worse than
+before, or where only one corner of the image speaks for it, something moved on its own, and that is for the
 graders to find.
 """
 
@@ -21,7 +21,7 @@ from visioneval.graders.pixels.difference import Floats, Mask, Pixels, exceeds, 
 from visioneval.media.images import load_rgb
 
 MAX_DISTORTION = 0.02
-"""How far width / height may differ from the base's, as a share, before the picture counts as distorted."""
+"""How far width / height may differ from the base's, as a share, before the image counts as distorted."""
 MAX_MOVE = 0.02
 """The largest shift that is taken back, as a share of the longer side, and the largest zoom."""
 MIN_MOVE_PX = 0.3
@@ -39,11 +39,11 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How the picture came to lie on the base. All pixels are the base's.
+    """How the image came to lie on the base. All pixels are the base's.
 
-    ``scale_x`` and ``scale_y`` are base size / picture size. A point of the base lies ``shift`` (right and down)
-    from there in the scaled picture, which is drawn ``zoom`` times as large as the base, about its middle.
-    ``skipped`` are the strips that have no counterpart in the picture.
+    ``scale_x`` and ``scale_y`` are base size / image size. A point of the base lies ``shift`` (right and down)
+    from there in the scaled image, which is generated ``zoom`` times as large as the base, about its middle.
+    ``skipped`` are the strips that have no counterpart in the image.
     """
 
     scale_x: float = 1.0
@@ -58,7 +58,7 @@ class Registration:
 
     @property
     def coarseness(self) -> float:
-        """How many pixels of the base a pixel of the picture covers, a side; 1 where the picture is not smaller."""
+        """How many pixels of the base a pixel of the image covers, a side; 1 where the image is not smaller."""
         return max(1.0, self.scale_x, self.scale_y)
 
     def as_details(self) -> dict[str, Any]:
@@ -68,21 +68,21 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A base and a picture of the same ``(height, width)``; ``valid`` is False where the picture has nothing.
+    """A base and an image of the same ``(height, width)``; ``valid`` is False where the image has nothing.
 
-    Where the picture is smaller than the base, ``base`` has lost the detail that the picture could not hold;
+    Where the image is smaller than the base, ``base`` has lost the detail that the image could not hold;
     ``whole_base`` still has it.
     """
 
     whole_base: Pixels
     base: Pixels
-    picture: Pixels
+    output: Pixels
     valid: Mask
     registration: Registration
 
 
 def read_pixels(path: Path) -> Pixels:
-    """A picture file as 8-bit sRGB, ``(height, width, 3)``.
+    """An image file as 8-bit sRGB, ``(height, width, 3)``.
 
     Raises ``GraderError``, with the path in it, where it does not decode.
     """
@@ -92,13 +92,13 @@ def read_pixels(path: Path) -> Pixels:
         raise GraderError(f"{path}: {error}") from error
 
 
-def lay_over(base: Pixels, picture: Pixels, fixed: Mask | None = None) -> Laid:
-    """Scales ``picture`` to the size of ``base`` and takes back a small shift and zoom of the whole.
+def lay_over(base: Pixels, image: Pixels, fixed: Mask | None = None) -> Laid:
+    """Scales ``image`` to the size of ``base`` and takes back a small shift and zoom of the whole.
 
     ``fixed`` says which pixels of the base should not have moved (all, where it is ``None``); what lies outside
-    it has no say. A distorted picture is stretched to the base's size and not registered.
+    it has no say. A distorted image is stretched to the base's size and not registered.
     """
-    laid = scaled_over(base, picture)
+    laid = scaled_over(base, image)
     if laid.registration.distorted:
         return laid
     fixed = laid.valid if fixed is None else fixed
@@ -116,28 +116,28 @@ def lay_over(base: Pixels, picture: Pixels, fixed: Mask | None = None) -> Laid:
         zoom_y=float(1 + move[3] / height),
         skipped=skipped,
     )
-    return Laid(laid.whole_base, laid.base, _warp(laid.picture, move), valid, registration)
+    return Laid(laid.whole_base, laid.base, _warp(laid.output, move), valid, registration)
 
 
-def scaled_over(base: Pixels, picture: Pixels) -> Laid:
-    """Scales ``picture`` to the size of ``base``, and no more."""
+def scaled_over(base: Pixels, image: Pixels) -> Laid:
+    """Scales ``image`` to the size of ``base``, and no more."""
     height, width = base.shape[:2]
-    own_height, own_width = picture.shape[:2]
+    own_height, own_width = image.shape[:2]
     shape = (own_width / own_height) / (width / height)
     registration = Registration(width / own_width, height / own_height, distorted=abs(shape - 1) > MAX_DISTORTION)
     valid = np.ones((height, width), np.bool_)
     if (own_height, own_width) == (height, width):
-        return Laid(base, base, picture, valid, registration)
+        return Laid(base, base, image, valid, registration)
     poorer = base
     if own_width * own_height < width * height:
         poorer = _resized(_resized(base, own_width, own_height), width, height)
-    return Laid(base, poorer, _resized(picture, width, height), valid, registration)
+    return Laid(base, poorer, _resized(image, width, height), valid, registration)
 
 
-def _resized(picture: Pixels, width: int, height: int) -> Pixels:
-    smaller = width * height < picture.shape[0] * picture.shape[1]
+def _resized(image: Pixels, width: int, height: int) -> Pixels:
+    smaller = width * height < image.shape[0] * image.shape[1]
     interpolation = cv2.INTER_AREA if smaller else cv2.INTER_CUBIC
-    return cv2.resize(picture, (width, height), interpolation=interpolation)  # type: ignore[return-value]
+    return cv2.resize(image, (width, height), interpolation=interpolation)  # type: ignore[return-value]
 
 
 def _at_working_size(laid: Laid, fixed: Mask) -> tuple[Floats, Floats, Mask]:
@@ -145,16 +145,16 @@ def _at_working_size(laid: Laid, fixed: Mask) -> tuple[Floats, Floats, Mask]:
     height, width = fixed.shape
     scale = min(1.0, _LONGEST / max(height, width))
     if scale == 1.0:
-        return luma(laid.base), luma(laid.picture), fixed
+        return luma(laid.base), luma(laid.output), fixed
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    base, picture = (cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (laid.base, laid.picture))
+    base, image = (cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (laid.base, laid.output))
     kept = cv2.resize(fixed.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
-    return luma(np.asarray(base, np.uint8)), luma(np.asarray(picture, np.uint8)), kept
+    return luma(np.asarray(base, np.uint8)), luma(np.asarray(image, np.uint8)), kept
 
 
-def _find_move(base: Floats, picture: Floats, fixed: Mask) -> tuple[NDArray[np.float64] | None, str | None]:
-    """The move of the whole picture, or ``None`` and, where one was found and refused, why."""
-    move = _estimate(base, picture, fixed)
+def _find_move(base: Floats, image: Floats, fixed: Mask) -> tuple[NDArray[np.float64] | None, str | None]:
+    """The move of the whole image, or ``None`` and, where one was found and refused, why."""
+    move = _estimate(base, image, fixed)
     height, width = base.shape
     reach = np.array([abs(move[0]) + abs(move[1]) / 2, abs(move[2]) + abs(move[3]) / 2])
     if reach.max() < MIN_MOVE_PX:
@@ -165,17 +165,17 @@ def _find_move(base: Floats, picture: Floats, fixed: Mask) -> tuple[NDArray[np.f
         "were found but not taken back: "
     )
     if reach.max() > MAX_MOVE * max(height, width) or np.abs(zoom).max() > MAX_MOVE:
-        return None, found + f"they are over {MAX_MOVE:.0%} of the picture"
-    before, after, known = _mismatch(base, picture, fixed, move)
+        return None, found + f"they are over {MAX_MOVE:.0%} of the image"
+    before, after, known = _mismatch(base, image, fixed, move)
     if (known & exceeds(after, 1.5 * before + _WORSE)).any():
         return None, found + "other places had not moved with it"
     better = known & exceeds(before, 1.5 * after + _WORSE / 2)
     if not _is_spread(better):
-        return None, found + "too little of the picture shows them"
+        return None, found + "too little of the image shows them"
     return move, None
 
 
-def _mismatch(base: Floats, picture: Floats, fixed: Mask, move: NDArray[np.float64]) -> tuple[Any, Any, Mask]:
+def _mismatch(base: Floats, image: Floats, fixed: Mask, move: NDArray[np.float64]) -> tuple[Any, Any, Mask]:
     """Mean absolute luma difference per tile, without and with the move, and which tiles hold enough to tell."""
     inside, _ = _counterparts(move, fixed.shape)
     weight = (fixed & inside).astype(np.float32)
@@ -187,13 +187,13 @@ def _mismatch(base: Floats, picture: Floats, fixed: Mask, move: NDArray[np.float
     still, moved = (
         cv2.resize(np.abs(cv2.GaussianBlur(other, (0, 0), 1.5) - smooth) * weight, size, interpolation=cv2.INTER_AREA)
         / np.maximum(share, 1e-3)
-        for other in (picture, _warp(picture, move))
+        for other in (image, _warp(image, move))
     )
     return still, moved, exceeds(share, 0.25)
 
 
 def _is_spread(tiles: Mask) -> bool:
-    """Whether tiles that speak for a move lie apart by a good part of the picture, both ways."""
+    """Whether tiles that speak for a move lie apart by a good part of the image, both ways."""
     rows, columns = np.nonzero(tiles)
     if not rows.size:
         return False
@@ -202,7 +202,7 @@ def _is_spread(tiles: Mask) -> bool:
     return bool(tall >= _SPREAD and wide >= _SPREAD)
 
 
-def _estimate(base: Floats, picture: Floats, fixed: Mask) -> NDArray[np.float64]:
+def _estimate(base: Floats, image: Floats, fixed: Mask) -> NDArray[np.float64]:
     """``(shift x, stretch x, shift y, stretch y)`` in pixels of the base, a stretch over the whole side.
 
     Iteratively reweighted Gauss-Newton from coarse to fine (Lucas and Kanade 1981; Black and Anandan 1996), on
@@ -213,7 +213,7 @@ def _estimate(base: Floats, picture: Floats, fixed: Mask) -> NDArray[np.float64]
     for level in _LEVELS:
         scale = min(1.0, level / longest)
         size = (max(8, round(base.shape[1] * scale)), max(8, round(base.shape[0] * scale)))
-        small = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (base, picture)]
+        small = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (base, image)]
         weight = exceeds(cv2.resize(fixed.astype(np.float32), size, interpolation=cv2.INTER_AREA), 0.99)
         ratio = np.array([size[0] / base.shape[1]] * 2 + [size[1] / base.shape[0]] * 2)
         move = _refine(_band_passed(small[0]), _band_passed(small[1]), weight, move * ratio) / ratio
@@ -222,12 +222,12 @@ def _estimate(base: Floats, picture: Floats, fixed: Mask) -> NDArray[np.float64]
     return move
 
 
-def _refine(base: Floats, picture: Floats, weight: Mask, move: NDArray[np.float64]) -> NDArray[np.float64]:
+def _refine(base: Floats, image: Floats, weight: Mask, move: NDArray[np.float64]) -> NDArray[np.float64]:
     height, width = base.shape
     across = ((np.arange(width) + 0.5) / width - 0.5)[None, :].astype(np.float32)
     down = ((np.arange(height) + 0.5) / height - 0.5)[:, None].astype(np.float32)
     for _ in range(_STEPS):
-        warped = _warp(picture, move)
+        warped = _warp(image, move)
         inside, _ = _counterparts(move, (height, width))
         use = weight & inside
         if use.sum() < 64:
@@ -255,18 +255,18 @@ def _band_passed(grey: Any) -> Floats:
     return passed
 
 
-def _warp(picture: Any, move: NDArray[np.float64]) -> Any:
-    height, width = picture.shape[:2]
+def _warp(image: Any, move: NDArray[np.float64]) -> Any:
+    height, width = image.shape[:2]
     zoom_x, zoom_y = move[1] / width, move[3] / height
     matrix = np.array(
         [[1 + zoom_x, 0, move[0] - zoom_x * (width - 1) / 2], [0, 1 + zoom_y, move[2] - zoom_y * (height - 1) / 2]]
     )
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    return cv2.warpAffine(picture, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    return cv2.warpAffine(image, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
 
 
 def _counterparts(move: NDArray[np.float64], shape: tuple[int, ...]) -> tuple[Mask, dict[str, int]]:
-    """Which pixels of the base the moved picture covers, and how many pixels each side lost."""
+    """Which pixels of the base the moved image covers, and how many pixels each side lost."""
     valid = np.zeros(shape, np.bool_)
     kept = []
     for size, shift, stretch in ((shape[1], move[0], move[1]), (shape[0], move[2], move[3])):

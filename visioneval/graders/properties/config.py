@@ -10,7 +10,7 @@ from visioneval.suite.graders import YES, BaseGrader, is_video
 from visioneval.types import Metric
 
 
-class ImageGrader(BaseGrader):
+class PropertiesGrader(BaseGrader):
     """The file itself: it decodes, is not blank, and is what ``expect`` says."""
 
     needs: ClassVar[Mapping[str, str]] = {
@@ -19,7 +19,7 @@ class ImageGrader(BaseGrader):
         ".alpha": "expect.alpha",
     }
 
-    type: Literal["image"]
+    type: Literal["properties"]
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         expect = case.expect

@@ -9,7 +9,7 @@ Metrics, all of them yes or no:
 - ``<key>.blank``, true is bad: one flat colour. On white as on black, all but 1 in 100,000 pixels, each averaged
   with its 8 neighbours, are within 12 (of 255, per channel) of the median colour: noise of a codec stays
   within, a line of the smallest text does not.
-- ``<key>``: the first three hold as far as the case asks for them, and the picture is not blank.
+- ``<key>``: the first three hold as far as the case asks for them, and the image is not blank.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from PIL import ImageOps
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.difference import TOOL_VERSIONS, Pixels
-from visioneval.graders.properties.config import ImageGrader
+from visioneval.graders.properties.config import PropertiesGrader
 from visioneval.media.images import FORMATS, frames, load_rgb, opened, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.suite.case import Expect, pixel_size
@@ -36,12 +36,12 @@ ASPECT_TOLERANCE = 0.01
 BLANK_LEVELS = 12
 """Of 255, per channel: what differs less from the median colour is that colour."""
 BLANK_PIXELS = 1e-5
-"""The share of pixels that may still stand out of a blank picture."""
+"""The share of pixels that may still stand out of a blank image."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What a picture file is. ``width`` and ``height`` are as shown; ``exif_orientation`` is 1 where nothing turns."""
+    """What an image file is. ``width`` and ``height`` are as shown; ``exif_orientation`` is 1 where nothing turns."""
 
     width: int
     height: int
@@ -90,9 +90,9 @@ def _stored(path: Path) -> tuple[str, str, int, Pixels | None]:
 
 
 @portable_opencv()
-def is_flat(picture: Pixels) -> bool:
+def is_flat(output: Pixels) -> bool:
     """Whether ``(height, width, 3)`` pixels are one colour, but for noise."""
-    smooth = cv2.blur(picture, (3, 3), borderType=cv2.BORDER_REFLECT)
+    smooth = cv2.blur(output, (3, 3), borderType=cv2.BORDER_REFLECT)
     stride = max(1, int((smooth.shape[0] * smooth.shape[1] / 1_000_000) ** 0.5))
     median = np.median(smooth[::stride, ::stride], axis=(0, 1)).astype(np.int16)
     low, high = np.maximum(median - BLANK_LEVELS, 0), np.minimum(median + BLANK_LEVELS, 255)
@@ -100,10 +100,10 @@ def is_flat(picture: Pixels) -> bool:
     return bool(near.size - cv2.countNonZero(near) <= BLANK_PIXELS * near.size)
 
 
-class ImageFile:
+class Properties:
     """The grader. Stateless, so that cells may be graded at the same time."""
 
-    def __init__(self, config: ImageGrader) -> None:
+    def __init__(self, config: PropertiesGrader) -> None:
         self._config = config
 
     async def grade(self, subject: GradingContext) -> Grade:
@@ -113,9 +113,9 @@ class ImageFile:
     def _grade(self, subject: GradingContext) -> Grade:
         key, expect = self._config.key, subject.case.expect
         try:
-            facts = read_facts(subject.drawn.path)
+            facts = read_facts(subject.generated.path)
         except ImageError as error:
-            raise GraderError(f"{subject.drawn.path}: {error}") from error
+            raise GraderError(f"{subject.generated.path}: {error}") from error
         scores: dict[str, Score] = {}
         reasons: dict[str, str] = {}
         unknown = None
@@ -130,7 +130,7 @@ class ImageFile:
             _note(reasons, f"{key}.alpha", _alpha_failure(facts, expect.alpha))
         checks = [*scores.values(), not facts.blank]
         scores[f"{key}.blank"] = facts.blank
-        _note(reasons, f"{key}.blank", "the picture is blank: one flat colour" if facts.blank else None)
+        _note(reasons, f"{key}.blank", "the image is blank: one flat colour" if facts.blank else None)
         scores[key] = False if False in checks else None if None in checks else True
         return Grade(
             scores=scores, reasons=reasons, details=_details(facts), error=unknown, tool_versions=TOOL_VERSIONS
@@ -146,12 +146,12 @@ def check_size(facts: FileFacts, expect: Expect, requested: str | None) -> tuple
         said = "no size" if requested is None else f"the size {requested!r}"
         error = f"expect.size is 'requested', but the model was asked for {said}"
     elif wanted is not None and pixel_size(wanted) != (facts.width, facts.height):
-        wrong.append(f"the picture is {shown}, {wanted} is expected")
+        wrong.append(f"the image is {shown}, {wanted} is expected")
     if expect.aspect_ratio is not None:
         across, down = map(int, expect.aspect_ratio.split(":"))
         ratio = facts.width / facts.height / (across / down)
         if round(abs(ratio - 1), 9) > ASPECT_TOLERANCE:  # 101x100 is 1 % off, and not a float's breadth more
-            wrong.append(f"the picture is {shown}, which is not {expect.aspect_ratio}")
+            wrong.append(f"the image is {shown}, which is not {expect.aspect_ratio}")
     if wrong:
         return False, "; ".join(wrong), error
     return (True, None, None) if error is None else (None, None, error)
@@ -197,5 +197,5 @@ def _details(facts: FileFacts) -> dict[str, object]:
 
 
 def _on_black(on_white: Pixels, alpha: Pixels) -> Pixels:
-    """A picture that was laid on white, laid on black instead: white's own share taken off."""
+    """An image that was laid on white, laid on black instead: white's own share taken off."""
     return np.asarray(cv2.subtract(on_white, cv2.merge([255 - alpha] * 3)), dtype=np.uint8)

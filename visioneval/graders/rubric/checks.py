@@ -11,7 +11,7 @@ from visioneval.suite.model import Suite
 
 
 def problems(suite: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Found:
-    """A judge crops pictures; a video has none to crop."""
+    """A judge crops images; a video has none to crop."""
     for index, grader in graders:
         if grader.zoom is None:
             continue
@@ -19,4 +19,4 @@ def problems(suite: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Found
         seen = (case for case in suite.cases if when is None or when.fits(case.id, case.task_type, case.tags))
         videos = (case.id for case in seen if is_video(case))
         if name := next(videos, None):
-            yield ("graders", index, "zoom"), f"zoom is for pictures, and the case {name!r} is about a video"
+            yield ("graders", index, "zoom"), f"zoom is for images, and the case {name!r} is about a video"

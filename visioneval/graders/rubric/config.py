@@ -44,7 +44,7 @@ class RubricGrader(BaseGrader, RubricOptions):
             own = rules_over(rules, metrics)
             yield (
                 self.template,
-                rubric_context(case, prompt, self, metrics, rules=own, pictures=SHOWN, variables=variables),
+                rubric_context(case, prompt, self, metrics, rules=own, images=SHOWN, variables=variables),
             )
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
@@ -62,7 +62,7 @@ class RubricGrader(BaseGrader, RubricOptions):
 def _as_judged(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
     """A rubric's metric as a question to people; a scale of very many steps in a hundred."""
     if isinstance(metric, PassFail):
-        return LabelQuestion(key=name, ask=metric.about, type="yes_no", metric=name)
+        return LabelQuestion(key=name, ask=metric.description, type="yes_no", metric=name)
     low, high = metric.scale
     step = max(metric.step, (high - low) / MOST_STEPS)
-    return LabelQuestion(key=name, ask=metric.about, type="scale", scale=metric.scale, step=step, metric=name)
+    return LabelQuestion(key=name, ask=metric.description, type="scale", scale=metric.scale, step=step, metric=name)

@@ -1,4 +1,4 @@
-"""A judge scores a picture against a rubric. The rules decide; the judge's own verdict is kept beside its scores."""
+"""A judge scores an image against a rubric. The rules decide; the judge's own verdict is kept beside its scores."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Rubric:
     async def grade(self, subject: GradingContext) -> Grade:
         """One vote is the score itself; of several, the lower median or the majority.
 
-        A call that fails is a vote that is lost. Raises ``GraderError`` for a picture that cannot be shown.
+        A call that fails is a vote that is lost. Raises ``GraderError`` for an image that cannot be shown.
         """
         config = self._config
         watcher = "" if config.zoom else config.judge  # crops are cut here, from bytes
@@ -143,7 +143,7 @@ class Rubric:
             config,
             metrics,
             rules=rules_over(subject.rules, metrics),
-            pictures=[{"id": each.id, "about": each.about} for each in shown],
+            images=[{"id": each.id, "description": each.description} for each in shown],
             variables=subject.variables,
         )
         return Question(

@@ -20,7 +20,7 @@ class PassFail(Frozen):
     """A yes or no."""
 
     type: Literal["pass_fail"]
-    about: Text
+    description: Text
     pass_if: tuple[Text, ...] = ()
     fail_if: tuple[Text, ...] = ()
 
@@ -45,7 +45,7 @@ class ScaleScore(Frozen):
     type: Literal["score"]
     scale: tuple[float, float]
     step: Annotated[float, Field(gt=0)] = 1.0
-    about: Text
+    description: Text
     anchors: dict[str, Text] = Field(
         default_factory=dict, description='A step or a span of steps: {5: ..., "0-2": ...}'
     )
@@ -130,9 +130,7 @@ class RubricOptions(Frozen):
     )
     per_metric: bool = Field(default=False, description="One call for each metric.")
     zoom: Zoom | None = Field(default=None, description="Let the judge crop what it looks at.")
-    detail: Literal["low", "high", "auto"] | None = Field(
-        default=None, description="How large the judge sees pictures."
-    )
+    detail: Literal["low", "high", "auto"] | None = Field(default=None, description="How large the judge sees images.")
     frames: FrameCount = 8
 
     @model_validator(mode="after")

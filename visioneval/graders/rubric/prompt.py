@@ -41,7 +41,7 @@ def rubric_context(
     metrics: Mapping[str, RubricMetric],
     *,
     rules: Sequence[str],
-    pictures: Sequence[Mapping[str, str]],
+    images: Sequence[Mapping[str, str]],
     variables: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Everything that a rubric template may use. ``rules`` are those over these metrics, as written."""
@@ -52,7 +52,7 @@ def rubric_context(
         "prompt": prompt,
         "criteria": case.criteria,
         "region": case.region,
-        "pictures": list(pictures),
+        "images": list(images),
         "metrics": {name: _words(metric) for name, metric in metrics.items()},
         "rules": list(rules),
         "failure_tags": list(options.failure_tags),

@@ -16,14 +16,14 @@ LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_de
 
 
 def text_contexts(case: TestCase, prompt: str, description: str, *, describe: bool) -> dict[str, dict[str, Any]]:
-    """The templates that reading text in a picture takes, in order, and what each of them sees."""
+    """The templates that reading text in an image takes, in order, and what each of them sees."""
     if not describe:
         return {LIST: {}}
     return {DESCRIBE: {}, CHECK: {"prompt": prompt, "criteria": case.criteria, "description": description}}
 
 
 class TextGrader(BaseGrader):
-    """Exact copy, case included: the lines that the picture must and must not show."""
+    """Exact copy, case included: the lines that the image must and must not show."""
 
     needs: ClassVar[Mapping[str, str]] = {
         "": "expect.text",
@@ -38,7 +38,7 @@ class TextGrader(BaseGrader):
     judge: Name = "default"
     describe: bool = Field(
         default=False,
-        description="The judge first describes the picture; a second call, which sees no picture, lists the text.",
+        description="The judge first describes the image; a second call, which sees no image, lists the text.",
     )
     min_confidence: Share = Field(default=0.5, description="OCR readings below this confidence (0 to 1) are not text.")
 

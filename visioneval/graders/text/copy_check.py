@@ -1,6 +1,6 @@
-"""Whether a picture shows the copy that it must and none that it must not: readings against expected lines.
+"""Whether an image shows the copy that it must and none that it must not: readings against expected lines.
 
-Pure: it takes what a reader saw (OCR, or a judge that looked) and never opens a picture. The comparison is
+Pure: it takes what a reader saw (OCR, or a judge that looked) and never opens an image. The comparison is
 exact and case-sensitive, but for white space; ``fold=True`` is for a reader that cannot tell apart
 dashes, bullets, ellipses, quotes and compatibility forms, nor look-alikes such as I, l and 1.
 """
@@ -31,7 +31,7 @@ _ORNAMENT = frozenset(f"{HYPHEN}{BULLET}|_~*=<>")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CopyPair:
     """An expected line and the reading that shows it. ``readings`` are indices of the readings given."""
 
     line: str
@@ -72,11 +72,11 @@ class CopyCheck:
     passed: bool | None
     recall: float | None
     cer: float | None
-    found: tuple[Pair, ...]
+    found: tuple[CopyPair, ...]
     missing: tuple[Miss, ...]
-    unsettled: tuple[Pair, ...]
-    unsettled_forbidden: tuple[Pair, ...]
-    forbidden: tuple[Pair, ...]
+    unsettled: tuple[CopyPair, ...]
+    unsettled_forbidden: tuple[CopyPair, ...]
+    forbidden: tuple[CopyPair, ...]
     extra: tuple[str, ...]
     folded: Mapping[str, str]
 
@@ -271,9 +271,9 @@ def _error_rate(required: Sequence[Copy], missing: Sequence[Miss]) -> float:
     return sum(miss.edits for miss in missing) / sum(len(line.chars) for line in required)
 
 
-def _pairs(page: Page, kept: Sequence[int], hits: Iterable[_Hit]) -> tuple[Pair, ...]:
+def _pairs(page: Page, kept: Sequence[int], hits: Iterable[_Hit]) -> tuple[CopyPair, ...]:
     return tuple(
-        Pair(line.text, page.shown(match), tuple(kept[index] for index, _, _ in match)) for line, match in hits
+        CopyPair(line.text, page.shown(match), tuple(kept[index] for index, _, _ in match)) for line, match in hits
     )
 
 

@@ -40,7 +40,7 @@ def nearest(page: Page, line: Copy, taken: AbstractSet[tuple[int, int]]) -> Near
 
     ``taken`` are the characters (reading, place) that belong to other lines.
     """
-    search = _Search(page, line.chars, taken)
+    search = _NearestSearch(page, line.chars, taken)
     for index in _in_order(page.follows):
         search.read(index)
     return search.best
@@ -58,7 +58,7 @@ def _in_order(follows: Sequence[Sequence[int]]) -> list[int]:
         return list(before)
 
 
-class _Search:
+class _NearestSearch:
     """Sellers' column of distances, carried from character to character and from reading to reading.
 
     ``column[i]`` is the least distance of ``i`` characters wanted to a stretch that ends here, times

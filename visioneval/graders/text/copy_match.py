@@ -1,4 +1,4 @@
-"""Where a line of copy stands in what was read, however the reader cut it up. Pure: no picture, no OCR.
+"""Where a line of copy stands in what was read, however the reader cut it up. Pure: no image, no OCR.
 
 Readings are compared without their white space, which readers drop and add: "BOSTONAND" is "BOSTON AND".
 What keeps "PLANE" out of "PLANET" are edges: a line begins and ends at an edge, never inside a word. Edges
@@ -252,7 +252,7 @@ def assign(options: Sequence[Sequence[Match]], taken: Sequence[Match] = ()) -> l
     """
     order = sorted(range(len(options)), key=lambda line: -max(map(_size, options[line]), default=0))
     free = [[match for match in options[line] if not _clashes(match, taken)] for line in order]
-    search = _Search(free)
+    search = _AssignmentSearch(free)
     search.go(0, ())
     chosen: list[Match | None] = [None] * len(options)
     for line, match in zip(order, search.best, strict=True):
@@ -268,7 +268,7 @@ def _clashes(match: Match, others: Iterable[Match | None]) -> bool:
     return any(other is not None and overlap(match, other) for other in others)
 
 
-class _Search:
+class _AssignmentSearch:
     """Depth first, the best so far kept; the first way down is the greedy one. Bounded in steps."""
 
     def __init__(self, options: Sequence[Sequence[Match]]) -> None:

@@ -1,4 +1,4 @@
-"""Exact copy: what local OCR reads in a picture, against the lines that it must and must not show."""
+"""Exact copy: what local OCR reads in an image, against the lines that it must and must not show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visioneval.graders.text import judge as text_judge
 from visioneval.graders.text import ocr
 from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, Miss, Pair, check
+from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Reading
 from visioneval.judging.ask import OffSchemaError, total_cost, total_usage, words
 from visioneval.media.images import load_rgb, room_for
@@ -28,7 +28,7 @@ SHORT = 500
 
 
 class Text:
-    """Grades a picture's copy by local OCR, by a judge, or by OCR and then, where that finds a miss, a judge."""
+    """Grades an image's copy by local OCR, by a judge, or by OCR and then, where that finds a miss, a judge."""
 
     def __init__(self, config: TextGrader) -> None:
         self._config = config
@@ -42,7 +42,7 @@ class Text:
         if self._config.extract == "judge" or (by_judge and _strange(expected)):
             return await self._by_judge(subject, expected)
         _refuse_unreadable(expected)
-        readings = await asyncio.to_thread(_read, subject.drawn.path)
+        readings = await asyncio.to_thread(_read, subject.generated.path)
         found = await asyncio.to_thread(
             lambda: check(readings, expected, fold=True, min_confidence=self._config.min_confidence)
         )
@@ -96,7 +96,7 @@ def _unread(config: TextGrader, subject: GradingContext, replies: tuple[Reply, .
 
 
 def _with_criteria(graded: Grade, key: str, said: text_judge.Read) -> Grade:
-    """The copy may be right in a picture that, as described, does not meet its criteria."""
+    """The copy may be right in an image that, as described, does not meet its criteria."""
     if said.criteria_met is not False:
         return graded
     reason = "; ".join(filter(None, [graded.reasons[key], f"criteria not met: {said.reason}"]))
@@ -193,5 +193,5 @@ def _details(config: TextGrader, readings: Sequence[Reading], found: CopyCheck, 
     }
 
 
-def _pairs(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+def _pairs(pairs: Sequence[CopyPair]) -> list[dict[str, Any]]:
     return [{"line": pair.line, "read": pair.read, "readings": list(pair.readings)} for pair in pairs]

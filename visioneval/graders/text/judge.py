@@ -1,4 +1,4 @@
-"""Text read by a vision judge: line by line from the picture, or by way of a description of it."""
+"""Text read by a vision judge: line by line from the image, or by way of a description of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DESCRIBED = {"description": {"type": "string"}}
 _CHECKED = {**_LINES, "criteria_met": {"type": "boolean"}, "reason": {"type": "string"}}
 
 MAX_LINES = 1000
-"""Lines that a judge may have read; a picture does not show more."""
+"""Lines that a judge may have read; an image does not show more."""
 MAX_LINE_CHARS = 20_000
 """Characters of all these lines together."""
 
@@ -65,7 +65,7 @@ async def read(subject: GradingContext, config: TextGrader) -> Read:
     Raises ``OffSchemaError`` where it never answers in shape, and ``ProviderError``.
     """
     ask = partial(subject.ask_judge, config.judge)
-    part = await asyncio.to_thread(subject.show, subject.drawn.path)
+    part = await asyncio.to_thread(subject.show, subject.generated.path)
     if not config.describe:
         answer = await ask_for_json(ask, _question(_words(LIST, subject), _LINES, part), partial(_faults, _LINES))
         return Read(_readings(answer), told(answer), answer.replies, *_hashes(subject, _LINES, LIST))
@@ -83,7 +83,7 @@ async def read(subject: GradingContext, config: TextGrader) -> Read:
 
 
 async def _checked(ask: Ask, subject: GradingContext, described: Answer) -> Answer:
-    """The second call, which sees no picture."""
+    """The second call, which sees no image."""
     question = _question(_words(CHECK, subject, _description(described)), _CHECKED)
     try:
         return await ask_for_json(ask, question, partial(_faults, _CHECKED), {"criteria_met": True, "reason": ""})

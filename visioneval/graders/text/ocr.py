@@ -1,4 +1,4 @@
-"""Reading a picture with RapidOCR and the models that its package carries; nothing is downloaded."""
+"""Reading an image with RapidOCR and the models that its package carries; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _INSTALL = "pip install '.[ocr]' in a checkout of visioneval"
 _MAX_AREA = 4_000_000
 """Pixels that the detector is given at most: about five seconds and a gigabyte."""
 _SMALL_SIDE = 640
-"""Pictures whose longer side is below this are read at twice their size."""
+"""Images whose longer side is below this are read at twice their size."""
 _MIN_SIDE = 736
-"""The detector enlarges a picture until its shorter side has this; thin strips are padded instead."""
+"""The detector enlarges an image until its shorter side has this; thin strips are padded instead."""
 _THIN = 2.5
-"""Longer than this many times its width, a picture is a strip."""
+"""Longer than this many times its width, an image is a strip."""
 
 _DOUBTFUL = 0.9
 """Readings below this confidence are read upside down as well."""
@@ -44,9 +44,9 @@ _lock = threading.Lock()
 
 @portable_opencv()
 def read(image: Image.Image) -> list[Reading]:
-    """The stretches of text in an RGB picture, whatever their confidence, top to bottom.
+    """The stretches of text in an RGB image, whatever their confidence, top to bottom.
 
-    Corners are pixels of ``image``. The same picture gives the same readings, from any thread. What surrounds the
+    Corners are pixels of ``image``. The same image gives the same readings, from any thread. What surrounds the
     models does not depend on the processor; the models themselves are run by code of its own, so that a confidence
     may differ in its last digits, which are rounded off. Raises ``GraderError`` where RapidOCR or its models are
     not installed, or fail.
@@ -129,8 +129,8 @@ def _built(detect: bool) -> Any:
         "Global.use_det": detect,
         "Global.use_cls": False,
         "Rec.rec_batch_num": 1,  # lines read together are padded alike, and which are is up to a sort of the processor
-        "Global.max_side_len": 100_000,  # the picture is bounded by its area, here
-        "EngineConfig.onnxruntime.intra_op_num_threads": 1,  # pictures run side by side instead
+        "Global.max_side_len": 100_000,  # the image is bounded by its area, here
+        "EngineConfig.onnxruntime.intra_op_num_threads": 1,  # images run side by side instead
         "EngineConfig.onnxruntime.inter_op_num_threads": 1,
     }
     try:
@@ -140,7 +140,7 @@ def _built(detect: bool) -> Any:
 
 
 def _prepare(image: Image.Image) -> tuple[Image.Image, float]:
-    """The picture as the detector gets it, and its scale: bounded, small ones enlarged, strips padded."""
+    """The image as the detector gets it, and its scale: bounded, small ones enlarged, strips padded."""
     width, height = image.size
     scale = 2.0 if max(width, height) < _SMALL_SIDE else 1.0
     scale = min(scale, (_MAX_AREA / (width * height)) ** 0.5, _MAX_AREA / _MIN_SIDE / max(width, height))

@@ -1,6 +1,6 @@
 """Which box of text a line may go on in: to the right in its row, or in the row below. Pure geometry.
 
-A picture has no one reading order: two columns, a price far to the right of its dish, a slogan wrapped in a
+An image has no one reading order: two columns, a price far to the right of its dish, a slogan wrapped in a
 narrow box. So a box has several boxes that may follow it, instead of one place in a list.
 """
 

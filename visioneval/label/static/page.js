@@ -1,4 +1,4 @@
-// The labelling page. Everything that a suite or a model wrote is set as text, never as markup.
+// The labeling page. Everything that a suite or a model wrote is set as text, never as markup.
 
 import { el, makeAsk, read, wording } from "/asks.js";
 import { fitOrActual, listenToFrame, setView, zoomBy } from "/zoom.js";
@@ -32,9 +32,9 @@ async function call(path, body) {
   throw reply.status === 403 || reply.status === 409 ? new Refused(told.error) : new Error(`Not kept: ${told.error}`);
 }
 
-function picture(id) {
+function image(id) {
   if (!state.urls.has(id)) {
-    const found = call(`/api/picture/${id}`).then((reply) => reply.blob()).then((blob) => URL.createObjectURL(blob));
+    const found = call(`/api/image/${id}`).then((reply) => reply.blob()).then((blob) => URL.createObjectURL(blob));
     found.catch(() => state.urls.delete(id));
     state.urls.set(id, found);
   }
@@ -42,7 +42,7 @@ function picture(id) {
 }
 
 function forget(kept) {
-  const before = state.kept;  // an item's pictures may still be on their way to the screen when it is left
+  const before = state.kept;  // an item's images may still be on their way to the screen when it is left
   state.kept = kept;
   for (const [id, url] of state.urls) {
     if (kept.has(id) || before.has(id)) continue;
@@ -130,7 +130,7 @@ function show(deck) {
   if (deck.item) showItem(deck.item);
   else showEnd(deck);
   const kept = new Set(deck.soon);
-  for (const stage of deck.item?.stages ?? []) for (const one of stage.pictures) kept.add(one.id);
+  for (const stage of deck.item?.stages ?? []) for (const one of stage.images) kept.add(one.id);
   forget(kept);
 }
 
@@ -172,7 +172,7 @@ function showEnd(deck) {
   $("end-title").focus();
 }
 
-// ---- the pictures ----
+// ---- the images ----
 
 function stageButton(stage, index) {
   const key = index === 0 ? [" ", el("kbd", {}, "I")] : [];
@@ -183,13 +183,13 @@ async function setStage(index) {
   const stages = state.item.stages;
   state.stage = (index + stages.length) % stages.length;
   [...$("stages").children].forEach((button, at) => button.setAttribute("aria-pressed", at === state.stage));
-  const shown = stages[state.stage].pictures;
+  const shown = stages[state.stage].images;
   $("work").classList.toggle("two", shown.length > 1);
   const panes = shown.map((one) => pane(one, shown.length > 1));
   const item = state.item;
   const ready = Promise.all(panes.map((each) => each.ready));
   await Promise.race([ready, new Promise((done) => setTimeout(done, 250))]);
-  if (item !== state.item || stages[state.stage].pictures !== shown) return;
+  if (item !== state.item || stages[state.stage].images !== shown) return;
   $("panes").replaceChildren(...panes.map((each) => each.figure));
   setView();
   await ready;
@@ -197,11 +197,11 @@ async function setStage(index) {
   layOut();
   watch.run();
   setView();
-  for (const id of state.deck.soon) picture(id).catch(() => {});
-  for (const stage of stages) for (const one of stage.pictures) if (one.kind === "image") picture(one.id).catch(() => {});
+  for (const id of state.deck.soon) image(id).catch(() => {});
+  for (const stage of stages) for (const one of stage.images) if (one.kind === "image") image(one.id).catch(() => {});
 }
 
-// Two wide pictures stand one above the other where that shows them larger.
+// Two wide images stand one above the other where that shows them larger.
 function layOut() {
   const first = $("panes").querySelector("img");
   const { clientWidth: wide, clientHeight: high } = $("panes");
@@ -210,16 +210,16 @@ function layOut() {
 }
 
 function pane(shown, captioned) {
-  const film = shown.kind === "film";
-  const made = film ? el("video", { controls: true, loop: true, "aria-label": shown.title }) : el("img", { alt: shown.title, draggable: "false" });
+  const video = shown.kind === "video";
+  const made = video ? el("video", { controls: true, loop: true, "aria-label": shown.title }) : el("img", { alt: shown.title, draggable: "false" });
   const frame = el("div", { class: "frame" });
-  const gone = () => frame.replaceChildren(el("p", {}, "This picture cannot be shown. Skip it, or answer what you can."));
-  const ready = shown.kind === "missing" ? Promise.resolve(gone()) : picture(shown.id).then(async (url) => {
+  const gone = () => frame.replaceChildren(el("p", {}, "This image cannot be shown. Skip it, or answer what you can."));
+  const ready = shown.kind === "missing" ? Promise.resolve(gone()) : image(shown.id).then(async (url) => {
     made.src = url;
-    if (!film) await made.decode();
+    if (!video) await made.decode();
     frame.replaceChildren(made);
   }).catch(gone);
-  if (!film) listenToFrame(frame);
+  if (!video) listenToFrame(frame);
   return { ready, figure: el("figure", { class: "pane" }, ...(captioned ? [el("figcaption", {}, shown.title)] : []), frame) };
 }
 
@@ -288,7 +288,7 @@ const undo = () => { if (state.deck?.can_undo) send("/api/undo", {}); };
 const KEYS = [
   ["Y N", "yes, no"], ["1 \u2013 9", "a step or a choice of the marked question"], ["A T B", "of a pair: A, tie, B"],
   ["letters", "tags, as shown on them"], ["/", "write; Esc leaves the text"], ["\u2191 \u2193", "the question before, after"],
-  ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next picture: input, both, mask"], ["Z", "fit, or actual size"], ["+ \u2212", "zoom; drag to move"],
+  ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next image: input, both, mask"], ["Z", "fit, or actual size"], ["+ \u2212", "zoom; drag to move"],
 ];
 
 const COMMANDS_BY_KEY = {

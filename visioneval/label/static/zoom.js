@@ -1,11 +1,11 @@
-// Zoom and place, shared by all pictures of an item, in parts of the frame: x and y are the picture's top left corner.
+// Zoom and place, shared by all images of an item, in parts of the frame: x and y are the image's top left corner.
 
 const view = { zoom: 1, x: 0, y: 0 };
 const MOST_ZOOM = 24;
 const panes = document.getElementById("panes");
 const percent = document.getElementById("percent");
 
-// How many of the screen's pixels one of the picture's has where it fits the frame.
+// How many of the screen's pixels one of the image's has where it fits the frame.
 function fitScale() {
   const image = panes.querySelector("img");
   if (!image?.naturalWidth) return 1;

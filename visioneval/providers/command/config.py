@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StringConstraints
 
 from visioneval.suite.case import PRINTABLE
-from visioneval.suite.providers import DrawingProvider
+from visioneval.suite.providers import GeneratingProvider
 
 Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 
 
-class CommandProvider(DrawingProvider):
-    """A program of the user's own, called once per picture. Needs ``--trust-suite``."""
+class CommandProvider(GeneratingProvider):
+    """A program of the user's own, called once per image. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
 

@@ -1,9 +1,9 @@
-"""A program of the user's own draws. It is started once per picture, without a shell.
+"""A program of the user's own generates. It is started once per image, without a shell.
 
 It reads one JSON object from standard input (``version``, ``task_type``, ``prompt``, ``images``, ``masks``,
-``params``, ``sample_index``, ``output``), writes the picture to the path ``output``, and may say
+``params``, ``sample_index``, ``output``), writes the image to the path ``output``, and may say
 ``{"refused": "why"}`` on the last line of standard output. Its working directory is the suite's folder. ``output``
-ends in ``.png`` for libraries that choose a format by the ending; the bytes alone say what the picture is.
+ends in ``.png`` for libraries that choose a format by the ending; the bytes alone say what the image is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from visioneval.errors import ProviderError
 from visioneval.media.images import MAX_BYTES
-from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.command.config import CommandProvider
 
 PROTOCOL_VERSION = 1
@@ -36,14 +36,14 @@ class Command:
     def __init__(self, config: CommandProvider) -> None:
         self.config = config
 
-    async def generate(self, request: DrawRequest) -> Drawing:
-        """The picture that the program wrote, or its refusal. Raises ``ProviderError`` with its standard error."""
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """The image that the program wrote, or its refusal. Raises ``ProviderError`` with its standard error."""
         with tempfile.TemporaryDirectory(prefix="visioneval-") as scratch:
-            return await self._draw(request, Path(scratch) / "output.png")
+            return await self._generate(request, Path(scratch) / "output.png")
 
     edit = generate
 
-    async def _draw(self, request: DrawRequest, output: Path) -> Drawing:
+    async def _generate(self, request: GenerationRequest, output: Path) -> Generation:
         asked = {
             "version": PROTOCOL_VERSION,
             "task_type": request.task_type,
@@ -56,11 +56,11 @@ class Command:
         }
         said, errors = await self._run(json.dumps(asked).encode(), request)
         if refused := _refusal(said):
-            return Drawing(refused=refused, run_params=request.params)
-        picture = await asyncio.to_thread(_written, output, errors)
-        return Drawing(pictures=(picture,), run_params=request.params)
+            return Generation(refused=refused, run_params=request.params)
+        image = await asyncio.to_thread(_written, output, errors)
+        return Generation(outputs=(image,), run_params=request.params)
 
-    async def _run(self, asked: bytes, request: DrawRequest) -> tuple[bytes, bytes]:
+    async def _run(self, asked: bytes, request: GenerationRequest) -> tuple[bytes, bytes]:
         argv = self.config.argv
         program = str(request.folder / argv[0]) if "/" in argv[0] else argv[0]
         try:
@@ -136,7 +136,7 @@ def _written(output: Path, errors: bytes) -> bytes:
             raise ProviderError(f"the command wrote {size:,} bytes, over the limit of {MAX_BYTES:,}", kind="bad_image")
         return output.read_bytes()
     except OSError:
-        raise ProviderError(f"the command wrote no picture to 'output'{_told(errors)}", kind="invalid") from None
+        raise ProviderError(f"the command wrote no image to 'output'{_told(errors)}", kind="invalid") from None
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:

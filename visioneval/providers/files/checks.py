@@ -1,4 +1,4 @@
-"""Checks of where finished pictures are. Places are from the entry of ``models:``."""
+"""Checks of where finished images are. Places are from the entry of ``models:``."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.providers.files.dataset import PictureDataset, dataset_labels, dataset_pictures
+from visioneval.providers.files.dataset import OutputDataset, dataset_labels, dataset_outputs
 from visioneval.suite.case import TestCase
 from visioneval.suite.outputs import FilePath, Finished, RunLabels, split_run
 from visioneval.suite.providers import BaseProvider
@@ -17,7 +17,7 @@ from visioneval.types import TaskType
 
 
 class FilesProvider(BaseProvider):
-    """Pictures and videos that exist already: a path pattern, another run, or rows of a dataset."""
+    """Images and videos that exist already: a path pattern, another run, or rows of a dataset."""
 
     can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
     is_free: ClassVar[bool] = True
@@ -25,21 +25,21 @@ class FilesProvider(BaseProvider):
 
     provider: Literal["files"]
     path: FilePath | None = Field(default=None, description="A pattern with {case}, {model} (the label) and {sample}.")
-    run: FilePath | None = Field(default=None, description="RUN or RUN@label: another run's pictures.")
-    dataset: PictureDataset | None = None
-    pictures: Literal["none"] | None = Field(
-        default=None, description="none: cells without a picture, about which there are recorded answers only."
+    run: FilePath | None = Field(default=None, description="RUN or RUN@label: another run's images.")
+    dataset: OutputDataset | None = None
+    outputs: Literal["none"] | None = Field(
+        default=None, description="none: cells without an image, about which there are recorded answers only."
     )
 
     @property
-    def has_pictures(self) -> bool:
-        return self.pictures is None
+    def has_outputs(self) -> bool:
+        return self.outputs is None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [name for name in ("path", "run", "dataset", "pictures") if getattr(self, name) is not None]
+        given = [name for name in ("path", "run", "dataset", "images") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"files takes one source of pictures, not {' and '.join(given)}")
+            raise ValueError(f"files takes one source of images, not {' and '.join(given)}")
         if self.path is not None:
             _only_known_fields(self.path)
         return self
@@ -53,10 +53,10 @@ class FilesProvider(BaseProvider):
                 yield (self.label if label and self.label else each), {"run": f"{run}@{each}"}
         elif self.dataset is not None:
             yield from ((label, {}) for label in dataset_labels(self.dataset, self.label, folder))
-        elif self.path is not None or not self.has_pictures:
+        elif self.path is not None or not self.has_outputs:
             yield self.base_label, {}
         else:
-            labels = dict.fromkeys(label for case in cases for label in case.pictures)
+            labels = dict.fromkeys(label for case in cases for label in case.outputs)
             yield from ((label, {}) for label in labels if self.label in (None, label))
 
     def source_problem(self, message: str) -> tuple[tuple[str, ...], str]:
@@ -80,8 +80,8 @@ class FilesProvider(BaseProvider):
         if self.path is not None:
             return {}
         if self.dataset is not None:
-            return dataset_pictures(self.dataset, label, cases, variables, folder)
-        return {case.id: case.pictures[label] for case in cases if label in case.pictures}
+            return dataset_outputs(self.dataset, label, cases, variables, folder)
+        return {case.id: case.outputs[label] for case in cases if label in case.outputs}
 
 
 def _only_known_fields(pattern: str) -> None:

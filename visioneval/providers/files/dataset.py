@@ -1,4 +1,4 @@
-"""A dataset of finished pictures: its columns, its model runs, and the pictures of each case."""
+"""A dataset of finished images: its columns, its model runs, and the images of each case."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from visioneval.media.urls import is_url
 from visioneval.suite.case import TestCase
 from visioneval.suite.loading.datasets import Row, file_stem, prompt_id, read_cell_rows
 from visioneval.suite.loading.paths import located, rebased
-from visioneval.suite.outputs import FilePath, Finished, FinishedPicture, picture_of_cell
+from visioneval.suite.outputs import ExistingOutput, FilePath, Finished, output_of_cell
 from visioneval.suite.prompts import rendered
 from visioneval.types import Frozen
 
 
-class PictureDataset(Frozen):
-    """Finished pictures in a file of rows; rows meet cases by id, or by prompt where they have no id."""
+class OutputDataset(Frozen):
+    """Finished images in a file of rows; rows meet cases by id, or by prompt where they have no id."""
 
     path: FilePath
     fields: dict[str, str] = Field(description="image, and id or prompt, and optionally model: the column of each.")
@@ -35,7 +35,7 @@ class PictureDataset(Frozen):
         return self
 
 
-def dataset_labels(dataset: PictureDataset, wanted: str | None, folder: Path) -> list[str]:
+def dataset_labels(dataset: OutputDataset, wanted: str | None, folder: Path) -> list[str]:
     rows = dataset_rows(dataset, folder)
     column = dataset.fields.get("model")
     if column is None:
@@ -44,8 +44,8 @@ def dataset_labels(dataset: PictureDataset, wanted: str | None, folder: Path) ->
     return [label for label in labels if wanted in (None, label)]
 
 
-def dataset_rows(dataset: PictureDataset, folder: Path) -> Sequence[Row]:
-    """The rows of a dataset of finished pictures. Raises as ``read_rows``; an unchanged file is read once."""
+def dataset_rows(dataset: OutputDataset, folder: Path) -> Sequence[Row]:
+    """The rows of a dataset of finished images. Raises as ``read_rows``; an unchanged file is read once."""
     path = located(dataset.path, folder)
     if isinstance(path, str):
         return _rows(path, dataset.path, (0, 0))
@@ -61,25 +61,25 @@ def _rows(path: Path | str, name: str, _state: tuple[int, int]) -> Sequence[Row]
     return read_cell_rows(path, name)
 
 
-def dataset_pictures(
-    dataset: PictureDataset, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
+def dataset_outputs(
+    dataset: OutputDataset, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
 ) -> Finished:
-    """The pictures of a model run in a dataset, by case."""
-    found: dict[str, list[FinishedPicture]] = {}
+    """The images of a model run in a dataset, by case."""
+    found: dict[str, list[ExistingOutput]] = {}
     start = dataset.path if is_url(dataset.path) else (folder / dataset.path).parent
     ids = _ids_by_prompt(cases, variables) if "prompt" in dataset.fields else {}
     for key, cell, row in _rows_of(dataset, label, ids, folder):
-        raw = picture_of_cell(cell, row)
+        raw = output_of_cell(cell, row)
         if "path" in raw:
             raw["path"] = rebased(raw["path"], start, folder)
-        found.setdefault(key, []).append(FinishedPicture.model_validate(raw))
+        found.setdefault(key, []).append(ExistingOutput.model_validate(raw))
     return found
 
 
 def _rows_of(
-    dataset: PictureDataset, label: str, by_prompt: Mapping[str, str], folder: Path
+    dataset: OutputDataset, label: str, by_prompt: Mapping[str, str], folder: Path
 ) -> Iterator[tuple[str, Any, str]]:
-    """Case, picture cell and place of every row of a model run that meets a case."""
+    """Case, image cell and place of every row of a model run that meets a case."""
     fields = dataset.fields
     for row in dataset_rows(dataset, folder):
         cell = {key: "" if (value := row.cells.get(column)) is None else str(value) for key, column in fields.items()}
@@ -91,4 +91,4 @@ def _rows_of(
 
 
 def _ids_by_prompt(cases: Sequence[TestCase], variables: Mapping[str, Any]) -> dict[str, str]:
-    return {prompt_id(rendered(case, variables)[0]): case.id for case in cases if case.picture_of is None}
+    return {prompt_id(rendered(case, variables)[0]): case.id for case in cases if case.output_of is None}

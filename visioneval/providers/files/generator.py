@@ -1,4 +1,4 @@
-"""Pictures that exist already: nothing is drawn, and nothing is called."""
+"""Images that exist already: nothing is generated, and nothing is called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from visioneval.errors import ProviderError, UsageError
 from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import fetch, is_url
-from visioneval.providers.base import Address, Drawing, DrawRequest
+from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.providers.files.config import FilesProvider
 
 _FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
@@ -19,38 +19,38 @@ _FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
 
 
 class Files:
-    """Reads the picture that the plan found for a cell; ``params["path"]`` names it."""
+    """Reads the image that the plan found for a cell; ``params["path"]`` names it."""
 
     def __init__(self, config: FilesProvider) -> None:
         self.config = config
 
-    async def generate(self, request: DrawRequest) -> Drawing:
-        """The finished picture; nothing for cells without one. Raises ``ProviderError`` where one is missing."""
-        if not self.config.has_pictures:
-            return Drawing()
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """The finished image; nothing for cells without one. Raises ``ProviderError`` where one is missing."""
+        if not self.config.has_outputs:
+            return Generation()
         path = str(request.params["path"])
         if problem := request.params.get("problem"):
             raise ProviderError(_at(request.params, str(problem)), kind="invalid")
         if not path:
             raise ProviderError(
-                f"there is no finished picture of {request.case.id!r} by {request.model_label!r}",
+                f"there is no finished image of {request.case.id!r} by {request.model_label!r}",
                 kind="invalid",
             )
         if request.params.get("by_address"):
-            return Drawing(pictures=(Address(path, str(request.params["mime"])),), run_params=request.params)
+            return Generation(outputs=(Address(path, str(request.params["mime"])),), run_params=request.params)
         work = asyncio.get_running_loop().run_in_executor(_FETCHING if is_url(path) else None, _read, request, path)
         data = await work
-        return Drawing(pictures=(data,), run_params=request.params)
+        return Generation(outputs=(data,), run_params=request.params)
 
     edit = generate
 
 
 def _at(params: Mapping[str, Any], message: str) -> str:
-    """A message about a picture, with the file and line that name it where a dataset does."""
+    """A message about an image, with the file and line that name it where a dataset does."""
     return f"{params['row']}: {message}" if "row" in params else message
 
 
-def _read(request: DrawRequest, name: str) -> bytes:
+def _read(request: GenerationRequest, name: str) -> bytes:
     shown = _at(request.params, name)
     if is_url(name):
         try:

@@ -9,16 +9,16 @@ from pydantic import Field, field_validator
 
 from visioneval.suite.case import Text
 from visioneval.suite.judges import BaseJudge, only_settings
-from visioneval.suite.providers import DrawingProvider, model_and_n
+from visioneval.suite.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import GeminiOptions
 
 
-class GeminiProvider(DrawingProvider, GeminiOptions):
-    """A Gemini model that answers with pictures; ``params`` holds ``model`` and the generation config, as written."""
+class GeminiProvider(GeneratingProvider, GeminiOptions):
+    """A Gemini model that answers with images; ``params`` holds ``model`` and the generation config, as written."""
 
     provider: Literal["gemini"]
     mask_mode: Literal["as_image", "ignore"] = Field(
-        default="as_image", description="as_image: the mask is one more picture, as there is no mask argument; ignore."
+        default="as_image", description="as_image: the mask is one more image, as there is no mask argument; ignore."
     )
 
     @property

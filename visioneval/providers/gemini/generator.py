@@ -1,4 +1,4 @@
-"""Drawing and editing with Gemini models that answer with pictures (``generate_content``)."""
+"""Generation and editing with Gemini models that answer with images (``generate_content``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.media import images
-from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.masks import mask_use
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
@@ -145,7 +145,7 @@ def _only_to(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
 
 
 @asynccontextmanager
-async def told_errors() -> AsyncIterator[None]:
+async def provider_errors() -> AsyncIterator[None]:
     """Turns what the SDK raises into ``ProviderError``, in the provider's own words."""
     try:
         yield
@@ -203,45 +203,47 @@ def _retry_after(error: errors.APIError) -> float | None:
     return said if said is not None else next((seconds(match[1]) for match in found if match), None)
 
 
-class Gemini:
-    """One client for a model entry. ``n`` pictures are ``n`` calls: the API gives one each."""
+class GeminiGenerator:
+    """One client for a model entry. ``n`` images are ``n`` calls: the API gives one each."""
 
     def __init__(self, config: GeminiProvider) -> None:
         self._config = config
         self._client = client_for(config)
 
-    async def generate(self, request: DrawRequest) -> Drawing:
-        """Draws from the prompt alone."""
-        return await self._draw(request, [types.Part(text=request.prompt)], dict(request.params))
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Generates from the prompt alone."""
+        return await self._generate(request, [types.Part(text=request.prompt)], dict(request.params))
 
-    async def edit(self, request: DrawRequest) -> Drawing:
-        """Shows the input pictures in order, then the prompt; a mask is one more picture with words about it."""
+    async def edit(self, request: GenerationRequest) -> Generation:
+        """Shows the input images in order, then the prompt; a mask is one more image with words about it."""
         use = mask_use(self._config.mask_mode, request.files)
         parts = [await asyncio.to_thread(_inline, path) for _, path in request.files.images]
         if use.as_image is not None:
-            parts.append(types.Part.from_bytes(data=await asyncio.to_thread(use.picture), mime_type="image/png"))
+            parts.append(types.Part.from_bytes(data=await asyncio.to_thread(use.image), mime_type="image/png"))
         parts.append(types.Part(text=use.worded(request.prompt, len(parts))))
         masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
-        return await self._draw(request, parts, {**request.params, **masked})
+        return await self._generate(request, parts, {**request.params, **masked})
 
-    async def _draw(self, request: DrawRequest, parts: list[types.Part], sent: Mapping[str, Any]) -> Drawing:
+    async def _generate(
+        self, request: GenerationRequest, parts: list[types.Part], sent: Mapping[str, Any]
+    ) -> Generation:
         config = config_of({key: value for key, value in request.params.items() if key not in ("model", "n")})
         if config.response_modalities is None:
             config.response_modalities = ["IMAGE"]
-        async with told_errors():
+        async with provider_errors():
             answer = await self._client.aio.models.generate_content(
                 model=str(request.params["model"]), contents=[types.Content(role="user", parts=parts)], config=config
             )
-        picture = _picture(answer)
-        if not picture:
+        image = _image(answer)
+        if not image:
             refuse(answer)
         usage: dict[str, int] = {}
         add_usage(usage, answer)
-        return Drawing(pictures=(picture,) if picture else (), usage=usage or None, run_params=sent)
+        return Generation(outputs=(image,) if image else (), usage=usage or None, run_params=sent)
 
 
-def _picture(answer: types.GenerateContentResponse) -> bytes:
-    """The first picture that is no thought; empty where there is none."""
+def _image(answer: types.GenerateContentResponse) -> bytes:
+    """The first image that is no thought; empty where there is none."""
     found = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
     return next(filter(None, found), b"")
 

@@ -11,12 +11,19 @@ from google.genai import types
 
 from visioneval.providers.base import AddressPart, CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.gemini.config import GeminiJudge
-from visioneval.providers.gemini.generator import add_usage, client_for, config_of, content_parts, refuse, told_errors
+from visioneval.providers.gemini.generator import (
+    add_usage,
+    client_for,
+    config_of,
+    content_parts,
+    provider_errors,
+    refuse,
+)
 
 WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
 
 
-class Gemini:
+class GeminiJudgeClient:
     """Asks with a JSON schema. A model that takes no schema beside tools gets the schema once it calls no more."""
 
     def __init__(self, config: GeminiJudge) -> None:
@@ -55,7 +62,7 @@ class Gemini:
     async def _send(
         self, turns: Sequence[types.Content], options: dict[str, Any], usage: dict[str, int]
     ) -> types.GenerateContentResponse:
-        async with told_errors():
+        async with provider_errors():
             answer = await self._client.aio.models.generate_content(
                 model=self._config.model, contents=list(turns), config=config_of(options)
             )
@@ -65,26 +72,26 @@ class Gemini:
 
 
 def _part(part: Part) -> types.Part:
-    return types.Part(text=part) if isinstance(part, str) else _picture(part)
+    return types.Part(text=part) if isinstance(part, str) else _image(part)
 
 
-def _picture(part: ImagePart) -> types.Part:
+def _image(part: ImagePart) -> types.Part:
     if isinstance(part, AddressPart):
         return types.Part.from_uri(file_uri=part.uri, mime_type=part.mime)
     return types.Part.from_bytes(data=part.data, mime_type=part.mime)
 
 
 def _turns(turn: Turn) -> list[types.Content]:
-    """The judge's own turn as it was; then a response per call with its words, and the pictures in the same order."""
+    """The judge's own turn as it was; then a response per call with its words, and the images in the same order."""
     turns = [types.Content.model_validate_json(json.dumps(turn.said))] if turn.said.get("parts") else []
     responses: list[types.Part] = []
-    pictures: list[types.Part] = []
+    images: list[types.Part] = []
     for call, parts in turn.results:
         words = {"result": "\n".join(part for part in parts if isinstance(part, str))}
         response = types.FunctionResponse(id=call.id or None, name=call.name, response=words)
         responses.append(types.Part(function_response=response))
-        pictures += [_picture(part) for part in parts if isinstance(part, ImagePart)]
-    told = responses + pictures or [types.Part(text="Now give your answer.")]
+        images += [_image(part) for part in parts if isinstance(part, ImagePart)]
+    told = responses + images or [types.Part(text="Now give your answer.")]
     return [*turns, types.Content(role="user", parts=told)]
 
 

@@ -1,4 +1,4 @@
-"""The sketch provider: its parameters, and what its flaws are good for."""
+"""The mock provider: its parameters, and what its flaws are good for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from visioneval.suite.case import Size
 from visioneval.suite.loading.messages import explain
-from visioneval.suite.providers import DrawingProvider
+from visioneval.suite.providers import GeneratingProvider
 from visioneval.types import Frozen, TaskType
 
 Flaw = Literal["none", "typo", "missing_line", "extra_text", "spill", "drift", "blank", "wrong_size"]
@@ -49,27 +49,27 @@ needs an editable mask. A flaw with nothing to act on, such as a typo where the 
 """
 
 
-class SketchParams(Frozen):
-    """What a sketch may be asked for."""
+class MockParams(Frozen):
+    """What a mock may be asked for."""
 
-    model: Literal["sketch"] = "sketch"
+    model: Literal["mock"] = "mock"
     flaw: Flaw = "none"
     size: Size = "1024x1024"
     """Of a generation; an edit keeps the size of its base image."""
     seed: int = 0
 
 
-class SketchProvider(DrawingProvider):
+class MockProvider(GeneratingProvider):
     """A stand-in that draws plain layouts. It is no model; it shows that graders and rules work."""
 
     stand_in: ClassVar[bool] = True
     is_free: ClassVar[bool] = True
 
-    provider: Literal["sketch"]
+    provider: Literal["mock"]
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         try:
-            SketchParams.model_validate(params)
+            MockParams.model_validate(params)
         except ValidationError as error:
             for part in error.errors(include_url=False):
-                yield str(part["loc"][0]), explain(part, SketchParams.model_json_schema())
+                yield str(part["loc"][0]), explain(part, MockParams.model_json_schema())

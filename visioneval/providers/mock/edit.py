@@ -1,4 +1,4 @@
-"""The sketch's edits: the inside of a mask painted over and lettered, and marks where there should be none."""
+"""The mock's edits: the inside of a mask painted over and lettered, and marks where there should be none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def middle(size: tuple[int, int]) -> Image.Image:
 
 
 def repaint(base: Image.Image, mask: Image.Image, line: str | None, dice: Dice) -> Image.Image:
-    """The RGB picture with the inside of an ``L`` mask cleared and ``line`` drawn there; "" draws nothing.
+    """The RGB image with the inside of an ``L`` mask cleared and ``line`` drawn there; "" draws nothing.
 
     ``None`` draws an ellipse. No pixel outside the mask changes. Raises ``ProviderError`` where the line cannot
     be drawn large enough to read.
@@ -53,13 +53,13 @@ def repaint(base: Image.Image, mask: Image.Image, line: str | None, dice: Dice) 
         left, top, right, bottom = _inset(box, 0.05)
         setting = fit_box(line, right - left, bottom - top, tallest or bottom - top)
         if setting is None:
-            raise ProviderError(f"sketch: the mask has no room for {line!r} at a size that can be read", kind="invalid")
+            raise ProviderError(f"mock: the mask has no room for {line!r} at a size that can be read", kind="invalid")
         setting.draw(layer, (left + right) / 2, (top + bottom - setting.height) / 2, "m", ink)
     return Image.composite(layer, base, mask)
 
 
 def add_line(image: Image.Image, mask: Image.Image, line: str) -> Image.Image:
-    """The picture with a label outside the mask, where least is to be seen. Raises ``ProviderError``."""
+    """The image with a label outside the mask, where least is to be seen. Raises ``ProviderError``."""
     side = min(image.size)
     size = max(MIN_SIZE, round(side * 0.05))
     while size >= MIN_SIZE:
@@ -75,11 +75,11 @@ def add_line(image: Image.Image, mask: Image.Image, line: str) -> Image.Image:
             setting.draw(marked, left + width / 2, top + setting.size // 4, "m", _DARK)
             return marked
         size = min(size - 1, round(size * 0.85))
-    raise ProviderError(f"sketch: there is no room for {line!r} outside the mask", kind="invalid")
+    raise ProviderError(f"mock: there is no room for {line!r} outside the mask", kind="invalid")
 
 
 def spill(image: Image.Image, mask: Image.Image) -> Image.Image:
-    """The picture with a blot outside the mask, where least is to be seen, so that copy stays readable.
+    """The image with a blot outside the mask, where least is to be seen, so that copy stays readable.
 
     Raises ``ProviderError`` where the mask leaves no room for it.
     """
@@ -89,11 +89,11 @@ def spill(image: Image.Image, mask: Image.Image) -> Image.Image:
         if place is not None:
             box = (place[0], place[1], place[0] + width - 1, place[1] + height - 1)
             return blot(image, box)
-    raise ProviderError("sketch: there is no room for a spill outside the mask", kind="invalid")
+    raise ProviderError("mock: there is no room for a spill outside the mask", kind="invalid")
 
 
 def blot(image: Image.Image, box: Box) -> Image.Image:
-    """The picture with an ellipse in ``box``, in a colour that stands out there."""
+    """The image with an ellipse in ``box``, in a colour that stands out there."""
     left, top = max(0, box[0]), max(0, box[1])
     ground = _median(np.asarray(image.crop((left, top, box[2] + 1, box[3] + 1))).reshape(-1, 3))
     marked = image.copy()
@@ -102,7 +102,7 @@ def blot(image: Image.Image, box: Box) -> Image.Image:
 
 
 def drift(image: Image.Image) -> Image.Image:
-    """The picture drawn anew: everything a little larger, and of another tint."""
+    """The image drawn anew: everything a little larger, and of another tint."""
     width, height = image.size
     zoomed = image.resize(
         image.size, Image.Resampling.BICUBIC, box=(width * 0.008, height * 0.008, width * 0.992, height * 0.992)
@@ -111,13 +111,13 @@ def drift(image: Image.Image) -> Image.Image:
 
 
 def tinted(image: Image.Image) -> Image.Image:
-    """The picture with one colour mixed into all of it."""
+    """The image with one colour mixed into all of it."""
     tint = _farthest(_TINTS, flat_colour(image))
     return Image.blend(image, Image.new("RGB", image.size, tint), 0.16)
 
 
 def flat_colour(image: Image.Image) -> Colour:
-    """The median colour of a picture."""
+    """The median colour of an image."""
     small = image.resize((min(64, image.width), min(64, image.height)), Image.Resampling.BOX)
     return _median(np.asarray(small).reshape(-1, 3))
 
@@ -190,7 +190,7 @@ def _boxes(cells: NDArray[np.bool_]) -> Iterator[Box]:
 
 
 def _calm_place(image: Image.Image, mask: Image.Image, width: int, height: int) -> tuple[int, int] | None:
-    """The top left corner of a box clear of the mask and of the picture's rim, over the fewest edges."""
+    """The top left corner of a box clear of the mask and of the image's rim, over the fewest edges."""
     scale = max(image.size) / _CELLS
     size = (max(1, round(image.width / scale)), max(1, round(image.height / scale)))
     grey = np.asarray(image.convert("L").resize((size[0] * 4, size[1] * 4), Image.Resampling.BOX), np.float32)

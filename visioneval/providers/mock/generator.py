@@ -1,8 +1,8 @@
 """A stand-in that draws plain layouts from what a case expects: no model, no network, no cost.
 
 It knows the answer, so that a suite, a grader or a gate can be seen to work before anything is paid for. The
-parameter ``flaw`` makes it draw one thing wrong; ``suite.sketch.SEEN_BY`` says which graders can tell.
-Every file says that it is a stand-in, in its metadata and never in the picture, where it would be extra copy.
+parameter ``flaw`` makes it draw one thing wrong; ``suite.mock.SEEN_BY`` says which graders can tell.
+Every file says that it is a stand-in, in its metadata and never in the image, where it would be extra copy.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pydantic import ValidationError
 from visioneval.errors import ImageError, ProviderError
 from visioneval.media.images import FORMATS, check_size, load_mask, load_rgb, opened, room_for
 from visioneval.media.pixel_budget import IN_MEMORY
-from visioneval.providers.base import Drawing, DrawRequest
-from visioneval.providers.mock.config import SketchParams
+from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.providers.mock.config import MockParams
 from visioneval.providers.mock.edit import add_line, blot, drift, flat_colour, middle, repaint, spill, tinted
 from visioneval.providers.mock.page import PageCopy, draw_page, flat, rounded
 from visioneval.providers.mock.text import Dice, tidy, with_typo
 from visioneval.suite.case import ExpectText, TestCase, pixel_size
 
-SOFTWARE = "visioneval sketch (a stand-in, not a model)"
+SOFTWARE = "visioneval mock (a stand-in, not a model)"
 
 _UNASKED = ("Limited time offer", "Terms and conditions apply", "Made with love", "Free gift inside")
 _SOFTWARE_TAG = 0x0131
@@ -35,7 +35,7 @@ _OPAQUE = ("jpeg", "bmp")
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The picture that an edit starts from: as seen on white, as stored where it is transparent, and its mask."""
+    """The image that an edit starts from: as seen on white, as stored where it is transparent, and its mask."""
 
     rgb: Image.Image
     rgba: Image.Image | None
@@ -43,54 +43,54 @@ class _Base:
     mask: Image.Image
 
 
-class Sketch:
+class Mock:
     """Draws a case's copy, or paints it into a mask. The same request gives the same bytes."""
 
     def __init__(self, config: object) -> None:
         self.config = config
 
-    async def generate(self, request: DrawRequest) -> Drawing:
+    async def generate(self, request: GenerationRequest) -> Generation:
         """Flyers of the size asked for. Raises ``ProviderError``."""
         return await asyncio.to_thread(_generate, request)
 
-    async def edit(self, request: DrawRequest) -> Drawing:
+    async def edit(self, request: GenerationRequest) -> Generation:
         """The base image with its mask painted over and lettered. Raises ``ProviderError``.
 
         The text is the case's ``metadata.draw``, else its first required line, else there is an ellipse; without a
-        mask it goes to the middle of the picture. Only pixels inside the mask change, but for what a
+        mask it goes to the middle of the image. Only pixels inside the mask change, but for what a
         lossy format does to all of them.
         """
         return await asyncio.to_thread(_edit, request)
 
 
-def _generate(request: DrawRequest) -> Drawing:
+def _generate(request: GenerationRequest) -> Generation:
     params = _params(request)
     size = pixel_size(params.size)
     if params.flaw == "wrong_size":
         size = _other_size(size)
     _check_size(size)
     with IN_MEMORY.hold(size[0] * size[1]):
-        pictures = tuple(
+        outputs = tuple(
             _encode(_generation(request, params, size, sample), request.case, "png") for sample in request.samples
         )
-    return Drawing(pictures=pictures, run_params=params.model_dump())
+    return Generation(outputs=outputs, run_params=params.model_dump())
 
 
-def _edit(request: DrawRequest) -> Drawing:
+def _edit(request: GenerationRequest) -> Generation:
     params = _params(request)
     line = _line_to_draw(request.case)
     files = (request.files.base, request.files.masks.get("editable"))
     with room_for(*filter(None, files)):
         base = _load_base(request)
-        pictures = tuple(
+        outputs = tuple(
             _encode(_edited(request, params, base, line, sample), request.case, base.format)
             for sample in request.samples
         )
     size = f"{base.rgb.width}x{base.rgb.height}"
-    return Drawing(pictures=pictures, run_params=params.model_dump() | {"size": size})
+    return Generation(outputs=outputs, run_params=params.model_dump() | {"size": size})
 
 
-def _generation(request: DrawRequest, params: SketchParams, size: tuple[int, int], sample: int) -> Image.Image:
+def _generation(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> Image.Image:
     dice = Dice(params.seed, sample, request.prompt)
     copy = _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice)
     page, art = draw_page(size, copy, dice)
@@ -107,7 +107,7 @@ def _generation(request: DrawRequest, params: SketchParams, size: tuple[int, int
 
 
 def _see_through(image: Image.Image, wanted: bool | None) -> Image.Image:
-    """A blank picture: where transparency is wanted, there is nothing but that."""
+    """A blank image: where transparency is wanted, there is nothing but that."""
     if wanted:
         image.putalpha(0)
     return image
@@ -123,7 +123,7 @@ def _sticker(size: tuple[int, int]) -> Image.Image:
     return alpha
 
 
-def _page_copy(text: ExpectText, params: SketchParams, dice: Dice) -> PageCopy:
+def _page_copy(text: ExpectText, params: MockParams, dice: Dice) -> PageCopy:
     required = tidy(text.required)
     small = tuple(line for line in tidy(text.allowed) if line not in required)
     extra: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ def _unasked(text: ExpectText) -> str:
     return next((line for line in _UNASKED if not any(line.casefold() in other for other in wanted)), _UNASKED[0])
 
 
-def _edited(request: DrawRequest, params: SketchParams, base: _Base, line: str | None, sample: int) -> Image.Image:
+def _edited(request: GenerationRequest, params: MockParams, base: _Base, line: str | None, sample: int) -> Image.Image:
     flaw, text = params.flaw, request.case.expect.text or ExpectText(extra="forbid")
     dice = Dice(params.seed, sample, request.prompt)
     if flaw == "blank":
@@ -197,10 +197,10 @@ def _changed(image: Image.Image, base: _Base) -> Image.Image:
     return ImageChops.lighter(base.mask, most.point([0] + [255] * 255))
 
 
-def _load_base(request: DrawRequest) -> _Base:
+def _load_base(request: GenerationRequest) -> _Base:
     source, mask_path = request.files.base, request.files.masks.get("editable")
     if source is None:
-        raise ProviderError("sketch: the case has no image to edit", kind="invalid")
+        raise ProviderError("mock: the case has no image to edit", kind="invalid")
     try:
         rgb = load_rgb(source)
         with opened(source) as handle:
@@ -209,36 +209,36 @@ def _load_base(request: DrawRequest) -> _Base:
             rgba = ImageOps.exif_transpose(handle).convert("RGBA") if seen else None
         mask = middle(rgb.size) if mask_path is None else load_mask(mask_path)
     except ImageError as error:
-        raise ProviderError(f"sketch: the base image or its mask: {error}", kind="invalid") from None
+        raise ProviderError(f"mock: the base image or its mask: {error}", kind="invalid") from None
     if mask.size != rgb.size:
-        raise ProviderError("sketch: the mask is not of the size of the base image", kind="invalid")
+        raise ProviderError("mock: the mask is not of the size of the base image", kind="invalid")
     if mask.getbbox() is None:
-        raise ProviderError("sketch: the mask has no transparent pixel, so there is nothing to edit", kind="invalid")
+        raise ProviderError("mock: the mask has no transparent pixel, so there is nothing to edit", kind="invalid")
     return _Base(rgb, rgba, kind, mask)
 
 
 def _line_to_draw(case: TestCase) -> str | None:
     stated = case.metadata.get("draw")
     if stated is not None and not isinstance(stated, str):
-        raise ProviderError("sketch: metadata.draw must be a text, the one to draw in the mask", kind="invalid")
+        raise ProviderError("mock: metadata.draw must be a text, the one to draw in the mask", kind="invalid")
     lines = [stated] if stated else case.expect.text.required if case.expect.text else ()
     return next(iter(tidy(lines[:1])), None)
 
 
-def _params(request: DrawRequest) -> SketchParams:
+def _params(request: GenerationRequest) -> MockParams:
     try:
-        return SketchParams.model_validate(dict(request.params))
+        return MockParams.model_validate(dict(request.params))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ProviderError(f"sketch: {where}: {first['msg']}", kind="invalid") from None
+        raise ProviderError(f"mock: {where}: {first['msg']}", kind="invalid") from None
 
 
 def _check_size(size: tuple[int, int]) -> None:
     try:
         check_size(*size)
     except ImageError as error:
-        raise ProviderError(f"sketch: {error}", kind="invalid") from None
+        raise ProviderError(f"mock: {error}", kind="invalid") from None
 
 
 def _other_size(size: tuple[int, int]) -> tuple[int, int]:
@@ -254,13 +254,13 @@ def _encode(image: Image.Image, case: TestCase, usual: str) -> bytes:
     kind = case.expect.format or usual
     if image.mode == "RGBA" and kind in _OPAQUE:
         if case.expect.format is not None:
-            raise ProviderError(f"sketch: expect.alpha asks for transparency, which {kind} cannot hold", kind="invalid")
+            raise ProviderError(f"mock: expect.alpha asks for transparency, which {kind} cannot hold", kind="invalid")
         kind = "png"
     buffer = io.BytesIO()
     try:
         image.save(buffer, kind.upper(), **_options(kind))
     except (OSError, ValueError, SystemError) as error:
-        raise ProviderError(f"sketch: the picture cannot be written as {kind}: {error}", kind="invalid") from None
+        raise ProviderError(f"mock: the image cannot be written as {kind}: {error}", kind="invalid") from None
     return buffer.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""The sketch's generations: a plain flyer with a little landscape, lettering, a card and a button."""
+"""The mock's generations: a plain flyer with a little landscape, lettering, a card and a button."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dic
     if best is None:
         count = len(copy.small) + len(copy.required) + len(copy.extra)
         raise ProviderError(
-            f"sketch: {count} lines of copy do not fit {size[0]}x{size[1]} at a size that can be read", kind="invalid"
+            f"mock: {count} lines of copy do not fit {size[0]}x{size[1]} at a size that can be read", kind="invalid"
         )
     art, column, parts, gap, _ = best
     if art[2] == size[0]:  # the landscape lies above the column, and takes what the copy leaves free

@@ -1,6 +1,6 @@
-"""The sketch's lettering: Pillow's built-in font, lines set to fit a box, and typos.
+"""The mock's lettering: Pillow's built-in font, lines set to fit a box, and typos.
 
-A character that the font lacks is an error, never a little box: a picture that shows a box instead of a letter
+A character that the font lacks is an error, never a little box: an image that shows a box instead of a letter
 would be graded as if a model had drawn it.
 """
 
@@ -96,10 +96,10 @@ class Setting:
 def font(size: int) -> ImageFont.FreeTypeFont:
     """Pillow's own font. Raises ``ProviderError`` where Pillow was built without FreeType."""
     if not features.check("freetype2"):
-        raise ProviderError("sketch needs a Pillow that was built with FreeType", kind="invalid")
+        raise ProviderError("mock needs a Pillow that was built with FreeType", kind="invalid")
     default = ImageFont.load_default(size)
     assert isinstance(default, ImageFont.FreeTypeFont)
-    # The other engine is there on some machines only, and the same request must give the same picture.
+    # The other engine is there on some machines only, and the same request must give the same image.
     return default.font_variant(layout_engine=ImageFont.Layout.BASIC)
 
 
@@ -112,7 +112,7 @@ def tidy(lines: Iterable[str]) -> tuple[str, ...]:
         lacking = sorted({char for char in text if not _has_glyph(char)})
         if lacking:
             chars = ", ".join(f"{ascii(char)[1:-1]} ({unicodedata.name(char, 'no name')})" for char in lacking)
-            raise ProviderError(f"sketch: its font cannot draw {chars} in the line {line!r}", kind="invalid")
+            raise ProviderError(f"mock: its font cannot draw {chars} in the line {line!r}", kind="invalid")
         if text:
             found.append(text)
     return tuple(found)

@@ -98,7 +98,7 @@ def _part(part: Part, question: Question) -> dict[str, Any]:
 
 
 def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
-    """The judge's own turn, one tool message per call, and one user message with the pictures: tools send text."""
+    """The judge's own turn, one tool message per call, and one user message with the images: tools send text."""
     messages: list[dict[str, Any]] = [turn.said]
     shown: list[dict[str, Any]] = []
     for call, parts in turn.results:

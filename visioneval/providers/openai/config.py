@@ -9,21 +9,21 @@ from pydantic import Field, field_validator
 
 from visioneval.suite.case import Text
 from visioneval.suite.judges import BaseJudge, only_settings
-from visioneval.suite.providers import DrawingProvider, model_and_n
+from visioneval.suite.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import MaskMode, OpenAIOptions
 
 
-class OpenAIProvider(DrawingProvider, OpenAIOptions):
+class OpenAIProvider(GeneratingProvider, OpenAIOptions):
     """OpenAI's Images API, or a server that speaks it. Parameters are passed through as written."""
 
     provider: Literal["openai"]
-    mask_mode: MaskMode = Field(default="send", description="send: as the mask; as_image: as one more picture; ignore.")
+    mask_mode: MaskMode = Field(default="send", description="send: as the mask; as_image: as one more image; ignore.")
 
     @property
     def needs_key(self) -> str | None:
         return self.key_variable
 
-    def pictures_per_call(self, params: dict[str, Any]) -> int:
+    def outputs_per_call(self, params: dict[str, Any]) -> int:
         return int(params.get("n") or 1)
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Drawing and editing with OpenAI's Images API, or with a server that speaks it."""
+"""Generation and editing with OpenAI's Images API, or with a server that speaks it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pybase64 import b64decode
 
 from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
 from visioneval.media import images
-from visioneval.providers.base import Drawing, DrawRequest
+from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.masks import MaskUse, mask_use
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
@@ -77,7 +77,7 @@ def _no_settings_around() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def told_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
+async def provider_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
     """Turns what the SDK and its transport raise into ``ProviderError``, in the provider's own words, less the key."""
     try:
         yield
@@ -198,7 +198,7 @@ class Connection:
         if self._closing is None:
             self._closing = self._close_at_end()
             await anext(self._closing)  # a loop that ends closes every generator that was begun in it
-        async with told_errors(self._client):
+        async with provider_errors(self._client):
             yield self._client
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
@@ -214,43 +214,43 @@ class Connection:
             await self._client.close()
 
 
-class OpenAI:
+class OpenAIGenerator:
     """One client for a model entry; parameters are passed through as the suite wrote them."""
 
     def __init__(self, config: OpenAIProvider) -> None:
         self._config = config
         self._connection = Connection(config)
 
-    async def generate(self, request: DrawRequest) -> Drawing:
-        """Draws ``n`` pictures with one call."""
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Generates ``n`` images with one call."""
         body = {**request.params, "prompt": request.prompt}
-        return _drawing(await self._connection.post("/images/generations", encoded(body)), request.params)
+        return _generation(await self._connection.post("/images/generations", encoded(body)), request.params)
 
-    async def edit(self, request: DrawRequest) -> Drawing:
-        """Edits the first picture; the others, in order, are references."""
+    async def edit(self, request: GenerationRequest) -> Generation:
+        """Edits the first image; the others, in order, are references."""
         use = mask_use(self._config.mask_mode, request.files)
-        pictures, mask = await asyncio.to_thread(_uploads, request, use)
-        prompt = use.worded(request.prompt, len(pictures))
+        outputs, mask = await asyncio.to_thread(_uploads, request, use)
+        prompt = use.worded(request.prompt, len(outputs))
         async with self._connection.call() as client:
             raw = await client.images.with_raw_response.edit(
-                image=pictures,
+                image=outputs,
                 prompt=prompt,
                 mask=mask if mask is not None else openai.omit,
                 extra_body={**request.params, "prompt": prompt},
             )
             answer = read_json(raw.http_response)
         masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
-        return _drawing(answer, {**request.params, **masked})
+        return _generation(answer, {**request.params, **masked})
 
 
 Upload = tuple[str, bytes, str]
 
 
-def _uploads(request: DrawRequest, use: MaskUse) -> tuple[list[Upload], Upload | None]:
-    pictures = [_upload(path) for _, path in request.files.images]
+def _uploads(request: GenerationRequest, use: MaskUse) -> tuple[list[Upload], Upload | None]:
+    outputs = [_upload(path) for _, path in request.files.images]
     if use.as_image is not None:
-        pictures.append(("mask.png", use.picture(), "image/png"))
-    return pictures, ("mask.png", use.argument(), "image/png") if use.sent is not None else None
+        outputs.append(("mask.png", use.image(), "image/png"))
+    return outputs, ("mask.png", use.argument(), "image/png") if use.sent is not None else None
 
 
 def _upload(path: Path) -> Upload:
@@ -261,14 +261,14 @@ def _upload(path: Path) -> Upload:
     return f"{path.stem}.png", images.encode_png(images.load_rgb(data)), "image/png"
 
 
-def _drawing(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Drawing:
+def _generation(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
     with known_form():
-        pictures = tuple(map(_decoded, answer.get("data") or ()))
-    return Drawing(pictures=pictures, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
+        outputs = tuple(map(_decoded, answer.get("data") or ()))
+    return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
 
 
 def _decoded(image: Mapping[str, Any]) -> bytes:
-    """The picture's bytes; empty where it is damaged, so that only its own cell is an error."""
+    """The image's bytes; empty where it is damaged, so that only its own cell is an error."""
     text = image.get("b64_json")
     if not text and image.get("url"):
         raise ProviderError("the answer holds a URL: set params.response_format to b64_json", kind="invalid")

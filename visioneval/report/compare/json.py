@@ -10,13 +10,13 @@ from typing import Any
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import Held
-from visioneval.analysis.compare.pairing import Pair
+from visioneval.analysis.compare.gates import GateResult
+from visioneval.analysis.compare.pairing import CellPair
 
 SCHEMA_VERSION = 1
 
 
-def comparison_json(found: Comparison, held: Sequence[Held], exit_code: int) -> str:
+def comparison_json(found: Comparison, held: Sequence[GateResult], exit_code: int) -> str:
     """All findings as one JSON object; of the pairs those that pass in both runs are only counted."""
     return json.dumps(
         {
@@ -51,16 +51,16 @@ def _cell_name(cell: Cell) -> dict[str, Any]:
     return {"test_id": cell.test_id, "model_label": cell.model_label, "sample_index": cell.sample_index}
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair(pair: CellPair) -> dict[str, Any]:
     return {
         "change": pair.change,
         **_cell_name(pair.b),
         "rules_broken": pair.rules_broken,
-        "rules_mended": pair.rules_mended,
+        "rules_fixed": pair.rules_fixed,
         "tags": pair.tags,
         "must_pass": pair.must_pass,
         "flaky": pair.flaky,
-        "same_picture": pair.same_picture,
+        "same_output": pair.same_output,
         "a": _shown(pair.a),
         "b": _shown(pair.b),
     }

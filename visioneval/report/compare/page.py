@@ -1,4 +1,4 @@
-"""A comparison as one HTML file: the findings, and every pair with both pictures beside each other. No network."""
+"""A comparison as one HTML file: the findings, and every pair with both images beside each other. No network."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import Held, outcome
-from visioneval.analysis.compare.pairing import CHANGES, Change, Pair
+from visioneval.analysis.compare.gates import GateResult, outcome
+from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.report.html.images import EmbeddedShelf
 from visioneval.report.html.page_data import as_json
 from visioneval.report.html.pages import policy, render, script, style
@@ -33,7 +33,7 @@ from visioneval.report.sentences import (
 
 SHOWN_PAIRS = 5_000
 PICTURED_PAIRS = 400
-"""Pairs whose pictures are embedded, those that changed first: a file that a browser opens and a mail carries."""
+"""Pairs whose images are embedded, those that changed first: a file that a browser opens and a mail carries."""
 SIDE = 640
 LISTED = 20
 _LISTED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
@@ -57,8 +57,8 @@ class Whisker:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One metric of a table of differences, in words and drawn."""
+class CaseRow:
+    """One metric of a table of differences, in words and generated."""
 
     name: str
     a: str
@@ -72,8 +72,8 @@ class Row:
     significant: bool
 
 
-def comparison_page(found: Comparison, held: Sequence[Held]) -> str:
-    """The whole page. Pictures that are not there are told as missing."""
+def comparison_page(found: Comparison, held: Sequence[GateResult]) -> str:
+    """The whole page. Images that are not there are told as missing."""
     first, *rest = headline(found)
     own_style, own_script = style(), script("compare")
     return render(
@@ -98,7 +98,7 @@ def comparison_page(found: Comparison, held: Sequence[Held]) -> str:
 
 
 def _changes(found: Comparison) -> Iterator[dict[str, Any]]:
-    """What broke, then what was fixed: the first of each, with the way to their pictures."""
+    """What broke, then what was fixed: the first of each, with the way to their images."""
     for change in _LISTED:
         pairs = found.changed(change)
         if pairs:
@@ -108,14 +108,14 @@ def _changes(found: Comparison) -> Iterator[dict[str, Any]]:
             yield {"title": TITLES[change], "total": len(pairs), "rows": rows, "more": more, "link": link}
 
 
-def _changed(pair: Pair, found: Comparison) -> tuple[str, str, str, str, list[str]]:
+def _changed(pair: CellPair, found: Comparison) -> tuple[str, str, str, str, list[str]]:
     name = f"{pair.b.test_id} [{pair.b.sample_index}]" if pair.b.sample_index else pair.b.test_id
     link = f"#pairs?{urlencode({'change': pair.change, 'q': pair.b.test_id})}"
     return name, link, pair.b.model_label, ", ".join(_marks(pair)), change_in_words(pair, found.b.writers)
 
 
-def _marks(pair: Pair) -> list[str]:
-    marks = (("must_pass", pair.must_pass), ("flaky", pair.flaky), ("same picture", pair.same_picture))
+def _marks(pair: CellPair) -> list[str]:
+    marks = (("must_pass", pair.must_pass), ("flaky", pair.flaky), ("same image", pair.same_output))
     return [word for word, there in marks if there]
 
 
@@ -137,10 +137,10 @@ def _table(
     return {"title": title, "what": what, "p": "p Holm" if adjusted else "p", "rows": rows, "notes": list(told)}
 
 
-def _row(one: Difference, p: float | None) -> Row:
+def _row(one: Difference, p: float | None) -> CaseRow:
     worse = one.worse_by
     judged = "" if not worse else "worse" if worse > 0 else "better"
-    return Row(
+    return CaseRow(
         name=one.name,
         a=show_value(one, one.a),
         b=show_value(one, one.b),
@@ -167,13 +167,13 @@ def _whisker(one: Difference) -> Whisker | None:
 
 
 def _data(found: Comparison) -> dict[str, Any]:
-    """What the page's script reads: the pairs, those that changed first, and each picture once."""
+    """What the page's script reads: the pairs, those that changed first, and each image once."""
     order = {change: at for at, change in enumerate(CHANGES)}
     pairs = sorted(found.pairs, key=lambda pair: (order[pair.change], pair.flaky, not pair.must_pass))
-    pictures = _Pictures(found)
+    outputs = _PairImages(found)
     samples = any(pair.b.sample_index for pair in found.pairs)
     told = [
-        _pair(pair, found, pictures if at < PICTURED_PAIRS else None, samples)
+        _pair(pair, found, outputs if at < PICTURED_PAIRS else None, samples)
         for at, pair in enumerate(pairs[:SHOWN_PAIRS])
     ]
     changes = {
@@ -186,12 +186,12 @@ def _data(found: Comparison) -> dict[str, Any]:
         "changes": changes,
         "first": ",".join(open_ones),
         "total": len(pairs),
-        "pictures": pictures.data,
+        "images": outputs.data,
         "list": told,
     }
 
 
-def _pair(pair: Pair, found: Comparison, pictures: _Pictures | None, samples: bool) -> dict[str, Any]:
+def _pair(pair: CellPair, found: Comparison, outputs: _PairImages | None, samples: bool) -> dict[str, Any]:
     names = dict.fromkeys((*pair.b.scores, *pair.a.scores))
     scores = [(name, pair.a.scores.get(name), pair.b.scores.get(name)) for name in names]
     far = f"not embedded: over {PICTURED_PAIRS} pairs"
@@ -206,28 +206,28 @@ def _pair(pair: Pair, found: Comparison, pictures: _Pictures | None, samples: bo
         "reasons": [reason for cell in (pair.a, pair.b) for reason in cell.reasons.values()],
         "scores": [score for score in scores if score[1] != score[2]],
         "prompt": pair.b.prompt or pair.a.prompt,
-        "pictures": [far, far] if pictures is None else pictures.of(pair),
+        "images": [far, far] if outputs is None else outputs.of(pair),
     }
 
 
-class _Pictures:
-    """Pictures as data, each once."""
+class _PairImages:
+    """Images as data, each once."""
 
     def __init__(self, found: Comparison) -> None:
         self.data: list[str] = []
         self._sides = tuple((side, _shelf(side)) for side in (found.a, found.b))
 
-    def of(self, pair: Pair) -> list[int | str]:
-        """The place of each picture of a pair among the data, or why there is none."""
+    def of(self, pair: CellPair) -> list[int | str]:
+        """The place of each image of a pair among the data, or why there is none."""
         a = self._one(pair.a, *self._sides[0])
-        same = pair.same_picture and isinstance(a, int)
+        same = pair.same_output and isinstance(a, int)
         return [a, a if same else self._one(pair.b, *self._sides[1])]
 
     def _one(self, cell: Cell, side: Side, shelf: EmbeddedShelf | None) -> int | str:
         if shelf is None:
-            return f"{side.name} keeps no pictures"
+            return f"{side.name} keeps no images"
         if cell.artifact_path is None:
-            return "no picture was drawn"
+            return "no image was generated"
         shown = shelf.own(cell.artifact_path)
         if "src" not in shown:
             return shown.get("why", "")

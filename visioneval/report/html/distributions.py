@@ -37,7 +37,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class TimeRow:
-    """Seconds of the drawings of a model run, or of the work of a grader."""
+    """Seconds of the generations of a model run, or of the work of a grader."""
 
     name: str
     n: int
@@ -101,8 +101,8 @@ def _spread(
     return Spread(told, histogram(values, low, high, bins) if values else ())
 
 
-def drawing_rows(summary: Summary, cells: Iterable[Record]) -> list[TimeRow]:
-    """How long the drawings of each model run took."""
+def generation_rows(summary: Summary, cells: Iterable[Record]) -> list[TimeRow]:
+    """How long the generations of each model run took."""
     return _time_rows({model.label: [] for model in summary.models}, ((c.model_label, c.seconds) for c in cells))
 
 

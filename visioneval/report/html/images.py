@@ -1,6 +1,6 @@
-"""Pictures as a page shows them: linked, copied or embedded, with small ones made once.
+"""Images as a page shows them: linked, copied or embedded, with small ones made once.
 
-A run may come from a stranger. So only what decodes as a picture is ever copied or embedded, a run's own pictures are
+A run may come from a stranger. So only what decodes as an image is ever copied or embedded, a run's own images are
 taken from its folder alone, and a case's inputs from the working directory alone.
 """
 
@@ -32,8 +32,8 @@ VIDEOS = {".mp4", ".webm", ".mov"}
 TINT = (255, 0, 128)
 
 
-class Shown(TypedDict, total=False):
-    """A picture for the page. ``src`` is an address, or absent where there is nothing to show and ``why`` says so."""
+class ReportImage(TypedDict, total=False):
+    """An image for the page. ``src`` is an address, or absent where there is nothing to show and ``why`` says so."""
 
     src: str
     why: str
@@ -41,42 +41,42 @@ class Shown(TypedDict, total=False):
     name: str
 
 
-class Shelf(ABC):
-    """Where the pictures of a report come from, and where they go."""
+class ReportImages(ABC):
+    """Where the images of a report come from, and where they go."""
 
     def __init__(self, run: Path, suite: Path, *, trust: bool) -> None:
         self._run = run
         self._suite = suite
         self._trust = Trust.of_held_suite(everything=trust)
-        self._inputs: dict[tuple[str, bool], Shown] = {}
+        self._inputs: dict[tuple[str, bool], ReportImage] = {}
 
     @abstractmethod
     def _put(self, path: Path) -> str:
-        """The address of a picture that exists. Raises ``ImageError`` or ``OSError``."""
+        """The address of an image that exists. Raises ``ImageError`` or ``OSError``."""
 
     @abstractmethod
     def _put_own(self, path: Path) -> str:
-        """The address of a picture of the run itself. Raises ``ImageError`` or ``OSError``."""
+        """The address of an image of the run itself. Raises ``ImageError`` or ``OSError``."""
 
     @abstractmethod
     def _put_made(self, image: Image.Image, name: str, /) -> str:
-        """The address of a picture that was made for the report. Raises ``OSError``."""
+        """The address of an image that was made for the report. Raises ``OSError``."""
 
     @abstractmethod
     def thumb(self, relative: str) -> str:
-        """The address of the small picture of one of the run's; empty where there is none to show."""
+        """The address of the small image of one of the run's; empty where there is none to show."""
 
-    def own(self, relative: str) -> Shown:
-        """A picture that lies in the run."""
+    def own(self, relative: str) -> ReportImage:
+        """An image that lies in the run."""
         found = _tried(lambda: self._put_own(self._own_path(relative)), relative)
         return {**found, "kind": "video"} if Path(relative).suffix.lower() in VIDEOS else found
 
     def _own_path(self, relative: str) -> Path:
-        """Where a picture of the run lies. Raises ``ImageError`` for one that leads out of the run."""
+        """Where an image of the run lies. Raises ``ImageError`` for one that leads out of the run."""
         return images.within(self._run, relative)
 
-    def input(self, named: str, *, mask: bool = False) -> Shown:
-        """A picture of a case, or its mask as a tint that lies over the picture."""
+    def input(self, named: str, *, mask: bool = False) -> ReportImage:
+        """An image of a case, or its mask as a tint that lies over the image."""
         key = named, mask
         if key not in self._inputs:
             refusal = self._trust.refusal(named, self._suite)
@@ -86,18 +86,18 @@ class Shelf(ABC):
         return self._inputs[key]
 
 
-class FolderShelf(Shelf):
-    """Pictures are files of the report's folder; those of the run are linked where the report lies in the run."""
+class FolderShelf(ReportImages):
+    """Images are files of the report's folder; those of the run are linked where the report lies in the run."""
 
     def __init__(self, run: Path, suite: Path, target: Path, *, trust: bool) -> None:
         super().__init__(run, suite, trust=trust)
         self._target = target
         self._linked = target.resolve().is_relative_to(run.resolve())
-        for name in ("thumbs", "pictures"):
+        for name in ("thumbs", "images"):
             (target / name).mkdir(exist_ok=True)
 
     def thumb(self, relative: str) -> str:
-        """Made once: a file of the same size and time is the same picture."""
+        """Made once: a file of the same size and time is the same image."""
         try:
             path = self._own_path(relative)
             name = f"{_stamp(path)}.webp"
@@ -109,14 +109,14 @@ class FolderShelf(Shelf):
 
     def _put(self, path: Path) -> str:
         name = f"{_stamp(path)}{path.suffix.lower() if path.suffix.lower() in SHOWN else '.png'}"
-        kept = self._target / "pictures" / name
+        kept = self._target / "images" / name
         if not kept.exists():
             images.verify(path)
             if path.suffix.lower() in SHOWN:
                 shutil.copyfile(path, kept)
             else:
                 write_whole(kept, images.encode_png(images.load_rgb(path)))
-        return f"pictures/{name}"
+        return f"images/{name}"
 
     def _put_own(self, path: Path) -> str:
         if path.suffix.lower() in VIDEOS:
@@ -128,27 +128,27 @@ class FolderShelf(Shelf):
             raise ImageError("there is no such file")
         if self._linked:
             return quote(Path(os.path.relpath(path.resolve(), self._target.resolve())).as_posix())
-        kept = self._target / "pictures" / f"{_stamp(path)}{path.suffix.lower()}"
+        kept = self._target / "images" / f"{_stamp(path)}{path.suffix.lower()}"
         if not kept.exists():
             shutil.copyfile(path, kept)
-        return f"pictures/{kept.name}"
+        return f"images/{kept.name}"
 
     def _put_made(self, image: Image.Image, name: str, /) -> str:
-        kept = self._target / "pictures" / f"{name}-tint.png"
+        kept = self._target / "images" / f"{name}-tint.png"
         if not kept.exists():
             write_whole(kept, images.encode_png(image))
-        return f"pictures/{kept.name}"
+        return f"images/{kept.name}"
 
 
-class EmbeddedShelf(Shelf):
-    """Pictures are data within the page, made smaller where one side is over ``side`` pixels."""
+class EmbeddedShelf(ReportImages):
+    """Images are data within the page, made smaller where one side is over ``side`` pixels."""
 
     def __init__(self, run: Path, suite: Path, *, trust: bool, side: int = EMBEDDED_SIDE) -> None:
         super().__init__(run, suite, trust=trust)
         self._side = side
 
     def thumb(self, relative: str) -> str:
-        """The small picture as a data address."""
+        """The small image as a data address."""
         try:
             return _data_url(_webp(_small(self._own_path(relative), THUMB_SIDE // 2), 70), "webp")
         except (OSError, ImageError):
@@ -170,7 +170,7 @@ class EmbeddedShelf(Shelf):
         return _data_url(_webp(_small(path, self._side), 82), "webp")
 
 
-def _tried(make: Callable[[], str], name: str) -> Shown:
+def _tried(make: Callable[[], str], name: str) -> ReportImage:
     try:
         return {"src": make(), "name": name}
     except ImageError as error:
@@ -188,7 +188,7 @@ def _stamp(path: Path) -> str:
 
 
 def _small(path: Path, side: int) -> Image.Image:
-    """The picture as a person sees it, at most ``side`` pixels on its longer side."""
+    """The image as a person sees it, at most ``side`` pixels on its longer side."""
     from PIL import Image
 
     with images.opened(path) as handle:

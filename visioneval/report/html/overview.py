@@ -13,8 +13,8 @@ from visioneval.analysis.findings import CostFinding, Counts, GateFinding, Model
 from visioneval.analysis.questions import QuestionFindings, TypeFinding
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html import plots
-from visioneval.report.html.distributions import drawing_rows, grading_rows, metric_rows
-from visioneval.report.html.plots import Interval
+from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
+from visioneval.report.html.plots import PlotInterval
 from visioneval.report.terminal.summary import reused, show_rate
 
 GATE_WORDS = {"holds": "holds", "unmet": "not met", "unmeasured": "not measured", "skipped": "skipped"}
@@ -29,13 +29,13 @@ UNENDED = {"running": "Not done yet", "stopped": "Killed before it was done"}
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """The pass rate of some cells, told and drawn, and where in the gallery they are."""
+    """The pass rate of some cells, told and generated, and where in the gallery they are."""
 
     name: str
     link: str
     counts: Counts
     told: str
-    interval: Interval
+    interval: PlotInterval
     note: str = ""
 
 
@@ -66,11 +66,11 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "warned_rules": _count_rows(summary.warned_rules, ""),
         "disagreements": {key: found for key, found in summary.judge_disagreements.items() if found.judged},
         "metrics": metric_rows(summary, cells),
-        "reused": reused(summary) if summary.reused_pictures else "",
+        "reused": reused(summary) if summary.reused_outputs else "",
         "costs": _costs(summary),
         "questions": {key: _question_rows(found) for key, found in summary.questions.items()},
         "separations": summary.separations,
-        "drawing": drawing_rows(summary, cells),
+        "generation": generation_rows(summary, cells),
         "grading": grading_rows(cells),
         "gates": [(gate, _gate_words(gate)) for gate in summary.gates],
     }
@@ -90,7 +90,7 @@ def _outcome(summary: Summary) -> tuple[str, str]:
 
 
 def _costs(summary: Summary) -> list[CostFinding]:
-    """What was paid for, or came from the cache, or costs nobody knows how much: drawings, then judgements."""
+    """What was paid for, or came from the cache, or costs nobody knows how much: generations, then judgements."""
     told = (cost for cost in summary.costs if cost.paid or cost.cached or cost.unknown)
     return sorted(told, key=lambda cost: cost.what)
 
@@ -101,7 +101,7 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
         "run": info.run_id,
         "experiment": info.experiment,
         "note": info.note,
-        "about": info.suite.description,
+        "description": info.suite.description,
         "started": info.started_at,
         "took": _took(info),
         "resumed": ", ".join(info.resumed_at),

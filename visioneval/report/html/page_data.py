@@ -17,8 +17,8 @@ from visioneval.analysis.disagreements import parting
 from visioneval.analysis.summary import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
-from visioneval.report.html.images import Shelf
-from visioneval.report.html.slim_run import LeanRun
+from visioneval.report.html.images import ReportImages
+from visioneval.report.html.slim_run import SlimRun
 from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.prompts import rendered
@@ -49,7 +49,7 @@ class _Table:
         return list(self.places)
 
 
-def index_of(run: LeanRun, thumbs: Sequence[str]) -> dict[str, Any]:
+def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     """All that the gallery shows and filters by, but for words. ``thumbs`` are addresses, one a cell."""
     info, cells = run.info, run.cells
     cases, models = _Table(), _Table(str(entry.label) for entry in info.suite.models)
@@ -103,7 +103,7 @@ def _why(cell: Record) -> str:
     return " \u00b7 ".join(filter(None, said))
 
 
-def details_of(run: LeanRun, shelf: Shelf) -> Iterator[str]:
+def details_of(run: SlimRun, shelf: ReportImages) -> Iterator[str]:
     """Every cell in full, ``PART`` at a time as JSON like that of ``as_json``, in the order of their places."""
     info = run.info
     cases = {case.id: case for case in info.suite.cases}
@@ -126,7 +126,7 @@ def details_of(run: LeanRun, shelf: Shelf) -> Iterator[str]:
         yield _inert(f"[{','.join(found)}]")
 
 
-def _asked(case: TestCase | None, info: RunInfo, shelf: Shelf) -> dict[str, Any]:
+def _asked(case: TestCase | None, info: RunInfo, shelf: ReportImages) -> dict[str, Any]:
     """What all cells of a case were asked."""
     if case is None:
         return {"inputs": [], "masks": []}
@@ -144,9 +144,11 @@ def _asked(case: TestCase | None, info: RunInfo, shelf: Shelf) -> dict[str, Any]
     }
 
 
-def _detail(cell: Record, record: str, parted: Mapping[str, bool], info: RunInfo, shelf: Shelf) -> dict[str, Any]:
-    picture = (cell.artifact_path or "").startswith("artifacts/")
-    has_files = record.count('"artifacts/') > picture
+def _detail(
+    cell: Record, record: str, parted: Mapping[str, bool], info: RunInfo, shelf: ReportImages
+) -> dict[str, Any]:
+    output = (cell.artifact_path or "").startswith("artifacts/")
+    has_files = record.count('"artifacts/') > output
     return {
         "prompt": cell.prompt,
         "output": shelf.own(cell.artifact_path) if cell.artifact_path else None,
@@ -159,7 +161,7 @@ def _detail(cell: Record, record: str, parted: Mapping[str, bool], info: RunInfo
 
 
 def _paths(value: Any) -> Iterator[str]:
-    """The graders' own pictures among what they saw."""
+    """The graders' own images among what they saw."""
     if isinstance(value, str):
         if value.startswith("artifacts/") and ".." not in value and "\\" not in value and "\x00" not in value:
             yield value

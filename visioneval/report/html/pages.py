@@ -58,14 +58,14 @@ def policy(own_script: str = "", own_style: str = "") -> str:
     """The Content-Security-Policy of a page that holds this script and style itself, or else has them beside it."""
     scripts = _hash(own_script) if own_script else "'self' file:"
     styles = _hash(own_style) if own_style else "'self' file:"
-    pictures = "data:" if own_script else "'self' file: data:"
+    images = "data:" if own_script else "'self' file: data:"
     return "; ".join(
         (
             "default-src 'none'",
             f"script-src {scripts}",
             f"style-src {styles}",
-            f"img-src {pictures}",
-            f"media-src {pictures}",
+            f"img-src {images}",
+            f"media-src {images}",
             "base-uri 'none'",
             "form-action 'none'",
             "require-trusted-types-for 'script'",

@@ -14,7 +14,7 @@ PAD = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class PlotInterval:
     """A rate with its interval on an axis from 0 to 1, as x coordinates; all ``None`` where nothing was counted."""
 
     low: float | None
@@ -24,7 +24,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One part of a plot, in the coordinates of its picture."""
+    """One part of a plot, in the coordinates of its image."""
 
     x: float
     width: float
@@ -33,9 +33,9 @@ class Bar:
     name: str = ""
 
 
-def interval(rate: Rate) -> Interval:
+def interval(rate: Rate) -> PlotInterval:
     """Where the dot and the ends of the whisker of a rate lie."""
-    return Interval(*(None if share is None else _x(share) for share in (rate.low, rate.value, rate.high)))
+    return PlotInterval(*(None if share is None else _x(share) for share in (rate.low, rate.value, rate.high)))
 
 
 def _x(share: float) -> float:

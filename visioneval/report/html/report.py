@@ -1,6 +1,6 @@
 """A run as a page to look at: a folder of static files, or one file. No network, no server, no build.
 
-The overview is written here; the gallery and each cell are drawn by the page's own script from data files beside it,
+The overview is written here; the page's own script renders the gallery and each cell from data files beside it,
 which are loaded as scripts, since a page opened from disk may fetch nothing.
 """
 
@@ -11,22 +11,22 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from visioneval.analysis.summary import summarise
+from visioneval.analysis.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
-from visioneval.report.html.images import EmbeddedShelf, FolderShelf, Shelf
+from visioneval.report.html.images import EmbeddedShelf, FolderShelf, ReportImages
 from visioneval.report.html.overview import overview
 from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, words_of
 from visioneval.report.html.pages import policy, render, script, style
-from visioneval.report.html.slim_run import LeanRun
+from visioneval.report.html.slim_run import SlimRun
 
-_PARTS = ("data", "thumbs", "pictures")
+_PARTS = ("data", "thumbs", "images")
 MARK = "report.js"
 """The file by which a folder is known as a report that may be written again."""
 
 
-def write_report(run: LeanRun, target: Path, *, single_file: bool, trust: bool) -> Path:
+def write_report(run: SlimRun, target: Path, *, single_file: bool, trust: bool) -> Path:
     """Writes the report of a run, and returns the page to open.
 
     ``target`` is a folder, or with ``single_file`` a file. Raises ``UsageError`` where it cannot be written or holds
@@ -48,7 +48,7 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
     return out if out.suffix.lower() in (".html", ".htm") else out / "report.html"
 
 
-def _files(run: LeanRun, target: Path, trust: bool) -> Path:
+def _files(run: SlimRun, target: Path, trust: bool) -> Path:
     _claim(target)
     _save(target / MARK, script("report"))
     _save(target / "report.css", style())
@@ -63,7 +63,7 @@ def _files(run: LeanRun, target: Path, trust: bool) -> Path:
         _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
     page = render(
         "report.html.j2",
-        **overview(run.info, run.cells, summarise(run.info, run.cells)),
+        **overview(run.info, run.cells, summarize(run.info, run.cells)),
         policy=policy(),
         style="",
         script="",
@@ -72,14 +72,14 @@ def _files(run: LeanRun, target: Path, trust: bool) -> Path:
     return _save(target / "index.html", page)
 
 
-def _one_file(run: LeanRun, target: Path, trust: bool) -> Path:
+def _one_file(run: SlimRun, target: Path, trust: bool) -> Path:
     shelf = EmbeddedShelf(run.folder, _suite_folder(run.info), trust=trust)
     blocks = [as_block("words", as_json(words_of(run.cells)))]
     blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, shelf))]
     blocks.append(as_block("index", as_json(index_of(run, _thumbs(run.cells, shelf)))))
     page = render(
         "report.html.j2",
-        **overview(run.info, run.cells, summarise(run.info, run.cells)),
+        **overview(run.info, run.cells, summarize(run.info, run.cells)),
         policy=policy(script("report"), style()),
         style=style(),
         script=script("report"),
@@ -105,13 +105,13 @@ def _suite_folder(info: RunInfo) -> Path:
     return Path(info.suite_path).parent
 
 
-def _thumbs(cells: Sequence[Record], shelf: Shelf) -> list[str]:
-    """One address a cell; empty where there is no picture. Decoding does not hold the interpreter: threads help."""
+def _thumbs(cells: Sequence[Record], shelf: ReportImages) -> list[str]:
+    """One address a cell; empty where there is no image. Decoding does not hold the interpreter: threads help."""
 
-    drawn = [(at, cell.artifact_path) for at, cell in enumerate(cells) if cell.artifact_path]
+    generated = [(at, cell.artifact_path) for at, cell in enumerate(cells) if cell.artifact_path]
     addresses = [""] * len(cells)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for (at, _), address in zip(drawn, pool.map(shelf.thumb, [path for _, path in drawn]), strict=True):
+        for (at, _), address in zip(generated, pool.map(shelf.thumb, [path for _, path in generated]), strict=True):
             addresses[at] = address
     return addresses
 

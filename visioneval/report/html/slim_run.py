@@ -20,7 +20,7 @@ _SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules",
 
 
 @dataclass(frozen=True, slots=True)
-class LeanRun:
+class SlimRun:
     """A run whose ``cells``, in the suite's order, lack what only somebody who looks at one of them needs.
 
     ``places[i]`` is the place of cell i among what ``in_full`` gives, which is in the order of the file.
@@ -39,7 +39,7 @@ class LeanRun:
                 yield record
 
 
-def read_lean(folder: Path, info: RunInfo, label: str | None = None) -> LeanRun:
+def read_slim(folder: Path, info: RunInfo, label: str | None = None) -> SlimRun:
     """Reads a run, or one model run of it. Raises ``RunFormatError``."""
     shared: dict[Any, Any] = {}
     last: dict[CellKey, tuple[int, Record]] = {}
@@ -50,7 +50,7 @@ def read_lean(folder: Path, info: RunInfo, label: str | None = None) -> LeanRun:
     if label is not None:
         info = one_model_run(info, label, len(last))
     cells = in_order(info, (record for _, record in last.values()))
-    return LeanRun(folder, info, cells, [ranks[last[cell.cell][0]] for cell in cells], frozenset(ranks))
+    return SlimRun(folder, info, cells, [ranks[last[cell.cell][0]] for cell in cells], frozenset(ranks))
 
 
 def _lean_details(details: Mapping[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def _found(record: Record) -> Iterator[tuple[str, Cell]]:
     cost = "" if record.cost_usd is None else f", {record.cost_usd:.4f} USD"
     yield from _given(
         {
-            "size": f"{record.width} x {record.height} {record.mime}" if record.width else "no picture",
-            "drawn": f"{record.provider}, {record.seconds:.2f} s{cost}",
+            "size": f"{record.width} x {record.height} {record.mime}" if record.width else "no image",
+            "generated": f"{record.provider}, {record.seconds:.2f} s{cost}",
             "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.run_params.items()),
             "refused": record.reasons.get("refused") if record.status == "refused" else None,
             "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,

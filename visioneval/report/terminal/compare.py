@@ -9,8 +9,8 @@ from rich.text import Text
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import Held, State
-from visioneval.analysis.compare.pairing import Change, Pair
+from visioneval.analysis.compare.gates import GateResult, State
+from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.report.sentences import (
     TITLES,
     change_in_words,
@@ -36,7 +36,7 @@ _MARKS: dict[State, str] = {"holds": "holds", "unmet": "NOT MET", "unmeasured": 
 _MARK_COLOURS: dict[State, str] = {"holds": "green", "unmet": "red", "unmeasured": "yellow"}
 
 
-def print_comparison(found: Comparison, held: Sequence[Held], console: Console, *, shown: int = SHOWN) -> None:
+def print_comparison(found: Comparison, held: Sequence[GateResult], console: Console, *, shown: int = SHOWN) -> None:
     """Prints a whole comparison, gates last."""
     for part in _parts(found, held, console.width, shown):
         console.print(part)
@@ -46,7 +46,7 @@ def print_comparison(found: Comparison, held: Sequence[Held], console: Console, 
         console.print(plain(f"next: {following}"), soft_wrap=True)
 
 
-def _parts(found: Comparison, held: Sequence[Held], width: int, shown: int) -> Iterator[RenderableType]:
+def _parts(found: Comparison, held: Sequence[GateResult], width: int, shown: int) -> Iterator[RenderableType]:
     yield _headline(found)
     lines = [*unlike_lines(found)]
     if lines:
@@ -67,7 +67,7 @@ def _headline(found: Comparison) -> RenderableType:
     return Group(plain(first, "bold"), *(plain(line) for line in (*rest, *notes(found))))
 
 
-def _flips(change: Change, pairs: Sequence[Pair], total: int, found: Comparison, width: int) -> RenderableType:
+def _flips(change: Change, pairs: Sequence[CellPair], total: int, found: Comparison, width: int) -> RenderableType:
     samples = any(pair.b.sample_index for pair in found.pairs)
     columns = [Column("case [sample]" if samples else "case", least=12), Column("rules and reasons", least=24)]
     rows: list[list[Cell]] = [
@@ -89,9 +89,9 @@ def _flips(change: Change, pairs: Sequence[Pair], total: int, found: Comparison,
     return titled(title, Group(body, Text(f"... and {total - len(pairs):,} more: --json lists all", style="dim")))
 
 
-def _name(pair: Pair, *, samples: bool) -> str:
+def _name(pair: CellPair, *, samples: bool) -> str:
     notes = [word for word, told in (("must_pass", pair.must_pass), ("flaky", pair.flaky)) if told]
-    notes += ["same picture"] if pair.same_picture else []
+    notes += ["same image"] if pair.same_output else []
     name = f"{pair.b.test_id} [{pair.b.sample_index}]" if samples else pair.b.test_id
     return clean(f"{name}\n({', '.join(notes)})" if notes else name)
 
@@ -153,7 +153,7 @@ def _judged(one: Difference) -> Text:
     return Text(f"{word}!", style=f"bold {colour}") if one.significant else Text(word, style="dim")
 
 
-def _gates(held: Sequence[Held], width: int) -> RenderableType:
+def _gates(held: Sequence[GateResult], width: int) -> RenderableType:
     columns = (Column(""), Column("gate", least=12), Column("found", least=20))
     rows = [
         (Text(_MARKS[one.state], style=_MARK_COLOURS[one.state]), one.fail_on.text, plain(one.found)) for one in held

@@ -16,7 +16,7 @@ ALL = "all questions"
 
 
 def pooled_metrics(summary: Summary) -> set[str]:
-    """The metrics by question type: they are shown pooled over questions, not as means over pictures."""
+    """The metrics by question type: they are shown pooled over questions, not as means over images."""
     starts = tuple(f"{key}." for key in summary.questions)
     return {name for name in summary.metrics if name.startswith(starts)} if starts else set()
 

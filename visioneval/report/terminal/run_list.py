@@ -15,7 +15,7 @@ from visioneval.report.text import one_line
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRun:
     """A run in a list: its id, its raw ``run.json``, and what it found, ``None`` where that cannot be read."""
 
     run_id: str
@@ -28,7 +28,7 @@ class Listed:
         return str(self.info.get("experiment") or "")
 
 
-def print_runs(runs: Sequence[Listed], console: Console) -> None:
+def print_runs(runs: Sequence[ListedRun], console: Console) -> None:
     """Lists runs, grouped by experiment, each with what it found; runs of none come first."""
     for experiment in sorted({run.experiment for run in runs}):
         own = [run for run in runs if run.experiment == experiment]
@@ -41,7 +41,7 @@ def print_runs(runs: Sequence[Listed], console: Console) -> None:
         console.print()
 
 
-def _row(run: Listed) -> list[Cell]:
+def _row(run: ListedRun) -> list[Cell]:
     found = "cannot be read" if run.counts is None else show_rate(run.counts.pass_rate) if run.counts.cells else "empty"
     errors = "" if run.counts is None else str(run.counts.errors)
     return [

@@ -34,8 +34,8 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Found:
         if asked is not None and asked not in suite.judges:
             hint = did_you_mean(asked, suite.judges)
             yield ("graders", index, "judge"), f"there is no judge {asked!r} under 'judges:'{hint}"
-    if suite.prompts_dir and (refusal := trust.refusal(suite.prompts_dir, folder)):
-        yield ("prompts_dir",), refusal
+    if suite.templates_dir and (refusal := trust.refusal(suite.templates_dir, folder)):
+        yield ("templates_dir",), refusal
         return
     yield from _templates(suite, folder, trust)
 

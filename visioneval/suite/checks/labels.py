@@ -44,7 +44,7 @@ def written_metrics(suite: Suite) -> dict[str, Metric]:
 
 def _keys(labels: Labels) -> Found:
     """Keys that stand twice. A key of the ready set's own kind is replaced, one of the other kind is taken."""
-    ready = READY[labels.ready] if labels.ready else None
+    ready = READY[labels.preset] if labels.preset else None
     seen = {key for pair in ready.pairs for key in (pair.key, f"{pair.key}{WHY}")} if ready else set()
     for index, question in enumerate(labels.questions):
         if question.key in seen:

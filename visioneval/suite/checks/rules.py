@@ -17,7 +17,7 @@ _WANTED = {"mean": "number", "rate": "bool"}
 
 
 @dataclass(frozen=True)
-class View:
+class SuiteContext:
     """A suite and its model runs, with what several checks ask of them worked out once."""
 
     suite: Suite
@@ -64,7 +64,7 @@ class View:
         ]
 
 
-def rule_problems(view: View, *, complete: bool = True) -> Found:
+def rule_problems(view: SuiteContext, *, complete: bool = True) -> Found:
     """Problems of every scope, verdict rule and gate. ``complete`` says that no verdict rule is missing here."""
     found = [*_scopes(view), *_twice(view), *_suite_rules(view), *_case_rules(view)]
     yield from found
@@ -73,7 +73,7 @@ def rule_problems(view: View, *, complete: bool = True) -> Found:
     yield from _gates(view)
 
 
-def _suite_rules(view: View) -> Found:
+def _suite_rules(view: SuiteContext) -> Found:
     for index, rule in enumerate(view.suite.verdict):
         cases = view.cases_in(rule)
         if not cases and view.has_cells and not any(_empty_scope(view, rule)):
@@ -82,14 +82,14 @@ def _suite_rules(view: View) -> Found:
         yield from ((("verdict", index), message) for message in _rule(view, rule, judged))
 
 
-def _case_rules(view: View) -> Found:
+def _case_rules(view: SuiteContext) -> Found:
     for at, case in enumerate(view.suite.cases):
         for index, rule in enumerate(case.verdict or ()):
             messages = [*_unknown_labels(view, rule), *_rule(view, rule, [at])]
             yield from ((("cases", at, "verdict", index), message) for message in messages)
 
 
-def _scopes(view: View) -> Found:
+def _scopes(view: SuiteContext) -> Found:
     for index, grader in enumerate(view.suite.graders):
         if grader.when is not None:
             yield from ((("graders", index, "when"), message) for message in _empty_scope(view, grader.when))
@@ -98,7 +98,7 @@ def _scopes(view: View) -> Found:
             yield from (((key, index), message) for message in _empty_scope(view, entry))
 
 
-def _empty_scope(view: View, scope: When) -> Iterator[str]:
+def _empty_scope(view: SuiteContext, scope: When) -> Iterator[str]:
     cases = view.suite.cases
     tags = {tag for case in cases for tag in case.tags} if scope.tags else set()
     for tag in scope.tags:
@@ -114,14 +114,14 @@ def _empty_scope(view: View, scope: When) -> Iterator[str]:
     yield from _unknown_labels(view, scope)
 
 
-def _unknown_labels(view: View, scope: When) -> Iterator[str]:
+def _unknown_labels(view: SuiteContext, scope: When) -> Iterator[str]:
     labels = [label for label, _ in view.labels]
     for pattern in getattr(scope, "models", ()):
         if not any(any_glob([pattern], label) for label in labels):
-            yield f"no model run is labelled {pattern!r}{did_you_mean(pattern, labels)}"
+            yield f"no model run is labeled {pattern!r}{did_you_mean(pattern, labels)}"
 
 
-def _twice(view: View) -> Found:
+def _twice(view: SuiteContext) -> Found:
     """Metrics that two graders write for one case: a cell has one score of a name."""
     told: set[tuple[int, str]] = set()
     for written in view.written:
@@ -133,12 +133,12 @@ def _twice(view: View) -> Found:
                     yield ("graders", index), f"writes the metric {name!r}, which the grader {first!r} writes too"
 
 
-def _rule(view: View, rule: VerdictRule, judged: Sequence[int]) -> Iterator[str]:
+def _rule(view: SuiteContext, rule: VerdictRule, judged: Sequence[int]) -> Iterator[str]:
     parsed = parse_rule(rule.rule)
     yield from _metric(view, parsed.metric, judged, "bool" if parsed.op is None else "number", rule.rule)
 
 
-def _metric(view: View, name: str, cases: Sequence[int], wanted: str | None, text: str) -> Iterator[str]:
+def _metric(view: SuiteContext, name: str, cases: Sequence[int], wanted: str | None, text: str) -> Iterator[str]:
     if name not in view.metric_names:
         why = _lacking(view, name) or did_you_mean(name, view.metric_names)
         yield f"{text!r}: no grader writes {name!r}{why}"
@@ -154,7 +154,7 @@ def _metric(view: View, name: str, cases: Sequence[int], wanted: str | None, tex
         yield f"{text!r}: {name!r} is {article}; {advice}"
 
 
-def _lacking(view: View, name: str) -> str:
+def _lacking(view: SuiteContext, name: str) -> str:
     """What cases would have to hold for a metric that a grader of this suite could write; empty where none could."""
     for grader in view.suite.graders:
         needed = grader.needs.get(name.removeprefix(grader.key)) if name.startswith(grader.key) else None
@@ -163,7 +163,7 @@ def _lacking(view: View, name: str) -> str:
     return ""
 
 
-def _unjudged(view: View, wrong: set[Loc]) -> Found:
+def _unjudged(view: SuiteContext, wrong: set[Loc]) -> Found:
     """Cases to which no rule applies: they could only ever be errors. Rules that are wrong are told of already."""
     of_suite = _failing(view.suite.verdict)
     for at, case in enumerate(view.suite.cases):
@@ -188,7 +188,7 @@ def _failing(rules: Sequence[VerdictRule]) -> list[tuple[VerdictRule, str]]:
     return [(rule, parse_rule(rule.rule).metric) for rule in rules if rule.level == "fail"]
 
 
-def _gates(view: View) -> Found:
+def _gates(view: SuiteContext) -> Found:
     for index, entry in enumerate(view.suite.gates):
         gate = parse_gate(entry.rule)
         cases = view.cases_in(entry)

@@ -18,16 +18,16 @@ from visioneval.registry import GRADERS, PROVIDERS, check_of
 from visioneval.suite.case import TestCase
 from visioneval.suite.checks.judges import judge_problems
 from visioneval.suite.checks.labels import label_problems
-from visioneval.suite.checks.output_of import looker_problems
-from visioneval.suite.checks.outputs import no_picture_problems, prompt_problems
-from visioneval.suite.checks.rules import Found, View, rule_problems
+from visioneval.suite.checks.output_of import output_of_problems
+from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
+from visioneval.suite.checks.rules import Found, SuiteContext, rule_problems
 from visioneval.suite.graders import BaseGrader
 from visioneval.suite.loading.messages import Loc, did_you_mean, runs_code
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.suite.outputs import RunLabels
 from visioneval.suite.prompts import RESERVED, context
-from visioneval.suite.providers import BaseProvider, DrawingProvider
+from visioneval.suite.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.runs import model_runs
 from visioneval.suite.size import cell_problem, grid_problems
 from visioneval.templates.render import render
@@ -57,14 +57,14 @@ def problems(
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust)
     yield from label_problems(suite, folder, trust, broken)
-    view = View(suite, [run for _, run in runs])
+    view = SuiteContext(suite, [run for _, run in runs])
     if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
         return
     if too_many := cell_problem(suite, view.runs):
         yield ("cases",), too_many
         return
     yield from _tasks(view)
-    yield from looker_problems(suite.cases)
+    yield from output_of_problems(suite.cases)
     yield from _graders_on_runs(view, broken)
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(view, complete="verdict" not in broken)
@@ -110,9 +110,9 @@ def _swept(entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc, folder: Path
     if check := check_of(PROVIDERS, entry.provider_name, "run_problems"):
         yield from (((*loc, *key), message) for key, message in check(entry, folder))
     if not runs and complete:
-        what = f"no picture is labelled {entry.label!r}" if entry.label else "no case brings a finished picture"
+        what = f"no image is labeled {entry.label!r}" if entry.label else "no case brings a finished image"
         yield loc, f"this entry makes no model run: {what}"
-    grid = entry.grid if isinstance(entry, DrawingProvider) else {}
+    grid = entry.grid if isinstance(entry, GeneratingProvider) else {}
     said: set[tuple[str, str]] = set()
     for run in runs:
         for problem in entry.param_problems(run.params):
@@ -151,9 +151,9 @@ def _labels(runs: Sequence[tuple[int, ModelRun]]) -> Found:
                 f"the label {label[:40]!r}... has over {_LONGEST_LABEL} characters: shorten the grid's values",
             )
         elif label in first:
-            yield loc, f"two model runs are labelled {label!r}: give each entry a label of its own"
+            yield loc, f"two model runs are labeled {label!r}: give each entry a label of its own"
         elif count > 1:
-            yield loc, f"two model runs are labelled {label!r}: list each value of the grid once"
+            yield loc, f"two model runs are labeled {label!r}: list each value of the grid once"
         first.setdefault(label, index)
 
 
@@ -169,8 +169,8 @@ def _ids(suite: Suite) -> Found:
 
 
 @dataclass(slots=True)
-class _Pictures:
-    """Looks at every picture once, however many cases name it."""
+class _ImageFiles:
+    """Looks at every image once, however many cases name it."""
 
     folder: Path
     trust: Trust
@@ -194,34 +194,34 @@ class _Pictures:
 
 
 def _files(suite: Suite, folder: Path, trust: Trust) -> Found:
-    pictures = _Pictures(folder, trust)
+    outputs = _ImageFiles(folder, trust)
     for index, case in enumerate(suite.cases):
-        for loc, message in _case_files(case, pictures):
+        for loc, message in _case_files(case, outputs):
             yield ("cases", index, *loc), message
 
 
-def _case_files(case: TestCase, pictures: _Pictures) -> Found:
+def _case_files(case: TestCase, outputs: _ImageFiles) -> Found:
     named: list[tuple[Loc, str]] = [(("images", at, "path"), image.path) for at, image in enumerate(case.images)]
     if case.reference:
         named.append((("reference",), case.reference))
     masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
     named.extend((("masks", name), path) for name, path in masks.items())
-    bad = [(loc, found) for loc, path in named if isinstance(found := pictures.look(path), str)]
+    bad = [(loc, found) for loc, path in named if isinstance(found := outputs.look(path), str)]
     yield from bad
-    for label, paths in case.pictures.items():
-        for at, path in enumerate(picture.path for picture in paths):
-            if path and (refusal := pictures.trust.refusal(path, pictures.folder, remote=True)):
-                yield ("pictures", label, at), refusal
+    for label, paths in case.outputs.items():
+        for at, path in enumerate(output.path for output in paths):
+            if path and (refusal := outputs.trust.refusal(path, outputs.folder, remote=True)):
+                yield ("outputs", label, at), refusal
     if masks and not case.images:
         yield ("masks",), "a mask needs an image: the case has none"
     elif not bad:
         for name, path in masks.items():
-            if message := _mask(path, case.images[0].path, pictures):
+            if message := _mask(path, case.images[0].path, outputs):
                 yield ("masks", name), message
 
 
-def _mask(path: str, base: str, pictures: _Pictures) -> str | None:
-    mask, image = pictures.look(path), pictures.look(base)
+def _mask(path: str, base: str, outputs: _ImageFiles) -> str | None:
+    mask, image = outputs.look(path), outputs.look(base)
     if isinstance(mask, str) or isinstance(image, str):
         return None
     (size, alpha), (wanted, _) = mask, image
@@ -267,16 +267,16 @@ def _by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:
     return found
 
 
-def _graders_on_runs(view: View, broken: frozenset[str]) -> Found:
+def _graders_on_runs(view: SuiteContext, broken: frozenset[str]) -> Found:
     if broken & {"graders", "judges"}:
         return
-    yield from no_picture_problems(view)
+    yield from no_image_problems(view)
     for name, own in _by_type(view.suite).items():
         if check := check_of(GRADERS, name, "run_problems"):
             yield from check(view, own)
 
 
-def _tasks(view: View) -> Found:
+def _tasks(view: SuiteContext) -> Found:
     doing = {task: any(run.config.does(task) for run in view.runs) for task in TaskType}
     for index, entry in enumerate(view.suite.models):
         if impossible := [task for task in entry.tasks if task not in entry.can_do]:
@@ -286,5 +286,5 @@ def _tasks(view: View) -> Found:
     for index, case in enumerate(view.suite.cases):
         if not doing[case.task_type]:
             yield ("cases", index), f"no model of this suite does {case.task_type}: the case would never run"
-        if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.picture_of:
-            yield ("cases", index), "an editing case needs images: the first is the picture to edit"
+        if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.output_of:
+            yield ("cases", index), "an editing case needs images: the first is the image to edit"

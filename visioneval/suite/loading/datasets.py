@@ -1,4 +1,4 @@
-"""Rows from JSONL, CSV and TSV files, as cases and as finished pictures. Every row knows its line."""
+"""Rows from JSONL, CSV and TSV files, as cases and as finished images. Every row knows its line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Row:
 
 
 def file_stem(name: str) -> str:
-    """The name of a dataset without folder and ending: what its rows are labelled where they have no model."""
+    """The name of a dataset without folder and ending: what its rows are labeled where they have no model."""
     return PurePosixPath(url_path(name)).stem
 
 
@@ -252,7 +252,7 @@ def row_id(row: Row, fields: Mapping[str, str]) -> str:
 
 
 def case_of(row: Row, fields: Mapping[str, str]) -> dict[str, Any]:
-    """The keys of a case that a row holds, nested as the dotted names of ``fields`` say; no picture, no model."""
+    """The keys of a case that a row holds, nested as the dotted names of ``fields`` say; no image, no model."""
     case: dict[str, Any] = {}
     for key, column in fields.items():
         value = row.cells.get(column)
@@ -281,7 +281,7 @@ _LISTS = {
     *("images", "tags", "verdict", "questions", "add_questions"),
     *("expect.text.required", "expect.text.forbidden", "expect.text.allowed"),
 }
-_MAPPINGS = {"masks", "pictures", "expect", "expect.text", "metadata"}
+_MAPPINGS = {"masks", "outputs", "expect", "expect.text", "metadata"}
 _YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal"}
 
 

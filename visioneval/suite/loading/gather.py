@@ -27,7 +27,7 @@ from visioneval.suite.loading.paths import Trust, located, rebased_case
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
 from visioneval.suite.model import CaseDataset, CaseFile
 from visioneval.suite.output_of import shared_tasks
-from visioneval.suite.outputs import picture_of_cell
+from visioneval.suite.outputs import output_of_cell
 from visioneval.types import TaskType
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -147,10 +147,10 @@ class _Gatherer:
 def _cases_of_rows(
     document: Document, rows: Sequence[Row], spec: Mapping[str, Any], name: str
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """One case per id; its pictures by label, in the order of the rows."""
+    """One case per id; its images by label, in the order of the rows."""
     fields: Mapping[str, str] = spec["fields"]
     cases: dict[str, tuple[int, dict[str, Any]]] = {}
-    pictures: dict[str, dict[str, list[Any]]] = {}
+    images: dict[str, dict[str, list[Any]]] = {}
     for row in rows:
         key = row_id(row, fields)
         if not key:
@@ -163,7 +163,7 @@ def _cases_of_rows(
             document.problems.append(Problem(name, row.line, 1, message))
         label = row.cells.get(fields["model"]) if "model" in fields else file_stem(name)
         if "image" in fields and label not in (None, ""):
-            picture = picture_of_cell(row.cells.get(fields["image"]), f"{spec['path']}:{row.line}")
-            pictures.setdefault(key, {}).setdefault(str(label), []).append(picture)
+            image = output_of_cell(row.cells.get(fields["image"]), f"{spec['path']}:{row.line}")
+            images.setdefault(key, {}).setdefault(str(label), []).append(image)
     for key, (line, case) in cases.items():
-        yield line, {**case, "pictures": pictures[key]} if key in pictures else case
+        yield line, {**case, "outputs": images[key]} if key in images else case

@@ -46,7 +46,7 @@ class Trust:
         if is_url(path) and remote:
             return unreadable(path) if self.everything else url_problem(path)
         if is_url(path):
-            return f"{path!r} is a URL: only datasets and finished pictures are read from one"
+            return f"{path!r} is a URL: only datasets and finished images are read from one"
         if self.everything:
             return None
         real = os.path.realpath(start / path)
@@ -81,17 +81,17 @@ def rebased_case(case: Mapping[str, Any], start: Path | str, folder: Path) -> di
     """A raw case whose file paths are named from ``folder``. What is not text is left for the schema to refuse."""
     if start == folder:
         return dict(case)
-    named = {key: value for key, value in case.items() if key in ("mask", "masks", "reference", "images", "pictures")}
+    named = {key: value for key, value in case.items() if key in ("mask", "masks", "reference", "images", "outputs")}
     return {**case, **{key: _moved(value, start, folder, key) for key, value in named.items()}}
 
 
 def _moved(value: Any, start: Path | str, folder: Path, key: str) -> Any:
-    """Every path in a value: text, a list, a mapping of names to paths, or the ``path`` of a picture."""
+    """Every path in a value: text, a list, a mapping of names to paths, or the ``path`` of an image."""
     if isinstance(value, str):
         return rebased(value, start, folder)
     if isinstance(value, list):
-        return [_moved(item, start, folder, "picture") for item in value]
+        return [_moved(item, start, folder, "image") for item in value]
     if isinstance(value, dict):
-        paths = value.keys() if key in ("masks", "pictures") else {"path"}
+        paths = value.keys() if key in ("masks", "outputs") else {"path"}
         return {name: _moved(item, start, folder, key) if name in paths else item for name, item in value.items()}
     return value

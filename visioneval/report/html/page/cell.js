@@ -137,8 +137,8 @@ function asked(detail) {
 
 function drawn(detail) {
   const { record } = detail;
-  const size = record.width ? `${record.width} \u00d7 ${record.height}, ${record.mime}` : "no picture";
-  return { picture: size, file: detail.output?.name, provider: record.provider, params: record.run_params,
+  const size = record.width ? `${record.width} \u00d7 ${record.height}, ${record.mime}` : "no image";
+  return { image: size, file: detail.output?.name, provider: record.provider, params: record.run_params,
     time: `${told(record.seconds)} s${record.cached ? ", from the cache" : ""}${record.attempts > 1 ? `, ${record.attempts} attempts` : ""}`,
     cost: record.cost_usd === null ? "unknown" : `${told(record.cost_usd)} USD`, usage: record.usage };
 }

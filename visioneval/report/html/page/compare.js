@@ -1,4 +1,4 @@
-// The pairs of a comparison: both pictures beside each other, filtered by how the verdict changed and by words.
+// The pairs of a comparison: both images beside each other, filtered by how the verdict changed and by words.
 
 const STEP = 60;
 const pairs = { data: JSON.parse(document.getElementById("data").textContent), chosen: new Set(), words: "", shown: STEP, list: null };
@@ -69,7 +69,7 @@ function textOfPair(pair) {
 }
 
 function pairCard(pair) {
-  const [a, b] = pair.pictures.map((at) => (typeof at === "number" ? { src: pairs.data.pictures[at] } : { why: at }));
+  const [a, b] = pair.images.map((at) => (typeof at === "number" ? { src: pairs.data.images[at] } : { why: at }));
   const modes = [{ name: "Side by side", draw: () => beside([[`A: ${pair.verdicts[0]}`, a], [`B: ${pair.verdicts[1]}`, b]]) }];
   if (a.src && b.src && a.src !== b.src) modes.push({ name: "Slider", draw: () => slider(a, b, "A", "B") });
   const change = pairs.data.changes[pair.change].title;

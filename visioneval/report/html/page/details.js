@@ -64,7 +64,7 @@ function tableOf(rows, detail) {
       names.map((name) => el("td", {}, worth(name, row[name]) ? shownValue(row[name], detail) : "")))))));
 }
 
-/** Questions about a picture: what was expected, what was given, what it scored; the rest stands small below. */
+/** Questions about an image: what was expected, what was given, what it scored; the rest stands small below. */
 function questionsOf(rows, detail) {
   if (!rows.every((row) => typeof row.question === "string")) return tableOf(rows, detail);
   const main = new Set(["question", "expected", "answer", "score", "right", "correct"]);
@@ -79,7 +79,7 @@ function questionsOf(rows, detail) {
       el("td", { class: "number", text: row.score === null || row.score === undefined ? "\u2013" : told(row.score) }))))));
 }
 
-/** Whether a row is a claim that the picture does not keep. */
+/** Whether a row is a claim that the image does not keep. */
 function isWrong(row) {
   for (const name of ["right", "correct", "satisfied", "met", "holds"]) if (row[name] === false) return true;
   return row.score === 0 || row.score === false || ("requirement" in row && row.answer === false);

@@ -10,7 +10,7 @@ function el(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** An element of an inline picture. */
+/** An element of an inline image. */
 function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -26,11 +26,11 @@ function filled(node, attributes, children) {
   return node;
 }
 
-/** A picture, or a box that says why there is none. Only a file of the report, or data, is ever a source. */
+/** An image, or a box that says why there is none. Only a file of the report, or data, is ever a source. */
 function pictureOf(shown, alt, attributes = {}) {
   if (!shown) return missing("nothing was drawn");
   if (!shown.src) return missing(shown.why || "it cannot be shown", shown.name);
-  if (!PICTURE_SOURCE.test(shown.src)) return missing("not a picture of this report", shown.name);
+  if (!PICTURE_SOURCE.test(shown.src)) return missing("not an image of this report", shown.name);
   if (shown.kind === "video") return el("video", { src: shown.src, controls: true, preload: "metadata", "aria-label": alt });
   const image = el("img", { alt, decoding: "async", ...attributes, src: shown.src });
   image.addEventListener("error", () => image.replaceWith(missing("the file is not there any more", shown.name)));
@@ -38,8 +38,8 @@ function pictureOf(shown, alt, attributes = {}) {
 }
 
 function missing(why, name = "") {
-  return el("div", { class: "missing", role: "img", "aria-label": `no picture: ${why}` },
-    el("strong", { text: "No picture" }), el("span", { text: why }), name && !why.includes(name) ? el("code", { text: name }) : null);
+  return el("div", { class: "missing", role: "img", "aria-label": `no image: ${why}` },
+    el("strong", { text: "No image" }), el("span", { text: why }), name && !why.includes(name) ? el("code", { text: name }) : null);
 }
 
 const VERDICTS = { P: "PASS", F: "FAIL", E: "ERROR" };

@@ -190,18 +190,18 @@ function nameOf(at) {
   return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${VERDICTS[cells.verdict[at]]}${short ? `, ${short}` : ""}`;
 }
 
-/** The small picture of a cell. It is asked for a little later, so that a fast scroll does not wait for pictures that it passes. */
+/** The small image of a cell. It is asked for a little later, so that a fast scroll does not wait for images that it passes. */
 function thumbOf(at) {
   const source = report.index.cells.thumb[at];
-  if (!source || !PICTURE_SOURCE.test(source)) return el("span", { class: "none", text: "no picture" });
+  if (!source || !PICTURE_SOURCE.test(source)) return el("span", { class: "none", text: "no image" });
   const image = el("img", { alt: "", decoding: "async" });
-  image.addEventListener("error", () => image.replaceWith(el("span", { class: "none", text: "no picture" })));
+  image.addEventListener("error", () => image.replaceWith(el("span", { class: "none", text: "no image" })));
   if (!gallery.thumbs.size) requestAnimationFrame(askForThumbs);
   gallery.thumbs.set(image, source);
   return image;
 }
 
-/** Asks for a few pictures, the first of the page first; those that are out of sight again are forgotten. */
+/** Asks for a few images, the first of the page first; those that are out of sight again are forgotten. */
 function askForThumbs() {
   let left = THUMBS_A_FRAME;
   for (const [image, source] of [...gallery.thumbs].reverse()) {

@@ -1,6 +1,6 @@
-// The picture of a cell, and the ways to look at it.
+// The image of a cell, and the ways to look at it.
 
-/** Modes to look at the pictures of a cell: ``{name, draw}``, the most telling first. */
+/** Modes to look at the images of a cell: ``{name, draw}``, the most telling first. */
 function modesOf(detail) {
   const { output, record } = detail;
   const modes = [{ name: "Output", draw: () => plain(output, "output") }];
@@ -24,9 +24,9 @@ function modesOf(detail) {
   return modes;
 }
 
-/** Buttons for the modes and the picture below; ``choose`` and ``zoom`` are for keys. */
+/** Buttons for the modes and the image below; ``choose`` and ``zoom`` are for keys. */
 function stageOf(modes, first = 0) {
-  const frame = el("div", { class: "frame fit", tabindex: "0", role: "group", "aria-label": "Picture" });
+  const frame = el("div", { class: "frame fit", tabindex: "0", role: "group", "aria-label": "Image" });
   const buttons = modes.map((mode, at) => el("button", { type: "button", class: "mode", "aria-pressed": "false", text: mode.name, click: () => choose(at) }));
   const fit = el("button", { type: "button", class: "quiet", "aria-pressed": "false", text: "Every pixel", click: zoom });
 
@@ -58,15 +58,15 @@ const MARKS = {
 /** A difference map, and what its colours say. */
 function difference(map, grader) {
   const legend = (MARKS[grader.type] || []).map(([colour, said]) => el("span", {}, el("i", { class: `swatch ${colour}`, "aria-hidden": "true" }), el("b", { text: colour }), said));
-  const picture = plain(map, `difference map of ${grader.key}`);
-  return legend.length && map.src ? el("div", { class: "with-bar" }, picture, el("p", { class: "strength legend" }, legend)) : picture;
+  const image = plain(map, `difference map of ${grader.key}`);
+  return legend.length && map.src ? el("div", { class: "with-bar" }, image, el("p", { class: "strength legend" }, legend)) : image;
 }
 
-function beside(pictures) {
-  return el("div", { class: "beside" }, pictures.map(([name, shown]) => el("figure", {}, pictureOf(shown, name), el("figcaption", { text: name }))));
+function beside(images) {
+  return el("div", { class: "beside" }, images.map(([name, shown]) => el("figure", {}, pictureOf(shown, name), el("figcaption", { text: name }))));
 }
 
-/** Two pictures over each other, parted by a line that a mouse, a finger or the arrow keys move. */
+/** Two images over each other, parted by a line that a mouse, a finger or the arrow keys move. */
 function slider(under, over, underName, overName) {
   const above = el("div", { class: "above" }, pictureOf(under, underName));
   const line = el("div", { class: "line", "aria-hidden": "true" });

@@ -1,4 +1,4 @@
-"""Small real pictures to answer with, and a look at the ones that were sent."""
+"""Small real images to answer with, and a look at the ones that were sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 from PIL import Image, ImageDraw
 
 VARIANTS = 8
-"""How many different default pictures there are of a size and format: encoding one is what costs."""
+"""How many different default images there are of a size and format: encoding one is what costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Seen:
 
 @lru_cache(maxsize=256)
 def drawn(width: int, height: int, fmt: str, variant: int) -> bytes:
-    """A plain picture with a block in it. ``fmt`` is ``png``, ``jpeg`` or ``webp``; ``variant`` picks the colours."""
+    """A plain image with a block in it. ``fmt`` is ``png``, ``jpeg`` or ``webp``; ``variant`` picks the colours."""
     shade = 40 + 25 * (variant % VARIANTS)
-    picture = Image.new("RGB", (width, height), (shade, 255 - shade, 120))
+    image = Image.new("RGB", (width, height), (shade, 255 - shade, 120))
     box = (width // 4, height // 4, width // 4 + max(1, width // 8) * (1 + variant % 3), height // 2)
-    ImageDraw.Draw(picture).rectangle(box, fill=(250, 250, 240))
+    ImageDraw.Draw(image).rectangle(box, fill=(250, 250, 240))
     out = io.BytesIO()
-    picture.save(out, fmt.upper())
+    image.save(out, fmt.upper())
     return out.getvalue()
 
 
@@ -65,13 +65,13 @@ def decoded(text: str) -> bytes | None:
 
 @lru_cache(maxsize=128)
 def look(data: bytes) -> Seen | None:
-    """What a picture is, after decoding all of it; ``None`` for what is no picture."""
+    """What an image is, after decoding all of it; ``None`` for what is no image."""
     try:
-        with Image.open(io.BytesIO(data)) as picture:
-            picture.load()
-            alpha = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
-            transparent = alpha and picture.convert("RGBA").getchannel("A").getextrema()[0] != 255
-            frames = int(getattr(picture, "n_frames", 1))
-            return Seen((picture.format or "").lower(), picture.width, picture.height, alpha, transparent, frames)
+        with Image.open(io.BytesIO(data)) as image:
+            image.load()
+            alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+            transparent = alpha and image.convert("RGBA").getchannel("A").getextrema()[0] != 255
+            frames = int(getattr(image, "n_frames", 1))
+            return Seen((image.format or "").lower(), image.width, image.height, alpha, transparent, frames)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Warning):
         return None

@@ -1,4 +1,4 @@
-"""Runs with pictures to label, made by hand, and a label server as a program of its own."""
+"""Runs with images to label, made by hand, and a label server as a program of its own."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ SCORE = 0.73125
 REASON = "judge said this in private"
 
 
-def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
-    """Another picture for every number."""
+def make_image(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
+    """Another image for every number."""
     image = Image.new("RGB", size, ((number * 67) % 256, (number * 29) % 256, 120))
     ImageDraw.Draw(image).ellipse((20 + number, 20, 90 + number, 90), fill="white")
     return image
@@ -63,8 +63,8 @@ def write_run(
     suite = Suite.model_validate(
         {
             "name": "demo",
-            "cases": [{"prompt": f"draw {case['id']}", **case} for case in cases],
-            "models": [{"provider": "own:Draw", "label": label} for label in models],
+            "cases": [{"prompt": f"generate {case['id']}", **case} for case in cases],
+            "models": [{"provider": "own:Generate", "label": label} for label in models],
             "graders": [{"key": "look", "type": "own:Look", "writes": metrics}],
             "verdict": ["fine"],
             **({"labels": labels} if labels else {}),
@@ -74,7 +74,7 @@ def write_run(
     writer = RunWriter.create(root, facts)
     cells = [(case, label) for case in suite.cases for label in models]
     for number, (case, label) in enumerate(cells):
-        path = writer.save(case.id, label, "0.png", encode_png(picture(number)))
+        path = writer.save(case.id, label, "0.png", encode_png(make_image(number)))
         known = {
             "run_id": run_id,
             "test_id": case.id,
@@ -187,7 +187,7 @@ def secrets_in(text: str) -> list[str]:
 
 @pytest.fixture
 def rate(open_page: OpenPage) -> Callable[..., Page]:
-    """``rate(server, rater)`` opens the page as a rater and waits for the first picture."""
+    """``rate(server, rater)`` opens the page as a rater and waits for the first image."""
 
     def opened(server: Server, rater: str, **context: Any) -> Page:
         own = f"http://127.0.0.1:{server.port}/"
@@ -199,7 +199,7 @@ def rate(open_page: OpenPage) -> Callable[..., Page]:
 
 
 def waited(page: Page, done: int, total: int) -> None:
-    """Waits for a progress, and for its picture."""
+    """Waits for a progress, and for its image."""
     expect = pytest.importorskip(
         "playwright.sync_api"
     ).expect  # what waits in the page is forbidden there: it uses eval

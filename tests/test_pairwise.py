@@ -1,4 +1,4 @@
-"""``visioneval prefer`` and the grader ``pairwise``: pairs of pictures before a judge, in both orders."""
+"""``visioneval pairwise`` and the grader ``pairwise``: pairs of images before a judge, in both orders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RED, BLUE = "#d01010", "#1010d0"
 
 
 PAIRWISE = {"key": "better", "type": "pairwise"}
-GRADERS = [{"key": "image", "type": "image"}, PAIRWISE]
+GRADERS = [{"key": "image", "type": "properties"}, PAIRWISE]
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def judge_of(api: FakeAPI, provider: str = "openai") -> dict[str, Any]:
 
 
 def suite(toy: Toy, api: FakeAPI, cases: int = 3, provider: str = "openai", **changes: Any) -> Path:
-    """Model ``x`` drew in red, ``y`` in blue; no two pictures are the same file."""
+    """Model ``x`` drew in red, ``y`` in blue; no two images are the same file."""
     for at in range(cases):
         for label, colour in (("x", RED), ("y", BLUE)):
             path = toy.folder / f"{label}/case{at}.png"
@@ -54,7 +54,7 @@ def suite(toy: Toy, api: FakeAPI, cases: int = 3, provider: str = "openai", **ch
     known: dict[str, Any] = {
         "models": [{"provider": "files", "label": label, "path": f"{label}/{{case}}.png"} for label in "xy"],
         "judges": {"default": judge_of(api, provider)},
-        "graders": [{"key": "image", "type": "image"}],
+        "graders": [{"key": "image", "type": "properties"}],
         "verdict": ["image"],
         "prices": {provider: {"per_call": 0.01}},
     }
@@ -81,7 +81,7 @@ def run(toy: Toy, path: Path, run_id: str = "r") -> None:
 
 
 def told(toy: Toy, *arguments: str, code: int = 0) -> dict[str, Any]:
-    result = toy("prefer", "r@x", "r@y", "--json", *arguments)
+    result = toy("pairwise", "r@x", "r@y", "--json", *arguments)
     assert result.exit_code == code, result.output
     (found,) = json.loads(result.stdout)["preferences"]
     return dict(found)
@@ -129,7 +129,7 @@ def test_a_judge_that_always_takes_the_first_makes_ties_by_flip(toy: Toy, api: F
     assert [(each.first, each.answer) for each in read_preferences(toy.folder / "runs/r")].count(("b", "b")) == 3
 
 
-def test_the_judge_sees_the_request_and_both_pictures_without_names(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_the_judge_sees_the_request_and_both_images_without_names(toy: Toy, api: FakeAPI, script: Script) -> None:
     seen: list[JudgeRequest] = []
 
     def answer(request: JudgeRequest) -> Any:
@@ -143,7 +143,7 @@ def test_the_judge_sees_the_request_and_both_pictures_without_names(toy: Toy, ap
     assert sorted(orders) == [["blue", "red"], ["red", "blue"]]
     for request in seen:
         labels = [part for part in request.parts if isinstance(part, str)]
-        assert labels[-2:] == ["A: the picture A", "B: the picture B"]
+        assert labels[-2:] == ["A: the image A", "B: the image B"]
         assert "a tree" in request.text
         assert "it is calm" in request.text
         assert "r@x" not in request.text
@@ -154,14 +154,14 @@ def test_what_is_there_is_not_asked_again_unless_everything_is(toy: Toy, api: Fa
     script.judge(prefers("blue"))
     run(toy, suite(toy, api))
     told(toy)
-    result = toy("prefer", "r@x", "r@y")
+    result = toy("pairwise", "r@x", "r@y")
     assert (result.exit_code, len(api.requests)) == (0, 6)
     assert "asked 0 questions" in result.stderr
     script.judge(prefers("red"))
     assert counts(told(toy, "--reuse", "none")) == (3, 0, 3, 0, 0, 0)
     assert len(api.requests) == 12
     assert len(read_preferences(toy.folder / "runs/r")) == 6
-    text = toy("prefer", "r@x", "r@y").stdout
+    text = toy("pairwise", "r@x", "r@y").stdout
     assert "A preferred: case0 0, case1 0, case2 0" in text
 
 
@@ -202,22 +202,22 @@ def test_what_cannot_be_paired_is_told(toy: Toy, api: FakeAPI, script: Script) -
     shutil.copy(toy.folder / "x/case1.png", toy.folder / "y/case1.png")
     (toy.folder / "y/case2.png").unlink()
     toy("run", path, "--run-id", "s", "--quiet")
-    result = toy("prefer", "r@x", "s@y")
+    result = toy("pairwise", "r@x", "s@y")
     assert result.exit_code == 0, result.output
-    assert "1 pairs; 1 pairs lack a picture; 1 pairs are one and the same picture" in result.stderr
+    assert "1 pairs; 1 pairs lack an image; 1 pairs are one and the same image" in result.stderr
     assert not (toy.folder / "runs/r/preferences.jsonl").exists()
     assert {(each.a, each.b) for each in read_preferences(toy.folder / "runs/s")} == {("r@x", "s@y")}
-    result = toy("prefer", "r@x", "r@y", "--case", "case2")
+    result = toy("pairwise", "r@x", "r@y", "--case", "case2")
     assert "1 pairs" in result.stderr.splitlines()[0]
     assert "alone" not in result.stderr
 
 
-def test_a_picture_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_a_image_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api, cases=1))
-    picture = next((toy.folder / "runs/r/artifacts").rglob("x/*.png"))
-    picture.unlink()
-    Image.new("RGB", (32, 24), "green").save(picture)
+    output = next((toy.folder / "runs/r/artifacts").rglob("x/*.png"))
+    output.unlink()
+    Image.new("RGB", (32, 24), "green").save(output)
     assert counts(told(toy, code=3)) == (0, 0, 0, 0, 0, 1)
     assert not api.requests
 
@@ -238,7 +238,7 @@ def test_a_picture_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: 
 )
 def test_what_a_user_gets_wrong_is_one_line(toy: Toy, api: FakeAPI, arguments: tuple[str, ...], message: str) -> None:
     run(toy, suite(toy, api, cases=1))
-    result = toy("prefer", *arguments)
+    result = toy("pairwise", *arguments)
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert "Traceback" not in result.output
@@ -247,7 +247,7 @@ def test_what_a_user_gets_wrong_is_one_line(toy: Toy, api: FakeAPI, arguments: t
 def test_a_budget_ends_it_and_the_same_command_goes_on(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api))
-    result = toy("prefer", "r@x", "r@y", "--budget", "0.025", "--max-concurrency", "1")
+    result = toy("pairwise", "r@x", "r@y", "--budget", "0.025", "--max-concurrency", "1")
     assert result.exit_code == 3
     assert "the budget is used up: the same command goes on" in result.stderr
     assert len(api.requests) == 2  # a third one would be likely to cost more than is left
@@ -259,7 +259,7 @@ def test_where_all_is_asked_anew_the_same_command_does_not_go_on(toy: Toy, api: 
     script.judge(prefers("blue"))
     run(toy, suite(toy, api))
     few = ("--budget", "0.025", "--max-concurrency", "1")
-    result = toy("prefer", "r@x", "r@y", "--reuse", "none", *few)
+    result = toy("pairwise", "r@x", "r@y", "--reuse", "none", *few)
     assert "the same command asks all of it again; without --reuse none, only what has no answer" in result.stderr
     assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6
@@ -271,7 +271,7 @@ def test_a_refused_key_stops_it_with_one_line(toy: Toy, api: FakeAPI, within: bo
     result = toy("run", path, "--run-id", "r", JUDGE_KEY="sk-wrong-key-of-somebody")
     if not within:
         assert result.exit_code == 0
-        result = toy("prefer", "r@x", "r@y", JUDGE_KEY="sk-wrong-key-of-somebody")
+        result = toy("pairwise", "r@x", "r@y", JUDGE_KEY="sk-wrong-key-of-somebody")
     assert result.exit_code == 3, result.output
     assert "the judge 'default': the provider refuses the key" in result.stderr
     assert "sk-wrong-key-of-somebody" not in result.output
@@ -342,7 +342,7 @@ def test_flags_that_leave_one_model_run_leave_nothing_to_compare(toy: Toy, api: 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"graders": [*GRADERS[:1], {**PAIRWISE, "models": ["x", "q*"]}]}, "no model run is labelled 'q*'"),
+        ({"graders": [*GRADERS[:1], {**PAIRWISE, "models": ["x", "q*"]}]}, "no model run is labeled 'q*'"),
         ({"graders": [*GRADERS[:1], {**PAIRWISE, "models": ["x"]}]}, "comparing takes two model runs or more, and here is 1"),
         ({"graders": [*GRADERS, {**PAIRWISE, "key": "again"}]}, "'better' asks the same model for preferences"),
         ({"graders": [*GRADERS[:1], {**PAIRWISE, "judge": "none"}]}, "there is no judge 'none'"),

@@ -1,4 +1,4 @@
-"""Cells without a picture: recorded answers are graded as they are."""
+"""Cells without an image: recorded answers are graded as they are."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from visioneval.engine.grading import checked_scores
 from visioneval.records.model import read_records
 from visioneval.types import Metric, Verdict
 
-MODELS = [{"provider": "files", "pictures": "none", "label": label} for label in ("m", "n")]
+MODELS = [{"provider": "files", "outputs": "none", "label": label} for label in ("m", "n")]
 PEOPLE = {"people": {"provider": "recorded", "path": "answers.csv", "fields": {"model": "model"}}}
-LIKED = {"liked": {"type": "pass_fail", "about": "Did they like it?"}}
+LIKED = {"liked": {"type": "pass_fail", "description": "Did they like it?"}}
 
 
 def run(toy: Toy, *rows: str, graders: list[dict[str, Any]], **changes: Any) -> Any:
@@ -24,7 +24,7 @@ GECKO = [{"key": "gecko", "type": "gecko", "judge": "people"}]
 CASES = [{"questions": [{"id": "q1", "question": "Is it blue?", "type": "color"}]}]
 
 
-def test_questions_are_graded_without_a_picture(toy: Toy) -> None:
+def test_questions_are_graded_without_a_image(toy: Toy) -> None:
     result = run(
         toy, "case0,m,q1,Yes.", "case0,n,Is it blue?,no", graders=GECKO, cases=[{"id": "case0", **CASES[0]}],
         verdict=["gecko >= 0.5"], gates=["pass_rate >= 0.5"],
@@ -41,10 +41,10 @@ def test_questions_are_graded_without_a_picture(toy: Toy) -> None:
     assert cells["m"].error is None
     assert not list((toy.latest / "artifacts").iterdir())
     shown = toy("show", "latest", "case0")
-    assert "no picture" in shown.output
+    assert "no image" in shown.output
 
 
-def test_recorded_scores_are_graded_without_a_picture(toy: Toy) -> None:
+def test_recorded_scores_are_graded_without_a_image(toy: Toy) -> None:
     rubric = [{"key": "look", "type": "rubric", "judge": "people", "metrics": LIKED}]
     result = run(toy, "case0,m,liked,true", "case0,n,liked,false", graders=rubric, verdict=["liked"])
     assert result.exit_code == 1, result.output

@@ -1,4 +1,4 @@
-"""Cases that look at another case's picture: one drawing, a cell for each prompt, and whatever went wrong shared."""
+"""Cases that look at another case's image: one generation, a cell for each prompt, and whatever went wrong shared."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from visioneval.records.model import read_records
 from visioneval.types import Status, Verdict
 
 Problems = Callable[..., list[str]]
-COUNTER = {"id": "other", "prompt": "three trees", "picture_of": "case0", "expect": {"aligned": False}}
+COUNTER = {"id": "other", "prompt": "three trees", "output_of": "case0", "expect": {"aligned": False}}
 
 
 def cells(toy: Toy) -> list[tuple[str, int, Verdict]]:
     return [(record.test_id, record.sample_index, record.verdict) for record in read_records(toy.latest)]
 
 
-def test_one_picture_is_graded_against_each_prompt(toy: Toy) -> None:
+def test_one_image_is_graded_against_each_prompt(toy: Toy) -> None:
     done = toy.run({}, {**COUNTER, "metadata": {"look": "bad"}, "verdict": ["not fine"]}, samples=2)
     assert done.exit_code == 0, done.output
     assert sorted(cells(toy)) == [(case, sample, "PASS") for case in ("case0", "other") for sample in (0, 1)]
@@ -37,13 +37,13 @@ def test_one_picture_is_graded_against_each_prompt(toy: Toy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("draw", "status", "verdict", "code"),
+    ("generate", "status", "verdict", "code"),
     [("raises", Status.ERROR, "ERROR", 3), ("refuses", Status.REFUSED, "FAIL", 1), ("text", Status.ERROR, "ERROR", 3)],
 )
-def test_a_drawing_that_fails_fails_for_all_that_look(
-    toy: Toy, draw: str, status: Status, verdict: str, code: int
+def test_a_generation_that_fails_fails_for_all_that_look(
+    toy: Toy, generate: str, status: Status, verdict: str, code: int
 ) -> None:
-    done = toy.run({"metadata": {"draw": draw}}, COUNTER)
+    done = toy.run({"metadata": {"generate": generate}}, COUNTER)
     assert done.exit_code == code
     own, other = toy.records["case0"], toy.records["other"]
     assert (own.status, other.status, other.verdict, other.error) == (status, status, verdict, own.error)
@@ -57,7 +57,7 @@ def test_the_order_in_the_file_does_not_matter(toy: Toy) -> None:
     assert cells(toy) == [("case0", 0, "PASS"), ("other", 0, "PASS")]
 
 
-def test_a_selected_case_brings_the_one_whose_picture_it_looks_at(toy: Toy) -> None:
+def test_a_selected_case_brings_the_one_whose_image_it_looks_at(toy: Toy) -> None:
     path = toy.write({}, COUNTER, {"id": "third"})
     assert toy("run", path, "--trust-suite", "--case", "other").exit_code == 0
     assert [cell[0] for cell in cells(toy)] == ["case0", "other"]
@@ -65,20 +65,20 @@ def test_a_selected_case_brings_the_one_whose_picture_it_looks_at(toy: Toy) -> N
     assert [cell[0] for cell in cells(toy)] == ["case0"]
 
 
-def test_a_plan_counts_one_drawing_and_two_cells(toy: Toy) -> None:
+def test_a_plan_counts_one_generation_and_two_cells(toy: Toy) -> None:
     told = toy("plan", toy.write({}, COUNTER, samples=3), "--trust-suite").output
-    assert "3 drawing calls, 6 pictures, 6 grader calls" in told
+    assert "3 generation calls, 6 images, 6 grader calls" in told
 
 
 def test_an_edits_lookers_see_its_inputs_and_have_its_task(toy: Toy) -> None:
-    toy.pictures("base.png")
+    toy.outputs("base.png")
     done = toy.run({"images": ["base.png"]}, COUNTER)
     assert done.exit_code == 0, done.output
     assert toy.records["other"].task_type == "image_editing"
 
 
-def test_finished_pictures_are_looked_at_too(toy: Toy) -> None:
-    toy.pictures("out/case0.png")
+def test_finished_images_are_looked_at_too(toy: Toy) -> None:
+    toy.outputs("out/case0.png")
     done = toy.run({}, COUNTER, models=[{"provider": "files", "label": "old", "path": "out/{case}.png"}])
     assert done.exit_code == 0, done.output
     assert toy.records["other"].run_params == {"path": "out/case0.png"}
@@ -87,47 +87,47 @@ def test_finished_pictures_are_looked_at_too(toy: Toy) -> None:
 @pytest.mark.parametrize(
     ("case", "told"),
     [
-        ("picture_of: on", "2:64: there is no case 'on' (did you mean 'one'?)"),
-        ("picture_of: two", "2:64: 'two' is this case itself"),
-        ("picture_of: three", "2:64: 'three' draws nothing itself: name the case that draws the picture"),
+        ("output_of: on", "2:64: there is no case 'on' (did you mean 'one'?)"),
+        ("output_of: two", "2:64: 'two' is this case itself"),
+        ("output_of: three", "2:64: 'three' generates nothing itself: name the case that generates the image"),
         (
-            "picture_of: one, task: video_generation",
-            "2:75: the picture is that of 'one', whose task is image_generation",
+            "output_of: one, task: video_generation",
+            "2:75: the image is that of 'one', whose task is image_generation",
         ),
         (
-            "picture_of: one, images: [a.png]",
-            "2:77: this case looks at the picture of 'one' and has no images of its own",
+            "output_of: one, images: [a.png]",
+            "2:77: this case looks at the image of 'one' and has no images of its own",
         ),
         (
-            "picture_of: one, pictures: {m: [a.png]}",
-            "2:79: this case looks at the picture of 'one' and has no pictures of its own",
+            "output_of: one, outputs: {m: [a.png]}",
+            "2:79: this case looks at the image of 'one' and has no images of its own",
         ),
         (
-            "picture_of: one, expect: {refusal: true}",
-            "2:77: this case draws nothing, so nothing can be refused: state it at 'one'",
+            "output_of: one, expect: {refusal: true}",
+            "2:77: this case generates nothing, so nothing can be refused: state it at 'one'",
         ),
     ],
 )
-def test_what_cannot_be_looked_at(problems: Problems, picture: Callable[..., Path], case: str, told: str) -> None:
-    picture("a.png")
-    three = "{id: three, prompt: z, picture_of: one}"
+def test_what_cannot_be_looked_at(problems: Problems, image: Callable[..., Path], case: str, told: str) -> None:
+    image("a.png")
+    three = "{id: three, prompt: z, output_of: one}"
     cases = f"cases: [{{id: one, prompt: x}}, {{id: two, prompt: y, {case}}}, {three}]"
     models = "models: [{provider: files, path: a.png}]"
     assert f"suite.yaml:{told}" in problems(suite(cases=cases, models=models))
 
 
 def test_two_cases_that_look_at_each_other(problems: Problems) -> None:
-    cases = "cases: [{id: a, prompt: x, picture_of: b}, {id: b, prompt: y, picture_of: a}]"
+    cases = "cases: [{id: a, prompt: x, output_of: b}, {id: b, prompt: y, output_of: a}]"
     assert problems(suite(cases=cases)) == [
-        "suite.yaml:2:40: 'b' draws nothing itself: name the case that draws the picture",
-        "suite.yaml:2:75: 'a' draws nothing itself: name the case that draws the picture",
+        "suite.yaml:2:40: 'b' generates nothing itself: name the case that generates the image",
+        "suite.yaml:2:75: 'a' generates nothing itself: name the case that generates the image",
     ]
 
 
 def test_a_dataset_may_hold_them(toy: Toy) -> None:
     rows = [{"i": "a", "p": "a tree"}, {"i": "b", "p": "a bush", "of": "a", "fits": "false"}]
     (toy.folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    fields = {"id": "i", "prompt": "p", "picture_of": "of", "expect.aligned": "fits"}
+    fields = {"id": "i", "prompt": "p", "output_of": "of", "expect.aligned": "fits"}
     path = toy.write({}, gates=["separation(level) >= 0"])
     data = json.loads(path.read_text())
     path.write_text(json.dumps({**data, "cases": [{"dataset": {"path": "d.jsonl", "fields": fields}}]}))
@@ -182,7 +182,7 @@ def test_no_template_knows_a_counter_example(toy: Toy) -> None:
 
 
 def test_a_separation_needs_both_kinds(problems: Problems) -> None:
-    graders = "graders: [{key: r, type: reference}, {key: image, type: image}]"
+    graders = "graders: [{key: r, type: reference}, {key: image, type: properties}]"
     told = problems(suite("gates: [separation(image) >= 0.5]", graders=graders))
     assert told == [
         "suite.yaml:6:9: 'separation(image) >= 0.5': there are no counter-examples (expect: {aligned: false}) among its cases"

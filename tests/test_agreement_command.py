@@ -23,7 +23,7 @@ def call(tmp_path: Path) -> Any:
     """``call(*words)`` runs ``agree`` over the runs of tmp_path."""
 
     def called(*words: str) -> Any:
-        done = CliRunner().invoke(app, ["agree", *words, "--out", str(tmp_path)], env={"COLUMNS": "100"})
+        done = CliRunner().invoke(app, ["agreement", *words, "--runs", str(tmp_path)], env={"COLUMNS": "100"})
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done
 
@@ -97,12 +97,12 @@ def test_wrong_usage(tmp_path: Path, call: Any, words: list[str], told: str) -> 
     assert line.startswith(told)
 
 
-def test_a_run_that_nobody_labelled_says_so(tmp_path: Path, call: Any) -> None:
+def test_a_run_that_nobody_labeled_says_so(tmp_path: Path, call: Any) -> None:
     folder = write(tmp_path, [])
     for _ in range(2):
         done = call("r")
         assert done.exit_code == 0
-        assert "nobody has labelled a cell of these runs yet" in done.stdout
+        assert "nobody has labeled a cell of these runs yet" in done.stdout
         assert call("r", "--min", "good:0.1").exit_code == 3
         (folder / "labels.jsonl").touch()
     (folder / "results.jsonl").write_text("")
