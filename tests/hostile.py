@@ -74,13 +74,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "show": ("show", RUN),
     "show case": ("show", RUN, "poster"),
     "show label": ("show", f"{RUN}@{NONE}"),
-    "report": ("report", RUN, "--runs", "page"),
-    "report --single-file": ("report", RUN, "--single-file", "--runs", "page.html"),
+    "report": ("report", RUN, "-o", "page"),
+    "report --single-file": ("report", RUN, "--single-file", "-o", "page.html"),
     "compare": ("compare", OTHER, RUN, "--html", "compare.html", "--markdown", "compare.md"),
     "compare --json": ("compare", RUN, OTHER, "--json"),
     "compare file": ("compare", f"runs/{OTHER}/results.jsonl", "loose.jsonl", "--html", "loose.html"),
     "compare baseline": ("compare", "baseline:main", RUN, "--markdown", "baseline.md", "--html", "baseline.html"),
-    "export": ("export", RUN, "--csv"),
+    "export": ("export", RUN),
     "agreement": ("agreement", RUN),
     "agree --json": ("agreement", RUN, "--json"),
     "label export": ("label", "export", RUN),
@@ -153,7 +153,7 @@ def _add_an_error(path: Path) -> None:
 
 def _add_people(folder: Path) -> None:
     """Labels, agreed answers, a rater's progress and a judge's preferences."""
-    about = {"schema_version": 1, "model_label": NONE, "sample_index": 0, "other": None, "artifact_sha256": None}
+    about = {"schema_version": 2, "model_label": NONE, "sample_index": 0, "other": None, "artifact_sha256": None}
     label = {**about, "seconds": 2.5, "at": "2025-06-01T12:00:00+00:00", "source": "page", "other_sha256": None}
     answers = [("ann", "poster", "fine", True), ("ann", "poster", "order", 4), ("ann", "door", "fine", False),
                ("bob", "poster", "fine", False), ("bob", "poster", "order", 2), ("bob", "door", "fine", False)]  # fmt: skip
@@ -166,12 +166,12 @@ def _add_people(folder: Path) -> None:
     step = {**about, "rater": "ann", "test_id": "poster", "turn": "first", "did": "answered", "other_sha256": None}
     step.pop("schema_version")
     session = {"which": "all", "repeat": 0.0, "cells": None, "pairs": None, "seed": 7}
-    entry = {"schema_version": 1, "at": label["at"]}
+    entry = {"schema_version": 2, "at": label["at"]}
     _lines(
         folder / "labeling.jsonl",
         [{**entry, "session": session, "step": None}, {**entry, "session": None, "step": step}],
     )
-    pair = {"schema_version": 1, "test_id": "poster", "sample_index": 0, "a": f"{OTHER}@{NONE}", "b": f"{RUN}@{BLANK}",
+    pair = {"schema_version": 2, "test_id": "poster", "sample_index": 0, "a": f"{OTHER}@{NONE}", "b": f"{RUN}@{BLANK}",
             "answer": "a", "reason": "A is in order", "judge": "gemini:gemini-2.5-flash", "error": None}  # fmt: skip
     within = {**pair, "a": f"{RUN}@{NONE}"}
     _lines(folder / "preferences.jsonl", [{**each, "first": first} for each in (pair, within) for first in "ab"])

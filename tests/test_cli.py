@@ -200,7 +200,7 @@ def test_show_tells_what_is_not_there(swept: Toy, words: list[str], message: str
 
 
 def test_export_makes_a_flat_table(swept: Toy) -> None:
-    said = swept("export", "latest", "--csv").stdout
+    said = swept("export", "latest").stdout
     rows = list(csv.DictReader(io.StringIO(said)))
     assert [(row["test_id"], row["model_label"], row["sample_index"]) for row in rows][:3] == [
         ("good", "m,q=low", "0"),
@@ -210,17 +210,17 @@ def test_export_makes_a_flat_table(swept: Toy) -> None:
     bad = rows[-1]
     assert (bad["verdict"], bad["failed_rules"], bad["failure_tags"]) == ("FAIL", "fine", "ill")
     assert (bad["fine"], bad["level"], bad["error"]) == ("false", "0.25", "")
-    result = swept("export", "latest@m,q=low", "--csv", "--output", "flat.csv")
+    result = swept("export", "latest@m,q=low", "--output", "flat.csv")
     assert result.stdout == "wrote flat.csv\n"
     assert len((swept.folder / "flat.csv").read_text().splitlines()) == 5
-    assert swept("export", "latest", "--csv", "--output", "no/flat.csv").exit_code == 2
+    assert swept("export", "latest", "--output", "no/flat.csv").exit_code == 2
 
 
 def test_a_table_holds_no_formula(toy: Toy) -> None:
     prompts = ["=HYPERLINK(1)", "+1 tree", "-1 tree", "@sum", " =1", "a=1"]
     done = toy.run(*({"prompt": prompt} for prompt in prompts))
     assert done.exit_code == 0, done.stderr
-    rows = list(csv.DictReader(io.StringIO(toy("export", "latest", "--csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(toy("export", "latest").stdout)))
     assert [row["prompt"] for row in rows] == [*(f"'{prompt}" for prompt in prompts[:5]), "a=1"]
     assert "apostrophe" in toy("export", "--help").stdout
 
@@ -228,7 +228,7 @@ def test_a_table_holds_no_formula(toy: Toy) -> None:
 def test_a_damaged_run_is_told_in_a_line(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     results.write_bytes(results.read_bytes().replace(b'"PASS"', b'"MAYBE"', 1))
-    for words in (["show", "latest"], ["export", "latest", "--csv"]):
+    for words in (["show", "latest"], ["export", "latest"]):
         result = swept(*words)
         assert result.exit_code == 2
         assert f"{results.relative_to(swept.folder)}:" in result.stderr

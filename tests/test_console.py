@@ -278,7 +278,7 @@ def test_only_the_first_failing_cells_are_listed() -> None:
     info: RunInfo = run_of({f"c{at}": {} for at in range(50)}, ["m"], [], METRICS)
     said = printed(summarize(info, cells), 80)
     assert ("c19 " in said, "c20 " in said) == (True, False)
-    assert "... and 30 more: 'visioneval export r --csv' lists all" in said
+    assert "... and 30 more: 'visioneval export r -o cells.csv' lists all" in said
 
 
 def test_samples_are_named_where_there_are_several() -> None:

@@ -84,7 +84,7 @@ USAGE = [
     (["run", "suite.yaml"], "pass --trust-suite"),
     (["show", "nope"], "'nope': no such run in runs"),
     (["show", "latest"], "runs: there is no run here yet"),
-    (["export", "latest"], "say which form: --csv"),
+    (["export", "latest", "--format", "xml"], "--format xml: not one of csv, jsonl"),
 ]
 
 

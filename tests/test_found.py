@@ -63,7 +63,7 @@ def test_a_file_of_records_says_nothing_of_directions(runs: list[Record]) -> Non
 
 
 def test_files_that_are_no_records(toy: Toy) -> None:
-    Path("bad.jsonl").write_text('{"schema_version":1,"test_id":"x"}\n')
+    Path("bad.jsonl").write_text('{"schema_version":2,"test_id":"x"}\n')
     with pytest.raises(RunFormatError, match=r"bad\.jsonl:1: model_label: Field required"):
         read_side("bad.jsonl", RUNS)
     Path("new.jsonl").write_text('{"schema_version":99}\n')

@@ -122,7 +122,7 @@ def test_what_is_no_record_ends_every_command_in_one_line(
 
 @pytest.mark.parametrize(
     "damage",
-    [b"{}\n", b"[]\n", b"null\n", b"{\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'{"schema_version":1,"run_id":"\xed\xa0\x80"}\n'],
+    [b"{}\n", b"[]\n", b"null\n", b"{\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'{"schema_version":2,"run_id":"\xed\xa0\x80"}\n'],
     ids=["object", "list", "null", "cut", "bytes", "deep", "surrogate"],
 )  # fmt: skip
 @pytest.mark.parametrize(

@@ -284,7 +284,7 @@ def test_the_same_session_keeps_its_seed_and_another_gets_its_own(run: Path) -> 
     assert seed(which="random:2") not in (first, 7)
 
 
-@pytest.mark.parametrize("torn", ['{"schema_version":1,"at":"2025', ""])
+@pytest.mark.parametrize("torn", ['{"schema_version":2,"at":"2025', ""])
 def test_a_line_that_a_crash_cut_off_costs_that_line_alone(run: Path, torn: str) -> None:
     at = desk(run)
     answer(at)

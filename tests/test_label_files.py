@@ -271,8 +271,8 @@ def test_export_leaves_out_what_does_not_count_unless_asked(run: Folder) -> None
     )
     assert [row.split(",")[6] for row in rows[1:]] == ["false", "\ufffd[31mred"]
     assert len(run.call("export", "r", "--all").stdout.splitlines()) == 4
-    assert len(run.call("export", "r", "--all", "--form", "jsonl").stdout.splitlines()) == 3
-    assert run.call("export", "r", "--form", "xml").stderr.strip() == "--form xml: not one of csv, tsv, jsonl"
+    assert len(run.call("export", "r", "--all", "--format", "jsonl").stdout.splitlines()) == 3
+    assert run.call("export", "r", "--format", "xml").stderr.strip() == "--format xml: not one of csv, tsv, jsonl"
     assert run.call("export", "r", "-o", "x.xls").exit_code == 2
 
 

@@ -92,7 +92,7 @@ def test_a_killed_server_leaves_the_other_with_all_of_its_answers(two: tuple[Ser
     answer(first, "ann", note="before")
     first.kill()
     with (run / "labels.jsonl").open("ab") as file:
-        file.write(b'{"schema_version":1,"rater":"ann","test')
+        file.write(b'{"schema_version":2,"rater":"ann","test')
     assert second.deck("ann")["done"] == 1
     assert answer(second, "ann", note="after")["done"] == 2
     assert sorted(whole(run, "ann").values()) == [["after"], ["before"]]
@@ -113,7 +113,7 @@ def test_a_line_that_is_no_label_is_told_and_costs_nothing_else(two: tuple[Serve
     answer(first, "ann")
     good = (run / "labels.jsonl").read_bytes()
     with (run / "labels.jsonl").open("ab") as file:
-        file.write(b'{"schema_version":1}\n')
+        file.write(b'{"schema_version":2}\n')
     status, _, said = first.ask("/api/item?rater=ann")
     assert (status, "labels.jsonl:5: " in json.loads(said)["error"]) == (400, True)
     (run / "labels.jsonl").write_bytes(good)

@@ -99,8 +99,8 @@ def test_a_long_torn_line_is_cut_whole(tmp_path: Path) -> None:
         ("{broken", "2: not a label: "),
         ("[1]", "2: not a label: not an object"),
         ("{}", "2: no schema_version"),
-        ('{"schema_version": 99}', "2: schema_version 99 is newer than 1"),
-        ('{"schema_version": 1}', "2: rater: Field required"),
+        ('{"schema_version": 99}', "2: schema_version 99 is newer than 2"),
+        ('{"schema_version": 2}', "2: rater: Field required"),
     ],
 )
 def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str, message: str) -> None:

@@ -52,7 +52,7 @@ def test_all_kinds_of_paths_are_looked_at() -> None:
         ("run", "--markdown"),
         ("run", "--log-file"),
     } < found
-    assert {("compare", "--html"), ("export", "--output"), ("label", "--output"), ("report", "--runs")} < found
+    assert {("compare", "--html"), ("export", "--output"), ("label", "--output"), ("report", "--output")} < found
     assert {("cache", "--cache"), ("init", "folder"), ("validate", "suites"), ("questions", "--output")} < found
     for _, command in commands(typer.main.get_command(app)):
         for each in command.params:
@@ -75,7 +75,7 @@ def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> 
 def test_no_run_is_written_into_a_folder_that_is_named_like_a_scheme(toy: Toy, url: str) -> None:
     before = sorted(toy.folder.rglob("*"))
     suite = toy.write({})
-    for words in (["--runs", url], [f"--out={url}"], ["--junit", url], ["--cache", url]):
+    for words in (["--runs", url], [f"--runs={url}"], ["--junit", url], ["--cache", url]):
         assert toy("run", suite, "--trust-suite", *words).exit_code == 2
     assert toy("--env-file", url, "run", suite).exit_code == 2
     assert sorted(toy.folder.rglob("*")) == sorted([*before, suite])

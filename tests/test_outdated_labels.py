@@ -170,9 +170,9 @@ def test_export_leaves_out_a_pair_of_which_one_image_was_generated_anew(tmp_path
         **pair, test_id="two", other=f"{name}@{SECRET_A}", artifact_sha256=None, other_sha256=THEN, at=AT, source="page"
     )
     append_labels(run / "labels.jsonl", [said])
-    assert "two" in call("label", "export", run, "--form", "jsonl").stdout
+    assert "two" in call("label", "export", run, "--format", "jsonl").stdout
     generate_again(run, NOW)
-    result = call("label", "export", run, "--form", "jsonl")
+    result = call("label", "export", run, "--format", "jsonl")
     assert "two" not in result.stdout
     assert "generated again since, left out: 1" in result.stderr
 

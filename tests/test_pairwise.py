@@ -106,7 +106,7 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
     assert len(lines) == 6
     judge = {"openai": "openai:gpt-5.4", "gemini": "gemini:gemini-2.5-flash"}[provider]
     assert json.loads(min(lines)) == {
-        "schema_version": 1,
+        "schema_version": 2,
         "test_id": "case0",
         "sample_index": 0,
         "a": "r@x",
@@ -361,7 +361,7 @@ def test_preferences_survive_a_cut_off_line(tmp_path: Path) -> None:
     )
     append_preferences(tmp_path, [line])
     with (tmp_path / "preferences.jsonl").open("a") as file:
-        file.write('{"schema_version":1,"test_id":"tw')
+        file.write('{"schema_version":2,"test_id":"tw')
     assert read_preferences(tmp_path) == [line]
     append_preferences(tmp_path, [line.model_copy(update={"first": "b"})])
     assert [each.first for each in read_preferences(tmp_path)] == ["a", "b"]

@@ -95,7 +95,7 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
         ('{"schema_version": 9, "prompts": []}', "schema_version 9 is newer than"),
         ('{"prompts": []}', "not a file of questions"),
         ("[]", "not a file of questions"),
-        ('{"schema_version": 1, "prompts": [{}]}', r"prompts\.0\.prompt_sha256: Field required; restore this file"),
+        ('{"schema_version": 2, "prompts": [{}]}', r"prompts\.0\.prompt_sha256: Field required; restore this file"),
         ("{", "not a file of questions"),
     ],
 )

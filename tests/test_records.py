@@ -99,7 +99,7 @@ def test_the_files_of_a_run_say_what_the_format_says(toy: Toy) -> None:
         "schema_version", "metrics", "visioneval_version", "python_version", "experiment", "note", "suite",
         "source_sha256", "git_commit", "command_line", "started_at", "ended_at", "state",
     } <= run.keys()  # fmt: skip
-    assert (run["schema_version"], run["state"]) == (1, "complete")
+    assert (run["schema_version"], run["state"]) == (2, "complete")
     assert run["metrics"]["level"] == {"type": "number", "range": [0.0, 1.0], "better": "higher"}
     (line,) = (toy.latest / "results.jsonl").read_text().splitlines()
     assert list(json.loads(line)) == FIELDS
@@ -191,12 +191,12 @@ def test_a_last_line_without_its_end_counts_when_it_is_whole(folder: Path) -> No
 
 
 BAD_LINES = [
-    ('{"schema_version": 1, "run_', "not a record"),
+    ('{"schema_version": 2, "run_', "not a record"),
     ("[1]", "not an object"),
     ('{"run_id": "r"}', "no schema_version"),
     ('{"schema_version": true}', "no schema_version"),
-    ('{"schema_version": 0}', "not one that visioneval ever wrote"),
-    ('{"schema_version": 2}', "newer than 1"),
+    ('{"schema_version": 1}', "older than 2, which this visioneval reads: make it again"),
+    ('{"schema_version": 3}', "newer than 2"),
     (record().model_dump_json().replace('"PASS"', '"MAYBE"'), "verdict"),
     (record().model_dump_json().replace('"prompt":', '"promt":'), "prom"),
     (record().model_dump_json().replace('"sample_index":0', '"sample_index":-1'), "sample_index"),
@@ -217,12 +217,12 @@ def test_a_bad_line_elsewhere_is_an_error_with_its_place(folder: Path, line: str
 
 def test_a_newer_run_is_refused_with_advice(folder: Path) -> None:
     data = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({**data, "schema_version": 2}))
-    with pytest.raises(RunFormatError, match=r"schema_version 2 is newer than 1, .* upgrade it"):
+    (folder / "run.json").write_text(json.dumps({**data, "schema_version": 3}))
+    with pytest.raises(RunFormatError, match=r"schema_version 3 is newer than 2, .* upgrade it"):
         read_info(folder)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"schema_version": 1}'])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"schema_version": 2}'])
 def test_a_broken_run_json_is_an_error_in_one_line(folder: Path, data: bytes) -> None:
     (folder / "run.json").write_bytes(data)
     with pytest.raises(RunFormatError, match=r"run\.json: ") as caught:
@@ -237,16 +237,16 @@ def test_older_versions_are_upgraded_step_by_step(folder: Path, monkeypatch: pyt
     def graded(data: dict[str, Any]) -> dict[str, Any]:
         return {**data, "grade_key": "case:old"}
 
-    monkeypatch.setitem(storage.UPGRADES, "record", {-1: renamed, 0: graded})
+    monkeypatch.setitem(storage.UPGRADES, "record", {-1: renamed, 0: graded, 1: dict})
     old = json.loads(record(prompt="as it was").model_dump_json())
     old = {("text" if name == "prompt" else name): value for name, value in old.items() if name != "grade_key"}
     write_lines(folder, json.dumps({**old, "schema_version": -1}), record(test_id="new").model_dump_json())
     first, second = read_records(folder)
-    assert (first.prompt, first.grade_key, first.schema_version) == ("as it was", "case:old", 1)
+    assert (first.prompt, first.grade_key, first.schema_version) == ("as it was", "case:old", 2)
     assert second.test_id == "new"
 
     data = json.loads((folder / "run.json").read_text())
-    monkeypatch.setitem(storage.UPGRADES, "run", {0: lambda old: {**old, "note": "was old"}})
+    monkeypatch.setitem(storage.UPGRADES, "run", {0: lambda old: {**old, "note": "was old"}, 1: dict})
     (folder / "run.json").write_text(json.dumps({**data, "schema_version": 0}))
     assert read_info(folder).note == "was old"
 

@@ -34,7 +34,7 @@ def opened(toy: Toy, *words: str, **environment: str) -> tuple[int | None, str, 
 
 @pytest.mark.parametrize(
     ("words", "name"),
-    [((), "runs/demo-run/report/index.html"), (("--single-file", "--runs", "a b#c.html"), "a b#c.html")],
+    [((), "runs/demo-run/report/index.html"), (("--single-file", "--output", "a b#c.html"), "a b#c.html")],
 )
 def test_open_hands_the_page_to_the_browser(toy: Toy, words: tuple[str, ...], name: str) -> None:
     demo(toy.folder)

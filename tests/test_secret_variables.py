@@ -72,7 +72,7 @@ def test_the_values_stand_in_no_file_and_in_no_output(toy: Toy, api: FakeAPI, mo
     assert f"A bun for {VALUE} and {FROM_ENVIRONMENT}." in sent
     output = result.output
     for words in (["show", "r"], ["show", "r", "one"], ["report", "r"], ["report", "r", "--single-file"],
-                  ["export", "r", "--csv"], ["compare", "r", "r", "--html", "c.html"], ["runs"],
+                  ["export", "r"], ["compare", "r", "r", "--html", "c.html"], ["runs"],
                   ["baseline", "set", "r"]):  # fmt: skip
         told = toy(*words)
         assert told.exit_code == 0, told.output

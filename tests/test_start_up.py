@@ -45,7 +45,7 @@ def test_listing_runs_loads_options_and_nothing_that_works(tmp_path: object) -> 
     """A run holds its suite, and so graders' and providers' options are read; what they do is not."""
     code = (
         "import sys\nfrom visioneval.cli import app\n"
-        f"try: app(['runs', '--out', {str(tmp_path)!r}])\n"
+        f"try: app(['runs', '--runs', {str(tmp_path)!r}])\n"
         "except SystemExit as end: assert end.code == 0\n"
         "print(*sys.modules)"
     )

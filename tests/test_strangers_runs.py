@@ -208,7 +208,7 @@ def test_a_linked_folder_of_a_cell_is_not_written_into(toy: Toy, secret: Path) -
 @pytest.mark.parametrize("name", ["results.jsonl", "questions.json", "labels.jsonl", "preferences.jsonl", "artifacts"])
 @pytest.mark.parametrize(
     "words",
-    [["show", "r"], ["run", "--resume", "r"], ["grade", "r"], ["report", "r"], ["export", "r", "--csv"],
+    [["show", "r"], ["run", "--resume", "r"], ["grade", "r"], ["report", "r"], ["export", "r"],
      ["compare", "r", "r", "--html", "c.html"], ["pairwise", "r", "r"], ["agreement", "r"], ["label", "export", "r"]],
     ids=lambda words: words[0],
 )  # fmt: skip

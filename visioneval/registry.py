@@ -45,19 +45,19 @@ GRADERS: Mapping[str, Part] = {
     "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
-    "image": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
+    "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
     "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
 }
 PROVIDERS: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAI"),
-    "gemini": _part("providers.gemini", "GeminiProvider", "generator:Gemini"),
+    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),
+    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator"),
     "files": _part("providers.files", "FilesProvider", "generator:Files", checks=True),
-    "mock": _part("providers.mock", "MockProvider", "generator:Sketch"),
+    "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
     "command": _part("providers.command", "CommandProvider", "generator:Command", checks=True),
 }
 JUDGES: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
-    "gemini": _part("providers.gemini", "GeminiJudge", "judge:Gemini"),
+    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
     "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
 }
 

@@ -46,7 +46,7 @@ def _record(at: int, run_id: str, chance: random.Random) -> dict[str, Any]:
         for key, kind, judge in (("copy", "text", None), ("rubric", "rubric", "judge-1"))
     ]
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "run_id": run_id,
         "test_id": f"case{at // LABELS}",
         "model_label": f"m{at % LABELS}",
@@ -84,7 +84,7 @@ def _write(folder: Path, seed: int) -> int:
     chance = random.Random(seed)
     folder.mkdir()
     facts: dict[str, Any] = {"run_id": folder.name, "state": "complete", "started_at": "2026-01-01T00:00:00+00:00"}
-    facts |= {"schema_version": 1, "planned_cells": RECORDS, "visioneval_version": "0", "python_version": "3"}
+    facts |= {"schema_version": 2, "planned_cells": RECORDS, "visioneval_version": "0", "python_version": "3"}
     facts |= {"suite_path": "suite.yaml", "source_sha256": "0" * 64, "metrics": METRICS, "suite": SUITE}
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     with (folder / "results.jsonl").open("w", encoding="utf-8") as lines:

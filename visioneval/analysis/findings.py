@@ -8,7 +8,7 @@ from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.separation import Separation
 from visioneval.analysis.stats.basic import wilson_interval
-from visioneval.records.model import CellError, RunState
+from visioneval.records.model import SCHEMA_VERSION, CellError, RunState
 from visioneval.types import Frozen, Metric, Verdict
 
 GateState = Literal["holds", "unmet", "unmeasured", "skipped"]
@@ -95,7 +95,7 @@ class GateFinding(Frozen):
 class Summary(Frozen):
     """The findings of a run: ``summary.json`` and ``--json``."""
 
-    schema_version: int = 1
+    schema_version: int = SCHEMA_VERSION
     run_id: str
     suite: str
     experiment: str | None

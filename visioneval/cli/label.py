@@ -96,7 +96,7 @@ def export_labels(
     output: Annotated[
         Path | None, options.value("--output/-o", "FILE", "Instead of standard output: .csv, .tsv, .jsonl.")
     ] = None,
-    form: Annotated[str | None, options.value("--form", "csv|tsv|jsonl", "Instead of the file's ending.")] = None,
+    form: Annotated[str | None, options.value("--format", "csv|tsv|jsonl", "Instead of the file's ending.")] = None,
     every: Annotated[
         bool, options.flag("--all", "Answers that were replaced or taken back too, not only those that count.")
     ] = False,
@@ -104,7 +104,7 @@ def export_labels(
 ) -> None:
     """Write a run's labels as a table that 'label import' reads."""
     from visioneval.analysis.agreement.answers import Labelled, held_to_today
-    from visioneval.export.labels import form_of, write_labels
+    from visioneval.export.labels import format_of, write_labels
     from visioneval.records.labels import LABELS, newest, read_labels
 
     folder, info, records = read_run(run, out)
@@ -114,7 +114,7 @@ def export_labels(
         labels = newest(current.labels)
         if gone:
             options.say(f"labels about images that were generated again since, left out: {gone:,} (--all keeps them)")
-    chosen = form_of(form, output)
+    chosen = format_of(form, output)
     if output is None:
         write_labels(labels, chosen, sys.stdout)
         return

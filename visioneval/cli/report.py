@@ -16,10 +16,10 @@ def report(
     run: options.RunName,
     out: Annotated[
         Path | None,
-        options.value("--out", "DIR", "Where the report goes (default: 'report' in the run's folder)."),
+        options.value("--output/-o", "PATH", "Where the report goes (default: 'report' in the run's folder)."),
     ] = None,
     single_file: Annotated[
-        bool, options.flag("--single-file", "One file with everything in it; --out may name it.")
+        bool, options.flag("--single-file", "One file with everything in it; --output may name it.")
     ] = False,
     opened: Annotated[bool, options.flag("--open", "Open it in the browser.")] = False,
     trust_suite: Annotated[

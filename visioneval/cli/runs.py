@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 from visioneval.cli import options
 from visioneval.cli.run_lookup import read_run
@@ -127,27 +127,39 @@ def _no_cell(case: str, records: list[Record]) -> str:
 
 def export(
     run: options.RunName,
-    as_csv: Annotated[bool, options.flag("--csv", "One row per cell, one column per metric.")] = False,
     output: Annotated[Path | None, options.value("--output/-o", "FILE", "Instead of standard output.")] = None,
+    form: Annotated[
+        str | None,
+        options.value(
+            "--format", "csv|jsonl", "csv: a row per cell; jsonl: whole records. Default: the file's ending."
+        ),
+    ] = None,
     out: options.RunsFolder = options.RUNS,
 ) -> None:
-    """Make a flat table of a run.
+    """Export the cells of a run.
 
-    Text that begins with =, +, - or @ gets an apostrophe before it: a spreadsheet would take it for a formula.
+    In CSV, text that begins with =, +, - or @ gets an apostrophe before it: a spreadsheet would take it for a formula.
     """
     from visioneval.analysis.summary import in_order
     from visioneval.export.csv import write_csv
+    from visioneval.export.labels import format_of
 
-    if not as_csv:
-        raise UsageError("say which form: --csv")
+    chosen = format_of(form, output, ("csv", "jsonl"))
     _, info, records = read_run(run, out)
     cells = in_order(info, records)
+
+    def write(target: TextIO) -> None:
+        if chosen == "csv":
+            write_csv(cells, list(info.metrics), target)
+        else:
+            target.writelines(cell.model_dump_json() + "\n" for cell in cells)
+
     if output is None:
-        write_csv(cells, list(info.metrics), sys.stdout)
+        write(sys.stdout)
         return
     try:
         with output.open("w", encoding="utf-8", newline="") as file:
-            write_csv(cells, list(info.metrics), file)
+            write(file)
     except OSError as error:
         raise UsageError(f"{output}: cannot write: {error.strerror or error}") from None
     print(f"wrote {output}")

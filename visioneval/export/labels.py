@@ -13,16 +13,16 @@ from visioneval.export.csv import harmless
 from visioneval.records.labels import Label
 from visioneval.report.text import clean
 
-FORMS = ("csv", "tsv", "jsonl")
+FORMATS = ("csv", "tsv", "jsonl")
 
 
-def form_of(asked: str | None, output: Path | None) -> str:
-    """The form that was asked for, or else that of a file's ending, or else CSV. Raises ``UsageError``."""
-    form = asked or (output.suffix.removeprefix(".").lower() if output else FORMS[0])
-    if form in FORMS:
+def format_of(asked: str | None, output: Path | None, formats: tuple[str, ...] = FORMATS) -> str:
+    """The format that was asked for, or else that of the file's ending, or else the first. Raises ``UsageError``."""
+    form = asked or (output.suffix.removeprefix(".").lower() if output else formats[0])
+    if form in formats:
         return form
-    what = f"--form {asked}: not" if asked else f"{output}: say --form,"
-    raise UsageError(f"{what} one of {', '.join(FORMS)}")
+    what = f"--format {asked}: not" if asked else f"{output}: say --format,"
+    raise UsageError(f"{what} one of {', '.join(formats)}")
 
 
 def write_labels(labels: Iterable[Label], form: str, out: TextIO) -> None:

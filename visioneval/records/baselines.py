@@ -27,7 +27,7 @@ FOLDER = Path("baselines")
 DEFAULT = "main"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}")
 _SHORT = 12
-VERSION = 1
+VERSION = 2
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
@@ -148,8 +148,9 @@ def read_baseline(path: Path) -> Baseline:
     except ValueError:
         raise RunFormatError(f"{path}: empty: not a baseline") from None
     header = _read(_HEADER, first, f"{path}:1")
-    if header.baseline > VERSION:
-        raise RunFormatError(f"{path}:1: a baseline of version {header.baseline}: upgrade visioneval")
+    if header.baseline != VERSION:
+        cure = "upgrade visioneval" if header.baseline > VERSION else "set it again with 'visioneval baseline set'"
+        raise RunFormatError(f"{path}:1: a baseline of version {header.baseline}, not {VERSION}: {cure}")
     lines = tuple(_read(_LINE, row, f"{path}:{number}") for number, row in enumerate(rest, 2) if row.strip())
     for number, line in enumerate(lines, 2):
         if not header.gradings.keys() >= set(line.graders.values()):

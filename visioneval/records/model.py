@@ -27,7 +27,7 @@ from visioneval.suite.case import CaseId
 from visioneval.suite.model import Suite, VarName
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labeling": {}, "preference": {}}
@@ -348,7 +348,10 @@ def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
     while version < SCHEMA_VERSION:
         step = UPGRADES[kind].get(version)
         if step is None:
-            raise RunFormatError(f"{where}: schema_version {version} is not one that visioneval ever wrote")
+            raise RunFormatError(
+                f"{where}: schema_version {version} is older than {SCHEMA_VERSION}, which this visioneval reads:"
+                " make it again with this version"
+            )
         data = {**step(data), "schema_version": version + 1}
         version += 1
     return data

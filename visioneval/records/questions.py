@@ -131,8 +131,9 @@ def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
         version = json.loads(data)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunFormatError(f"{path}: not a file of questions: {error}; {_MEND}") from None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise RunFormatError(f"{path}: schema_version {version} is newer than {SCHEMA_VERSION}: upgrade visioneval")
+    if isinstance(version, int) and version != SCHEMA_VERSION:
+        age, cure = ("newer", "upgrade visioneval") if version > SCHEMA_VERSION else ("older", "make it again")
+        raise RunFormatError(f"{path}: schema_version {version} is {age} than {SCHEMA_VERSION}: {cure}")
     try:
         return read_json(_FILE, data, str(path), "file of questions").prompts
     except RunFormatError as error:

@@ -11,6 +11,7 @@ from visioneval.analysis.agreement.answers import Answers, Labelled, held_to_tod
 from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
 from visioneval.errors import UsageError
+from visioneval.records.model import SCHEMA_VERSION
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen
 
@@ -39,7 +40,7 @@ class Minimum(Frozen):
 class Agreement(Frozen):
     """Everything that ``agree`` finds. ``notes`` are plain sentences about what could not be told."""
 
-    schema_version: int = 1
+    schema_version: int = SCHEMA_VERSION
     runs: tuple[str, ...]
     labels: int
     graders: tuple[GraderAgreement, ...]

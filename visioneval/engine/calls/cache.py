@@ -29,7 +29,7 @@ from visioneval.errors import StorageError, UsageError
 Kind = Literal["generate", "judge"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
-FORMAT = 1
+FORMAT = 2
 _BUSY_S = 30.0
 _ELSEWHERE = "name another folder, or one that is not there yet, with --cache"
 _TABLES = """

@@ -12,8 +12,7 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair
-
-SCHEMA_VERSION = 1
+from visioneval.records.model import SCHEMA_VERSION
 
 
 def comparison_json(found: Comparison, held: Sequence[GateResult], exit_code: int) -> str:

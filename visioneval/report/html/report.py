@@ -92,11 +92,11 @@ def _one_file(run: SlimRun, target: Path, trust: bool) -> Path:
 def _claim(target: Path) -> None:
     """Makes the folder; one that holds something else is not written into."""
     if target.exists() and not target.is_dir():
-        raise UsageError(f"{target}: is a file; --out names a folder")
+        raise UsageError(f"{target}: is a file; --output names a folder")
     if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
-        raise UsageError(f"{target}: holds something that is no report; give another --out")
+        raise UsageError(f"{target}: holds something that is no report; give another --output")
     if linked := next((each for each in (target, *(target / name for name in _PARTS)) if each.is_symlink()), None):
-        raise UsageError(f"{linked}: is a link, and a run may come from a stranger; give another --out")
+        raise UsageError(f"{linked}: is a link, and a run may come from a stranger; give another --output")
     target.mkdir(parents=True, exist_ok=True)
 
 

@@ -258,7 +258,7 @@ def _failing_table(summary: Summary, width: int, limit: int) -> RenderableType:
     more = len(cells) - limit
     if more <= 0:
         return titled(title, table(columns, rows, width))
-    hint = f"... and {more} more: 'visioneval export {summary.run_id} --csv' lists all"
+    hint = f"... and {more} more: 'visioneval export {summary.run_id} -o cells.csv' lists all"
     return titled(title, Group(table(columns, rows, width), Text(hint, style="dim")))
 
 
