@@ -71,8 +71,8 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def output(tmp_path: Path) -> Callable[..., Path]:
-    """``image(name="a.png", size=(64, 48), color="white", mode="RGB", **save)`` writes an image in tmp_path."""
+def save_image(tmp_path: Path) -> Callable[..., Path]:
+    """``save_image(name="a.png", size=(64, 48), color="white", mode="RGB", **save)`` writes an image in tmp_path."""
 
     def make(
         name: str = "a.png", size: tuple[int, int] = (64, 48), color: Any = "white", mode: str = "RGB", **save: Any

@@ -81,7 +81,7 @@ def test_an_image_of_a_class_with_too_few_pixels(paying: Paying, monkeypatch: py
         "from pathlib import Path\nfrom visioneval.providers.base import Generation\n"
         "class Generate:\n    def __init__(self, config): pass\n"
         "    async def generate(self, request):\n"
-        "        return Generation(images=((Path(__file__).parent / 'short.png').read_bytes(),))\n"
+        "        return Generation(outputs=((Path(__file__).parent / 'short.png').read_bytes(),))\n"
     )
     (paying.folder / "short.png").write_bytes(short_png())
     monkeypatch.syspath_prepend(str(paying.folder))

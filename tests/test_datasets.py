@@ -66,9 +66,9 @@ def test_tabs_separate_a_tsv(load: Load, tmp_path: Path) -> None:
 
 
 def test_masks_and_images_are_relative_to_the_dataset(
-    load: Load, tmp_path: Path, image: Callable[..., Path], mask: Callable[..., Path]
+    load: Load, tmp_path: Path, save_image: Callable[..., Path], mask: Callable[..., Path]
 ) -> None:
-    image("data/a.png")
+    save_image("data/a.png")
     mask().rename(tmp_path / "data" / "m.png")
     row = {"i": "a", "p": "x", "b": "a.png", "m": "m.png"}
     (tmp_path / "data" / "d.jsonl").write_text(json.dumps(row))
@@ -87,14 +87,14 @@ def test_text_of_a_dataset_is_no_template(load: Load, tmp_path: Path) -> None:
 def test_rows_that_share_an_id_and_a_model_are_samples(load: Load, tmp_path: Path) -> None:
     rows = [("a", "x", "1.png", "m"), ("a", "x", "2.png", "m"), ("a", "x", "3.png", "n"), ("b", "y", "4.png", "m")]
     lines = "".join(json.dumps(dict(zip("ipfm", row, strict=True))) + "\n" for row in rows)
-    found = cases(load, tmp_path, "id: i, prompt: p, image: f, model: m", lines)
+    found = cases(load, tmp_path, "id: i, prompt: p, output: f, model: m", lines)
     assert [paths(case.outputs) for case in found] == [{"m": ["1.png", "2.png"], "n": ["3.png"]}, {"m": ["4.png"]}]
     assert found[0].outputs["n"][0].row == "d.jsonl:3"
 
 
 def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path) -> None:
     found = cases(
-        load, tmp_path, "prompt: p, image: f", '{"p": "A red fox!", "f": "1.png"}\n{"p": "日本", "f": "2.png"}\n'
+        load, tmp_path, "prompt: p, output: f", '{"p": "A red fox!", "f": "1.png"}\n{"p": "日本", "f": "2.png"}\n'
     )
     assert [case.id for case in found] == [prompt_id("A red fox!"), prompt_id("日本")]
     assert found[0].id.startswith("a_red_fox_")
@@ -240,7 +240,7 @@ def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -
         {"i": "one", "f": "2.png", "m": "a"},
         {"i": "one", "f": "3.png", "m": "b"},
     ]
-    assert outputs(load, tmp_path, "image: f, id: i, model: m", rows) == {
+    assert outputs(load, tmp_path, "output: f, id: i, model: m", rows) == {
         "b": {"one": ["out/1.png", "out/3.png"]},
         "a": {"one": ["out/2.png"]},
     }
@@ -251,7 +251,7 @@ def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp
     found = outputs(
         load,
         tmp_path,
-        "image: f, prompt: p",
+        "output: f, prompt: p",
         rows,
         cases="cases: [{id: one, prompt: 'a {{ colour }} tree'}]\nvars: {colour: red}",
     )
@@ -260,22 +260,22 @@ def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp
 
 def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
     rows = [{"i": "one", "f": "1.png", "m": "b"}, {"i": "one", "f": "2.png", "m": "a"}]
-    assert list(outputs(load, tmp_path, "image: f, id: i, model: m", rows, ", label: a")) == ["a"]
+    assert list(outputs(load, tmp_path, "output: f, id: i, model: m", rows, ", label: a")) == ["a"]
 
 
 @pytest.mark.parametrize(
     ("fields", "rows", "told"),
     [
         (
-            "image: img, id: i",
+            "output: img, id: i",
             '{"i": "one", "f": "1.png"}',
-            "suite.yaml:3:69: the dataset has no column 'img' (known: f, i)",
+            "suite.yaml:3:70: the dataset has no column 'img' (known: f, i)",
         ),
-        ("image: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
-        ("output: f", "{}", "suite.yaml:3:37: fields must map image, and id or prompt"),
-        ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, image, model, prompt)"),
+        ("output: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
+        ("output: f", "{}", "suite.yaml:3:37: fields must map output, and id or prompt"),
+        ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, model, output, prompt)"),
         (
-            "image: f, id: i, model: m",
+            "output: f, id: i, model: m",
             '{"i": "one", "f": "1", "m": "a\\nb"}',
             "suite.yaml:3:10: the label 'a\\nb' is not text on one line, without spaces around it",
         ),
@@ -287,7 +287,7 @@ def test_finished_images_that_cannot_be_read(problems: Problems, fields: str, ro
 
 
 def test_a_label_that_no_image_has(problems: Problems) -> None:
-    text = fed("id: i, prompt: p, image: f, model: m", models="models: [{provider: files, label: x}]")
+    text = fed("id: i, prompt: p, output: f, model: m", models="models: [{provider: files, label: x}]")
     rows = {"d.jsonl": '{"i": "a", "p": "x", "f": "1.png", "m": "y"}\n'}
     assert problems(text, rows) == ["suite.yaml:3:10: this entry makes no model run: no image is labeled 'x'"]
 

@@ -242,10 +242,10 @@ def test_a_pair_is_asked_with_its_sides(rate: Callable[..., Page], serve: Serve,
 
 
 def test_inputs_and_mask_are_shown_with_their_roles(
-    rate: Callable[..., Page], serve: Serve, tmp_path: Path, image: Callable[..., Path], mask: Callable[..., Path]
+    rate: Callable[..., Page], serve: Serve, tmp_path: Path, save_image: Callable[..., Path], mask: Callable[..., Path]
 ) -> None:
-    image("base.png")
-    image("coat.png", color="red")
+    save_image("base.png")
+    save_image("coat.png", color="red")
     mask("mask.png")
     images = [{"path": "base.png"}, {"path": "coat.png", "role": "garment"}]
     case = {"id": "one", "images": images, "mask": "mask.png", "region": "the coat", "reference": "gone.png"}

@@ -341,9 +341,9 @@ def test_what_a_file_of_cases_lacks_does_not_hide_the_rest(problems: Problems) -
 
 
 def test_paths_in_a_file_of_cases_are_relative_to_that_file(
-    load: Load, tmp_path: Path, image: Callable[..., Path], write_suite: Callable[..., Path]
+    load: Load, tmp_path: Path, save_image: Callable[..., Path], write_suite: Callable[..., Path]
 ) -> None:
-    image("sub/a.png")
+    save_image("sub/a.png")
     write_suite("- {id: a, prompt: x, images: [a.png], reference: a.png}\n- {file: deep/d.yaml}\n", "sub/c.yaml")
     write_suite("- {id: b, prompt: x, images: [{path: ../a.png, role: person}]}\n", "sub/deep/d.yaml")
     cases = load(suite(cases="cases: [{file: sub/c.yaml}]")).suite.cases

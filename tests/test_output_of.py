@@ -108,8 +108,8 @@ def test_finished_images_are_looked_at_too(toy: Toy) -> None:
         ),
     ],
 )
-def test_what_cannot_be_looked_at(problems: Problems, image: Callable[..., Path], case: str, told: str) -> None:
-    image("a.png")
+def test_what_cannot_be_looked_at(problems: Problems, save_image: Callable[..., Path], case: str, told: str) -> None:
+    save_image("a.png")
     three = "{id: three, prompt: z, output_of: one}"
     cases = f"cases: [{{id: one, prompt: x}}, {{id: two, prompt: y, {case}}}, {three}]"
     models = "models: [{provider: files, path: a.png}]"

@@ -131,9 +131,9 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
     ],
 )
 def test_what_a_suite_must_be_trusted_for(
-    problems: Problems, image: Callable[..., Path], text: str, place: str, told: str
+    problems: Problems, save_image: Callable[..., Path], text: str, place: str, told: str
 ) -> None:
-    image("a.png")
+    save_image("a.png")
     assert problems(text) == [f"suite.yaml:{place}: {told}"]
     assert not any("--trust-suite" in line for line in problems(text, trust=True))
 

@@ -62,10 +62,10 @@ def test_what_the_loader_takes_the_schema_takes(
 def test_images_files_and_datasets(
     problems: Problems,
     validator: jsonschema.Draft202012Validator,
-    image: Callable[..., Path],
+    save_image: Callable[..., Path],
     mask: Callable[..., Path],
 ) -> None:
-    image()
+    save_image()
     mask()
     entries = (
         "{id: a, prompt: x, images: [a.png, {path: a.png, role: garment}], mask: mask.png, reference: a.png}",

@@ -162,8 +162,8 @@ def _cases_of_rows(
             message = f"{', '.join(differs)} of {key!r}: not what line {line} says"
             document.problems.append(Problem(name, row.line, 1, message))
         label = row.cells.get(fields["model"]) if "model" in fields else file_stem(name)
-        if "image" in fields and label not in (None, ""):
-            image = output_of_cell(row.cells.get(fields["image"]), f"{spec['path']}:{row.line}")
+        if "output" in fields and label not in (None, ""):
+            image = output_of_cell(row.cells.get(fields["output"]), f"{spec['path']}:{row.line}")
             images.setdefault(key, {}).setdefault(str(label), []).append(image)
     for key, (line, case) in cases.items():
         yield line, {**case, "outputs": images[key]} if key in images else case
