@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from asked import Asked, subject
+from asked import Asked, context
 from fake_api import FakeAPI, JudgeRequest
 from made import generated_png
 from typer.testing import CliRunner
@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.errors import ProviderError
 from visioneval.graders.alignment.config import AlignmentGrader
-from visioneval.graders.alignment.grader import Alignment, faults, gaps_of, score_of
+from visioneval.graders.alignment.grader import Alignment, gaps_of, reply_problems, score_of
 from visioneval.graders.base import Grade
 from visioneval.records.model import read_records
 from visioneval.resources import builtin
@@ -36,7 +36,7 @@ def reply(*answers: bool, score: Any = 50) -> dict[str, Any]:
 
 def grade(tmp_path: Path, asked: Asked, case: dict[str, Any] | None = None, **options: Any) -> Grade:
     config = AlignmentGrader(key="fit", type="alignment", **options)
-    return asyncio.run(Alignment(config).grade(subject(tmp_path, asked, case)))
+    return asyncio.run(Alignment(config).grade(context(tmp_path, asked, case)))
 
 
 def test_the_score_is_our_arithmetic_and_the_judges_is_kept(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) ->
     ],
 )
 def test_what_is_no_answer(said: Any, told: str) -> None:
-    assert told in faults(said)
+    assert told in reply_problems(said)
 
 
 def test_an_answer_off_the_schema_is_asked_for_again_and_then_null(tmp_path: Path) -> None:

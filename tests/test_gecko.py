@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import Asked, subject
+from asked import Asked, context
 
 from visioneval.engine.single_flight import SingleFlight
 from visioneval.errors import GraderError, ProviderError
@@ -41,7 +41,7 @@ def answers(**said: str) -> dict[str, Any]:
 def grade(folder: Path, asked: Asked, case: dict[str, Any], *, once: Any = None, **options: Any) -> Grade:
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", **options})
     changes = {"once": once} if once else {}
-    return asyncio.run(Gecko(config).grade(subject(folder, asked, case, **changes)))
+    return asyncio.run(Gecko(config).grade(context(folder, asked, case, **changes)))
 
 
 def detail(found: Grade, name: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_still_unanswered(tmp_path: Path, on_unanswered: str, scores: dict[str, 
     found = grade(tmp_path, judge, PINNED, on_unanswered=on_unanswered)
     assert found.scores == scores
     assert len(judge.questions) == 2
-    told = "1 of 3 questions of 'gecko' unanswered, such as sun (not one of the choices: 'Hard to say.')"
+    told = "1 of 3 questions of 'gecko' have no usable answer, such as sun (not one of the choices: 'Hard to say.')"
     assert found.error == (None if on_unanswered == "wrong" else told)
 
 
@@ -119,7 +119,9 @@ def test_a_judge_that_only_chats_measures_nothing(tmp_path: Path) -> None:
     judge = Asked("What a lovely image! I would say that everything fits.")
     found = grade(tmp_path, judge, PINNED)
     assert set(found.scores.values()) == {None}
-    assert "3 of 3 questions of 'gecko' unanswered, such as dog (the reply was not in shape" in (found.error or "")
+    assert "3 of 3 questions of 'gecko' have no usable answer, such as dog (the reply did not match the schema" in (
+        found.error or ""
+    )
     assert found.details["replies"][0].startswith("What a lovely image!")
 
 
@@ -135,7 +137,7 @@ def test_questions_are_made_and_then_asked(tmp_path: Path) -> None:
     kept: list[PromptQuestions] = []
     judge = Asked(MADE, answers(q1="yes", q2="no"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
-    cell = subject(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=kept.append)
+    cell = context(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=kept.append)
     found = asyncio.run(Gecko(config).grade(cell))
     assert found.scores == {"gecko": 0.5, "gecko.animal": 1.0, "gecko.counting": 0.0}
     assert "Two dogs on a boat" in judge.words(0)[0]
@@ -153,7 +155,7 @@ def test_questions_are_made_and_then_asked(tmp_path: Path) -> None:
 def test_questions_are_made_once_for_all_cells_of_a_prompt(tmp_path: Path) -> None:
     judge, once = Asked(MADE, answers(q1="yes", q2="yes")), SingleFlight()
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
-    cells = [subject(tmp_path, judge, {"id": name, "prompt": "Two dogs"}, once=once) for name in "abc"]
+    cells = [context(tmp_path, judge, {"id": name, "prompt": "Two dogs"}, once=once) for name in "abc"]
 
     async def all_at_once() -> list[Grade]:
         return list(await asyncio.gather(*(Gecko(config).grade(cell) for cell in cells)))
@@ -171,7 +173,7 @@ def test_graders_of_two_judges_do_not_exchange_questions(tmp_path: Path) -> None
     for name, made in (("one", MADE), ("two", other)):
         judge = Asked(made, answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
-        cell = subject(
+        cell = context(
             tmp_path, judge, {"prompt": "Two dogs"}, once=once, known_questions=writer.find, keep_questions=writer.add
         )
         found = asyncio.run(Gecko(config).grade(cell))
@@ -182,7 +184,7 @@ def test_graders_of_two_judges_do_not_exchange_questions(tmp_path: Path) -> None
         judge = Asked(answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
         found = asyncio.run(
-            Gecko(config).grade(subject(tmp_path, judge, {"prompt": "Two dogs"}, known_questions=kept.find))
+            Gecko(config).grade(context(tmp_path, judge, {"prompt": "Two dogs"}, known_questions=kept.find))
         )
         assert [each["question"] for each in found.details["questions"]] == words, "a run that goes on"
 
@@ -203,7 +205,7 @@ def test_bad_questions_are_asked_for_again_once(tmp_path: Path, first: Any) -> N
     judge = Asked(first, MADE, answers(q1="yes", q2="yes"))
     assert grade(tmp_path, judge, {}).scores["gecko"] == 1.0
     assert "Your last answer could not be used" in judge.words(1)[-1]
-    with pytest.raises(GraderError, match="the judge made no usable questions: "):
+    with pytest.raises(GraderError, match="the judge generated no usable questions: "):
         grade(tmp_path, Asked(first), {})
 
 
@@ -218,7 +220,7 @@ def test_questions_that_the_prompt_does_not_bear_out_are_dropped(tmp_path: Path)
     kept: list[PromptQuestions] = []
     judge = Asked(MADE, answers(q1="c", q2="yes"), answers(q2="yes"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "check_questions": True})
-    cell = subject(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=kept.append)
+    cell = context(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=kept.append)
     found = asyncio.run(Gecko(config).grade(cell))
     assert found.scores == {"gecko": 1.0, "gecko.counting": 1.0}
     assert judge.images(1) == []

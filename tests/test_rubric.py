@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import Asked, Said, generated, subject
+from asked import Asked, Said, context, generated
 from PIL import Image
 from pydantic import ValidationError
 
 from visioneval.errors import AuthError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.rubric.config import RubricGrader
-from visioneval.graders.rubric.grader import Rubric, faults
+from visioneval.graders.rubric.grader import Rubric, reply_problems
 from visioneval.graders.rubric.metrics import PassFail, ScaleScore
 from visioneval.providers.base import Question, Reply
 from visioneval.templates.render import template_digest
@@ -34,7 +34,7 @@ def grader(**options: Any) -> Rubric:
 
 def graded(folder: Path, *said: Said, cell: dict[str, Any] | None = None, **options: Any) -> tuple[Grade, Asked]:
     judge = Asked(*said)
-    return asyncio.run(grader(**options).grade(subject(folder, judge, **(cell or {})))), judge
+    return asyncio.run(grader(**options).grade(context(folder, judge, **(cell or {})))), judge
 
 
 def test_one_vote_is_the_score(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_what_is_on_a_scale(metric: PassFail | ScaleScore, good: list[Any], bad:
         ({"clear": 1}, "clear is 1, which is not on its scale"),
         ({"verdict": None}, "verdict is None, not PASS or FAIL"),
         ({"verdict": "pass"}, "verdict is 'pass', not PASS or FAIL"),
-        ({"failure_tags": "blurry"}, "failure_tags is not a list of words"),
+        ({"failure_tags": "blurry"}, "failure_tags is not a list of strings"),
         ({"reason": 3}, "reason is not text"),
     ],
 )
 def test_a_reply_off_the_schema(change: dict[str, Any], fault: str, tmp_path: Path) -> None:
     config = grader()._config
-    assert faults(config.asked, TAGS, {**GOOD, **change}) == [fault]
+    assert reply_problems(config.asked, TAGS, {**GOOD, **change}) == [fault]
     grade, judge = graded(tmp_path, {**GOOD, **change}, GOOD)
     assert grade.scores == {"clear": True, "style": 4}
     assert fault in judge.words(1)[-1]
@@ -97,13 +97,13 @@ def test_a_reply_off_the_schema(change: dict[str, Any], fault: str, tmp_path: Pa
 @pytest.mark.parametrize("key", [*GOOD])
 def test_a_missing_key_is_a_fault(key: str) -> None:
     said = {name: value for name, value in GOOD.items() if name != key}
-    assert faults(grader()._config.asked, TAGS, said) == [f"the key {key!r} is missing"]
+    assert reply_problems(grader()._config.asked, TAGS, said) == [f"the key {key!r} is missing"]
 
 
 def test_a_judge_that_never_answers_in_shape_leaves_null_and_its_words(tmp_path: Path) -> None:
     grade, judge = graded(tmp_path, "It is lovely.")
     assert grade.scores == {"clear": None, "style": None}
-    assert grade.error == "the judge did not answer in shape: not JSON: it holds no JSON object"
+    assert grade.error == "the judge's reply did not match the schema: not JSON: it holds no JSON object"
     assert grade.details["replies"] == ["It is lovely."] * 2
     assert (grade.usage, grade.cost_usd, len(judge.questions)) == ({"input": 20}, 0.5, 2)
 
@@ -179,7 +179,7 @@ def test_recorded_answers_need_no_reason_tags_or_verdict(tmp_path: Path) -> None
     assert grade.details == {"judge": "recorded", "reply_shape": "recorded"}
     odd, _ = graded(tmp_path, Reply('{"clear": false}', "recorded", shape="recorded"))
     assert odd.scores == {"clear": None, "style": None}
-    assert odd.error == "the recorded answer does not fit: the key 'style' is missing"
+    assert odd.error == "the recorded answer does not match the schema: the key 'style' is missing"
 
 
 def editing(folder: Path) -> dict[str, Any]:
@@ -258,7 +258,7 @@ class Looks(Asked):
 
 def test_crops_are_kept_for_every_call_and_start_over_when_the_judge_is_asked_again(tmp_path: Path) -> None:
     judge = Looks("")
-    grade = asyncio.run(grader(zoom={"max_crops": 1}, per_metric=True).grade(subject(tmp_path, judge)))
+    grade = asyncio.run(grader(zoom={"max_crops": 1}, per_metric=True).grade(context(tmp_path, judge)))
     assert grade.scores == {"clear": True, "style": 4}
     assert judge.questions[0].max_tool_calls == 1
     paths = [crop["path"] for crop in grade.details["crops"]]
@@ -272,7 +272,7 @@ def test_crops_are_kept_for_every_call_and_start_over_when_the_judge_is_asked_ag
     ("change", "message"),
     [
         ({"metrics": {}}, "at least 1 item"),
-        ({"metrics": {"reason": METRICS["clear"]}}, "the name 'reason' is taken by the judge's reply"),
+        ({"metrics": {"reason": METRICS["clear"]}}, "the name 'reason' is reserved for the judge's reply"),
         ({"metrics": {"a": {"type": "score", "scale": [5, 0], "description": "x"}}}, "5 is not below 0"),
         ({"metrics": {"a": {**METRICS["style"], "anchors": {6: "x"}}}}, "'6' is not on the scale from 0 to 5 by 1"),
         ({"metrics": {"a": {**METRICS["style"], "anchors": {"0 to 2": "x"}}}}, "is not on the scale"),

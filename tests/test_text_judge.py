@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import Asked, Said, subject
+from asked import Asked, Said, context
 from pydantic import ValidationError
 
 from visioneval.errors import ProviderError
@@ -25,7 +25,7 @@ def graded(
 ) -> tuple[Grade, Asked]:
     judge = Asked(*said)
     config = TextGrader.model_validate({"type": "text", "key": "copy", "extract": "judge", **options})
-    cell = subject(folder, judge, {"expect": {"text": text}, **(case or {})})
+    cell = context(folder, judge, {"expect": {"text": text}, **(case or {})})
     return asyncio.run(Text(config).grade(cell)), judge
 
 
@@ -110,11 +110,11 @@ def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: An
     ("said", "error"),
     [
         (ProviderError("503: overloaded", kind="transient"), "503: overloaded"),
-        ("I see a sale.", "the judge did not answer in shape: not JSON: it holds no JSON object"),
-        ({"lines": "SPRING SALE"}, "the judge did not answer in shape: 'lines' is not a list of texts"),
-        ({"lines": [1]}, "the judge did not answer in shape: 'lines' is not a list of texts"),
-        ({"text": []}, "the judge did not answer in shape: the key 'lines' is missing"),
-        ([], "the judge did not answer in shape: the answer is not a JSON object"),
+        ("I see a sale.", "the judge's reply did not match the schema: not JSON: it holds no JSON object"),
+        ({"lines": "SPRING SALE"}, "the judge's reply did not match the schema: 'lines' is not a list of strings"),
+        ({"lines": [1]}, "the judge's reply did not match the schema: 'lines' is not a list of strings"),
+        ({"text": []}, "the judge's reply did not match the schema: the key 'lines' is missing"),
+        ([], "the judge's reply did not match the schema: the answer is not a JSON object"),
     ],
 )
 def test_a_judge_that_does_not_answer_leaves_null_beside_what_ocr_read(
@@ -172,7 +172,7 @@ def test_criteria_that_are_not_met_fail_with_their_reason(tmp_path: Path) -> Non
 def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_path: Path) -> None:
     grade, judge = graded(tmp_path, described, describe=True)
     assert set(grade.scores.values()) == {None}
-    assert grade.error == f"the judge did not answer in shape: {error}"
+    assert grade.error == f"the judge's reply did not match the schema: {error}"
     assert grade.details["replies"] == [described.text] * 2
     assert len(judge.questions) == 2
 
@@ -180,7 +180,7 @@ def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_p
 def test_a_second_call_off_the_schema_keeps_all_words(tmp_path: Path) -> None:
     said = {"description": "A lamp."}
     grade, _ = graded(tmp_path, said, {**CHECKED, "criteria_met": "yes"}, describe=True)
-    assert grade.error == "the judge did not answer in shape: 'criteria_met' is neither true nor false"
+    assert grade.error == "the judge's reply did not match the schema: 'criteria_met' is not true or false"
     assert grade.details["replies"][0] == '{"description": "A lamp."}'
     assert (len(grade.details["replies"]), grade.usage) == (3, {"input": 30})
 

@@ -146,10 +146,10 @@ class ToolCall:
 class Turn:
     """A round of a question that is behind us: what the judge said, and what each of its calls was answered.
 
-    ``said`` is plain data in the judge's own form. No results: it called nothing, and is to give its answer now.
+    ``raw`` is plain data in the judge's own form. No results: it called nothing, and is to give its answer now.
     """
 
-    said: Any
+    raw: Any
     results: tuple[tuple[ToolCall, tuple[Part, ...]], ...] = ()
 
 
@@ -201,7 +201,7 @@ class Reply:
     tool_calls: int = 0
     calls: tuple[ToolCall, ...] = ()
     """What it wants to see before it answers."""
-    said: Any = None
+    raw: Any = None
     """This round in the judge's own form, as plain data, where there must be another one."""
     from_cache: bool = False
     """Whether an earlier call was answered so, and the judge itself could be asked."""

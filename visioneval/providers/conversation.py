@@ -20,27 +20,27 @@ async def converse(ask: Callable[[Question], Awaitable[Reply]], question: Questi
     Raises ``ProviderError`` for a judge that never stops calling tools.
     """
     reply = await ask(question)
-    rounds, used = [reply], 0
-    while reply.said is not None:
+    rounds, call_count = [reply], 0
+    while reply.raw is not None:
         if question.must_answer:
-            raise ProviderError(f"the judge goes on calling tools after {used} calls", kind="invalid")
-        results = [(call, tuple(await asyncio.to_thread(called, question.tools, call))) for call in reply.calls]
-        used += len(results)
+            raise ProviderError(f"the judge goes on calling tools after {call_count} calls", kind="invalid")
+        results = [(call, tuple(await asyncio.to_thread(run_tool, question.tools, call))) for call in reply.calls]
+        call_count += len(results)
         question = replace(
             question,
-            turns=(*question.turns, Turn(reply.said, tuple(results))),
-            must_answer=not results or used >= question.max_tool_calls + SPARE_CALLS,
+            turns=(*question.turns, Turn(reply.raw, tuple(results))),
+            must_answer=not results or call_count >= question.max_tool_calls + SPARE_CALLS,
         )
         reply = await ask(question)
         rounds.append(reply)
-    return replace(reply, tool_calls=used, usage=_usage(rounds), cost_usd=_cost(rounds)) if rounds[1:] else reply
+    return replace(reply, tool_calls=call_count, usage=_usage(rounds), cost_usd=_cost(rounds)) if rounds[1:] else reply
 
 
-def called(tools: Sequence[Tool], call: ToolCall) -> Sequence[Part]:
+def run_tool(tools: Sequence[Tool], call: ToolCall) -> Sequence[Part]:
     """What a tool answers to a judge's call; bad names and bad JSON get an answer that the judge can act on."""
-    tool = next((each for each in tools if each.name == call.name), None)
+    tool = next((candidate for candidate in tools if candidate.name == call.name), None)
     if tool is None:
-        return [f"There is no tool {call.name!r}. There are: {', '.join(each.name for each in tools)}."]
+        return [f"There is no tool {call.name!r}. There are: {', '.join(candidate.name for candidate in tools)}."]
     try:
         objects = read_objects(call.arguments or "{}")
     except UnreadableReplyError as error:

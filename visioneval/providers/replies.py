@@ -47,9 +47,9 @@ def check_reply() -> Hook:
 
 
 def _redirected(response: httpx2.Response) -> ProviderError:
-    where = response.headers.get("location")
+    location = response.headers.get("location")
     return ProviderError(
-        f"{response.status_code}: the server redirects to {_origin(str(response.url), where)}, and calls follow no"
+        f"{response.status_code}: the server redirects to {_origin(str(response.url), location)}, and calls follow no"
         " redirect: base_url must name the server that answers",
         kind="invalid",
     )
@@ -91,13 +91,13 @@ class _BoundedStream(httpx2.AsyncByteStream):
             raise ProviderError(message, kind="invalid", may_be_billed=True)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        compressed = given = 0
+        compressed = decompressed = 0
         try:
             async for data in self._wire:
                 compressed += len(data)
                 for piece in self._inflater.feed(data):
-                    given += len(piece)
-                    self._check(given)
+                    decompressed += len(piece)
+                    self._check(decompressed)
                     yield piece
                 self._check(compressed)
             self._inflater.finish()

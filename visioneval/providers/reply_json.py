@@ -54,7 +54,7 @@ def read_objects(text: str) -> list[JSONObject]:
     if (whole := _strict(text)) is not None:
         return [JSONObject(whole, is_alone=True)]
     objects: list[JSONObject] = []
-    for parser in _parsers(text, _after_thoughts(text)):
+    for parser in _parsers(text, _answer_start(text)):
         start = parser.at
         value = parser.object(1)
         is_alone = not text[:start].strip() and not text[parser.at :].strip()
@@ -70,55 +70,55 @@ def read_objects(text: str) -> list[JSONObject]:
 def _strict(text: str) -> dict[str, Any] | None:
     """The object that a text is as a whole, by the standard library, which is fast; ``None`` where it takes more."""
     try:
-        value = json.loads(text, object_pairs_hook=_unambiguous, parse_constant=_no_number)
+        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_reject_constant)
     except UnreadableReplyError:
         raise
     except (ValueError, RecursionError):
         return None
     if _is_deep(value):
-        _too_deep()
+        _raise_too_deep()
     return value if isinstance(value, dict) else None
 
 
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
         for key, value in pairs:
-            if not _same(found[key], value):
-                _two_values(key)
-    return found
+            if not _is_same_json(data[key], value):
+                _raise_conflict(key)
+    return data
 
 
-def _no_number(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise UnreadableReplyError(f"not JSON: {name} is no number")
 
 
 def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        nested = [each for each in level if isinstance(each, (dict, list))]
-        level = [child for each in nested for child in (each.values() if isinstance(each, dict) else each)]
+        nested = [item for item in level if isinstance(item, (dict, list))]
+        level = [child for item in nested for child in (item.values() if isinstance(item, dict) else item)]
         if not level:
             return False
     return True
 
 
-def _too_deep() -> NoReturn:
+def _raise_too_deep() -> NoReturn:
     raise UnreadableReplyError(f"the JSON is nested over {MAX_DEPTH} levels deep")
 
 
-def _two_values(key: str) -> NoReturn:
+def _raise_conflict(key: str) -> NoReturn:
     raise UnreadableReplyError(f"the key {key!r:.60} is there twice, with different values")
 
 
-def _after_thoughts(text: str) -> int:
+def _answer_start(text: str) -> int:
     """Where the answer begins after thoughts that are marked as such: what is tried out in them is no answer."""
     thoughts = _THOUGHTS.match(text)
     if thoughts is None:
         return 0
     end = text.find(f"</{thoughts[1]}>", thoughts.end())
     if end < 0:
-        _cut_off()
+        _raise_truncated()
     return end + len(thoughts[1]) + 3
 
 
@@ -138,7 +138,7 @@ def _parsers(text: str, at: int) -> Iterator[_Parser]:
         at = parser.at
 
 
-def _cut_off() -> NoReturn:
+def _raise_truncated() -> NoReturn:
     raise UnreadableReplyError("the JSON does not end: the answer was cut off")
 
 
@@ -157,7 +157,7 @@ class _Parser:
         begins = mark == "}"
         key = {'"': _DOUBLE, "'": _SINGLE}.get(mark, _WORD).match(self.text, self.at)
         if key is None and mark in "\"'":
-            _cut_off()
+            _raise_truncated()
         if key is not None:
             self.at = key.end()
             begins = self._next() == ":"
@@ -169,22 +169,22 @@ class _Parser:
         space = _SPACE.match(self.text, self.at)
         self.at = space.end() if space else self.at
         if self.at == len(self.text) or self.text.startswith("```", self.at):
-            _cut_off()
+            _raise_truncated()
         return self.text[self.at]
 
     def object(self, depth: int) -> dict[str, Any]:
         """The object that begins here."""
-        found: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         for _ in self._items("}", depth):
             key = self._key()
             if self._next() != ":":
-                self._broken("':' is missing")
+                self._fail("':' is missing")
             self.at += 1
             value = self._value(depth)
-            if key in found and not _same(found[key], value):
-                _two_values(key)
-            found[key] = value
-        return found
+            if key in data and not _is_same_json(data[key], value):
+                _raise_conflict(key)
+            data[key] = value
+        return data
 
     def _list(self, depth: int) -> list[Any]:
         return [self._value(depth) for _ in self._items("]", depth)]
@@ -192,13 +192,13 @@ class _Parser:
     def _items(self, end: str, depth: int) -> Iterator[None]:
         """Stops at each item of an object or a list, which must be read before the next one is asked for."""
         if depth > MAX_DEPTH:
-            _too_deep()
+            _raise_too_deep()
         self.at += 1
         mark = self._next()
         if mark == ",":
             mark = self._after_comma(end)
             if mark != end:
-                self._broken("an item is missing")
+                self._fail("an item is missing")
         while mark != end:
             yield
             after = self.at
@@ -208,7 +208,7 @@ class _Parser:
             elif mark != end:
                 ends_in_digit = self.text[after - 1] in "0123456789"  # where "0," is missing, too, 90 would be 9
                 if ends_in_digit or "\n" not in self.text[after : self.at]:
-                    self._broken(f"',' or '{end}' is missing")
+                    self._fail(f"',' or '{end}' is missing")
                 self._repair("a comma is missing")
         self.at += 1
 
@@ -242,21 +242,21 @@ class _Parser:
             self._repair(f"{word} is Python's")
             return _PYTHON_WORDS[word]
         if word not in _WORDS:
-            self._broken(f"{word!r:.40} is no value")
+            self._fail(f"{word!r:.40} is no value")
         return _WORDS[word]
 
     def _number(self) -> int | float:
-        found = self._token(_NUMBER, "this is no number")
+        match = self._token(_NUMBER, "this is no number")
         try:
-            return float(found[0]) if found[1] or found[2] else int(found[0])
+            return float(match[0]) if match[1] or match[2] else int(match[0])
         except ValueError:  # thousands of digits
-            self._broken("the number is too long")
+            self._fail("the number is too long")
 
     def _string(self, mark: str) -> str:
-        found = (_DOUBLE if mark == '"' else _SINGLE).match(self.text, self.at)
-        if found is None:
-            _cut_off()
-        literal = found[0] if mark == '"' else _double_quoted(found[0])
+        match = (_DOUBLE if mark == '"' else _SINGLE).match(self.text, self.at)
+        if match is None:
+            _raise_truncated()
+        literal = match[0] if mark == '"' else _double_quoted(match[0])
         if mark == "'":
             self._repair("single quotes")
         elif _CONTROL.search(literal):
@@ -264,23 +264,23 @@ class _Parser:
         try:
             value: str = json.loads(literal, strict=False)
         except ValueError:
-            self._broken("a bad escape in a text")
-        self.at = found.end()
+            self._fail("a bad escape in a text")
+        self.at = match.end()
         return value
 
     def _token(self, pattern: re.Pattern[str], problem: str) -> re.Match[str]:
-        found = pattern.match(self.text, self.at)
-        if found is None:
-            self._broken(problem)
-        self.at = found.end()
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            self._fail(problem)
+        self.at = match.end()
         if self.at == len(self.text):  # "9" may have been 90
-            _cut_off()
-        return found
+            _raise_truncated()
+        return match
 
     def _repair(self, slip: str) -> None:
         self.repair = self.repair or f"{slip} ({self._where()})"
 
-    def _broken(self, problem: str) -> NoReturn:
+    def _fail(self, problem: str) -> NoReturn:
         raise UnreadableReplyError(f"not JSON: {problem} ({self._where()})")
 
     def _where(self) -> str:
@@ -291,10 +291,10 @@ class _Parser:
 def _double_quoted(literal: str) -> str:
     """A text in single quotes as JSON writes it."""
     swapped = {"\\'": "'", '"': '\\"'}
-    body = re.sub(r'\\.|"', lambda found: swapped.get(found[0], found[0]), literal[1:-1], flags=re.DOTALL)
+    body = re.sub(r'\\.|"', lambda match: swapped.get(match[0], match[0]), literal[1:-1], flags=re.DOTALL)
     return f'"{body}"'
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same_json(first: Any, second: Any) -> bool:
     """Whether two values are written alike: ``1`` is not ``true``, though Python takes them for equal."""
-    return json.dumps(one) == json.dumps(other)
+    return json.dumps(first) == json.dumps(second)

@@ -12,14 +12,14 @@ _LONGEST_TEXT = 100
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds, 0 or more, by ``Retry-After-Ms`` or ``Retry-After``; ``None`` where neither says anything usable."""
-    found = seconds(headers.get("retry-after-ms", ""))
-    return found / 1000 if found is not None else wait_of(headers.get("retry-after", ""))
+    milliseconds = seconds(headers.get("retry-after-ms", ""))
+    return milliseconds / 1000 if milliseconds is not None else wait_of(headers.get("retry-after", ""))
 
 
 def wait_of(text: str) -> float | None:
     """Seconds of a ``Retry-After``: a number, or a date, until which it is 0 or more."""
-    found = seconds(text)
-    return _until(text) if found is None else found
+    number = seconds(text)
+    return _until(text) if number is None else number
 
 
 def seconds(text: str) -> float | None:

@@ -37,11 +37,11 @@ class FilesProvider(BaseProvider):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [name for name in ("path", "run", "dataset", "images") if getattr(self, name) is not None]
+        given = [name for name in ("path", "run", "dataset", "outputs") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"files takes one source of images, not {' and '.join(given)}")
         if self.path is not None:
-            _only_known_fields(self.path)
+            _check_pattern(self.path)
         return self
 
     def model_runs(
@@ -49,8 +49,8 @@ class FilesProvider(BaseProvider):
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         if self.run is not None:
             run, label = split_run(self.run)
-            for each in [label] if label else run_labels(run):
-                yield (self.label if label and self.label else each), {"run": f"{run}@{each}"}
+            for run_label in [label] if label else run_labels(run):
+                yield (self.label if label and self.label else run_label), {"run": f"{run}@{run_label}"}
         elif self.dataset is not None:
             yield from ((label, {}) for label in dataset_labels(self.dataset, self.label, folder))
         elif self.path is not None or not self.has_outputs:
@@ -84,7 +84,7 @@ class FilesProvider(BaseProvider):
         return {case.id: case.outputs[label] for case in cases if label in case.outputs}
 
 
-def _only_known_fields(pattern: str) -> None:
+def _check_pattern(pattern: str) -> None:
     try:
         parts = list(Formatter().parse(pattern))
     except ValueError:

@@ -35,13 +35,13 @@ class OutputDataset(Frozen):
         return self
 
 
-def dataset_labels(dataset: OutputDataset, wanted: str | None, folder: Path) -> list[str]:
+def dataset_labels(dataset: OutputDataset, only: str | None, folder: Path) -> list[str]:
     rows = dataset_rows(dataset, folder)
     column = dataset.fields.get("model")
     if column is None:
-        return [wanted or file_stem(dataset.path)]
+        return [only or file_stem(dataset.path)]
     labels = dict.fromkeys(str(row.cells[column]) for row in rows if row.cells.get(column) not in (None, ""))
-    return [label for label in labels if wanted in (None, label)]
+    return [label for label in labels if only in (None, label)]
 
 
 def dataset_rows(dataset: OutputDataset, folder: Path) -> Sequence[Row]:
@@ -50,8 +50,8 @@ def dataset_rows(dataset: OutputDataset, folder: Path) -> Sequence[Row]:
     if isinstance(path, str):
         return _rows(path, dataset.path, (0, 0))
     try:
-        now = path.stat()
-        return _rows(path, dataset.path, (now.st_mtime_ns, now.st_size))
+        status = path.stat()
+        return _rows(path, dataset.path, (status.st_mtime_ns, status.st_size))
     except OSError as error:
         raise UsageError((error.strerror or str(error)).lower()) from None
 
@@ -65,15 +65,15 @@ def dataset_outputs(
     dataset: OutputDataset, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
 ) -> Finished:
     """The images of a model run in a dataset, by case."""
-    found: dict[str, list[ExistingOutput]] = {}
+    outputs: dict[str, list[ExistingOutput]] = {}
     start = dataset.path if is_url(dataset.path) else (folder / dataset.path).parent
     ids = _ids_by_prompt(cases, variables) if "prompt" in dataset.fields else {}
     for key, cell, row in _rows_of(dataset, label, ids, folder):
         raw = output_of_cell(cell, row)
         if "path" in raw:
             raw["path"] = rebased(raw["path"], start, folder)
-        found.setdefault(key, []).append(ExistingOutput.model_validate(raw))
-    return found
+        outputs.setdefault(key, []).append(ExistingOutput.model_validate(raw))
+    return outputs
 
 
 def _rows_of(

@@ -30,7 +30,7 @@ class Files:
             return Generation()
         path = str(request.params["path"])
         if problem := request.params.get("problem"):
-            raise ProviderError(_at(request.params, str(problem)), kind="invalid")
+            raise ProviderError(_with_source(request.params, str(problem)), kind="invalid")
         if not path:
             raise ProviderError(
                 f"there is no finished image of {request.case.id!r} by {request.model_label!r}",
@@ -45,25 +45,25 @@ class Files:
     edit = generate
 
 
-def _at(params: Mapping[str, Any], message: str) -> str:
+def _with_source(params: Mapping[str, Any], message: str) -> str:
     """A message about an image, with the file and line that name it where a dataset does."""
     return f"{params['row']}: {message}" if "row" in params else message
 
 
 def _read(request: GenerationRequest, name: str) -> bytes:
-    shown = _at(request.params, name)
+    source = _with_source(request.params, name)
     if is_url(name):
         try:
             return fetch(name, MAX_BYTES)
         except UsageError as error:
-            raise ProviderError(f"{shown}: {error}", kind="invalid") from None
+            raise ProviderError(f"{source}: {error}", kind="invalid") from None
     path = request.folder / name
     try:
-        found = path.stat()
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # a pipe would be waited for for ever
-            raise ProviderError(f"{shown}: not a file", kind="invalid")
-        if found.st_size > MAX_BYTES:
-            raise ProviderError(f"{shown}: over the limit of {MAX_BYTES:,} bytes", kind="bad_image")
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # a pipe would be waited for for ever
+            raise ProviderError(f"{source}: not a file", kind="invalid")
+        if status.st_size > MAX_BYTES:
+            raise ProviderError(f"{source}: over the limit of {MAX_BYTES:,} bytes", kind="bad_image")
         return path.read_bytes()
     except OSError as error:
-        raise ProviderError(f"{shown}: {error.strerror or error}", kind="invalid") from None
+        raise ProviderError(f"{source}: {error.strerror or error}", kind="invalid") from None

@@ -46,10 +46,10 @@ REFUSING = {
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """How a call ends that reached nobody, and so costs nothing."""
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-_TAKEN = ("image/png", "image/jpeg", "image/webp")
+_ACCEPTED_TYPES = ("image/png", "image/jpeg", "image/webp")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _KEY_REASONS = re.compile(r"API_KEY_\w+|CONSUMER_(INVALID|SUSPENDED)|SERVICE_DISABLED")
-_SAID = 500
+_MAX_MESSAGE = 500
 _CODES = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
@@ -105,7 +105,7 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         follow_redirects=False,
         headers=ACCEPT_ENCODING,
         event_hooks={
-            "request": [_only_to(urlsplit(base_url).hostname or "")],
+            "request": [_restrict_host(urlsplit(base_url).hostname or "")],
             "response": [check_reply(), _raise_error],
         },
     )
@@ -120,25 +120,25 @@ async def _raise_error(response: httpx2.Response) -> None:
     if len(body) > MAX_ERROR_BYTES or b'"error"' not in body:
         return
     try:
-        told = json.loads(body)
+        data = json.loads(body)
     except (ValueError, RecursionError):
         return  # the SDK says what is wrong with it
-    told = told[0] if isinstance(told, list) and len(told) == 1 else told
-    error = told.get("error") if isinstance(told, dict) and not told.get("candidates") else None
+    data = data[0] if isinstance(data, list) and len(data) == 1 else data
+    error = data.get("error") if isinstance(data, dict) and not data.get("candidates") else None
     if error:
         fields = error if isinstance(error, dict) else {}
         code = fields.get("code")
         if not isinstance(code, int) or not 400 <= code < 600:
             code = _CODES.get(str(fields.get("status")), 500)
-        raise errors.APIError(code, told, response)
+        raise errors.APIError(code, data, response)
 
 
-def _only_to(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+def _restrict_host(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
     """Lets no request out to another host than the one that was checked, whatever a URL was put together from."""
 
     async def check(request: httpx2.Request) -> None:
-        meant = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
-        if not meant:
+        is_allowed = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
+        if not is_allowed:
             raise ProviderError(f"nothing is sent to {request.url.host!r}: calls go to {host!r}", kind="invalid")
 
     return check
@@ -150,30 +150,32 @@ async def provider_errors() -> AsyncIterator[None]:
     try:
         yield
     except errors.APIError as error:
-        message = f"{error.code}: {_words(error)[:_SAID]}"
+        message = f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
         raise ProviderError(message, kind=_kind(error), retry_after=_retry_after(error)) from None
     except GoogleAuthError as error:
-        again = isinstance(error, TransportError) or error.retryable
-        raise ProviderError(f"Vertex AI: {error}"[:_SAID], kind="transient" if again else "auth") from None
+        is_retryable = isinstance(error, TransportError) or error.retryable
+        raise ProviderError(
+            f"Vertex AI: {error}"[:_MAX_MESSAGE], kind="transient" if is_retryable else "auth"
+        ) from None
     except (httpx2.HTTPError, OSError) as error:
-        told = f": {error}" if str(error) else ""
-        sent = not isinstance(error, NEVER_SENT)
-        message = f"no answer: {type(error).__name__}{told}"
-        raise ProviderError(message, kind="transient", may_be_billed=sent) from None
+        detail = f": {error}" if str(error) else ""
+        may_be_sent = not isinstance(error, NEVER_SENT)
+        message = f"no answer: {type(error).__name__}{detail}"
+        raise ProviderError(message, kind="transient", may_be_billed=may_be_sent) from None
     except json.JSONDecodeError as error:
         message = f"the answer is not JSON: it begins {error.doc[:60]!r}"
         raise ProviderError(message, kind="transient", may_be_billed=True) from None
     except (errors.UnknownApiResponseError, ValidationError) as error:
         message = f"the answer could not be read: {' '.join(str(error).split())}"
-        raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
     except (RecursionError, UnicodeDecodeError) as error:
         message = f"the answer could not be read: {error}"
-        raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
     except ValueError as error:
-        raise ProviderError(f"bad parameter: {error}"[:_SAID], kind="invalid") from None
+        raise ProviderError(f"bad parameter: {error}"[:_MAX_MESSAGE], kind="invalid") from None
 
 
-def _words(error: errors.APIError) -> str:
+def _error_message(error: errors.APIError) -> str:
     inner = error.details.get("error") if isinstance(error.details, Mapping) else None
     return str(error.message or (inner if isinstance(inner, str) else None) or error.status or "no message").strip()
 
@@ -198,9 +200,9 @@ def _details(error: errors.APIError) -> list[Mapping[str, Any]]:
 def _retry_after(error: errors.APIError) -> float | None:
     """Seconds from the header, or from the ``RetryInfo`` detail of the error's body."""
     headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
-    said = retry_after(headers)
-    found = (_SECONDS.fullmatch(str(detail.get("retryDelay", ""))) for detail in _details(error))
-    return said if said is not None else next((seconds(match[1]) for match in found if match), None)
+    from_header = retry_after(headers)
+    matches = (_SECONDS.fullmatch(str(detail.get("retryDelay", ""))) for detail in _details(error))
+    return from_header if from_header is not None else next((seconds(match[1]) for match in matches if match), None)
 
 
 class GeminiGenerator:
@@ -244,8 +246,8 @@ class GeminiGenerator:
 
 def _image(answer: types.GenerateContentResponse) -> bytes:
     """The first image that is no thought; empty where there is none."""
-    found = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
-    return next(filter(None, found), b"")
+    images_data = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
+    return next(filter(None, images_data), b"")
 
 
 def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
@@ -289,17 +291,17 @@ def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
 
 def add_usage(usage: dict[str, int], answer: types.GenerateContentResponse) -> None:
     """Adds the token counts of one answer."""
-    told = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
-    for name, count in told.items():
+    counts = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
+    for name, count in counts.items():
         for kind, tokens in _by_modality(name, count):
             usage[kind] = usage.get(kind, 0) + tokens
 
 
-def _by_modality(name: str, told: object) -> Iterator[tuple[str, int]]:
+def _by_modality(name: str, value: object) -> Iterator[tuple[str, int]]:
     """A count, or the parts of one by modality: ``candidates_image_tokens`` of ``candidates_tokens_details``."""
-    if isinstance(told, int):
-        yield name, told
-    for part in told if isinstance(told, list) else ():
+    if isinstance(value, int):
+        yield name, value
+    for part in value if isinstance(value, list) else ():
         modality, tokens = part.get("modality"), part.get("token_count")
         if modality and isinstance(tokens, int):
             yield f"{name.removesuffix('tokens_details')}{modality.value.lower()}_tokens", tokens
@@ -308,6 +310,6 @@ def _by_modality(name: str, told: object) -> Iterator[tuple[str, int]]:
 def _inline(path: Path) -> types.Part:
     data = path.read_bytes()
     mime, _, _ = images.inspect(data)
-    if mime not in _TAKEN:
+    if mime not in _ACCEPTED_TYPES:
         data, mime = images.encode_png(images.load_rgb(data)), "image/png"
     return types.Part.from_bytes(data=data, mime_type=mime)

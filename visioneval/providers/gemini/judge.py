@@ -20,7 +20,7 @@ from visioneval.providers.gemini.generator import (
     refuse,
 )
 
-WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
+COMPLETE_REASONS = ("STOP", "FINISH_REASON_UNSPECIFIED")
 
 
 class GeminiJudgeClient:
@@ -35,10 +35,10 @@ class GeminiJudgeClient:
         turns = [types.Content(role="user", parts=[_part(part) for part in question.parts])]
         for turn in question.turns:
             turns += _turns(turn)
-        looking = bool(question.tools) and not question.must_answer
+        with_tools = bool(question.tools) and not question.must_answer
         usage: dict[str, int] = {}
-        answer = await self._send(turns, self._options(question, tools=looking), usage)
-        return _reply(answer, usage, self._config.model, looking=looking)
+        answer = await self._send(turns, self._options(question, tools=with_tools), usage)
+        return _reply(answer, usage, self._config.model, with_tools=with_tools)
 
     def _options(self, question: Question, *, tools: bool) -> dict[str, Any]:
         options: dict[str, Any] = dict(self._config.params)
@@ -83,16 +83,16 @@ def _image(part: ImagePart) -> types.Part:
 
 def _turns(turn: Turn) -> list[types.Content]:
     """The judge's own turn as it was; then a response per call with its words, and the images in the same order."""
-    turns = [types.Content.model_validate_json(json.dumps(turn.said))] if turn.said.get("parts") else []
+    turns = [types.Content.model_validate_json(json.dumps(turn.raw))] if turn.raw.get("parts") else []
     responses: list[types.Part] = []
     images: list[types.Part] = []
     for call, parts in turn.results:
-        words = {"result": "\n".join(part for part in parts if isinstance(part, str))}
-        response = types.FunctionResponse(id=call.id or None, name=call.name, response=words)
+        result = {"result": "\n".join(part for part in parts if isinstance(part, str))}
+        response = types.FunctionResponse(id=call.id or None, name=call.name, response=result)
         responses.append(types.Part(function_response=response))
         images += [_image(part) for part in parts if isinstance(part, ImagePart)]
-    told = responses + images or [types.Part(text="Now give your answer.")]
-    return [*turns, types.Content(role="user", parts=told)]
+    reply_parts = responses + images or [types.Part(text="Now give your answer.")]
+    return [*turns, types.Content(role="user", parts=reply_parts)]
 
 
 def _call(call: types.FunctionCall) -> ToolCall:
@@ -104,7 +104,7 @@ def _call(call: types.FunctionCall) -> ToolCall:
     return ToolCall(call.name or "", json.dumps(arguments), call.id or "")
 
 
-def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: str, *, looking: bool) -> Reply:
+def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: str, *, with_tools: bool) -> Reply:
     candidate = answer.candidates[0] if answer.candidates else None
     reason = candidate.finish_reason if candidate else None
     content = candidate.content if candidate else None
@@ -112,7 +112,7 @@ def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: 
         text="".join(part.text for part in content_parts(answer) if part.text and not part.thought),
         model=answer.model_version or model,
         usage=usage or None,
-        stopped=reason.name.lower() if reason and reason.name not in WHOLE else None,
+        stopped=reason.name.lower() if reason and reason.name not in COMPLETE_REASONS else None,
         calls=tuple(_call(part.function_call) for part in content_parts(answer) if part.function_call),
-        said=(content.model_dump(mode="json", exclude_none=True) if content else {}) if looking else None,
+        raw=(content.model_dump(mode="json", exclude_none=True) if content else {}) if with_tools else None,
     )

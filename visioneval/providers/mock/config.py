@@ -16,7 +16,7 @@ Flaw = Literal["none", "typo", "missing_line", "extra_text", "spill", "drift", "
 
 _NONE: frozenset[str] = frozenset()
 _TEXT = frozenset({"text"})
-_IMAGE = frozenset({"image"})
+_PROPERTIES = frozenset({"properties"})
 _LOCALITY = frozenset({"locality"})
 
 SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
@@ -27,8 +27,8 @@ SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
         "extra_text": _TEXT,
         "spill": _NONE,
         "drift": _NONE,
-        "blank": _TEXT | _IMAGE,
-        "wrong_size": _IMAGE,
+        "blank": _TEXT | _PROPERTIES,
+        "wrong_size": _PROPERTIES,
     },
     TaskType.IMAGE_EDITING: {
         "none": _NONE,
@@ -37,14 +37,14 @@ SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
         "extra_text": _TEXT | _LOCALITY,
         "spill": _LOCALITY,
         "drift": _LOCALITY,
-        "blank": _TEXT | _IMAGE | _LOCALITY,
-        "wrong_size": _IMAGE | _LOCALITY,
+        "blank": _TEXT | _PROPERTIES | _LOCALITY,
+        "wrong_size": _PROPERTIES | _LOCALITY,
     },
 }
 """The types of the measuring graders that can see a flaw, where the case gives them something to measure.
 
 ``text`` needs the line in ``expect.text.required``, and for ``extra_text`` either a forbidden line or
-``extra: forbid``. ``image`` needs ``expect.size`` or ``expect.aspect_ratio`` to see ``wrong_size``. ``locality``
+``extra: forbid``. ``properties`` needs ``expect.size`` or ``expect.aspect_ratio`` to see ``wrong_size``. ``locality``
 needs an editable mask. A flaw with nothing to act on, such as a typo where the case has no copy, draws as ``none``.
 """
 

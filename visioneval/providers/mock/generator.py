@@ -21,14 +21,14 @@ from visioneval.media.images import FORMATS, check_size, load_mask, load_rgb, op
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.mock.config import MockParams
-from visioneval.providers.mock.edit import add_line, blot, drift, flat_colour, middle, repaint, spill, tinted
+from visioneval.providers.mock.edit import add_line, blot, default_mask, drift, flat_colour, repaint, spill, tinted
 from visioneval.providers.mock.page import PageCopy, draw_page, flat, rounded
 from visioneval.providers.mock.text import Dice, tidy, with_typo
 from visioneval.suite.case import ExpectText, TestCase, pixel_size
 
 SOFTWARE = "visioneval mock (a stand-in, not a model)"
 
-_UNASKED = ("Limited time offer", "Terms and conditions apply", "Made with love", "Free gift inside")
+_EXTRA_LINES = ("Limited time offer", "Terms and conditions apply", "Made with love", "Free gift inside")
 _SOFTWARE_TAG = 0x0131
 _OPAQUE = ("jpeg", "bmp")
 
@@ -95,7 +95,7 @@ def _generation(request: GenerationRequest, params: MockParams, size: tuple[int,
     copy = _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice)
     page, art = draw_page(size, copy, dice)
     if params.flaw == "blank":
-        return _see_through(flat(size, dice), request.case.expect.alpha)
+        return _blank_image(flat(size, dice), request.case.expect.alpha)
     if params.flaw == "spill":
         radius = max(1, min(art[2] - art[0], art[3] - art[1]) // 2)
         page = blot(page, (art[0] - radius, art[1] - radius, art[0] + radius, art[1] + radius))
@@ -106,9 +106,9 @@ def _generation(request: GenerationRequest, params: MockParams, size: tuple[int,
     return page
 
 
-def _see_through(image: Image.Image, wanted: bool | None) -> Image.Image:
+def _blank_image(image: Image.Image, is_transparent: bool | None) -> Image.Image:
     """A blank image: where transparency is wanted, there is nothing but that."""
-    if wanted:
+    if is_transparent:
         image.putalpha(0)
     return image
 
@@ -128,54 +128,56 @@ def _page_copy(text: ExpectText, params: MockParams, dice: Dice) -> PageCopy:
     small = tuple(line for line in tidy(text.allowed) if line not in required)
     extra: tuple[str, ...] = ()
     if params.flaw == "typo":
-        required = with_typo(required, dice, keep=small)
+        required = with_typo(required, dice, excluded=small)
     elif params.flaw == "missing_line" and required:
-        gone = dice.pick("missing", len(required))
-        required = required[:gone] + required[gone + 1 :]
+        removed = dice.pick("missing", len(required))
+        required = required[:removed] + required[removed + 1 :]
     elif params.flaw == "extra_text":
-        extra = (_unasked(text),)
+        extra = (_unexpected_line(text),)
     return PageCopy(small=small, required=required, extra=extra)
 
 
-def _unasked(text: ExpectText) -> str:
+def _unexpected_line(text: ExpectText) -> str:
     """A line that the case does not want: one that it forbids, else one that it says nothing of."""
-    wanted = [line.casefold() for line in (*text.required, *text.allowed)]
+    expected = [line.casefold() for line in (*text.required, *text.allowed)]
     for line in text.forbidden:
         try:
             drawable = tidy([line])
         except ProviderError:
             continue
-        if drawable and drawable[0].casefold() not in wanted:
+        if drawable and drawable[0].casefold() not in expected:
             return drawable[0]
-    return next((line for line in _UNASKED if not any(line.casefold() in other for other in wanted)), _UNASKED[0])
+    return next(
+        (line for line in _EXTRA_LINES if not any(line.casefold() in other for other in expected)), _EXTRA_LINES[0]
+    )
 
 
 def _edited(request: GenerationRequest, params: MockParams, base: _Base, line: str | None, sample: int) -> Image.Image:
     flaw, text = params.flaw, request.case.expect.text or ExpectText(extra="forbid")
     dice = Dice(params.seed, sample, request.prompt)
     if flaw == "blank":
-        return _see_through(Image.new("RGB", base.rgb.size, flat_colour(base.rgb)), request.case.expect.alpha)
+        return _blank_image(Image.new("RGB", base.rgb.size, flat_colour(base.rgb)), request.case.expect.alpha)
     if line is not None and flaw == "typo":
-        line = with_typo([line], dice, keep=(*text.required, *text.allowed))[0]
+        line = with_typo([line], dice, excluded=(*text.required, *text.allowed))[0]
     elif line is not None and flaw == "missing_line":
         line = ""
     image = repaint(base.rgb, base.mask, line, dice)
     changes: dict[str, Callable[[], Image.Image]] = {
-        "extra_text": lambda: add_line(image, base.mask, _unasked(text)),
+        "extra_text": lambda: add_line(image, base.mask, _unexpected_line(text)),
         "spill": lambda: spill(image, base.mask),
         "drift": lambda: drift(image),
     }
     image = changes[flaw]() if flaw in changes else image
     alpha = _edit_alpha(image, base, request.case.expect.alpha)
     if alpha is not None:
-        image = _restored(image, base) if base.rgba is not None else image
+        image = _with_base_colors(image, base) if base.rgba is not None else image
         image.putalpha(alpha)
     return image if flaw != "wrong_size" else image.resize(_other_size(image.size), Image.Resampling.LANCZOS)
 
 
-def _edit_alpha(image: Image.Image, base: _Base, wanted: bool | None) -> Image.Image | None:
+def _edit_alpha(image: Image.Image, base: _Base, is_transparent: bool | None) -> Image.Image | None:
     """The base's transparency where nothing changed; where it has none and must, a thin rim within the mask."""
-    if wanted is False or (base.rgba is None and not wanted):
+    if is_transparent is False or (base.rgba is None and not is_transparent):
         return None
     if base.rgba is not None:
         return ImageChops.lighter(base.rgba.getchannel("A"), _changed(image, base))
@@ -184,7 +186,7 @@ def _edit_alpha(image: Image.Image, base: _Base, wanted: bool | None) -> Image.I
     return ImageChops.invert(rim)
 
 
-def _restored(image: Image.Image, base: _Base) -> Image.Image:
+def _with_base_colors(image: Image.Image, base: _Base) -> Image.Image:
     """The edit with the base's own colours, not those on white, where nothing changed."""
     assert base.rgba is not None
     return Image.composite(image, base.rgba.convert("RGB"), _changed(image, base))
@@ -205,9 +207,9 @@ def _load_base(request: GenerationRequest) -> _Base:
         rgb = load_rgb(source)
         with opened(source) as handle:
             kind = FORMATS[handle.format or ""]
-            seen = handle.has_transparency_data
-            rgba = ImageOps.exif_transpose(handle).convert("RGBA") if seen else None
-        mask = middle(rgb.size) if mask_path is None else load_mask(mask_path)
+            has_transparency = handle.has_transparency_data
+            rgba = ImageOps.exif_transpose(handle).convert("RGBA") if has_transparency else None
+        mask = default_mask(rgb.size) if mask_path is None else load_mask(mask_path)
     except ImageError as error:
         raise ProviderError(f"mock: the base image or its mask: {error}", kind="invalid") from None
     if mask.size != rgb.size:

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont, features
 from visioneval.characters import ignorable
 from visioneval.errors import ProviderError
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 MIN_SIZE = 10
 """Pixels: smaller letters are hard to read, for people and for OCR."""
@@ -30,7 +30,7 @@ _SHRINK = 0.95
 _NO_GLYPH = "\uffff"  # a noncharacter: what every font shows for it is its sign for a missing glyph
 
 # Each letter becomes one of another build, so that no reader can take one for the other.
-_OTHER = {
+_LETTER_TYPOS = {
     **dict.fromkeys("OQCGDSUJ", "K"),
     **dict.fromkeys("ILTEFHN", "O"),
     **dict.fromkeys("AVWXYKMZ", "B"),
@@ -40,7 +40,7 @@ _OTHER = {
     **dict.fromkeys("vwxyzk", "a"),
     **dict.fromkeys("hnm", "z"),
 }
-_OTHER_DIGIT = {**dict.fromkeys("0356892", "4"), **dict.fromkeys("147", "8")}
+_DIGIT_TYPOS = {**dict.fromkeys("0356892", "4"), **dict.fromkeys("147", "8")}
 
 
 class Dice:
@@ -77,7 +77,7 @@ class Setting:
         """Of all rows."""
         return self.pitch * len(self.rows)
 
-    def draw(self, image: Image.Image, x: float, top: float, align: str, colour: Colour) -> None:
+    def draw(self, image: Image.Image, x: float, top: float, align: str, colour: Color) -> None:
         """Draws the rows. ``x`` is the left end (``align`` "l") or the middle ("m") of every row."""
         scale = _scale(self.size)
         size = self.size * scale
@@ -105,7 +105,7 @@ def font(size: int) -> ImageFont.FreeTypeFont:
 
 def tidy(lines: Iterable[str]) -> tuple[str, ...]:
     """Lines as they can be drawn; empty ones are left out. Raises ``ProviderError`` for what the font lacks."""
-    found = []
+    cleaned = []
     for line in lines:
         visible = (char for char in unicodedata.normalize("NFC", line) if char.isspace() or not ignorable(char))
         text = " ".join("".join(visible).split())
@@ -114,8 +114,8 @@ def tidy(lines: Iterable[str]) -> tuple[str, ...]:
             chars = ", ".join(f"{ascii(char)[1:-1]} ({unicodedata.name(char, 'no name')})" for char in lacking)
             raise ProviderError(f"mock: its font cannot draw {chars} in the line {line!r}", kind="invalid")
         if text:
-            found.append(text)
-    return tuple(found)
+            cleaned.append(text)
+    return tuple(cleaned)
 
 
 def set_line(line: str, size: int, width: int) -> Setting | None:
@@ -141,25 +141,25 @@ def fit_box(line: str, width: int, height: int, largest: int) -> Setting | None:
     return None
 
 
-def with_typo(lines: Sequence[str], dice: Dice, keep: Iterable[str] = ()) -> tuple[str, ...]:
-    """The lines with one letter of one of them changed, never into a line of ``lines`` or ``keep``.
+def with_typo(lines: Sequence[str], dice: Dice, excluded: Iterable[str] = ()) -> tuple[str, ...]:
+    """The lines with one letter of one of them changed, never into a line of ``lines`` or ``excluded``.
 
     A digit is changed where there is no letter at all; without either, nothing is.
     """
-    known = {*lines, *keep}
-    for table in (_OTHER, _OTHER_DIGIT):
+    known = {*lines, *excluded}
+    for table in (_LETTER_TYPOS, _DIGIT_TYPOS):
         options = [
-            (number, place)
+            (number, position)
             for number, line in enumerate(lines)
-            for place, char in enumerate(line)
-            if char in table and line[:place] + table[char] + line[place + 1 :] not in known
+            for position, char in enumerate(line)
+            if char in table and line[:position] + table[char] + line[position + 1 :] not in known
         ]
-        inside = [(n, p) for n, p in options if lines[n][p - 1 : p].isalpha() and lines[n][p + 1 : p + 2].isalpha()]
-        options = inside or options
+        inner = [(n, i) for n, i in options if lines[n][i - 1 : i].isalpha() and lines[n][i + 1 : i + 2].isalpha()]
+        options = inner or options
         if options:
-            number, place = options[dice.pick("typo", len(options))]
+            number, position = options[dice.pick("typo", len(options))]
             line = lines[number]
-            wrong = line[:place] + table[line[place]] + line[place + 1 :]
+            wrong = line[:position] + table[line[position]] + line[position + 1 :]
             return (*lines[:number], wrong, *lines[number + 1 :])
     return tuple(lines)
 
@@ -176,18 +176,18 @@ def _sizes(largest: int, smallest: int) -> list[int]:
 
 def _wrap(line: str, size: int, width: int) -> tuple[str, ...] | None:
     """As few rows as possible, of about the same length; ``None`` where a word is too long."""
-    rows = _greedy(line, size, width)
+    rows = _wrap_greedily(line, size, width)
     if rows is None:
         return None
     for narrower in range(95, 45, -5):
-        even = _greedy(line, size, width * narrower // 100)
+        even = _wrap_greedily(line, size, width * narrower // 100)
         if even is None or len(even) > len(rows):
             break
         rows = even
     return tuple(rows)
 
 
-def _greedy(line: str, size: int, width: int) -> list[str] | None:
+def _wrap_greedily(line: str, size: int, width: int) -> list[str] | None:
     rows: list[str] = []
     for word in line.split():
         if rows and _length(f"{rows[-1]} {word}", size) <= width:

@@ -36,7 +36,7 @@ _STATUS_BY_NAME = {
     400: {"invalid_request_error", "model_not_found"},
 }
 """The status that an error's code or type stands for, where the reply's own says nothing."""
-_MOST_WORDS = 1000
+_MAX_MESSAGE = 1000
 """Of what a provider says in an error: a gateway's whole web page helps nobody."""
 _SHORTEST_SECRET = 8
 """Local servers take any key, such as ``ollama``: a word that may well stand in what they say."""
@@ -52,7 +52,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
         raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'OpenAI'}")
     if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's own error would show all of it
         raise UsageError(f"{options.key_variable} holds a space, a line end or another character that no key has")
-    with _no_settings_around():
+    with _without_openai_variables():
         return openai.AsyncOpenAI(
             api_key=key,
             base_url=options.base_url or BASE_URL,
@@ -67,13 +67,13 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
 
 
 @contextmanager
-def _no_settings_around() -> Iterator[None]:
+def _without_openai_variables() -> Iterator[None]:
     """The SDK reads an organisation, a project, headers and more from the environment, and sends them to any host."""
-    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
+    removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
     try:
         yield
     finally:
-        os.environ.update(kept)
+        os.environ.update(removed)
 
 
 @asynccontextmanager
@@ -82,22 +82,26 @@ async def provider_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
     try:
         yield
     except ProviderError as error:
-        raise _told(client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed) from None
+        raise _provider_error(
+            client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
+        ) from None
     except openai.APIStatusError as error:
         kind = _kind(error.status_code, error.code)
-        raise _told(client, _words(error), kind, retry_after(error.response.headers)) from None
+        raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # time-outs are among them
         cause = error.__cause__ or error  # the SDK's own words say of all that it timed out
         message = f"no answer: {str(cause) or type(cause).__name__}"
-        raise _told(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+        raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
     except aiohttp.ClientResponseError as error:  # a reply that is not HTTP, which the SDK lets through
         message = f"the answer is not HTTP: {' '.join(error.message.split())}"
-        raise _told(client, message, "transient", may_be_billed=True) from None
+        raise _provider_error(client, message, "transient", may_be_billed=True) from None
     except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
         message = f"no answer: {' '.join(str(error).split()) or type(error).__name__}"
-        raise _told(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+        raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
     except (openai.OpenAIError, ValueError, RecursionError) as error:
-        raise _told(client, f"the answer could not be read: {error}", "transient", may_be_billed=True) from None
+        raise _provider_error(
+            client, f"the answer could not be read: {error}", "transient", may_be_billed=True
+        ) from None
 
 
 def _may_be_sent(error: BaseException | None) -> bool:
@@ -112,17 +116,17 @@ def _may_be_sent(error: BaseException | None) -> bool:
     return True
 
 
-def _told(
+def _provider_error(
     client: openai.AsyncOpenAI,
-    words: str,
+    message: str,
     kind: ProviderErrorKind,
     wait: float | None = None,
     *,
     may_be_billed: bool = False,
 ) -> ProviderError:
     if len(client.api_key) >= _SHORTEST_SECRET:
-        words = words.replace(client.api_key, "***")
-    return ProviderError(words[:_MOST_WORDS], kind=kind, retry_after=wait, may_be_billed=may_be_billed)
+        message = message.replace(client.api_key, "***")
+    return ProviderError(message[:_MAX_MESSAGE], kind=kind, retry_after=wait, may_be_billed=may_be_billed)
 
 
 def read_json(response: httpx2.Response) -> dict[str, Any]:
@@ -131,13 +135,13 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
     Raises ``ProviderError`` for a web page and for an error, which some servers send with the status 200, and
     ``ValueError`` for cut JSON.
     """
-    told = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
-    if isinstance(told, dict):
-        if told.get("error") and told.get("status") != "failed":  # which the judge itself reads
-            raise error_in_reply(told["error"], retry_after(response.headers))
-        return told
-    shown = " ".join(response.text.split())[:80]
-    message = f"the answer is none of this API, so base_url may be wrong; it begins with {shown!r}"
+    data = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
+    if isinstance(data, dict):
+        if data.get("error") and data.get("status") != "failed":  # which the judge itself reads
+            raise error_in_reply(data["error"], retry_after(response.headers))
+        return data
+    start = " ".join(response.text.split())[:80]
+    message = f"the answer is none of this API, so base_url may be wrong; it begins with {start!r}"
     raise ProviderError(message, kind="invalid")
 
 
@@ -147,18 +151,18 @@ def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
     code = str(fields.get("code"))
     by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
     status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
-    said = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
-    return ProviderError(f"the reply is an error: {said}"[:_MOST_WORDS], kind=_kind(status, code), retry_after=wait)
+    message = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
+    return ProviderError(f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=_kind(status, code), retry_after=wait)
 
 
 @contextmanager
-def known_form() -> Iterator[None]:
+def parse_errors() -> Iterator[None]:
     """Turns what reading an answer of an unknown form raises into ``ProviderError``."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         message = f"the answer could not be read: {type(error).__name__}: {error}"
-        raise ProviderError(message[:_MOST_WORDS], kind="transient", may_be_billed=True) from None
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 
 
 def _kind(status: int, code: object) -> ProviderErrorKind:
@@ -171,10 +175,10 @@ def _kind(status: int, code: object) -> ProviderErrorKind:
     return "transient" if status in (408, 409) or status >= 500 else "invalid"
 
 
-def _words(error: openai.APIStatusError) -> str:
+def _error_message(error: openai.APIStatusError) -> str:
     body = error.body if isinstance(error.body, Mapping) else {}
-    said = body.get("message") or error.response.text.strip() or error.message
-    return f"{error.status_code}: {said}"
+    message = body.get("message") or error.response.text.strip() or error.message
+    return f"{error.status_code}: {message}"
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -262,7 +266,7 @@ def _upload(path: Path) -> Upload:
 
 
 def _generation(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
-    with known_form():
+    with parse_errors():
         outputs = tuple(map(_decoded, answer.get("data") or ()))
     return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
 
@@ -281,8 +285,8 @@ def _decoded(image: Mapping[str, Any]) -> bytes:
 def flat_usage(usage: object) -> dict[str, int]:
     """Token counts by name: ``input_tokens``, and of its details such as ``input_image_tokens``."""
     flat: dict[str, int] = {}
-    for name, told in usage.items() if isinstance(usage, Mapping) else ():
-        inner = told if isinstance(told, Mapping) else {"": told}
-        side = name.removesuffix("tokens_details") if isinstance(told, Mapping) else name
-        flat |= {f"{side}{part}": tokens for part, tokens in inner.items() if isinstance(tokens, int)}
+    for name, value in usage.items() if isinstance(usage, Mapping) else ():
+        counts = value if isinstance(value, Mapping) else {"": value}
+        prefix = name.removesuffix("tokens_details") if isinstance(value, Mapping) else name
+        flat |= {f"{prefix}{part}": tokens for part, tokens in counts.items() if isinstance(tokens, int)}
     return flat

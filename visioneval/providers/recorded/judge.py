@@ -49,15 +49,15 @@ class Recorded:
         )
         recorded = self._answers.get(key, {})
         if not recorded and not question.texts:
-            where = f"case {about.test_id!r}, model {about.model_label!r}, sample {about.sample_index}"
-            raise ProviderError(f"{Path(self._config.path).name}: no recorded answer for {where}", kind="invalid")
+            cell = f"case {about.test_id!r}, model {about.model_label!r}, sample {about.sample_index}"
+            raise ProviderError(f"{Path(self._config.path).name}: no recorded answer for {cell}", kind="invalid")
         shapes = (question.schema or {}).get("properties", {})
         names = [name for name in dict.fromkeys((*question.names, *shapes)) if recorded.get(name) not in (None, "")]
-        said = {name: _value(recorded[name], shapes.get(name, {})) for name in names}
-        for name, words in question.texts.items():
-            answer = recorded.get(name) if recorded.get(name) not in (None, "") else recorded.get(words)
-            said |= {} if answer in (None, "") else {name: answer}
-        return Reply(text=json.dumps(said), model="recorded", shape="recorded")
+        answers = {name: _value(recorded[name], shapes.get(name, {})) for name in names}
+        for name, text in question.texts.items():
+            answer = recorded.get(name) if recorded.get(name) not in (None, "") else recorded.get(text)
+            answers |= {} if answer in (None, "") else {name: answer}
+        return Reply(text=json.dumps(answers), model="recorded", shape="recorded")
 
 
 def _value(value: Any, schema: Mapping[str, Any]) -> Any:
