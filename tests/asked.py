@@ -70,7 +70,7 @@ def context(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, *
         "task_type": made.task_type,
         "prompt": made.prompt,
         "requested_size": None,
-        "image": image_at(path, path.read_bytes()),
+        "output": image_at(path, path.read_bytes()),
         "files": CaseFiles(),
         "save": save,
         "template_folders": (folder, builtin("prompts")),

@@ -103,7 +103,7 @@ def test_a_missing_key_is_a_fault(key: str) -> None:
 def test_a_judge_that_never_answers_in_shape_leaves_null_and_its_words(tmp_path: Path) -> None:
     grade, judge = graded(tmp_path, "It is lovely.")
     assert grade.scores == {"clear": None, "style": None}
-    assert grade.error == "the judge's reply did not match the schema: not JSON: it holds no JSON object"
+    assert grade.error == "the judge's reply did not match the schema: not JSON: it contains no JSON object"
     assert grade.details["replies"] == ["It is lovely."] * 2
     assert (grade.usage, grade.cost_usd, len(judge.questions)) == ({"input": 20}, 0.5, 2)
 

@@ -110,7 +110,7 @@ def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: An
     ("said", "error"),
     [
         (ProviderError("503: overloaded", kind="transient"), "503: overloaded"),
-        ("I see a sale.", "the judge's reply did not match the schema: not JSON: it holds no JSON object"),
+        ("I see a sale.", "the judge's reply did not match the schema: not JSON: it contains no JSON object"),
         ({"lines": "SPRING SALE"}, "the judge's reply did not match the schema: 'lines' is not a list of strings"),
         ({"lines": [1]}, "the judge's reply did not match the schema: 'lines' is not a list of strings"),
         ({"text": []}, "the judge's reply did not match the schema: the key 'lines' is missing"),
@@ -164,7 +164,7 @@ def test_criteria_that_are_not_met_fail_with_their_reason(tmp_path: Path) -> Non
     ("described", "error"),
     [
         (Reply("A lamp, and the wor", "m", stopped="max_tokens"), "the answer was cut off (max_tokens)"),
-        (Reply('{"description": "A lamp, and the wor', "m"), "the JSON does not end: the answer was cut off"),
+        (Reply('{"description": "A lamp, and the wor', "m"), "the JSON is incomplete: the answer was cut off"),
         (Reply('{"description": " "}', "m"), "'description' is not text, or empty"),
         (Reply(" ", "m"), "the answer was empty"),
     ],

@@ -1,4 +1,4 @@
-"""How long a provider asks to wait, from the headers of its reply."""
+"""Parses the wait that a provider requests in the headers of a reply."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _LONGEST_TEXT = 100
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, 0 or more, by ``Retry-After-Ms`` or ``Retry-After``; ``None`` where neither says anything usable."""
+    """Seconds, 0 or more, by ``Retry-After-Ms`` or ``Retry-After``; ``None`` if neither is usable."""
     milliseconds = seconds(headers.get("retry-after-ms", ""))
     return milliseconds / 1000 if milliseconds is not None else wait_of(headers.get("retry-after", ""))
 
 
 def wait_of(text: str) -> float | None:
-    """Seconds of a ``Retry-After``: a number, or a date, until which it is 0 or more."""
+    """Seconds of a ``Retry-After``, 0 or more: a number, or the time until a date."""
     number = seconds(text)
     return _until(text) if number is None else number
 

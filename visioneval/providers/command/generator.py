@@ -1,9 +1,9 @@
-"""A program of the user's own generates. It is started once per image, without a shell.
+"""Generates with a custom program. It is started once per image, without a shell.
 
 It reads one JSON object from standard input (``version``, ``task_type``, ``prompt``, ``images``, ``masks``,
-``params``, ``sample_index``, ``output``), writes the image to the path ``output``, and may say
-``{"refused": "why"}`` on the last line of standard output. Its working directory is the suite's folder. ``output``
-ends in ``.png`` for libraries that choose a format by the ending; the bytes alone say what the image is.
+``params``, ``sample_index``, ``output``), writes the image to the path ``output``, and may print
+``{"refused": "why"}`` as the last line of standard output. Its working directory is the suite's folder. ``output``
+ends in ``.png`` for libraries that choose a format by the suffix; only the contents determine the format.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from visioneval.providers.command.config import CommandProvider
 
 PROTOCOL_VERSION = 1
 MAX_OUTPUT_BYTES = 64 * 1024
-"""How much of what the program says is kept, from its end."""
+"""The most bytes of output that are kept, from its end."""
 _MAX_STDERR_CHARS = 2000
 _OUTPUT_GRACE_S = 1.0
 _POLL_S = 0.5
@@ -94,7 +94,7 @@ class Command:
 
 
 async def _converse(process: asyncio.subprocess.Process, payload: bytes) -> tuple[bytes, bytes]:
-    """Sends the request and waits for the program to end; gives the ends of its standard output and error."""
+    """Sends the request and waits for the program to end; returns the ends of its standard output and error."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -107,7 +107,7 @@ async def _converse(process: asyncio.subprocess.Process, payload: bytes) -> tupl
         }
         while readers and process.returncode is None:
             _, readers = await asyncio.wait(readers, timeout=_POLL_S)
-        if readers:  # a child that lives on may hold the pipes open for ever, and process.wait() waits for them
+        if readers:  # a surviving child may keep the pipes open, and process.wait() waits for them
             await asyncio.wait(readers, timeout=_OUTPUT_GRACE_S)
         else:
             await process.wait()
@@ -144,7 +144,7 @@ def _read_output(output: Path, stderr: bytes) -> bytes:
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:
-    """Ends a program that was cut short, and whatever it started in its session."""
+    """Kills the program and all processes in its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     _close_pipes(process)
@@ -152,7 +152,7 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def _close_pipes(process: asyncio.subprocess.Process) -> None:
-    """Closes our ends of the pipes, which a child may still hold; asyncio has no public name for this."""
+    """Closes the pipes, which a child may still have open; asyncio has no public function for this."""
     getattr(process, "_transport").close()  # noqa: B009
 
 
@@ -171,7 +171,7 @@ def _stderr_message(stderr: bytes) -> str:
 
 
 def _refusal(stdout: bytes) -> str | None:
-    """The refusal on the last line of standard output, if any; other output is the program's own business."""
+    """The refusal on the last line of standard output, if any; other output is ignored."""
     last_line = stdout.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
     try:
         reply: Any = json.loads(last_line) if last_line else None

@@ -1,4 +1,4 @@
-"""A dataset of finished images: its columns, its model runs, and the images of each case."""
+"""A dataset of existing outputs: its columns, its model runs, and the outputs of each case."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from visioneval.types import Frozen
 
 
 class OutputDataset(Frozen):
-    """Finished images in a file of rows; rows meet cases by id, or by prompt where they have no id."""
+    """Existing outputs listed in a table; rows match cases by id, or by prompt if they have no id."""
 
     path: FilePath
     fields: dict[str, str] = Field(description="image, and id or prompt, and optionally model: the column of each.")
@@ -45,7 +45,7 @@ def dataset_labels(dataset: OutputDataset, only: str | None, folder: Path) -> li
 
 
 def dataset_rows(dataset: OutputDataset, folder: Path) -> Sequence[Row]:
-    """The rows of a dataset of finished images. Raises as ``read_rows``; an unchanged file is read once."""
+    """The rows of a dataset. Raises like ``read_rows``; an unchanged file is read once."""
     path = located(dataset.path, folder)
     if isinstance(path, str):
         return _rows(path, dataset.path, (0, 0))
@@ -64,7 +64,7 @@ def _rows(path: Path | str, name: str, _state: tuple[int, int]) -> Sequence[Row]
 def dataset_outputs(
     dataset: OutputDataset, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
 ) -> Finished:
-    """The images of a model run in a dataset, by case."""
+    """The outputs of a model run in a dataset, by case."""
     outputs: dict[str, list[ExistingOutput]] = {}
     start = dataset.path if is_url(dataset.path) else (folder / dataset.path).parent
     ids = _ids_by_prompt(cases, variables) if "prompt" in dataset.fields else {}
@@ -79,7 +79,7 @@ def dataset_outputs(
 def _rows_of(
     dataset: OutputDataset, label: str, by_prompt: Mapping[str, str], folder: Path
 ) -> Iterator[tuple[str, Any, str]]:
-    """Case, image cell and place of every row of a model run that meets a case."""
+    """The case, output cell and location of each row of a model run that matches a case."""
     fields = dataset.fields
     for row in dataset_rows(dataset, folder):
         cell = {key: "" if (value := row.cells.get(column)) is None else str(value) for key, column in fields.items()}

@@ -1,4 +1,4 @@
-"""Images that exist already: nothing is generated, and nothing is called."""
+"""Existing outputs: nothing is generated, and no provider is called."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.providers.files.config import FilesProvider
 
 _FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
-"""Waiting for a bucket takes no core: it must not fill up the run's own pool, which is as large as the machine."""
+"""Downloads need no CPU, so they must not block the run's pool, which is sized to the machine."""
 
 
 class Files:
-    """Reads the image that the plan found for a cell; ``params["path"]`` names it."""
+    """Reads the output that the plan found for a cell; ``params["path"]`` is its path."""
 
     def __init__(self, config: FilesProvider) -> None:
         self.config = config
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """The finished image; nothing for cells without one. Raises ``ProviderError`` where one is missing."""
+        """The existing output; empty for cells without one. Raises ``ProviderError`` if it is missing."""
         if not self.config.has_outputs:
             return Generation()
         path = str(request.params["path"])
@@ -33,7 +33,7 @@ class Files:
             raise ProviderError(_with_source(request.params, str(problem)), kind="invalid")
         if not path:
             raise ProviderError(
-                f"there is no finished image of {request.case.id!r} by {request.model_label!r}",
+                f"there is no output of {request.model_label!r} for the case {request.case.id!r}",
                 kind="invalid",
             )
         if request.params.get("by_address"):
@@ -46,7 +46,7 @@ class Files:
 
 
 def _with_source(params: Mapping[str, Any], message: str) -> str:
-    """A message about an image, with the file and line that name it where a dataset does."""
+    """Prefixes a message with the file and line of the dataset, if there is one."""
     return f"{params['row']}: {message}" if "row" in params else message
 
 
@@ -60,7 +60,7 @@ def _read(request: GenerationRequest, name: str) -> bytes:
     path = request.folder / name
     try:
         status = path.stat()
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # a pipe would be waited for for ever
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # reading a pipe could block forever
             raise ProviderError(f"{source}: not a file", kind="invalid")
         if status.st_size > MAX_BYTES:
             raise ProviderError(f"{source}: over the limit of {MAX_BYTES:,} bytes", kind="bad_image")

@@ -44,7 +44,7 @@ REFUSING = {
     "MODEL_ARMOR",
 }
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-"""How a call ends that reached nobody, and so costs nothing."""
+"""Errors of calls that never reached the server and cost nothing."""
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _ACCEPTED_TYPES = ("image/png", "image/jpeg", "image/webp")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -63,7 +63,7 @@ _CODES = {
 
 
 def client_for(options: GeminiOptions) -> genai.Client:
-    """A client for the Developer API, or for Vertex AI where the suite names a project; no variable decides that.
+    """A client for the Developer API, or for Vertex AI if the suite sets a project. No variable changes that.
 
     Raises ``UsageError`` without a key, or without credentials for Vertex AI.
     """
@@ -76,7 +76,7 @@ def client_for(options: GeminiOptions) -> genai.Client:
         http = _http(options.base_url or DEVELOPER_URL, API_VERSION)
         return genai.Client(vertexai=False, api_key=key, http_options=http)
     except (ImportError, ValueError) as error:
-        raise UsageError(f"gemini: no client can be made: {error}") from None
+        raise UsageError(f"gemini: cannot create a client: {error}") from None
 
 
 def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
@@ -94,10 +94,10 @@ def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
 
 
 def _http(base_url: str, api_version: str) -> types.HttpOptions:
-    """Options with an HTTP client of our own, with which the SDK retries nothing.
+    """Options with a custom HTTP client, with which the SDK does not retry.
 
-    It opens as many connections as there are calls and keeps none: one that idled through somebody else's minutes
-    may be dead, and fails a call. It follows no redirect: the key would go along.
+    It opens one connection per call and keeps none: an idle connection may be dead and fail the next call. It
+    follows no redirects, which would send the key along.
     """
     client = httpx2.AsyncClient(
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
@@ -115,14 +115,14 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
 
 
 async def _raise_error(response: httpx2.Response) -> None:
-    """Raises the ``APIError`` that a reply with the status 200 holds, in which the SDK would see an empty answer."""
+    """Raises the ``APIError`` in a reply with status 200, which the SDK would treat as an empty answer."""
     body = await response.aread() if response.status_code == 200 else b""
     if len(body) > MAX_ERROR_BYTES or b'"error"' not in body:
         return
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
-        return  # the SDK says what is wrong with it
+        return  # the SDK reports it
     data = data[0] if isinstance(data, list) and len(data) == 1 else data
     error = data.get("error") if isinstance(data, dict) and not data.get("candidates") else None
     if error:
@@ -134,19 +134,21 @@ async def _raise_error(response: httpx2.Response) -> None:
 
 
 def _restrict_host(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
-    """Lets no request out to another host than the one that was checked, whatever a URL was put together from."""
+    """Blocks requests to any host except the checked one, however the URL was built."""
 
     async def check(request: httpx2.Request) -> None:
         is_allowed = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
         if not is_allowed:
-            raise ProviderError(f"nothing is sent to {request.url.host!r}: calls go to {host!r}", kind="invalid")
+            raise ProviderError(
+                f"blocked a request to {request.url.host!r}: calls may only go to {host!r}", kind="invalid"
+            )
 
     return check
 
 
 @asynccontextmanager
 async def provider_errors() -> AsyncIterator[None]:
-    """Turns what the SDK raises into ``ProviderError``, in the provider's own words."""
+    """Converts exceptions of the SDK to ``ProviderError`` with the provider's message."""
     try:
         yield
     except errors.APIError as error:
@@ -181,7 +183,7 @@ def _error_message(error: errors.APIError) -> str:
 
 
 def _kind(error: errors.APIError) -> ProviderErrorKind:
-    """A 403 is of the key only where Google says so: else it may be about one model alone."""
+    """A 403 means a bad key only if Google says so; otherwise it may concern a single model."""
     reasons = (str(detail.get("reason", "")) for detail in _details(error))
     if error.code == 401 or (error.code in (400, 403) and any(map(_KEY_REASONS.fullmatch, reasons))):
         return "auth"
@@ -206,7 +208,7 @@ def _retry_after(error: errors.APIError) -> float | None:
 
 
 class GeminiGenerator:
-    """One client for a model entry. ``n`` images are ``n`` calls: the API gives one each."""
+    """One client per model entry. ``n`` images take ``n`` calls: the API returns one each."""
 
     def __init__(self, config: GeminiProvider) -> None:
         self._config = config
@@ -217,7 +219,7 @@ class GeminiGenerator:
         return await self._generate(request, [types.Part(text=request.prompt)], dict(request.params))
 
     async def edit(self, request: GenerationRequest) -> Generation:
-        """Shows the input images in order, then the prompt; a mask is one more image with words about it."""
+        """Sends the input images in order, then the prompt; a mask is an additional image with an instruction."""
         use = mask_use(self._config.mask_mode, request.files)
         parts = [await asyncio.to_thread(_inline, path) for _, path in request.files.images]
         if use.as_image is not None:
@@ -245,7 +247,7 @@ class GeminiGenerator:
 
 
 def _image(answer: types.GenerateContentResponse) -> bytes:
-    """The first image that is no thought; empty where there is none."""
+    """The first image that is not a thought; empty if there is none."""
     images_data = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
     return next(filter(None, images_data), b"")
 
@@ -253,8 +255,7 @@ def _image(answer: types.GenerateContentResponse) -> bytes:
 def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
     """The generation config as the suite wrote it.
 
-    Raises ``ProviderError`` for what the SDK does not know, and for ``http_options``, which could send the key
-    anywhere.
+    Raises ``ProviderError`` for unknown options, and for ``http_options``, which could send the key anywhere.
     """
     try:
         config = types.GenerateContentConfig.model_validate(dict(options))
@@ -263,18 +264,18 @@ def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
         where = ".".join(map(str, first["loc"]))
         raise ProviderError(f"bad parameter {where}: {first['msg']}", kind="invalid") from None
     if config.http_options is not None:
-        raise ProviderError("bad parameter http_options: only base_url says where calls go", kind="invalid")
+        raise ProviderError("bad parameter http_options: set base_url instead", kind="invalid")
     return config
 
 
 def refuse(answer: types.GenerateContentResponse) -> None:
-    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``transient`` for no answer at all."""
+    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``transient`` if there is no answer."""
     feedback = answer.prompt_feedback
     if feedback is not None and feedback.block_reason:
         why = f" ({feedback.block_reason_message})" if feedback.block_reason_message else ""
         raise ProviderError(f"the prompt was blocked: {feedback.block_reason.name}{why}", kind="refused")
     if not answer.candidates:
-        raise ProviderError("the answer holds no candidate", kind="transient", may_be_billed=True)
+        raise ProviderError("the answer has no candidates", kind="transient", may_be_billed=True)
     for candidate in answer.candidates:
         reason = candidate.finish_reason.name if candidate.finish_reason else ""
         if reason in REFUSING:
@@ -283,7 +284,7 @@ def refuse(answer: types.GenerateContentResponse) -> None:
 
 
 def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
-    """The parts of the first candidate; none where there is no content."""
+    """The parts of the first candidate; empty if there is no content."""
     candidates = answer.candidates or []
     content = candidates[0].content if candidates else None
     return list(content.parts or []) if content else []

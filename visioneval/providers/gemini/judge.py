@@ -24,14 +24,14 @@ COMPLETE_REASONS = ("STOP", "FINISH_REASON_UNSPECIFIED")
 
 
 class GeminiJudgeClient:
-    """Asks with a JSON schema. A model that takes no schema beside tools gets the schema once it calls no more."""
+    """Asks with a JSON schema. It cannot be combined with tools, so the last round sends it."""
 
     def __init__(self, config: GeminiJudge) -> None:
         self._config = config
         self._client: genai.Client = client_for(config)
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
-        """One round. A question with tools has one more at its end, for the answer in shape."""
+        """One round. A question with tools has an additional last round, for the answer in the schema."""
         turns = [types.Content(role="user", parts=[_part(part) for part in question.parts])]
         for turn in question.turns:
             turns += _turns(turn)
@@ -82,7 +82,7 @@ def _image(part: ImagePart) -> types.Part:
 
 
 def _turns(turn: Turn) -> list[types.Content]:
-    """The judge's own turn as it was; then a response per call with its words, and the images in the same order."""
+    """The judge's turn unchanged; then a response with text per call, and the images in the same order."""
     turns = [types.Content.model_validate_json(json.dumps(turn.raw))] if turn.raw.get("parts") else []
     responses: list[types.Part] = []
     images: list[types.Part] = []
@@ -96,7 +96,7 @@ def _turns(turn: Turn) -> list[types.Content]:
 
 
 def _call(call: types.FunctionCall) -> ToolCall:
-    """Whole numbers as such: the service's own form of arguments knows only floats."""
+    """Converts integral floats to integers: the service has only floats in arguments."""
     arguments = {
         name: int(value) if isinstance(value, float) and value.is_integer() else value
         for name, value in (call.args or {}).items()

@@ -1,4 +1,4 @@
-"""The mock's edits: the inside of a mask painted over and lettered, and marks where there should be none."""
+"""The mock's edits: repaints the inside of a mask, writes text in it, and adds unwanted marks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LIGHT: Color = (252, 250, 246)
 _MARKS: tuple[Color, ...] = ((214, 48, 74), (30, 132, 196), (244, 190, 40), (34, 150, 92))
 _TINTS: tuple[Color, ...] = ((96, 40, 150), (20, 120, 110))
 _READABLE = 3.5
-"""The contrast ratio (WCAG 2.2) from which the ink that was there is used again."""
+"""The contrast ratio (WCAG 2.2) from which the existing ink color is reused."""
 _CELLS = 96
-"""Places are looked for on a grid with this many cells along the longer side."""
+"""Free areas are searched on a grid with this many cells along the longer side."""
 
 
 def default_mask(size: tuple[int, int]) -> Image.Image:
-    """The mask that an edit without one gets: the middle third of the rows, but for the outer columns."""
+    """The mask for cases without one: the middle third of the rows, without the outer columns."""
     width, height = size
     mask = Image.new("L", size, 0)
     mask.paste(255, (width // 10, height // 3, width - width // 10, max(height * 2 // 3, height // 3 + 1)))
@@ -35,10 +35,10 @@ def default_mask(size: tuple[int, int]) -> Image.Image:
 
 
 def repaint(base: Image.Image, mask: Image.Image, line: str | None, dice: Dice) -> Image.Image:
-    """The RGB image with the inside of an ``L`` mask cleared and ``line`` drawn there; "" draws nothing.
+    """Clears the inside of an ``L`` mask in an RGB image and draws ``line`` there; "" draws nothing.
 
-    ``None`` draws an ellipse. No pixel outside the mask changes. Raises ``ProviderError`` where the line cannot
-    be drawn large enough to read.
+    ``None`` draws an ellipse. No pixel outside the mask changes. Raises ``ProviderError`` if the line does not
+    fit at a readable size.
     """
     inside = np.asarray(mask) > 0
     pixels = np.array(base)
@@ -53,13 +53,13 @@ def repaint(base: Image.Image, mask: Image.Image, line: str | None, dice: Dice) 
         left, top, right, bottom = _inset(box, 0.05)
         setting = fit_box(line, right - left, bottom - top, tallest or bottom - top)
         if setting is None:
-            raise ProviderError(f"mock: the mask has no room for {line!r} at a size that can be read", kind="invalid")
+            raise ProviderError(f"mock: {line!r} does not fit the mask at a readable size", kind="invalid")
         setting.draw(layer, (left + right) / 2, (top + bottom - setting.height) / 2, "m", ink)
     return Image.composite(layer, base, mask)
 
 
 def add_line(image: Image.Image, mask: Image.Image, line: str) -> Image.Image:
-    """The image with a label outside the mask, where least is to be seen. Raises ``ProviderError``."""
+    """Adds a label outside the mask, in the least detailed area. Raises ``ProviderError``."""
     side = min(image.size)
     size = max(MIN_SIZE, round(side * 0.05))
     while size >= MIN_SIZE:
@@ -75,13 +75,13 @@ def add_line(image: Image.Image, mask: Image.Image, line: str) -> Image.Image:
             setting.draw(marked, left + width / 2, top + setting.size // 4, "m", _DARK)
             return marked
         size = min(size - 1, round(size * 0.85))
-    raise ProviderError(f"mock: there is no room for {line!r} outside the mask", kind="invalid")
+    raise ProviderError(f"mock: there is no space for {line!r} outside the mask", kind="invalid")
 
 
 def spill(image: Image.Image, mask: Image.Image) -> Image.Image:
-    """The image with a blot outside the mask, where least is to be seen, so that copy stays readable.
+    """Adds a blot outside the mask, in the least detailed area, so that copy stays readable.
 
-    Raises ``ProviderError`` where the mask leaves no room for it.
+    Raises ``ProviderError`` if there is no space for it.
     """
     for share in (0.4, 0.34, 0.28, 0.22, 0.16):
         width, height = (max(1, round(side * share)) for side in image.size)
@@ -89,11 +89,11 @@ def spill(image: Image.Image, mask: Image.Image) -> Image.Image:
         if corner is not None:
             box = (corner[0], corner[1], corner[0] + width - 1, corner[1] + height - 1)
             return blot(image, box)
-    raise ProviderError("mock: there is no room for a spill outside the mask", kind="invalid")
+    raise ProviderError("mock: there is no space for a spill outside the mask", kind="invalid")
 
 
 def blot(image: Image.Image, box: Box) -> Image.Image:
-    """The image with an ellipse in ``box``, in a colour that stands out there."""
+    """Draws an ellipse in ``box`` in a contrasting color."""
     left, top = max(0, box[0]), max(0, box[1])
     ground = _median(np.asarray(image.crop((left, top, box[2] + 1, box[3] + 1))).reshape(-1, 3))
     marked = image.copy()
@@ -102,7 +102,7 @@ def blot(image: Image.Image, box: Box) -> Image.Image:
 
 
 def drift(image: Image.Image) -> Image.Image:
-    """The image drawn anew: everything a little larger, and of another tint."""
+    """Simulates a full regeneration: everything slightly larger and tinted."""
     width, height = image.size
     zoomed = image.resize(
         image.size, Image.Resampling.BICUBIC, box=(width * 0.008, height * 0.008, width * 0.992, height * 0.992)
@@ -111,7 +111,7 @@ def drift(image: Image.Image) -> Image.Image:
 
 
 def tinted(image: Image.Image) -> Image.Image:
-    """The image with one colour mixed into all of it."""
+    """Blends one color into the whole image."""
     tint = _most_distant(_TINTS, flat_colour(image))
     return Image.blend(image, Image.new("RGB", image.size, tint), 0.16)
 
@@ -134,16 +134,16 @@ def _surroundings(pixels: Pixels, inside: NDArray[np.bool_]) -> tuple[Color, NDA
 
 
 def _grain_pixels(ground: Color, grain: NDArray[np.int16], count: int, dice: Dice) -> Pixels:
-    """``count`` pixels of a colour with the surroundings' grain, ``(count, 3)``."""
+    """``count`` pixels of a color with the surroundings' grain, ``(count, 3)``."""
     flat = np.tile(np.array(ground, np.int16), (count, 1))
     if len(grain):
-        # The older generator's numbers are the same in every version of numpy.
+        # The legacy generator gives the same numbers in every version of numpy.
         flat += grain[np.random.RandomState(dice.pick("grain", 2**32)).randint(0, len(grain), count)]
     return flat.clip(0, 255).astype(np.uint8)
 
 
 def _ink(pixels: Pixels, inside: NDArray[np.bool_], ground: Color) -> tuple[Color, int | None]:
-    """The colour to draw in, and the largest size of letters: those of what stood there, where there was any."""
+    """The colour to draw in, and the largest size of letters: those of the existing content, if there is any."""
     distance = abs(pixels.astype(np.int16) - np.array(ground, np.int16)).sum(axis=2)
     old = inside & (distance > max(120, 0.6 * int(distance[inside].max())))
     if old.sum() >= 0.01 * inside.sum():
@@ -155,7 +155,7 @@ def _ink(pixels: Pixels, inside: NDArray[np.bool_], ground: Color) -> tuple[Colo
 
 
 def _largest_box(inside: NDArray[np.bool_]) -> Box:
-    """The largest upright rectangle within the mask, to about a hundredth: left, top, right, bottom."""
+    """The largest upright rectangle in the mask, to about 1 %: left, top, right, bottom."""
     ys, xs = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
     left, top, right, bottom = int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1
     step = max(1, -(-max(right - left, bottom - top) // _CELLS))
@@ -190,7 +190,7 @@ def _boxes(cells: NDArray[np.bool_]) -> Iterator[Box]:
 
 
 def _calm_corner(image: Image.Image, mask: Image.Image, width: int, height: int) -> tuple[int, int] | None:
-    """The top left corner of a box clear of the mask and of the image's rim, over the fewest edges."""
+    """The top left corner of a box away from the mask and the image's border, over the fewest edges."""
     scale = max(image.size) / _CELLS
     size = (max(1, round(image.width / scale)), max(1, round(image.height / scale)))
     grey = np.asarray(image.convert("L").resize((size[0] * 4, size[1] * 4), Image.Resampling.BOX), np.float32)

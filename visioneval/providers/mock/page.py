@@ -1,4 +1,4 @@
-"""The mock's generations: a plain flyer with a little landscape, lettering, a card and a button."""
+"""The mock's generated images: a plain flyer with a small landscape, text, a card and a button."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from visioneval.providers.mock.text import MIN_SIZE, Color, Dice, Setting, set_l
 Box = tuple[int, int, int, int]
 
 _ART_SHARES = (0.14, 0.08, 0.03)
-"""Of a page's height: the least that a landscape above the copy gets, and what it gives up where copy needs it."""
+"""Shares of a page's height for the landscape above the copy, tried in order until the copy fits."""
 _LARGEST_ART = 0.58
 _LANDSCAPE = 1.3
 _COMFORTABLE = 14
-"""Pixels: the size of letters below which the landscape and the gaps give way."""
+"""Pixels: letter size below which the landscape and the gaps are reduced."""
 _MAX_SMOOTH_PIXELS = 8_000_000
-"""Shapes over more pixels than this are drawn without smooth edges, to bound the memory."""
+"""Larger shapes are drawn without smooth edges, to limit memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class PageCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Lines that stand together. ``frame`` says what is drawn around them, ``pad`` pixels away."""
+    """Lines of one group. ``frame`` is the color of the box around them, ``pad`` pixels away."""
 
     lines: tuple[Setting, ...]
     colour: Color
@@ -76,7 +76,7 @@ class _Part:
 
     @property
     def rows(self) -> list[tuple[Setting, ...]]:
-        """The lines, a row after the other."""
+        """The lines by row."""
         return [self.lines[at : at + self.columns] for at in range(0, len(self.lines), self.columns)]
 
     @property
@@ -92,7 +92,7 @@ class _Part:
 def draw_page(size: tuple[int, int], copy: PageCopy, dice: Dice) -> tuple[Image.Image, Box]:
     """An RGB page of ``size`` and the box of its landscape, in which there is no text.
 
-    Raises ``ProviderError`` where the copy cannot be set large enough to read.
+    Raises ``ProviderError`` if the copy does not fit at a readable size.
     """
     palette = _PALETTES[dice.pick("palette", len(_PALETTES))]
     page = Image.new("RGB", size, palette.paper)
@@ -111,7 +111,7 @@ def draw_page(size: tuple[int, int], copy: PageCopy, dice: Dice) -> tuple[Image.
 
 
 def _hazy_palette(palette: _Palette) -> _Palette:
-    """The landscape's colours close to the sky's: on a page without copy, OCR takes clear shapes for letters."""
+    """The palette with landscape colors close to the sky: without copy, OCR mistakes clear shapes for letters."""
     sun, far_hill_color, near_hill_color = (
         _mix(palette.sky, colour) for colour in (palette.sun, palette.far_hill, palette.near_hill)
     )
@@ -124,7 +124,7 @@ def _mix(ground: Color, colour: Color) -> Color:
 
 
 def flat(size: tuple[int, int], dice: Dice) -> Image.Image:
-    """The page's paper and nothing on it."""
+    """An empty page."""
     return Image.new("RGB", size, _PALETTES[dice.pick("palette", len(_PALETTES))].paper)
 
 
@@ -149,7 +149,7 @@ def rounded(size: tuple[int, int], radius: int) -> Image.Image:
 def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dice) -> tuple[Box, Box, list[_Part], int]:
     """The landscape's box, the column's, and what stands in the column, with the gap between.
 
-    Much copy on a small page takes the landscape's room. Raises ``ProviderError`` where even that is too little.
+    A lot of copy on a small page shrinks the landscape. Raises ``ProviderError`` if it still does not fit.
     """
     best: tuple[Box, Box, list[_Part], int, int] | None = None
     for share in _ART_SHARES:
@@ -162,10 +162,10 @@ def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dic
     if best is None:
         count = len(copy.small) + len(copy.required) + len(copy.extra)
         raise ProviderError(
-            f"mock: {count} lines of copy do not fit {size[0]}x{size[1]} at a size that can be read", kind="invalid"
+            f"mock: {count} lines of copy do not fit {size[0]}x{size[1]} at a readable size", kind="invalid"
         )
     art, column, parts, gap, _ = best
-    if art[2] == size[0]:  # the landscape lies above the column, and takes what the copy leaves free
+    if art[2] == size[0]:  # the landscape is above the column and takes the free space
         space = column[1] - art[3]
         free = min(column[3] - _height(parts, gap) - space, round(size[1] * _LARGEST_ART))
         art = (0, 0, size[0], max(art[3], free))
@@ -190,7 +190,7 @@ def _areas(size: tuple[int, int], share: float, dice: Dice) -> tuple[Box, Box]:
 
 
 def _set_parts(copy: PageCopy, width: int, height: int, palette: _Palette) -> tuple[int, list[_Part], int]:
-    """The largest unit at which the copy fits, the parts, which are none where it does not, and their gap."""
+    """The largest unit at which the copy fits, the parts (empty if it does not fit), and their gap."""
     across = 0.06 if height < 2 * width else 0.09  # on a tall page there is room to wrap lines
     unit = max(MIN_SIZE, round(min(width * across, height * 0.1)))
     columns = range(1, max(1, min(6, width // max(1, height))) + 1)
@@ -265,7 +265,7 @@ def _draw_part(page: Image.Image, part: _Part, column: Box, top: int, *, centred
 
 
 def _draw_art(page: Image.Image, box: Box, palette: _Palette, dice: Dice) -> None:
-    """A sky, a sun in its corner and rows of low hills: OCR takes a whole disc for an O, and steep hills for an M."""
+    """A sky, a sun in a corner and rows of low hills: OCR mistakes a whole disc for an O, and steep hills for an M."""
     width, height = box[2] - box[0], box[3] - box[1]
     page.paste(palette.sky, box)
     radius = max(1, round(min(width, height) * (0.36 + 0.14 * dice.share("sun size"))))

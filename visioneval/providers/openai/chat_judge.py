@@ -1,4 +1,4 @@
-"""A judge behind chat completions, for servers that speak only those."""
+"""A judge with chat completions, for servers that support only those."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SHAPES: tuple[Shape, ...] = ("schema", "json", "text")
 
 
 class ChatJudge:
-    """Chat completions. Where a server knows no schema, a JSON object is asked for, and where not that, plain text.
+    """Chat completions. If a server does not support schemas, requests a JSON object, and otherwise plain text.
 
-    What a server took is remembered, and told in every reply (``Reply.shape``).
+    The supported shape is remembered, and part of each reply (``Reply.shape``).
     """
 
     def __init__(self, config: OpenAIJudge, connection: Connection) -> None:
@@ -27,7 +27,7 @@ class ChatJudge:
         self._shape: Shape = "schema"
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
-        """One round, in the strongest shape that the server takes."""
+        """One round, in the strictest shape that the server supports."""
         while True:
             shape = self._shape
             try:
@@ -57,7 +57,7 @@ class ChatJudge:
 
 
 def with_params(body: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """A body with the suite's parameters, which win; but ``text: {verbosity: low}`` leaves ``text.format`` alone."""
+    """Merges the suite's parameters into a body; they win, but ``text: {verbosity: low}`` keeps ``text.format``."""
     merged = dict(body)
     for name, value in params.items():
         default = body.get(name)
@@ -66,7 +66,7 @@ def with_params(body: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str,
 
 
 def valid_arguments(arguments: str) -> str:
-    """Arguments that are no JSON would fail the whole next request, not only the call."""
+    """Replaces invalid JSON arguments with ``{}``: they would fail the whole next request."""
     try:
         json.loads(arguments)
     except (ValueError, RecursionError):
@@ -98,7 +98,7 @@ def _part(part: Part, question: Question) -> dict[str, Any]:
 
 
 def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
-    """The judge's own turn, one tool message per call, and one user message with the images: tools send text."""
+    """The judge's turn, one tool message per call, and one user message with the images: tools can only send text."""
     messages: list[dict[str, Any]] = [turn.raw]
     image_parts: list[dict[str, Any]] = []
     for call, parts in turn.results:
@@ -111,9 +111,9 @@ def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
 
 def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
     if not answer.get("choices"):
-        raise ProviderError("the answer holds no choice", kind="transient", may_be_billed=True)
+        raise ProviderError("the answer has no choices", kind="transient", may_be_billed=True)
     choice = answer["choices"][0]
-    if choice.get("error"):  # so do routers that pass on what a model's own host said
+    if choice.get("error"):  # sent by routers that forward errors of a model's host
         raise error_in_reply(choice["error"])
     message = choice["message"]
     if message.get("refusal"):

@@ -1,4 +1,4 @@
-"""A judge behind OpenAI's Responses API."""
+"""A judge with OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.providers.openai.generator import Connection, encoded, flat_usage, parse_errors
 
 _REASONING = "reasoning.encrypted_content"
-"""What a reasoning model must be handed back between rounds, where nothing is stored."""
+"""Reasoning that must be sent back between rounds, since nothing is stored."""
 _FAILED: Mapping[str, ProviderErrorKind] = {
     "server_error": "transient",
     "rate_limit_exceeded": "rate_limit",
@@ -53,7 +53,7 @@ class ResponsesJudge:
         return {**body, "tool_choice": "none"} if question.must_answer else body
 
     async def _answer(self, question: Question) -> dict[str, Any]:
-        """A model that does not reason has no thoughts to hand back, and says so with a 400."""
+        """Retries without encrypted reasoning if the model does not support it (status 400)."""
         reasons = self._reasons
         try:
             return await self._connection.post("/responses", encoded(self._body(question)))
@@ -66,7 +66,7 @@ class ResponsesJudge:
 
 
 def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
-    """Every item that the judge gave, its reasoning included, and what each of its calls was answered."""
+    """All items of the judge, including reasoning, and the result of each tool call."""
     outputs = [
         {"type": "function_call_output", "call_id": call.id, "output": [_part(part, question) for part in parts]}
         for call, parts in turn.results
@@ -75,7 +75,7 @@ def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
 
 
 def _sent_back(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item of an answer, as it must stand in the next request."""
+    """An item of an answer, converted for the next request."""
     sent = {name: value for name, value in item.items() if value is not None}
     return {**sent, "arguments": valid_arguments(sent["arguments"])} if "arguments" in sent else sent
 
@@ -119,6 +119,6 @@ def _refuse(answer: Mapping[str, Any], contents: list[Mapping[str, Any]]) -> Non
 
 
 def open_judge(config: OpenAIJudge) -> ResponsesJudge | ChatJudge:
-    """The judge that a suite's entry stands for. Raises ``UsageError`` without its key."""
+    """Creates the judge of an entry. Raises ``UsageError`` without its key."""
     connection = Connection(config)
     return ResponsesJudge(config, connection) if config.api == "responses" else ChatJudge(config, connection)

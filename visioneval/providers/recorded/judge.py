@@ -1,4 +1,4 @@
-"""Answers that somebody recorded, as a judge. Nothing is called; the record says ``recorded``."""
+"""A judge with recorded answers. It makes no calls; records mark its replies as ``recorded``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Key = tuple[str, str | None, str | None]
 
 
 class Recorded:
-    """Looks answers up by case, model run, sample and question. The file is read once, when the run is built."""
+    """Looks answers up by case, model run, sample and question. The file is read once, at the start of a run."""
 
     def __init__(self, config: RecordedJudge) -> None:
         """``config.path`` is absolute, or relative to the working directory.
 
-        Raises ``UsageError`` or ``SuiteError`` for a file that cannot be read.
+        Raises ``UsageError`` or ``SuiteError`` if the file cannot be read.
         """
         self._config = config
         self._answers: dict[Key, dict[str, Any]] = {}
@@ -36,10 +36,10 @@ class Recorded:
             self._answers.setdefault(key, {})[str(cell.get(fields.question, ""))] = cell.get(fields.answer)
 
     async def ask(self, question: Question, about: CellRef) -> Reply:
-        """A JSON object of the recorded answers to ``question.names``, and of what else its schema asks for.
+        """Returns a JSON object with the recorded answers to ``question.names`` and to other keys of its schema.
 
-        Names without an answer are left out. Raises ``ProviderError`` where the cell has no answer at all, unless the
-        question is made of questions in words: those are each unanswered.
+        Names without an answer are omitted. Raises ``ProviderError`` if the cell has no answers, unless the question
+        consists of questions in words: those count as unanswered.
         """
         fields = self._config.fields
         key = (
@@ -61,7 +61,7 @@ class Recorded:
 
 
 def _value(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A cell of a table as JSON where it is JSON: ``true``, ``4``, and a spreadsheet's ``TRUE``; text stays text."""
+    """Parses a table cell as JSON if possible: ``true``, ``4``, or a spreadsheet's ``TRUE``; other text stays text."""
     if not isinstance(value, str) or schema.get("type") == "string":
         return value
     text = value.strip()
