@@ -287,22 +287,22 @@ def test_cutting_readings_anywhere_loses_no_line(lines: list[str], data: st.Data
     read: list[str] = []
     for line in lines:
         places = st.integers(0, len(line))
-        cuts = sorted(data.generate(st.sets(places, max_size=3)) | {0, len(line)})
+        cuts = sorted(data.draw(st.sets(places, max_size=3)) | {0, len(line)})
         read.extend(part for a, b in pairwise(cuts) if (part := line[a:b].strip()))
     assert compare(read, required=lines).recall == 1.0
 
 
 @given(LINES, st.data())
 def test_joining_readings_and_dropping_spaces_loses_no_line(lines: list[str], data: st.DataObject) -> None:
-    text = "".join(line + data.generate(st.sampled_from(["", " "])) for line in lines)
-    read = "".join(char for char in text if char != " " or data.generate(st.booleans()))
+    text = "".join(line + data.draw(st.sampled_from(["", " "])) for line in lines)
+    read = "".join(char for char in text if char != " " or data.draw(st.booleans()))
     assert compare([read], required=lines).recall == 1.0
 
 
 @given(LINES, st.data())
 def test_a_lost_character_is_always_a_near_miss(lines: list[str], data: st.DataObject) -> None:
     line = lines[0]
-    at = data.generate(st.sampled_from([place for place, char in enumerate(line) if char != " "]))
+    at = data.draw(st.sampled_from([place for place, char in enumerate(line) if char != " "]))
     broken = line[:at] + line[at + 1 :]
     found = compare([broken], required=[line])
     assert found.passed is False

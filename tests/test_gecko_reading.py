@@ -64,7 +64,7 @@ def test_what_is_no_json(text: str) -> None:
 def test_a_list_that_was_cut_off_is_not_taken_for_a_whole_one() -> None:
     ends = [len(TEXT) // 3, len(TEXT) // 2, TEXT.rindex("}", 0, TEXT.rindex("}")) + 1, len(TEXT) - 1]
     for end in ends:
-        with pytest.raises(UnreadableReplyError, match="the JSON does not end"):
+        with pytest.raises(UnreadableReplyError, match="the JSON is incomplete"):
             read_json(TEXT[:end])
 
 
@@ -103,7 +103,7 @@ def test_usable_questions_and_their_coverage() -> None:
         ({**TWO, "id": "q1"}, "another question has the id 'q1'"),
         ({**TWO, "question": "are there  DOGS?"}, "the same question as 'q1'"),
         ({**TWO, "question": ""}, "question: Field required"),
-        ({**TWO, "choices": ["red", "blue"], "answer": "red"}, "its choices are not yes and no"),
+        ({**TWO, "choices": ["red", "blue"], "answer": "red"}, "the choices are not yes and no"),
         ({**TWO, "choices": ["yes", "YES."], "answer": "yes"}, "choices: 'YES.' stands here twice"),
         ("Are there dogs?", "not an object"),
         (None, "not an object"),

@@ -298,7 +298,7 @@ def test_an_answer_that_failed_is_told(code: str, kind: str) -> None:
 def test_a_chat_answer_without_a_choice_is_told() -> None:
     with canned({"model": "m", "choices": []}) as server:
         error = failed(server.url, "chat")
-    assert (error.kind, str(error)) == ("transient", "the answer holds no choice")
+    assert (error.kind, str(error)) == ("transient", "the answer has no choices")
 
 
 @pytest.mark.parametrize(

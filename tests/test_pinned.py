@@ -104,7 +104,7 @@ def test_cells_without_a_image_are_for_recorded_judges(problems: Problems) -> No
                           verdict="verdict: [gecko >= 0]"), ANSWERS)  # fmt: skip
     assert told == ["suite.yaml:2:9: the key 'prompt' is missing"]
     told = problems(gecko("", models="models: [{provider: files, outputs: none, path: a.png}]"))
-    assert told == ["suite.yaml:3:10: files takes one source of images, not path and images"]
+    assert told == ["suite.yaml:3:10: files takes one source of outputs, not path and outputs"]
 
 
 FILE = """\

@@ -174,8 +174,8 @@ def test_however_deep_views_are_bounded_and_inside_the_image(data: st.DataObject
     tool = tool_of(exhibit("output", Image.new("RGB", (width, height), (7, 8, 9))))
     size = Image.open(io.BytesIO(tool.first_views[0].part.data)).size
     for _ in range(4):
-        x1, y1 = data.generate(st.integers(0, size[0] - 1)), data.generate(st.integers(0, size[1] - 1))
-        x2, y2 = data.generate(st.integers(x1 + 1, size[0])), data.generate(st.integers(y1 + 1, size[1]))
+        x1, y1 = data.draw(st.integers(0, size[0] - 1)), data.draw(st.integers(0, size[1] - 1))
+        x2, y2 = data.draw(st.integers(x1 + 1, size[0])), data.draw(st.integers(y1 + 1, size[1]))
         words, view = crop(tool, "output", x1, y1, x2, y2)
         assert view is not None, words
         assert max(view.size) <= MAX_SIDE
