@@ -44,7 +44,7 @@ def test_a_judge_reads_line_by_line_and_is_shown_nothing_of_what_is_expected(tmp
     assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0}
     assert (grade.details["extract"], grade.details["judge"]) == ("judge", "judge-1")
     assert [line["text"] for line in grade.details["lines"]] == BOTH
-    assert (grade.judge_model, grade.cost_usd, grade.usage) == ("judge-1", 0.25, {"input": 10})
+    assert grade.judge_model == "judge-1"
     assert grade.template_sha256
     assert grade.schema_sha256
     assert grade.tool_versions == {}, "no OCR had a part in it"
@@ -145,7 +145,6 @@ def test_by_way_of_a_description_the_second_call_has_no_image(tmp_path: Path) ->
     assert "these criteria:\n\nA red lamp.\n" in judge.words(1)[0]
     assert judge.questions[1].names == ("lines", "criteria_met", "reason")
     assert grade.details["description"] == seen
-    assert (grade.usage, grade.cost_usd) == ({"input": 20}, 0.5)
     plain, _ = graded(tmp_path, {"lines": BOTH})
     assert grade.template_sha256 != plain.template_sha256
 
@@ -182,7 +181,7 @@ def test_a_second_call_off_the_schema_keeps_all_words(tmp_path: Path) -> None:
     grade, _ = graded(tmp_path, said, {**CHECKED, "criteria_met": "yes"}, describe=True)
     assert grade.error == "the judge's reply did not match the schema: 'criteria_met' is not true or false"
     assert grade.details["replies"][0] == '{"description": "A lamp."}'
-    assert (len(grade.details["replies"]), grade.usage) == (3, {"input": 30})
+    assert len(grade.details["replies"]) == 3
 
 
 def test_describing_is_for_judges() -> None:

@@ -236,13 +236,13 @@ def schema_problems(answers: Mapping[str, Mapping[str, Any]], data: Any) -> list
 
 
 def _value_problems(schema: Mapping[str, Any], value: Any) -> list[str]:
-    kind, shown = str(schema.get("type")), f"{value!r:.60}"
+    kind, text = str(schema.get("type")), f"{value!r:.60}"
     if kind in _KINDS and (not isinstance(value, _KINDS[kind]) or isinstance(value, bool) != (kind == "boolean")):
-        return [f"{shown} is not of the type {kind}"]
+        return [f"{text} is not of the type {kind}"]
     if "enum" in schema and value not in schema["enum"]:
-        return [f"{shown} is not one of {', '.join(map(str, schema['enum']))}"]
+        return [f"{text} is not one of {', '.join(map(str, schema['enum']))}"]
     if kind in ("number", "integer") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        return [f"{shown} is outside {schema.get('minimum', 'any')} to {schema.get('maximum', 'any')}"]
+        return [f"{text} is outside {schema.get('minimum', 'any')} to {schema.get('maximum', 'any')}"]
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
         return [problem for item in value for problem in _value_problems(schema["items"], item)]
     return []

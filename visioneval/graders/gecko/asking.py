@@ -45,7 +45,7 @@ class AnswerSet:
 
     def off_shape(self) -> bool:
         """Whether a reply could not be read. Its questions count as neither wrong nor unanswered."""
-        return any(each.fault == OFF_SHAPE for each in self.answers.values())
+        return any(answer.fault == OFF_SHAPE for answer in self.answers.values())
 
 
 async def ask_all(

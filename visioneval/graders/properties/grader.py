@@ -61,18 +61,18 @@ def read_facts(path: Path) -> FileFacts:
 
 def _facts(path: Path) -> FileFacts:
     kind, mode, orientation, alpha = _stored_form(path)
-    shown = np.asarray(load_rgb(path))
+    pixels = np.asarray(load_rgb(path))
     transparent = alpha is not None and int(alpha.min()) < 255
-    on_black = _on_black(shown, alpha) if alpha is not None and transparent else shown
+    on_black = _on_black(pixels, alpha) if alpha is not None and transparent else pixels
     return FileFacts(
-        width=shown.shape[1],
-        height=shown.shape[0],
+        width=pixels.shape[1],
+        height=pixels.shape[0],
         format=kind,
         mode=mode,
         frames=frames(path),
         exif_orientation=orientation,
         transparent=transparent,
-        blank=is_flat(shown) and is_flat(on_black),
+        blank=is_flat(pixels) and is_flat(on_black),
     )
 
 

@@ -30,7 +30,7 @@ _SAME_GLYPH = {
     "~": "〜∼",
     "|": "∣│┃",
 }
-_FOLDS = {char: kept for kept, chars in _SAME_GLYPH.items() for char in chars}
+_FOLDS = {char: unified for unified, chars in _SAME_GLYPH.items() for char in chars}
 _FOLDS |= dict(zip("ΑΒΕΗΙΚΜΝΟΡΤΧΥΖο", "ABEHIKMNOPTXYZo", strict=True))  # Greek letters of Latin shape
 
 _RANGES = """
