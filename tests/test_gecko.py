@@ -228,7 +228,7 @@ def test_questions_that_the_prompt_does_not_confirm_are_dropped(tmp_path: Path) 
 
 
 def test_no_confirmed_questions_give_no_score(tmp_path: Path) -> None:
-    with pytest.raises(GraderError, match="no question is left of 2"):
+    with pytest.raises(GraderError, match="all 2 questions were dropped"):
         grade(tmp_path, Asked(MADE, answers(q1="no", q2="no")), {}, check_questions=True)
 
 

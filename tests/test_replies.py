@@ -65,7 +65,7 @@ def test_a_redirect_is_told_by_its_host_alone(
     assert record.error is not None
     assert record.error.kind == "invalid"
     where = shown.format(port=api.port)
-    assert record.error.message.startswith(f"{status}: the server redirects to {where}, and"), record.error.message
+    assert record.error.message.startswith(f"{status}: the server redirects to {where}, which"), record.error.message
 
 
 @pytest.mark.parametrize("call", CALLS)

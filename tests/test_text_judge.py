@@ -164,7 +164,7 @@ def test_criteria_that_are_not_met_fail_with_their_reason(tmp_path: Path) -> Non
     [
         (Reply("A lamp, and the wor", "m", stopped="max_tokens"), "the answer was cut off (max_tokens)"),
         (Reply('{"description": "A lamp, and the wor', "m"), "the JSON is incomplete: the answer was cut off"),
-        (Reply('{"description": " "}', "m"), "'description' is not text, or empty"),
+        (Reply('{"description": " "}', "m"), "'description' is not text or is empty"),
         (Reply(" ", "m"), "the answer was empty"),
     ],
 )
@@ -185,7 +185,7 @@ def test_a_second_call_off_the_schema_keeps_all_words(tmp_path: Path) -> None:
 
 
 def test_describing_is_for_judges() -> None:
-    with pytest.raises(ValidationError, match="describe is for a judge"):
+    with pytest.raises(ValidationError, match="describe needs a judge"):
         TextGrader(type="text", key="copy", describe=True)
     assert TextGrader(type="text", key="copy").judge_name is None
     assert TextGrader(type="text", key="copy", extract=("ocr", "judge")).judge_name == "default"
