@@ -272,7 +272,7 @@ def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
             "suite.yaml:3:69: the dataset has no column 'img' (known: f, i)",
         ),
         ("image: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
-        ("output: f", "{}", "suite.yaml:3:37: fields must map image, and id or prompt"),
+        ("output: f", "{}", "suite.yaml:3:37: fields must map output, and id or prompt"),
         ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, image, model, prompt)"),
         (
             "image: f, id: i, model: m",

@@ -23,15 +23,15 @@ class OutputDataset(Frozen):
     """Existing outputs listed in a table; rows match cases by id, or by prompt if they have no id."""
 
     path: FilePath
-    fields: dict[str, str] = Field(description="image, and id or prompt, and optionally model: the column of each.")
+    fields: dict[str, str] = Field(description="output, and id or prompt, and optionally model: the column of each.")
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
-        known = {"image", "id", "prompt", "model"}
+        known = {"output", "id", "prompt", "model"}
         if unknown := sorted(self.fields.keys() - known):
             raise ValueError(f"fields: unknown {', '.join(unknown)} (known: {', '.join(sorted(known))})")
-        if "image" not in self.fields or not self.fields.keys() & {"id", "prompt"}:
-            raise ValueError("fields must map image, and id or prompt")
+        if "output" not in self.fields or not self.fields.keys() & {"id", "prompt"}:
+            raise ValueError("fields must map output, and id or prompt")
         return self
 
 
@@ -87,7 +87,7 @@ def _rows_of(
             continue
         key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
         if key:
-            yield key, row.cells.get(fields["image"]), f"{dataset.path}:{row.line}"
+            yield key, row.cells.get(fields["output"]), f"{dataset.path}:{row.line}"
 
 
 def _ids_by_prompt(cases: Sequence[TestCase], variables: Mapping[str, Any]) -> dict[str, str]:
