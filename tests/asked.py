@@ -54,7 +54,7 @@ def generated(path: Path, size: tuple[int, int] = (64, 48), color: Any = "white"
     return path
 
 
-def subject(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, **changes: Any) -> GradingContext:
+def context(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, **changes: Any) -> GradingContext:
     """A cell with a white image. What its graders save is in ``folder / "kept"``."""
     made = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
     path = changes.pop("path", None) or generated(folder / "output.png")

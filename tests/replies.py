@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from visioneval.graders.alignment import grader as alignment
-from visioneval.graders.gecko.answers import answer_faults, as_json, read_answers
+from visioneval.graders.gecko.answers import answer_as_json, answer_faults, read_answers
 from visioneval.graders.gecko.reading import ParsedQuestions, read_json, read_questions
 from visioneval.graders.pairwise import grader as pairwise
 from visioneval.graders.rubric import grader as rubric
@@ -18,7 +18,7 @@ from visioneval.graders.rubric.config import PassFail, ScaleScore
 from visioneval.graders.text import judge as text_judge
 from visioneval.judging.ask import Check, read_reply
 from visioneval.providers.base import Reply, Tool, ToolCall
-from visioneval.providers.conversation import called
+from visioneval.providers.conversation import run_tool
 from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.suite.questions import GeckoQuestion
 
@@ -76,7 +76,7 @@ def cropped(text: str) -> Any:
     """The arguments that the tool was called with."""
     seen: list[Mapping[str, Any]] = []
     tool = Tool("crop", "", {}, lambda asked: [seen.append(asked) or ""])  # type: ignore[func-returns-value]
-    called([tool], ToolCall("crop", text or " ", "1"))
+    run_tool([tool], ToolCall("crop", text or " ", "1"))
     return [dict(each) for each in seen] or None
 
 
@@ -111,7 +111,9 @@ def dressed(said: Mapping[str, Any]) -> tuple[str, ...]:
 
 KINDS: dict[str, Kind] = {
     "rubric": Kind(
-        partial(read, partial(rubric.faults, METRICS, TAGS), keys(*METRICS, "failure_tags", "verdict", "reason")),
+        partial(
+            read, partial(rubric.reply_problems, METRICS, TAGS), keys(*METRICS, "failure_tags", "verdict", "reason")
+        ),
         dressed(RUBRIC),
     ),
     "text": Kind(partial(read, partial(text_judge._faults, ["lines"]), keys("lines")), dressed(LINES)),
@@ -123,7 +125,7 @@ KINDS: dict[str, Kind] = {
         dressed({"description": 'A red lamp.\nIt says "SALE {1}".'}),
     ),
     "alignment": Kind(
-        partial(read, alignment.faults, lambda data: [each["answer"] for each in data["requirements"]]),
+        partial(read, alignment.reply_problems, lambda data: [each["answer"] for each in data["requirements"]]),
         dressed(ALIGNED),
     ),
     "gecko answers": Kind(
@@ -131,7 +133,7 @@ KINDS: dict[str, Kind] = {
         (*dressed(ANSWERS), *dressed({"dog": "yes", "red": "b"})),
     ),
     "gecko answer": Kind(
-        lambda text: read(partial(answer_faults, [ALONE]), alone, as_json(ALONE, text)),
+        lambda text: read(partial(answer_faults, [ALONE]), alone, answer_as_json(ALONE, text)),
         (
             *dressed({"answers": [{"id": "q", "reason": "", "answer": "none of them"}]}),
             "c",
@@ -143,7 +145,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "gecko questions": Kind(made, dressed(MADE)),
-    "pairwise": Kind(partial(read, pairwise.faults, keys("answer")), dressed(PAIR)),
+    "pairwise": Kind(partial(read, pairwise.reply_problems, keys("answer")), dressed(PAIR)),
     "zoom": Kind(cropped, (json.dumps(CROP), json.dumps(CROP, indent=1))),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from asked import Asked, subject
+from asked import Asked, context
 from fake_api import FakeAPI, JudgeRequest
 from made import generated_png
 from typer.testing import CliRunner
@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.errors import ProviderError
 from visioneval.graders.alignment.config import AlignmentGrader
-from visioneval.graders.alignment.grader import Alignment, faults, gaps_of, score_of
+from visioneval.graders.alignment.grader import Alignment, gaps_of, reply_problems, score_of
 from visioneval.graders.base import Grade
 from visioneval.records.model import read_records
 from visioneval.resources import builtin
@@ -36,10 +36,10 @@ def reply(*answers: bool, score: Any = 50) -> dict[str, Any]:
 
 def grade(tmp_path: Path, asked: Asked, case: dict[str, Any] | None = None, **options: Any) -> Grade:
     config = AlignmentGrader(key="fit", type="alignment", **options)
-    return asyncio.run(Alignment(config).grade(subject(tmp_path, asked, case)))
+    return asyncio.run(Alignment(config).grade(context(tmp_path, asked, case)))
 
 
-def test_the_score_is_our_arithmetic_and_the_judges_is_kept(tmp_path: Path) -> None:
+def test_score_is_computed_and_the_judge_score_is_recorded(tmp_path: Path) -> None:
     said = reply(True, True, False, score=90)
     said["requirements"].append(item(False, "snow", gap="No snow is to be seen."))
     found = grade(tmp_path, Asked(said))
@@ -48,10 +48,10 @@ def test_the_score_is_our_arithmetic_and_the_judges_is_kept(tmp_path: Path) -> N
     assert found.details["judge_score"] == 90
     assert found.details["gaps"] == ["Not shown: thing 2.", "No snow is to be seen."]
     assert [each["answer"] for each in found.details["requirements"]] == [True, True, False, False]
-    assert (found.error, found.judge_model, found.usage, found.cost_usd) == (None, "judge-1", {"input": 10}, 0.25)
+    assert (found.error, found.judge_model) == (None, "judge-1")
 
 
-def test_each_requirement_counts_the_same() -> None:
+def test_requirements_have_equal_weight() -> None:
     assert score_of([item(True)]) == 100
     assert score_of([item(False), item(False)]) == 0
     assert score_of([item(True), item(True), item(False)]) == pytest.approx(66.6667, abs=1e-4)
@@ -87,11 +87,11 @@ def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) ->
         ({"requirements": [item(True, gap=None)], "score": 1}, "the gap of requirement 1 is not text"),
     ],
 )
-def test_what_is_no_answer(said: Any, told: str) -> None:
-    assert told in faults(said)
+def test_reports_an_invalid_answer(said: Any, told: str) -> None:
+    assert told in reply_problems(said)
 
 
-def test_an_answer_off_the_schema_is_asked_for_again_and_then_null(tmp_path: Path) -> None:
+def test_invalid_answer_is_retried_once_then_null(tmp_path: Path) -> None:
     asked = Asked("I like it", reply(True, False))
     found = grade(tmp_path, asked)
     assert found.scores == {"fit": 50.0}
@@ -103,7 +103,7 @@ def test_an_answer_off_the_schema_is_asked_for_again_and_then_null(tmp_path: Pat
     assert len(lost.details["replies"]) == 2
 
 
-def test_a_judge_that_is_out_gives_no_score(tmp_path: Path) -> None:
+def test_judge_outage_gives_no_score(tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match="out"):
         grade(tmp_path, Asked(ProviderError("out", kind="transient")))
 

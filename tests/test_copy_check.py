@@ -227,7 +227,7 @@ def test_a_faint_reading_is_no_text_but_is_mentioned() -> None:
     found = check(readings, expected, fold=True, min_confidence=0.5)
     (miss,) = found.missing
     assert (miss.line, miss.faint, found.forbidden, found.extra) == ("SALE", 0.3, (), ())
-    assert [pair.readings for pair in found.found] == [(2,)]
+    assert [pair.readings for pair in found.matched] == [(2,)]
 
 
 def test_a_blank_image_misses_everything() -> None:

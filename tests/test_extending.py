@@ -215,7 +215,9 @@ def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: To
     assert run(toy).exit_code == 3
     record = toy.records["three"]
     assert record.scores["count"] is None
-    assert "the judge did not answer in shape: count: 'many' is not of the type integer" in str(record.graders[0].error)
+    assert "the judge's reply did not match the schema: count: 'many' is not of the type integer" in str(
+        record.graders[0].error
+    )
 
 
 @pytest.mark.parametrize(

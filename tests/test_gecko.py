@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import Asked, subject
+from asked import Asked, context
 
 from visioneval.engine.single_flight import SingleFlight
 from visioneval.errors import GraderError, ProviderError
@@ -41,7 +41,7 @@ def answers(**said: str) -> dict[str, Any]:
 def grade(folder: Path, asked: Asked, case: dict[str, Any], *, once: Any = None, **options: Any) -> Grade:
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", **options})
     changes = {"once": once} if once else {}
-    return asyncio.run(Gecko(config).grade(subject(folder, asked, case, **changes)))
+    return asyncio.run(Gecko(config).grade(context(folder, asked, case, **changes)))
 
 
 def detail(found: Grade, name: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_one_call_for_all_questions(tmp_path: Path) -> None:
         "depends_on": [], "expected": "no", "answer": "b", "choice": "no", "right": True, "score": 1, "reason": "seen",
     }  # fmt: skip
     assert found.details["source"] == "pinned"
-    assert (found.usage, found.cost_usd, found.judge_model) == ({"input": 10}, 0.25, "judge-1")
+    assert found.judge_model == "judge-1"
 
 
 def test_one_call_for_each_question(tmp_path: Path) -> None:
@@ -74,10 +74,9 @@ def test_one_call_for_each_question(tmp_path: Path) -> None:
         1
     ] * 3
     assert found.scores["gecko"] == pytest.approx(2 / 3)
-    assert found.cost_usd == 0.75
 
 
-def test_a_wrong_parent_takes_the_point_and_not_the_place(tmp_path: Path) -> None:
+def test_wrong_parent_scores_zero_and_stays_in_the_denominator(tmp_path: Path) -> None:
     found = grade(tmp_path, Asked(answers(dog="no", red="red", sun="no")), PINNED)
     assert found.scores == {"gecko": pytest.approx(1 / 3), "gecko.animal": 0, "gecko.color": 0, "gecko.other": 1}
     red = detail(found, "red")
@@ -87,7 +86,7 @@ def test_a_wrong_parent_takes_the_point_and_not_the_place(tmp_path: Path) -> Non
     )
 
 
-def test_what_is_unanswered_is_asked_again_alone(tmp_path: Path) -> None:
+def test_unanswered_questions_are_retried_alone(tmp_path: Path) -> None:
     judge = Asked(answers(dog="yes", sun="it is hard to say", moon="yes"), answers(red="b"), answers(sun="no"))
     found = grade(tmp_path, judge, PINNED)
     assert found.scores["gecko"] == 1.0
@@ -106,24 +105,26 @@ def test_what_is_unanswered_is_asked_again_alone(tmp_path: Path) -> None:
         ("skip", {"gecko": 1.0, "gecko.animal": 1.0, "gecko.color": 1.0, "gecko.other": None}),
     ],
 )
-def test_still_unanswered(tmp_path: Path, on_unanswered: str, scores: dict[str, Any]) -> None:
+def test_on_unanswered_after_the_retry(tmp_path: Path, on_unanswered: str, scores: dict[str, Any]) -> None:
     judge = Asked(answers(dog="a", red="b", sun="Well, the sky is bright."), answers(sun="Hard to say."))
     found = grade(tmp_path, judge, PINNED, on_unanswered=on_unanswered)
     assert found.scores == scores
     assert len(judge.questions) == 2
-    told = "1 of 3 questions of 'gecko' unanswered, such as sun (not one of the choices: 'Hard to say.')"
+    told = "1 of 3 questions of 'gecko' have no usable answer, such as sun (not one of the choices: 'Hard to say.')"
     assert found.error == (None if on_unanswered == "wrong" else told)
 
 
-def test_a_judge_that_only_chats_measures_nothing(tmp_path: Path) -> None:
+def test_unreadable_replies_give_no_score(tmp_path: Path) -> None:
     judge = Asked("What a lovely image! I would say that everything fits.")
     found = grade(tmp_path, judge, PINNED)
     assert set(found.scores.values()) == {None}
-    assert "3 of 3 questions of 'gecko' unanswered, such as dog (the reply was not in shape" in (found.error or "")
+    assert "3 of 3 questions of 'gecko' have no usable answer, such as dog (the reply did not match the schema" in (
+        found.error or ""
+    )
     assert found.details["replies"][0].startswith("What a lovely image!")
 
 
-def test_an_outage_is_never_wrong(tmp_path: Path) -> None:
+def test_judge_outage_is_not_a_wrong_answer(tmp_path: Path) -> None:
     judge = Asked(answers(dog="yes", red="red"), ProviderError("the judge is out", kind="transient"))
     found = grade(tmp_path, judge, PINNED, on_unanswered="wrong")
     assert set(found.scores.values()) == {None}
@@ -131,29 +132,25 @@ def test_an_outage_is_never_wrong(tmp_path: Path) -> None:
     assert detail(found, "dog")["answer"] == "yes"
 
 
-def test_questions_are_made_and_then_asked(tmp_path: Path) -> None:
+def test_questions_are_generated_and_then_asked(tmp_path: Path) -> None:
     kept: list[PromptQuestions] = []
     judge = Asked(MADE, answers(q1="yes", q2="no"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
-    cell = subject(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=kept.append)
+    cell = context(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=kept.append)
     found = asyncio.run(Gecko(config).grade(cell))
     assert found.scores == {"gecko": 0.5, "gecko.animal": 1.0, "gecko.counting": 0.0}
     assert "Two dogs on a boat" in judge.words(0)[0]
     assert judge.images(0) == []
-    assert (found.details["source"], found.details["coverage"], found.cost_usd) == (
-        "generated",
-        pytest.approx(2 / 3),
-        0.5,
-    )
+    assert (found.details["source"], found.details["coverage"]) == ("generated", pytest.approx(2 / 3))
     (entry,) = kept
     assert (entry.source, entry.keywords, len(entry.questions)) == ("generated", MADE["keywords"], 2)
     assert entry.template_sha256 is not None
 
 
-def test_questions_are_made_once_for_all_cells_of_a_prompt(tmp_path: Path) -> None:
+def test_questions_are_generated_once_per_prompt(tmp_path: Path) -> None:
     judge, once = Asked(MADE, answers(q1="yes", q2="yes")), SingleFlight()
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
-    cells = [subject(tmp_path, judge, {"id": name, "prompt": "Two dogs"}, once=once) for name in "abc"]
+    cells = [context(tmp_path, judge, {"id": name, "prompt": "Two dogs"}, once=once) for name in "abc"]
 
     async def all_at_once() -> list[Grade]:
         return list(await asyncio.gather(*(Gecko(config).grade(cell) for cell in cells)))
@@ -161,17 +158,16 @@ def test_questions_are_made_once_for_all_cells_of_a_prompt(tmp_path: Path) -> No
     found = asyncio.run(all_at_once())
     assert [each.scores["gecko"] for each in found] == [1.0] * 3
     assert len(judge.questions) == 4
-    assert sorted(each.cost_usd or 0 for each in found) == [0.25, 0.25, 0.5]
 
 
-def test_graders_of_two_judges_do_not_exchange_questions(tmp_path: Path) -> None:
+def test_graders_with_different_judges_do_not_share_questions(tmp_path: Path) -> None:
     other = {**MADE, "questions": [{**MADE["questions"][0], "question": "Is any dog there?"}]}  # type: ignore[dict-item]
     writer, once = QuestionsWriter(tmp_path), SingleFlight()
     asked = []
     for name, made in (("one", MADE), ("two", other)):
         judge = Asked(made, answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
-        cell = subject(
+        cell = context(
             tmp_path, judge, {"prompt": "Two dogs"}, once=once, known_questions=writer.find, keep_questions=writer.add
         )
         found = asyncio.run(Gecko(config).grade(cell))
@@ -182,7 +178,7 @@ def test_graders_of_two_judges_do_not_exchange_questions(tmp_path: Path) -> None
         judge = Asked(answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
         found = asyncio.run(
-            Gecko(config).grade(subject(tmp_path, judge, {"prompt": "Two dogs"}, known_questions=kept.find))
+            Gecko(config).grade(context(tmp_path, judge, {"prompt": "Two dogs"}, known_questions=kept.find))
         )
         assert [each["question"] for each in found.details["questions"]] == words, "a run that goes on"
 
@@ -199,26 +195,26 @@ def test_graders_of_two_judges_do_not_exchange_questions(tmp_path: Path) -> None
     ],
     ids=["prose", "cut", "empty", "no items", "stopped", "unknown parent"],
 )
-def test_bad_questions_are_asked_for_again_once(tmp_path: Path, first: Any) -> None:
+def test_unusable_questions_are_requested_again_once(tmp_path: Path, first: Any) -> None:
     judge = Asked(first, MADE, answers(q1="yes", q2="yes"))
     assert grade(tmp_path, judge, {}).scores["gecko"] == 1.0
     assert "Your last answer could not be used" in judge.words(1)[-1]
-    with pytest.raises(GraderError, match="the judge made no usable questions: "):
+    with pytest.raises(GraderError, match="the judge generated no usable questions: "):
         grade(tmp_path, Asked(first), {})
 
 
-def test_a_bad_dependency_may_take_all_dependencies_away(tmp_path: Path) -> None:
+def test_bad_dependency_can_drop_all_dependencies(tmp_path: Path) -> None:
     made = {**MADE, "questions": [{**q, "depends_on": ["q2" if q["id"] == "q1" else "q1"]} for q in MADE["questions"]]}  # type: ignore[index]
     found = grade(tmp_path, Asked(made, answers(q1="no", q2="yes")), {}, on_bad_dependency="drop")
     assert found.scores["gecko"] == 0.5
     assert [each["depends_on"] for each in found.details["questions"]] == [[], []]
 
 
-def test_questions_that_the_prompt_does_not_bear_out_are_dropped(tmp_path: Path) -> None:
+def test_questions_that_the_prompt_does_not_confirm_are_dropped(tmp_path: Path) -> None:
     kept: list[PromptQuestions] = []
     judge = Asked(MADE, answers(q1="c", q2="yes"), answers(q2="yes"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "check_questions": True})
-    cell = subject(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=kept.append)
+    cell = context(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=kept.append)
     found = asyncio.run(Gecko(config).grade(cell))
     assert found.scores == {"gecko": 1.0, "gecko.counting": 1.0}
     assert judge.images(1) == []
@@ -231,12 +227,12 @@ def test_questions_that_the_prompt_does_not_bear_out_are_dropped(tmp_path: Path)
     assert (found.details["dropped"], entry.coverage) == (1, pytest.approx(1 / 3))
 
 
-def test_where_nothing_is_borne_out_nothing_is_measured(tmp_path: Path) -> None:
-    with pytest.raises(GraderError, match="no question is left of 2"):
+def test_no_confirmed_questions_give_no_score(tmp_path: Path) -> None:
+    with pytest.raises(GraderError, match="all 2 questions were dropped"):
         grade(tmp_path, Asked(MADE, answers(q1="no", q2="no")), {}, check_questions=True)
 
 
-def test_added_questions_are_asked_beside_the_made_ones(tmp_path: Path) -> None:
+def test_added_questions_are_asked_with_generated_ones(tmp_path: Path) -> None:
     judge = Asked(MADE, answers(q1="yes", q1_2="yes", q2="yes"))
     case = {"add_questions": [{"id": "q1", "question": "Is the flag up?", "type": "flag"}]}
     found = grade(tmp_path, judge, case)
@@ -245,13 +241,13 @@ def test_added_questions_are_asked_beside_the_made_ones(tmp_path: Path) -> None:
     assert told == [("q1_2", "generated", []), ("q2", "generated", ["q1_2"]), ("q1", "pinned", [])]
 
 
-def test_an_added_question_with_a_bad_dependency_takes_all_dependencies_away(tmp_path: Path) -> None:
+def test_added_question_with_a_bad_dependency_drops_all_dependencies(tmp_path: Path) -> None:
     case = {"add_questions": [{"id": "flag", "question": "Is the flag up?", "depends_on": ["gone"]}]}
     found = grade(tmp_path, Asked(MADE, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop")
     assert found.scores["gecko"] == pytest.approx(2 / 3)
 
 
-def test_a_video_has_its_own_words(tmp_path: Path) -> None:
+def test_video_uses_its_own_template(tmp_path: Path) -> None:
     made = {"keywords": "{1}[grapes, object, 1.0]", "questions": [
         {"id": "q1", "keyword": 1, "question": "Which fruit rolls?", "choices": ["figs", "grapes", "plums", "limes"],
          "answer": "grapes", "justification": "grapes", "depends_on": []}]}  # fmt: skip
@@ -264,7 +260,7 @@ def test_a_video_has_its_own_words(tmp_path: Path) -> None:
     assert found.reasons["gecko"] == "1 of 1 wrong: Which fruit rolls? none of them, not grapes"
 
 
-def test_a_template_beside_the_suite_wins(tmp_path: Path) -> None:
+def test_template_in_the_suite_folder_wins(tmp_path: Path) -> None:
     (tmp_path / "mine.md.j2").write_text("{% for q in questions %}{{ q.id }}? {% endfor %}")
     judge = Asked(answers(dog="yes", red="red", sun="no"))
     grade(tmp_path, judge, PINNED, answers_template="mine.md.j2")

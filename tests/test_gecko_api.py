@@ -193,7 +193,7 @@ def test_where_no_questions_come_the_rest_is_written_and_the_exit_code_says_so(
     done = CliRunner().invoke(app, ["questions", str(suite("openai", CASES))])
     assert done.exit_code == 3
     assert "- prompt: red boat\n" in done.stdout
-    assert "plain: no questions: the judge made no usable questions" in done.stderr
+    assert "plain: no questions: the judge generated no usable questions" in done.stderr
 
 
 def test_a_suite_without_such_a_grader(toy: Any) -> None:

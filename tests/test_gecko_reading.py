@@ -64,7 +64,7 @@ def test_what_is_no_json(text: str) -> None:
 def test_a_list_that_was_cut_off_is_not_taken_for_a_whole_one() -> None:
     ends = [len(TEXT) // 3, len(TEXT) // 2, TEXT.rindex("}", 0, TEXT.rindex("}")) + 1, len(TEXT) - 1]
     for end in ends:
-        with pytest.raises(UnreadableReplyError, match="the JSON does not end"):
+        with pytest.raises(UnreadableReplyError, match="the JSON is incomplete"):
             read_json(TEXT[:end])
 
 
@@ -100,10 +100,10 @@ def test_usable_questions_and_their_coverage() -> None:
     [
         ({**TWO, "answer": "perhaps"}, "answer: 'perhaps' is not among the choices (yes, no)"),
         ({**TWO, "answer": ""}, "answer: String should have at least 1 character"),
-        ({**TWO, "id": "q1"}, "a second question with the id 'q1'"),
+        ({**TWO, "id": "q1"}, "another question has the id 'q1'"),
         ({**TWO, "question": "are there  DOGS?"}, "the same question as 'q1'"),
         ({**TWO, "question": ""}, "question: Field required"),
-        ({**TWO, "choices": ["red", "blue"], "answer": "red"}, "its choices are not yes and no"),
+        ({**TWO, "choices": ["red", "blue"], "answer": "red"}, "the choices are not yes and no"),
         ({**TWO, "choices": ["yes", "YES."], "answer": "yes"}, "choices: 'YES.' stands here twice"),
         ("Are there dogs?", "not an object"),
         (None, "not an object"),
@@ -131,9 +131,9 @@ def test_over_the_limit() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (None, "the answer is not one whole JSON object with the keys 'keywords' and 'questions'"),
-        ([DOGS], "the answer is not one whole JSON object with the keys 'keywords' and 'questions'"),
-        ({"keywords": KEYWORDS}, "the answer is not one whole JSON object with the keys 'keywords' and 'questions'"),
+        (None, "the reply is not a complete JSON object with the keys 'keywords' and 'questions'"),
+        ([DOGS], "the reply is not a complete JSON object with the keys 'keywords' and 'questions'"),
+        ({"keywords": KEYWORDS}, "the reply is not a complete JSON object with the keys 'keywords' and 'questions'"),
         ({"keywords": KEYWORDS, "questions": []}, "no question is usable"),
         ({"keywords": KEYWORDS, "questions": [5]}, "no question is usable: not an object"),
         ({"keywords": "Two dogs", "questions": [DOGS]}, "in the form {1}[word]"),
@@ -161,11 +161,11 @@ def test_a_video_questions_type_is_its_items() -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"choices": ["roll", "burn"]}, "it has 2 choices, not 4"),
-        ({"choices": ["roll", "burn", "grapes", "melt"]}, "the wrong choice 'grapes' is another part of the prompt"),
-        ({"keyword": 3}, "it is about the item 3, which has no known type"),
-        ({"keyword": 7}, "it is about the item 7, which has no known type"),
-        ({"keyword": None}, "it is about the item None, which has no known type"),
+        ({"choices": ["roll", "burn"]}, "it has 2 choices instead of 4"),
+        ({"choices": ["roll", "burn", "grapes", "melt"]}, "the wrong choice 'grapes' also appears in the prompt"),
+        ({"keyword": 3}, "its item 3 has no known type"),
+        ({"keyword": 7}, "its item 7 has no known type"),
+        ({"keyword": None}, "its item None has no known type"),
     ],
 )
 def test_a_bad_question_about_a_video(bad: dict[str, Any], reason: str) -> None:

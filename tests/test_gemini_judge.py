@@ -15,7 +15,7 @@ from toys import Toy
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Question, Reply, Tool
 from visioneval.providers.base import ToolCall as Called
-from visioneval.providers.conversation import called, converse
+from visioneval.providers.conversation import converse, run_tool
 from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.judge import GeminiJudgeClient
 from visioneval.records.model import read_records
@@ -132,7 +132,7 @@ def test_a_judge_that_never_stops_looking_is_stopped(api: FakeAPI, script: Scrip
 
 def test_a_tool_that_does_not_exist_is_told_to_the_judge() -> None:
     zoom = Zoom()
-    (told,) = called(zoom.question().tools, Called("measure", "{}", "7"))
+    (told,) = run_tool(zoom.question().tools, Called("measure", "{}", "7"))
     assert (told, zoom.asked) == ("There is no tool 'measure'. There are: crop.", [])
 
 

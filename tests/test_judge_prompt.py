@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.graders.rubric.config import RubricGrader
-from visioneval.graders.rubric.grader import faults
+from visioneval.graders.rubric.grader import reply_problems
 from visioneval.graders.rubric.prompt import (
     rubric_context,
     rubric_groups,
@@ -67,7 +67,7 @@ def test_without_tags_none_are_asked_for() -> None:
 def test_what_the_check_takes_the_schema_takes(gate: Any, score: Any, share: Any, verdict: Any, more: Any) -> None:
     asked = options().asked
     said = {"reason": "r", "gate": gate, "score": score, "share": share, "verdict": verdict, **more}
-    if not faults(asked, [], said):  # a key that nobody asked for is no fault: it is ignored
+    if not reply_problems(asked, [], said):  # a key that nobody asked for is no fault: it is ignored
         whole = {key: value for key, value in said.items() if key != "extra"}
         jsonschema.validate(whole, object_schema(rubric_schema(asked, [])))
 

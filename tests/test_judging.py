@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from visioneval.judging.ask import (
     Answer,
     OffSchemaError,
+    answer_details,
     ask_for_json,
     object_schema,
     read_reply,
-    told,
-    total_cost,
-    total_usage,
 )
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import MAX_CHARS
@@ -67,19 +65,19 @@ def test_an_answer_is_found_among_other_words(text: str, how: str) -> None:
         ("four", "not JSON"),
         ("[1]", "the answer is not a JSON object"),
         ('{"n": 1.5} or {"n": null}', "{'n': None} is not right"),
-        ('{"n": 3}\nWait, one more. {"n": 4}', "the answer holds 2 JSON objects that fit, and they differ"),
-        ('{"n": 3}{"n": 4}', "the answer holds 2 JSON objects that fit, and they differ"),
+        ('{"n": 3}\nWait, one more. {"n": 4}', "the answer contains 2 different JSON objects that match the schema"),
+        ('{"n": 3}{"n": 4}', "the answer contains 2 different JSON objects that match the schema"),
         ('{"n": 3, {"n": 4}', "not JSON: a key is missing (line 1 column 10)"),
-        ('{"n": 3, "n": 4}', "the key 'n' is there twice, with different values"),
-        ('{"n": 1, "n": true}', "the key 'n' is there twice, with different values"),
+        ('{"n": 3, "n": 4}', "the key 'n' appears twice with different values"),
+        ('{"n": 1, "n": true}', "the key 'n' appears twice with different values"),
         ('[{"n": 3}', "it is a list of them"),
-        ('{"n": 3}\nWait, one more. {"n": 4', "the JSON does not end"),
-        ("<think>{'n': 3}", "the JSON does not end"),
+        ('{"n": 3}\nWait, one more. {"n": 4', "the JSON is incomplete"),
+        ("<think>{'n': 3}", "the JSON is incomplete"),
         ('{"n": 4\n "m": 5}', "',' or '}' is missing"),
-        ('{"n": NaN}', "not JSON: NaN is no number"),
+        ('{"n": NaN}', "not JSON: NaN is not a number"),
         ("[" * 100_000, "the answer is not a JSON object"),
         ('{"n":' * 20_000, "nested over 32 levels deep"),
-        ('{"n": 4}' * 101, "the answer holds over 100 JSON objects"),
+        ('{"n": 4}' * 101, "the answer contains over 100 JSON objects"),
         ('{"n": 4}' + "." * MAX_CHARS, "characters, over the limit of 262,144"),
     ],
 )
@@ -92,13 +90,13 @@ def test_an_answer_off_the_schema_is_asked_again_once_with_the_fault_and_the_ans
     assert fault in note
     assert (first[:2000] or "(nothing)") in note
     assert judge.questions[1].schema == QUESTION.schema
-    assert told(answer)["asked_again"] == 1
-    assert told(answer)["replies"][1] == '{"n": 4}'
+    assert answer_details(answer)["asked_again"] == 1
+    assert answer_details(answer)["replies"][1] == '{"n": 4}'
 
 
 def test_off_the_schema_twice_is_an_error_that_keeps_the_words() -> None:
     judge = Asked('{"m": 4}', "no")
-    with pytest.raises(OffSchemaError, match="did not answer in shape: not JSON") as caught:
+    with pytest.raises(OffSchemaError, match="did not match the schema: not JSON") as caught:
         asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, check))
     assert [reply.text for reply in caught.value.replies] == ['{"m": 4}', "no"]
     assert len(judge.questions) == 2
@@ -109,8 +107,8 @@ def test_mangled_json_is_mended_only_when_the_second_answer_is_off_too(mangled: 
     answer, judge = answered(mangled, "sorry")
     assert (answer.data, answer.how) == (GOOD, "repaired")
     assert len(judge.questions) == 2
-    assert told(answer)["read"] == ["repaired"]
-    assert told(answer)["replies"] == [mangled, "sorry"]
+    assert answer_details(answer)["read"] == ["repaired"]
+    assert answer_details(answer)["replies"] == [mangled, "sorry"]
     right, _ = answered(mangled, '{"n": 5}')
     assert (right.data, right.how) == ({"n": 5}, "json")
     second, _ = answered(mangled, "{'n': 6}")
@@ -137,18 +135,9 @@ def test_recorded_answers_need_not_hold_everything_and_are_asked_for_once() -> N
     judge = Asked(recorded)
     answer = asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, wants_both, {"why": ""}))
     assert (answer.data, answer.how) == (GOOD, "json")
-    with pytest.raises(OffSchemaError, match="the recorded answer does not fit: why is missing"):
+    with pytest.raises(OffSchemaError, match="the recorded answer does not match the schema: why is missing"):
         asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, wants_both))
     assert len(judge.questions) == 2
-
-
-def test_sums_of_several_replies() -> None:
-    a, b = Reply("", "m", usage={"in": 2}, cost_usd=0.5), Reply("", "m", usage={"in": 3, "out": 1}, cost_usd=0.25)
-    assert total_usage((a, b)) == {"in": 5, "out": 1}
-    assert total_cost((a, b)) == 0.75
-    assert total_cost((a, Reply("", "m"))) is None
-    assert total_usage(()) is None
-    assert total_cost(()) is None
 
 
 @given(before=st.text(alphabet="ab {}\"'\n`[,:", max_size=40), n=st.integers(), after=st.text(max_size=20))

@@ -301,8 +301,8 @@ def grade(tmp_path: Path, drawn: Edit) -> Callable[..., Grade]:
             return f"artifacts/{name}"
 
         case = TestCase(id="c", prompt="p")
-        subject = GradingContext(case, TaskType.IMAGE_EDITING, "p", None, output, files, save)
-        return asyncio.run(Locality(LocalityGrader(type="locality", key="local", **options)).grade(subject))
+        context = GradingContext(case, TaskType.IMAGE_EDITING, "p", None, output, files, save)
+        return asyncio.run(Locality(LocalityGrader(type="locality", key="local", **options)).grade(context))
 
     return run
 
@@ -336,7 +336,10 @@ def test_a_spill_says_how_much_and_where(grade: Callable[..., Grade], drawn: Edi
 def test_no_edit_says_so(grade: Callable[..., Grade], drawn: Edit) -> None:
     found = grade(drawn[0])
     assert found.scores["local"] is False
-    assert found.reasons["local"] == "0 % of the pixels inside the mask changed, at least 1 % must: the edit is missing"
+    assert (
+        found.reasons["local"]
+        == "0 % of the pixels inside the mask changed, below the limit of 1 %: the edit is missing"
+    )
 
 
 def test_another_shape_fails_as_distorted(grade: Callable[..., Grade], drawn: Edit) -> None:
@@ -359,12 +362,12 @@ def test_what_a_mask_leaves_out_is_null_with_its_cause(grade: Callable[..., Grad
     assert found.scores["local.changed_outside"] is None
     assert found.scores["local.worst_window"] is None
     assert found.scores["local.ssim_outside"] is None
-    assert found.error == "the mask leaves nothing outside"
+    assert found.error == "the mask has no outside"
     unedited = grade(drawn[0], np.ones_like(drawn[2]))
     assert unedited.scores["local"] is False
     empty = grade(drawn[1], np.zeros_like(drawn[2]), max_changed_outside=1, max_worst_window=1)
     assert (empty.scores["local"], empty.scores["local.changed_inside"]) == (None, None)
-    assert empty.error == "the mask has nothing inside"
+    assert empty.error == "the mask has no inside"
 
 
 def test_a_mask_of_another_size_is_an_error(grade: Callable[..., Grade], drawn: Edit) -> None:

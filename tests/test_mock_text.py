@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visioneval.providers.mock.text import _OTHER, _OTHER_DIGIT, Dice, tidy, with_typo
+from visioneval.providers.mock.text import _DIGIT_TYPOS, _LETTER_TYPOS, Dice, tidy, with_typo
 
 LOOK_ALIKES = ("Il1|ij", "O0oQDC", "cCGeo", "sS5", "vVuUyY", "wW", "xXkK", "zZ2", "B8", "hbn", "rnm", "gq9")
 
@@ -12,16 +12,16 @@ def test_marks_without_a_shape_and_odd_spaces_are_no_glyphs():
 
 
 def test_no_typo_is_a_look_alike():
-    for before, after in (_OTHER | _OTHER_DIGIT).items():
+    for before, after in (_LETTER_TYPOS | _DIGIT_TYPOS).items():
         assert before.casefold() != after.casefold()
         assert not any(before in group and after in group for group in LOOK_ALIKES)
     letters = {char for char in map(chr, range(33, 127)) if char.isalnum()}
-    assert letters == set(_OTHER) | set(_OTHER_DIGIT)
+    assert letters == set(_LETTER_TYPOS) | set(_DIGIT_TYPOS)
 
 
 def test_a_typo_never_makes_another_line():
     for seed in range(20):
-        (wrong,) = with_typo(["A"], Dice(seed), keep=["B"])
+        (wrong,) = with_typo(["A"], Dice(seed), excluded=["B"])
         assert wrong == "A"
         lines = with_typo(["42", "bread"], Dice(seed))
         assert lines[0] == "42"

@@ -212,7 +212,7 @@ def test_an_address_instead_of_a_image_says_what_to_write() -> None:
         error = failed(server.url)
     assert (error.kind, str(error)) == (
         "invalid",
-        "the answer holds a URL: set params.response_format to b64_json",
+        "the answer contains a URL: set params.response_format to b64_json",
     )
 
 
@@ -236,7 +236,7 @@ def test_an_address_instead_of_a_image_says_what_to_write() -> None:
             Fault("html"),
             "invalid",
             None,
-            "the answer is none of this API, so base_url may be wrong; it begins with '<!d",
+            "the answer is not from this API; check base_url. It begins with '<!d",
         ),
     ],
     ids=lambda value: value.kind if isinstance(value, Fault) else "",

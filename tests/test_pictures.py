@@ -89,4 +89,4 @@ def test_a_video_is_not_zoomed_into(problems: Problems) -> None:
         graders=f"graders: [{grader}]",
         verdict="verdict: [ok]",
     )
-    assert problems(text) == ["suite.yaml:4:40: zoom is for images, and the case 'a' is about a video"]
+    assert problems(text) == ["suite.yaml:4:40: zoom works on images only, but the case 'a' is about a video"]

@@ -33,7 +33,7 @@ def gecko(case: str, options: str = "", judge: str = JUDGE, **changes: str) -> s
 @pytest.mark.parametrize(
     ("case", "told"),
     [
-        ("questions: []", "2:46: must not be empty: leave the key out to have questions made"),
+        ("questions: []", "2:46: must not be empty; remove the key to have questions generated"),
         ("questions: [{id: a}]", "2:47: the key 'question' is missing"),
         ("questions: [{question: Is it?}]", "2:47: the key 'id' is missing"),
         ("questions: [{id: a, question: Q, choices: [x]}]", "2:77: choices: a question has at least two"),
@@ -72,7 +72,10 @@ def test_bad_dependencies_may_be_dropped(problems: Problems) -> None:
 
 def test_a_recorded_judge_makes_no_questions(problems: Problems) -> None:
     (line,) = problems(gecko("tags: [a]", judge=NOBODY), ANSWERS)
-    assert line == "suite.yaml:2:9: the judge 'eye' is recorded and makes no questions: pin them ('questions:')"
+    assert (
+        line
+        == "suite.yaml:2:9: the judge 'eye' is recorded and cannot generate questions: add 'questions:' to the case"
+    )
     assert problems(gecko("questions: [{id: q1, question: Q}]", judge=NOBODY), ANSWERS) == []
 
 
@@ -101,7 +104,7 @@ def test_cells_without_a_image_are_for_recorded_judges(problems: Problems) -> No
                           verdict="verdict: [gecko >= 0]"), ANSWERS)  # fmt: skip
     assert told == ["suite.yaml:2:9: the key 'prompt' is missing"]
     told = problems(gecko("", models="models: [{provider: files, outputs: none, path: a.png}]"))
-    assert told == ["suite.yaml:3:10: files takes one source of images, not path and images"]
+    assert told == ["suite.yaml:3:10: files takes one source of outputs, not path and outputs"]
 
 
 FILE = """\

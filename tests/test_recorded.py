@@ -141,7 +141,9 @@ def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:
     grader = records["case0"].graders[0]
     assert (grader.details["reply_shape"], grader.details["judge_verdict"]) == ("recorded", "PASS")
     assert records["case1"].verdict == "ERROR"
-    assert "the recorded answer does not fit: the key 'quality' is missing" in (records["case1"].graders[0].error or "")
+    assert "the recorded answer does not match the schema: the key 'quality' is missing" in (
+        records["case1"].graders[0].error or ""
+    )
     assert "no recorded answer for case 'case2'" in (records["case2"].graders[0].error or "")
 
 

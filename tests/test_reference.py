@@ -43,8 +43,8 @@ def graded(tmp_path: Path, reference: np.ndarray | bytes, output: np.ndarray, **
         return name
 
     files = CaseFiles(reference=tmp_path / "reference.png")
-    subject = GradingContext(TestCase(id="c", prompt="p"), TaskType.IMAGE_GENERATION, "p", None, output, files, save)
-    return asyncio.run(Reference(ReferenceGrader(type="reference", key="ref", **options)).grade(subject))
+    context = GradingContext(TestCase(id="c", prompt="p"), TaskType.IMAGE_GENERATION, "p", None, output, files, save)
+    return asyncio.run(Reference(ReferenceGrader(type="reference", key="ref", **options)).grade(context))
 
 
 def jpeg(output: np.ndarray, quality: int) -> np.ndarray:
@@ -96,7 +96,7 @@ def test_another_shape_fails(tmp_path: Path) -> None:
     grade = graded(tmp_path, flat, flat[:150])
     assert grade.scores["ref"] is False
     assert grade.scores["ref.ssim"] == pytest.approx(1)
-    assert grade.reasons["ref"] == "the output is 200x150, another shape than the reference's 200x200"
+    assert grade.reasons["ref"] == "the output is 200x150; its aspect ratio differs from the reference's 200x200"
 
 
 def test_a_broken_reference_is_an_error_that_names_it(tmp_path: Path, scene: np.ndarray) -> None:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from visioneval.errors import GraderError
-from visioneval.graders.pixels.registration import lay_over, read_pixels, scaled_over
+from visioneval.graders.pixels.registration import align, read_pixels, scale_to_base
 
 
 def a_scene(width: int = 480, height: int = 360) -> np.ndarray:
@@ -37,38 +37,38 @@ def apart(laid_image: np.ndarray, base: np.ndarray, where: np.ndarray) -> float:
 def test_a_shift_of_the_whole_is_taken_back(dx: float, dy: float) -> None:
     base = a_scene()
     output = moved(base, dx, dy)
-    laid = lay_over(base, output)
-    found = laid.registration
+    aligned = align(base, output)
+    found = aligned.registration
     assert (found.shift_x, found.shift_y) == pytest.approx((dx, dy), abs=0.1)
     assert (found.zoom_x, found.zoom_y) == pytest.approx((1, 1), abs=1e-3)
-    assert apart(laid.output, base, laid.valid) < 0.35 * apart(output, base, laid.valid)
+    assert apart(aligned.output, base, aligned.valid) < 0.35 * apart(output, base, aligned.valid)
 
 
 def test_strips_without_counterpart_are_excluded_and_reported() -> None:
     base = a_scene()
-    laid = lay_over(base, moved(base, 6, -4))
-    assert laid.registration.skipped == {"left": 0, "top": 4, "right": 6, "bottom": 0}
-    assert not laid.valid[:4].any()
-    assert not laid.valid[:, -6:].any()
-    assert laid.valid[4:, :-6].all()
+    aligned = align(base, moved(base, 6, -4))
+    assert aligned.registration.skipped == {"left": 0, "top": 4, "right": 6, "bottom": 0}
+    assert not aligned.valid[:4].any()
+    assert not aligned.valid[:, -6:].any()
+    assert aligned.valid[4:, :-6].all()
 
 
 def test_a_small_zoom_is_taken_back() -> None:
     base = a_scene()
-    laid = lay_over(base, moved(base, 0, 0, 1.01))
-    assert laid.registration.zoom_x == pytest.approx(1.01, abs=5e-4)
-    assert laid.registration.zoom_y == pytest.approx(1.01, abs=5e-4)
-    assert apart(laid.output, base, laid.valid) < 4
+    aligned = align(base, moved(base, 0, 0, 1.01))
+    assert aligned.registration.zoom_x == pytest.approx(1.01, abs=5e-4)
+    assert aligned.registration.zoom_y == pytest.approx(1.01, abs=5e-4)
+    assert apart(aligned.output, base, aligned.valid) < 4
 
 
 def test_a_image_that_did_not_move_is_not_resampled() -> None:
     base = a_scene()
     rng = np.random.default_rng(1)
     output = np.clip(base + rng.normal(0, 6, base.shape), 0, 255).astype(np.uint8)
-    laid = lay_over(base, output)
-    assert np.array_equal(laid.output, output)
-    assert laid.valid.all()
-    assert laid.registration.note is None
+    aligned = align(base, output)
+    assert np.array_equal(aligned.output, output)
+    assert aligned.valid.all()
+    assert aligned.registration.note is None
 
 
 @pytest.mark.parametrize("box", [(0, 0, 480, 120), (0, 0, 240, 360), (200, 100, 360, 300)])
@@ -77,18 +77,18 @@ def test_a_part_that_moved_is_not_hidden(box: tuple[int, int, int, int]) -> None
     left, top, right, bottom = box
     output = base.copy()
     output[top:bottom, left:right] = np.roll(base[top:bottom, left:right], 6, axis=1)
-    laid = lay_over(base, output)
-    assert (laid.registration.shift_x, laid.registration.shift_y) == (0, 0)
-    assert np.array_equal(laid.output, output)
+    aligned = align(base, output)
+    assert (aligned.registration.shift_x, aligned.registration.shift_y) == (0, 0)
+    assert np.array_equal(aligned.output, output)
 
 
 def test_the_one_thing_on_a_plain_ground_moves_alone() -> None:
     base = np.full((480, 480, 3), 230, np.uint8)
     base[60:120, 300:380] = (20, 60, 140)
     output = np.roll(base, 5, axis=1)
-    laid = lay_over(base, output)
-    assert np.array_equal(laid.output, output)
-    assert "too little of the image" in (laid.registration.note or "")
+    aligned = align(base, output)
+    assert np.array_equal(aligned.output, output)
+    assert "too little of the image" in (aligned.registration.note or "")
 
 
 def test_one_thing_that_moved_between_others_that_did_not() -> None:
@@ -98,8 +98,8 @@ def test_one_thing_that_moved_between_others_that_did_not() -> None:
     output = base.copy()
     base[100:300, 100:400] = (20, 60, 140)
     output[106:306, 106:406] = (20, 60, 140)
-    laid = lay_over(base, output)
-    assert np.array_equal(laid.output, output)
+    aligned = align(base, output)
+    assert np.array_equal(aligned.output, output)
 
 
 def test_the_edit_has_no_say() -> None:
@@ -108,9 +108,9 @@ def test_the_edit_has_no_say() -> None:
     fixed[80:300, 100:420] = False
     output = base.copy()
     output[80:300, 100:420] = np.roll(base[80:300, 100:420], 7, axis=1)
-    laid = lay_over(base, output, fixed)
-    assert np.array_equal(laid.output, output)
-    found = lay_over(base, moved(output, -3, 2), fixed).registration
+    aligned = align(base, output, fixed)
+    assert np.array_equal(aligned.output, output)
+    found = align(base, moved(output, -3, 2), fixed).registration
     assert (found.shift_x, found.shift_y) == pytest.approx((-3, 2), abs=0.1)
 
 
@@ -118,49 +118,49 @@ def test_the_edit_has_no_say() -> None:
 def test_a_large_move_is_left_and_told(dx: int, zoom: float) -> None:
     base = a_scene()
     output = moved(base, dx, 0, zoom)
-    laid = lay_over(base, output)
-    assert np.array_equal(laid.output, output)
-    assert laid.registration.note is not None
+    aligned = align(base, output)
+    assert np.array_equal(aligned.output, output)
+    assert aligned.registration.note is not None
 
 
 def test_flat_and_unrelated_images_are_left_alone() -> None:
     base, flat = a_scene(), np.full((360, 480, 3), 90, np.uint8)
     for one, other in ((base, flat), (flat, base), (flat, flat), (base, base[::-1, ::-1].copy())):
-        assert np.array_equal(lay_over(one, other).output, other)
+        assert np.array_equal(align(one, other).output, other)
 
 
 @pytest.mark.parametrize("size", [(240, 180), (960, 720), (512, 384), (478, 360)])
 def test_another_size_is_scaled(size: tuple[int, int]) -> None:
     base = a_scene()
     output = np.asarray(Image.fromarray(base).resize(size, Image.Resampling.LANCZOS))
-    laid = lay_over(base, output)
-    assert laid.output.shape == base.shape
-    assert laid.registration.scale_x == pytest.approx(480 / size[0])
-    assert laid.registration.scale_y == pytest.approx(360 / size[1])
-    assert not laid.registration.distorted
-    assert apart(laid.output, laid.base, laid.valid) < 3
+    aligned = align(base, output)
+    assert aligned.output.shape == base.shape
+    assert aligned.registration.scale_x == pytest.approx(480 / size[0])
+    assert aligned.registration.scale_y == pytest.approx(360 / size[1])
+    assert not aligned.registration.distorted
+    assert apart(aligned.output, aligned.base, aligned.valid) < 3
 
 
 def test_a_smaller_image_is_compared_at_its_own_detail() -> None:
     base = a_scene()
-    laid = scaled_over(base, np.asarray(Image.fromarray(base).resize((160, 120), Image.Resampling.BOX)))
-    assert np.array_equal(laid.whole_base, base)
-    assert apart(laid.output, laid.base, laid.valid) < 0.3 * apart(laid.output, base, laid.valid)
-    assert laid.registration.coarseness == 3
-    assert scaled_over(base, np.zeros((720, 960, 3), np.uint8)).registration.coarseness == 1
+    aligned = scale_to_base(base, np.asarray(Image.fromarray(base).resize((160, 120), Image.Resampling.BOX)))
+    assert np.array_equal(aligned.whole_base, base)
+    assert apart(aligned.output, aligned.base, aligned.valid) < 0.3 * apart(aligned.output, base, aligned.valid)
+    assert aligned.registration.coarseness == 3
+    assert scale_to_base(base, np.zeros((720, 960, 3), np.uint8)).registration.coarseness == 1
 
 
 def test_another_shape_is_distorted_and_not_registered() -> None:
     base = a_scene()
-    laid = lay_over(base, np.asarray(Image.fromarray(base).resize((360, 360))))
-    assert laid.registration.distorted
-    assert laid.output.shape == base.shape
-    assert laid.registration.shift_x == 0
+    aligned = align(base, np.asarray(Image.fromarray(base).resize((360, 360))))
+    assert aligned.registration.distorted
+    assert aligned.output.shape == base.shape
+    assert aligned.registration.shift_x == 0
 
 
 def test_details_are_plain_and_name_every_number() -> None:
     base = a_scene()
-    details = lay_over(base, moved(base, 3, 0)).registration.as_details()
+    details = align(base, moved(base, 3, 0)).registration.as_details()
     assert details["shift_x"] == pytest.approx(3, abs=0.1)
     assert details["skipped"]["right"] == 3
     assert details["scale_x"] == 1.0
@@ -168,7 +168,7 @@ def test_details_are_plain_and_name_every_number() -> None:
 
 def test_large_images_are_registered_to_the_pixel() -> None:
     base = cv2.resize(a_scene(), (2880, 2160), interpolation=cv2.INTER_LINEAR)
-    found = lay_over(base, moved(base, 12, -9)).registration
+    found = align(base, moved(base, 12, -9)).registration
     assert (found.shift_x, found.shift_y) == pytest.approx((12, -9), abs=0.4)
 
 

@@ -41,7 +41,7 @@ def test_no_redirect_is_followed(tmp_path: Path, api: FakeAPI, call: str) -> Non
         )
         assert (replying.result.exit_code, record.verdict, replying.calls, other.bodies) == (3, "ERROR", 1, [])
     origin = other.url.removesuffix("/v1")
-    assert error_of(record).startswith(f"307: the server redirects to '{origin}', and calls follow no redirect: ")
+    assert error_of(record).startswith(f"307: the server redirects to '{origin}', which is not followed: ")
     assert "token" not in error_of(record)
     assert replying.logged(tmp_path / "log") == ["invalid"]
 
@@ -54,8 +54,8 @@ def test_no_redirect_is_followed(tmp_path: Path, api: FakeAPI, call: str) -> Non
         (302, "//other.example/x", "'http://other.example'"),
         (303, "https://user:sk-secret@other.example:8443/x", "'https://other.example:8443'"),
         (308, "/v1/images/generations/", "'http://127.0.0.1:{port}'"),
-        (300, None, "no place that it names"),
-        (307, "http://[x/", "what is no URL"),
+        (300, None, "an unknown location"),
+        (307, "http://[x/", "an invalid URL"),
     ],
 )
 def test_a_redirect_is_told_by_its_host_alone(
@@ -65,7 +65,7 @@ def test_a_redirect_is_told_by_its_host_alone(
     assert record.error is not None
     assert record.error.kind == "invalid"
     where = shown.format(port=api.port)
-    assert record.error.message.startswith(f"{status}: the server redirects to {where}, and"), record.error.message
+    assert record.error.message.startswith(f"{status}: the server redirects to {where}, which"), record.error.message
 
 
 @pytest.mark.parametrize("call", CALLS)

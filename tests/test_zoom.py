@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asked import Asked, generated, subject
+from asked import Asked, context, generated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from visioneval.judging.attachments import Exhibit, exhibits
+from visioneval.judging.attachments import Attachment, cell_attachments
 from visioneval.judging.crops import GRID, MAX_SIDE, CropTool
 from visioneval.media.images import encode_png
 from visioneval.providers.base import ImagePart
@@ -24,8 +24,8 @@ def squares(width: int, height: int, side: int) -> Image.Image:
     return Image.fromarray(np.dstack([x * 10, y * 10, np.full_like(x, 200)]).astype("uint8"))
 
 
-def exhibit(name: str, image: Image.Image, *aliases: str) -> Exhibit:
-    return Exhibit(name, f"image {name}", ImagePart(encode_png(image), "image/png"), aliases)
+def exhibit(name: str, image: Image.Image, *aliases: str) -> Attachment:
+    return Attachment(name, f"image {name}", ImagePart(encode_png(image), "image/png"), aliases)
 
 
 class Kept(list[bytes]):
@@ -35,7 +35,7 @@ class Kept(list[bytes]):
         return f"kept/{number}.png"
 
 
-def tool_of(*shown: Exhibit, max_crops: int = 6) -> CropTool:
+def tool_of(*shown: Attachment, max_crops: int = 6) -> CropTool:
     return CropTool(shown, max_crops, Kept())
 
 
@@ -81,8 +81,8 @@ def test_crops_nest_in_the_pixels_of_the_current_view() -> None:
     assert words.startswith("output: the whole image, 1024 x 512 pixels")
     assert square_at(view, 3, 3) == (0, 0)
     assert square_at(view, 1020, 509) == (15, 7)
-    assert [kept["rectangle"] for kept in tool.kept] == [[512, 256, 1024, 512], [512, 0, 1024, 256], [0, 0, 0, 0]]
-    assert tool.kept[1] == {"image": "output", "rectangle": [512, 0, 1024, 256], "path": "kept/1.png"}
+    assert [kept["rectangle"] for kept in tool.crops] == [[512, 256, 1024, 512], [512, 0, 1024, 256], [0, 0, 0, 0]]
+    assert tool.crops[1] == {"image": "output", "rectangle": [512, 0, 1024, 256], "path": "kept/1.png"}
 
 
 def test_a_rectangle_is_half_open() -> None:
@@ -133,7 +133,7 @@ def test_a_bad_rectangle_gets_words_to_act_on_and_costs_no_crop(asked: tuple[Any
     said, view = crop(tool, *asked)
     assert words in said
     assert view is None
-    assert tool.kept == ()
+    assert tool.crops == ()
     assert crop(tool, "output", 0.0, 0.0, 5.0, 5.0)[1] is not None, "a judge may write 5 as 5.0"
 
 
@@ -143,16 +143,16 @@ def test_there_are_so_many_crops_and_no_more_until_the_judge_starts_over() -> No
     assert crop(tool, "output", 0, 0, 30, 20)[1] is not None
     words, view = crop(tool, "output", 0, 0, 30, 20)
     assert (words, view) == ("No crop is left (2 were allowed): answer now.", None)
-    tool.start_over()
+    tool.reset()
     assert crop(tool, "output", 0, 0, 61, 20)[0].startswith("Bad rectangle"), "the view is the whole image again"
     assert crop(tool, "output", 0, 0, 60, 20)[1] is not None
-    assert len(tool.kept) == 3
+    assert len(tool.crops) == 3
 
 
 def test_images_go_by_id_and_by_a_role_that_only_one_has(tmp_path: Path) -> None:
     roles = ("person", "garment", "garment", "ref_1")
     paths = [(role, generated(tmp_path / f"{at}.png", color=(at, 0, 0))) for at, role in enumerate(roles)]
-    shown = exhibits(subject(tmp_path, Asked(""), files=CaseFiles(images=tuple(paths))))
+    shown = cell_attachments(context(tmp_path, Asked(""), files=CaseFiles(images=tuple(paths))))
     tool = tool_of(*shown)
     names = tool.tool.parameters["properties"]["image_id"]["enum"]
     assert names == ["output", "person", "ref_1", "ref_2", "ref_3", "ref_4"]

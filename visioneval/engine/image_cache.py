@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from visioneval.judging.shown_images import SHOWN_AS_IT_IS, shown
+from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, shown
 from visioneval.providers.base import FilePart, ImagePart
 from visioneval.types import Output
 
@@ -51,4 +51,4 @@ class CellImages:
         own = self._image
         if own is None or path != own.path:
             return self._shelf.show(path, mask=mask)
-        return FilePart(path, own.mime, own.sha256) if own.mime in SHOWN_AS_IT_IS else shown(path)
+        return FilePart(path, own.mime, own.sha256) if own.mime in PASSTHROUGH_FORMATS else shown(path)

@@ -1,4 +1,4 @@
-"""What a grader is: it looks at one image of one case and writes scores."""
+"""The interface of graders: a grader looks at one output of a case and returns scores."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from visioneval.errors import GraderError
-from visioneval.judging.ask import Ask, ask_for_json, misfits, object_schema
-from visioneval.judging.attachments import as_parts, laid_out
+from visioneval.judging.ask import Ask, ask_for_json, object_schema, schema_problems
+from visioneval.judging.attachments import as_parts, load_attachments
 from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Question, Reply
 from visioneval.records.questions import PromptQuestions
@@ -21,80 +21,80 @@ T = TypeVar("T")
 
 
 class RunOnce(Protocol):
-    """Does a thing once for all cells of a run that need it: the first one does it, the others get what came of it."""
+    """Runs a task once per key and run: the first cell runs it, and the others get its result."""
 
     async def __call__(self, key: str, make: Callable[[], Awaitable[T]]) -> T: ...
 
 
-async def _alone(key: str, make: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG001 - where there is one cell
+async def _run_directly(key: str, make: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG001 - the default for a single cell
     return await make()
 
 
-async def _nobody(judge: str, question: Question) -> Reply:  # noqa: ARG001 - where a cell has no judge
+async def _no_judge(judge: str, question: Question) -> Reply:  # noqa: ARG001 - the default without judges
     raise GraderError(f"there is no judge {judge!r} to ask")
 
 
 @dataclass(frozen=True, slots=True)
 class GradingContext:
-    """A cell as graders see it. It never says which model drew the image."""
+    """A cell as graders see it. It never names the model that generated the output."""
 
     case: TestCase
     task_type: TaskType
     prompt: str
     requested_size: str | None
-    """``WIDTHxHEIGHT`` as the model run asked for it, or ``None``."""
+    """``WIDTHxHEIGHT`` that the model run requested, or ``None``."""
     output: Output | None
-    """``None`` for a cell without an image, about which there are recorded answers only."""
+    """``None`` for a cell that has only recorded answers and no output."""
     files: CaseFiles
     save: Callable[[str, bytes], str]
-    """Keeps a grader's own image beside the artifact: ``save("difference.png", data)`` gives its path in the run."""
+    """Stores a file of the grader next to the output: ``save("difference.png", data)`` returns its path in the run."""
     rules: tuple[str, ...] = ()
-    """The verdict rules of this cell, as written, less those that only warn."""
+    """The verdict rules of this cell as written, without those that only warn."""
     variables: Mapping[str, Any] = field(default_factory=dict)
     """The suite's ``vars``."""
     template_folders: tuple[Path, ...] = ()
-    """Where templates are looked for: beside the suite first, then the built-in ones."""
+    """Template folders in search order: the suite's folder, then the built-in templates."""
     judge: str | None = None
-    """The key of the grader's own judge."""
-    ask_judge: Callable[[str, Question], Awaitable[Reply]] = _nobody
+    """The key of the grader's judge."""
+    ask_judge: Callable[[str, Question], Awaitable[Reply]] = _no_judge
     """Asks a judge by its key. Raises ``ProviderError``."""
     show: Show = shown
-    """An image of the cell as judges are shown it, encoded once for all of them. Raises ``GraderError``."""
+    """Encodes an image of the cell for judges, once for all judges. Raises ``GraderError``."""
     watching: frozenset[str] = frozenset()
-    """The judges, by key, that take videos and addresses as they are; all others are shown frames."""
-    once: RunOnce = _alone
-    """What is the same for many cells, done once a run."""
+    """The keys of the judges that accept videos and URIs; all others get frames."""
+    once: RunOnce = _run_directly
+    """Runs a task that many cells share once per run."""
     known_questions: Callable[[str, str, str], PromptQuestions | None] = lambda _prompt, _template, _making: None
-    """The questions that this run had at its start, by the hashes of a prompt and of the templates that made them."""
+    """Finds questions that the run already has, by the hashes of the prompt, the templates and the options."""
     keep_questions: Callable[[PromptQuestions], None] = lambda _entry: None
-    """Keeps the questions that were asked about a prompt with the run."""
+    """Stores the questions about a prompt in the run."""
 
     @property
     def generated(self) -> Output:
-        """The image. Raises ``GraderError`` where there is none."""
+        """The output. Raises ``GraderError`` if there is none."""
         if self.output is None:
             raise GraderError("this cell has no image")
         return self.output
 
-    async def ask(self, words: str, answers: Mapping[str, Mapping[str, Any]], *, frames: int = 8) -> dict[str, Any]:
-        """What the grader's judge answers, by name: ``answers`` holds a JSON Schema for each, such as
+    async def ask(self, prompt: str, answers: Mapping[str, Mapping[str, Any]], *, frames: int = 8) -> dict[str, Any]:
+        """Asks the grader's judge and returns its answers by name. ``answers`` maps each name to a JSON Schema, such as
         ``{"dogs": {"type": "integer"}}``.
 
-        The judge is shown ``words``, the case's input images and masks, and the output; of a video, ``frames`` frames
-        where it watches none. An answer that does not fit is asked for once more. Raises ``GraderError`` where it
-        never fits, or the grader names no judge, and ``ProviderError``.
+        The judge gets ``prompt``, the case's input images and masks, and the output. A judge that cannot watch videos
+        gets ``frames`` frames. A reply that does not match the schemas is retried once. Raises ``GraderError`` if no
+        reply matches or the grader has no judge, and ``ProviderError``.
         """
         if self.judge is None:
             raise GraderError("this grader has no judge to ask: name one in the suite, such as 'judge: default'")
-        shown = await laid_out(self, self.judge, frames)
-        question = Question((words, *as_parts(shown)), schema=object_schema(answers), names=tuple(answers))
-        answer = await ask_for_json(partial(self.ask_judge, self.judge), question, partial(misfits, answers))
+        attachments = await load_attachments(self, self.judge, frames)
+        question = Question((prompt, *as_parts(attachments)), schema=object_schema(answers), names=tuple(answers))
+        answer = await ask_for_json(partial(self.ask_judge, self.judge), question, partial(schema_problems, answers))
         return {name: answer.data[name] for name in answers}
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What a grader found. A score that could not be measured is ``None``, with the cause in ``error``."""
+    """The result of a grader. A score that could not be measured is ``None``, with the cause in ``error``."""
 
     scores: Mapping[str, Score]
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -111,39 +111,39 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A judge's answer: the image that it was shown first, the second, or neither; and why, in its own words."""
+    """A judge's preference, for the first image, the second, or neither, and its reason."""
 
     answer: Literal["first", "second", "tie"]
     reason: str
     extra_keys: Mapping[str, str] = field(default_factory=dict)
-    """What it said beside what it was asked (``judging.Answer``)."""
+    """Keys that were not asked for (see ``judging.ask.Answer``)."""
 
 
 class PairGrader(Protocol):
-    """A grader of ``after_run``: it has a judge choose between two images of a cell."""
+    """An ``after_run`` grader: a judge chooses between two images of a cell."""
 
-    def question(self, subject: GradingContext, first: Output, second: Output) -> Question:
-        """The question about two images, in this order. Raises ``GraderError`` for one that cannot be shown."""
+    def question(self, context: GradingContext, first: Output, second: Output) -> Question:
+        """The question about two images, in this order. Raises ``GraderError`` if one cannot be encoded."""
 
     async def choose(self, ask: Ask, question: Question) -> Choice:
-        """Asks. Raises ``ProviderError``, and ``OffSchemaError`` where two answers were of no use."""
+        """Asks. Raises ``ProviderError``, and ``OffSchemaError`` after two unusable replies."""
 
 
 class QuestionMaker(Protocol):
-    """A grader that asks questions about a prompt: it can make them before there is any image."""
+    """A grader that asks questions about a prompt. It can generate them before there is an output."""
 
     async def make_questions(self, case: TestCase, prompt: str, ask: Ask, folders: tuple[Path, ...]) -> PromptQuestions:
-        """What the suite pins for the case, or else what the judge makes. Raises ``GraderError``, ``ProviderError``."""
+        """Returns the pinned questions of the case, or asks the judge. Raises ``GraderError``, ``ProviderError``."""
 
 
 class Grader(Protocol):
     """Built once per run from its config; ``grade`` is called once per cell, many at a time.
 
-    ``grade`` is a coroutine, or a plain function, which is called in a thread. It raises ``GraderError`` (or
-    ``ProviderError`` from a judge) when nothing at all could be measured. What keeps a core busy in a coroutine belongs
-    in ``asyncio.to_thread``: the engine sizes that pool to the machine.
+    ``grade`` is a coroutine, or a plain function that the engine calls in a thread. It raises ``GraderError`` (or
+    ``ProviderError`` from a judge) if nothing could be measured. In a coroutine, run CPU-bound work with
+    ``asyncio.to_thread``: the engine sizes that pool to the machine.
 
-    A class of the user's own may have ``Options``, ``version`` and ``metrics`` besides: see ``docs/extending.md``.
+    A custom class may also have ``Options``, ``version`` and ``metrics``: see ``docs/extending.md``.
     """
 
-    def grade(self, subject: GradingContext, /) -> Grade | Awaitable[Grade]: ...
+    def grade(self, context: GradingContext, /) -> Grade | Awaitable[Grade]: ...

@@ -1,4 +1,4 @@
-"""Asking a judge for JSON: reading what it answers, and asking once more when that is off the schema."""
+"""Asks a judge for JSON, checks the reply against a schema, and retries once if it does not match."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from visioneval.providers.reply_json import JSONObject, UnreadableReplyError, re
 
 Ask = Callable[[Question], Awaitable[Reply]]
 Check = Callable[[Any], list[str]]
-"""Says what is wrong with an answer; an empty list where nothing is."""
+"""Returns the problems with an answer; empty if there are none."""
 How = Literal["json", "extracted", "repaired"]
 
-OFF_SHAPE = "the judge did not answer in shape"
-MAX_KEPT = 20_000
-"""Characters of a reply that a record keeps."""
+OFF_SHAPE = "the judge's reply did not match the schema"
+MAX_REPLY_CHARS = 20_000
+"""The most characters of a reply that a record stores."""
 SHORT = 10_000
-"""Characters of a reply that is read in less time than it takes to have a thread do it."""
+"""Replies up to this many characters are parsed in the event loop: a thread would take longer."""
 MAX_EXTRA_KEYS = 20
-"""Keys that nobody asked for which a record names, each with the first characters of its value."""
+"""The most unrequested keys that a record lists, each with the first characters of its value."""
 _MAX_EXTRA_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that fits, and how it was got. ``how`` is ``repaired`` where slips in its JSON were forgiven."""
+    """An answer that matches the schema. ``how`` is ``repaired`` if small JSON errors were tolerated."""
 
     data: Any
     how: How
     replies: tuple[Reply, ...]
     extra_keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys that were not asked for, by their path, and the beginnings of their values as JSON."""
+    """Unrequested keys by path, with the first characters of their values as JSON."""
 
     @property
     def asked_again(self) -> bool:
-        """Whether the first answer was off the schema."""
+        """Whether the first answer did not match the schema."""
         return len(self.replies) > 1
 
 
 class OffSchemaError(GraderError):
-    """A judge that did not answer in shape, twice. ``replies`` are its words."""
+    """The judge's reply did not match the schema, twice. ``replies`` holds both replies."""
 
     def __init__(self, message: str, replies: tuple[Reply, ...]) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class OffSchemaError(GraderError):
 async def ask_for_json(
     ask: Ask, question: Question, check: Check, unrecorded: Mapping[str, Any] | None = None
 ) -> Answer:
-    """Asks; where neither of two answers fits and both came from the cache, asks the judge itself.
+    """Asks the judge. If two replies do not match and both came from the cache, asks without the cache.
 
     Raises ``OffSchemaError`` and ``ProviderError``.
     """
@@ -67,7 +67,7 @@ async def ask_for_json(
 
 
 def past_cache(ask: Ask) -> Ask:
-    """Asks judges themselves where the cache holds answers that are of no use."""
+    """Asks without the cache, for questions whose cached answers are unusable."""
 
     async def asked(question: Question) -> Reply:
         return await ask(replace(question, past_cache=True))
@@ -76,25 +76,25 @@ def past_cache(ask: Ask) -> Ask:
 
 
 async def exchange(ask: Ask, question: Question, check: Check, unrecorded: Mapping[str, Any] | None = None) -> Answer:
-    """Asks, and once more with what was wrong. Raises ``OffSchemaError`` where neither answer fits.
+    """Asks, and retries once with the list of problems. Raises ``OffSchemaError`` if neither answer matches.
 
-    ``unrecorded`` is what a file of recorded answers need not hold: it is filled in for the check alone.
+    ``unrecorded`` are defaults for keys that a file of recorded answers may omit, used only for the check.
 
-    An answer with slips in its JSON is used only when the second answer is off too, and one that was cut off never: a
-    number that lost its last digit would pass for another.
+    An answer with JSON errors is used only if the second answer does not match either. A truncated one is never used:
+    a number without its last digit would pass for another number.
     """
-    first = await ask(question)
-    if first.shape == "recorded":
-        return _recorded(first, check, unrecorded or {})
-    one = await _read(first, check)
-    if one.is_clean:
-        return _answer(one, question, first)
-    second = await ask(again(question, first, one.problems))
-    other = await _read(second, check)
-    found = next((each for each in (other, one) if each.how is not None), None)
-    if found is None:
-        raise OffSchemaError(f"{OFF_SHAPE}: {'; '.join(other.problems[:3])}", (first, second))
-    return _answer(found, question, first, second)
+    first_reply = await ask(question)
+    if first_reply.shape == "recorded":
+        return _recorded_answer(first_reply, check, unrecorded or {})
+    first_reading = await _read(first_reply, check)
+    if first_reading.is_clean:
+        return _answer(first_reading, question, first_reply)
+    second_reply = await ask(retry_question(question, first_reply, first_reading.problems))
+    second_reading = await _read(second_reply, check)
+    usable = next((reading for reading in (second_reading, first_reading) if reading.how is not None), None)
+    if usable is None:
+        raise OffSchemaError(f"{OFF_SHAPE}: {'; '.join(second_reading.problems[:3])}", (first_reply, second_reply))
+    return _answer(usable, question, first_reply, second_reply)
 
 
 def _answer(reading: Reading, question: Question, *replies: Reply) -> Answer:
@@ -102,16 +102,16 @@ def _answer(reading: Reading, question: Question, *replies: Reply) -> Answer:
     return Answer(reading.data, reading.how, replies, extra_keys_of(reading.data, question.schema))
 
 
-def _recorded(reply: Reply, check: Check, unrecorded: Mapping[str, Any]) -> Answer:
+def _recorded_answer(reply: Reply, check: Check, unrecorded: Mapping[str, Any]) -> Answer:
     data = json.loads(reply.text)
     if problems := check({**unrecorded, **data}):
-        raise OffSchemaError(f"the recorded answer does not fit: {'; '.join(problems[:3])}", (reply,))
+        raise OffSchemaError(f"the recorded answer does not match the schema: {'; '.join(problems[:3])}", (reply,))
     return Answer(data, "json", (reply,))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reply says. ``how`` is ``None`` where nothing in it can be used; ``problems`` also name forgiven slips."""
+    """A parsed reply. ``how`` is ``None`` if it is unusable; ``problems`` also lists tolerated JSON errors."""
 
     data: Any = None
     how: How | None = None
@@ -119,7 +119,7 @@ class Reading:
 
     @property
     def is_clean(self) -> bool:
-        """Whether it is an answer without any slip."""
+        """Whether the answer is valid JSON."""
         return self.how in ("json", "extracted")
 
 
@@ -128,7 +128,7 @@ async def _read(reply: Reply, check: Check) -> Reading:
 
 
 def read_reply(reply: Reply, check: Check) -> Reading:
-    """The one JSON object of a reply that passes the check; of several that differ none is the answer."""
+    """Finds the JSON object in a reply that passes the check. Several different ones make the reply unusable."""
     if reply.stopped:
         return Reading(problems=(f"the answer was cut off ({reply.stopped})",))
     if not reply.text.strip():
@@ -137,90 +137,75 @@ def read_reply(reply: Reply, check: Check) -> Reading:
         objects = read_objects(reply.text)
     except UnreadableReplyError as error:
         return Reading(problems=(str(error),))
-    faults = [check(each.value) for each in objects]
-    fitting = [each for each, wrong in zip(objects, faults, strict=True) if not wrong]
-    if not fitting:
-        return Reading(problems=tuple(faults[-1]))
-    if len({json.dumps(each.value, sort_keys=True) for each in fitting}) > 1:
-        return Reading(problems=(f"the answer holds {len(fitting)} JSON objects that fit, and they differ",))
-    return _reading(min(fitting, key=lambda each: each.repair is not None))
+    problems = [check(parsed.value) for parsed in objects]
+    valid = [parsed for parsed, mismatches in zip(objects, problems, strict=True) if not mismatches]
+    if not valid:
+        return Reading(problems=tuple(problems[-1]))
+    if len({json.dumps(parsed.value, sort_keys=True) for parsed in valid}) > 1:
+        return Reading(problems=(f"the answer contains {len(valid)} different JSON objects that match the schema",))
+    return _reading(min(valid, key=lambda parsed: parsed.repair is not None))
 
 
-def _reading(found: JSONObject) -> Reading:
-    if found.repair:
-        return Reading(found.value, "repaired", (f"not JSON: {found.repair}",))
-    return Reading(found.value, "json" if found.is_alone else "extracted")
+def _reading(parsed: JSONObject) -> Reading:
+    if parsed.repair:
+        return Reading(parsed.value, "repaired", (f"not JSON: {parsed.repair}",))
+    return Reading(parsed.value, "json" if parsed.is_alone else "extracted")
 
 
 def extra_keys_of(data: Any, schema: Mapping[str, Any] | None) -> dict[str, str]:
-    """The keys of an answer that its schema does not name, by their path: they are ignored, but on record."""
-    found: dict[str, str] = {}
+    """The keys of an answer that its schema does not define, by path. They are ignored, but recorded."""
+    extra: dict[str, str] = {}
     for path, value in _extra_keys(data, schema or {}, ""):
-        if len(found) == MAX_EXTRA_KEYS:
+        if len(extra) == MAX_EXTRA_KEYS:
             break
-        found[path[:_MAX_EXTRA_CHARS]] = json.dumps(value, ensure_ascii=False)[:_MAX_EXTRA_CHARS]
-    return found
+        extra[path[:_MAX_EXTRA_CHARS]] = json.dumps(value, ensure_ascii=False)[:_MAX_EXTRA_CHARS]
+    return extra
 
 
 def _extra_keys(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(data, dict) and "properties" in schema:
         for key, value in data.items():
-            place = f"{path}.{key}" if path else key
+            key_path = f"{path}.{key}" if path else key
             if key in schema["properties"]:
-                yield from _extra_keys(value, schema["properties"][key], place)
+                yield from _extra_keys(value, schema["properties"][key], key_path)
             else:
-                yield place, value
+                yield key_path, value
     elif isinstance(data, list) and "items" in schema:
-        for at, item in enumerate(data):
-            yield from _extra_keys(item, schema["items"], f"{path}[{at}]")
+        for index, item in enumerate(data):
+            yield from _extra_keys(item, schema["items"], f"{path}[{index}]")
 
 
-def again(question: Question, reply: Reply, problems: Sequence[str]) -> Question:
-    """The same question with what was wrong with its last answer."""
-    said = reply.text.strip()[:2000] or "(nothing)"
-    wrong = "\n".join(f"- {problem}" for problem in problems[:10])
+def retry_question(question: Question, reply: Reply, problems: Sequence[str]) -> Question:
+    """The same question plus the problems with the last answer."""
+    text = reply.text.strip()[:2000] or "(nothing)"
+    listed = "\n".join(f"- {problem}" for problem in problems[:10])
     note = (
-        f"Your last answer could not be used:\n{wrong}\n\nIt was:\n{said}\n\n"
+        f"Your last answer could not be used:\n{listed}\n\nIt was:\n{text}\n\n"
         "Answer again with one JSON object of the form that was asked for, and nothing else."
     )
     return replace(question, parts=(*question.parts, note))
 
 
-def told(answer: Answer) -> dict[str, Any]:
-    """What the record keeps of how an answer was got; the judge's words where the first were not usable."""
-    last = answer.replies[-1]
-    kept: dict[str, Any] = {"judge": last.model, "reply_shape": last.shape}
+def answer_details(answer: Answer) -> dict[str, Any]:
+    """The details of an answer for the record, with the replies if the first one was unusable."""
+    last_reply = answer.replies[-1]
+    details: dict[str, Any] = {"judge": last_reply.model, "reply_shape": last_reply.shape}
     if answer.how != "json":
-        kept["read"] = [answer.how]
+        details["read"] = [answer.how]
     if answer.extra_keys:
-        kept["extra_keys"] = dict(answer.extra_keys)
+        details["extra_keys"] = dict(answer.extra_keys)
     if answer.asked_again:
-        kept |= {"asked_again": 1, "replies": words(answer.replies)}
-    return kept
+        details |= {"asked_again": 1, "replies": reply_texts(answer.replies)}
+    return details
 
 
-def words(replies: Iterable[Reply]) -> list[str]:
-    """What a judge said, at a length that a record can hold."""
-    return [reply.text[:MAX_KEPT] for reply in replies]
-
-
-def total_usage(replies: tuple[Reply, ...]) -> dict[str, int] | None:
-    """The tokens of several replies together, by kind; ``None`` where none was told."""
-    sums: dict[str, int] = {}
-    for reply in replies:
-        for kind, tokens in (reply.usage or {}).items():
-            sums[kind] = sums.get(kind, 0) + tokens
-    return sums or None
-
-
-def total_cost(replies: tuple[Reply, ...]) -> float | None:
-    """What several replies cost together; ``None`` where any of it is not known."""
-    costs = [reply.cost_usd for reply in replies]
-    return None if not costs or any(cost is None for cost in costs) else sum(cost or 0.0 for cost in costs)
+def reply_texts(replies: Iterable[Reply]) -> list[str]:
+    """The texts of replies, shortened for the record."""
+    return [reply.text[:MAX_REPLY_CHARS] for reply in replies]
 
 
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object with exactly these properties, in the form that strict mode takes."""
+    """The schema of a JSON object with exactly these properties, as strict mode requires it."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -240,22 +225,24 @@ _KINDS: Mapping[str, Any] = {
 }
 
 
-def misfits(answers: Mapping[str, Mapping[str, Any]], data: Any) -> list[str]:
-    """What is wrong with an object that is to hold an answer for each name, by ``type``, ``enum`` and limits."""
+def schema_problems(answers: Mapping[str, Mapping[str, Any]], data: Any) -> list[str]:
+    """The problems with an object that must contain an answer for each name: ``type``, ``enum`` and limits."""
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
     missing = [f"the key {name!r} is missing" for name in answers if name not in data]
-    return missing or [f"{name}: {why}" for name, schema in answers.items() for why in _misfit(schema, data[name])]
+    return missing or [
+        f"{name}: {problem}" for name, schema in answers.items() for problem in _value_problems(schema, data[name])
+    ]
 
 
-def _misfit(schema: Mapping[str, Any], value: Any) -> list[str]:
-    kind, shown = str(schema.get("type")), f"{value!r:.60}"
+def _value_problems(schema: Mapping[str, Any], value: Any) -> list[str]:
+    kind, text = str(schema.get("type")), f"{value!r:.60}"
     if kind in _KINDS and (not isinstance(value, _KINDS[kind]) or isinstance(value, bool) != (kind == "boolean")):
-        return [f"{shown} is not of the type {kind}"]
+        return [f"{text} is not of the type {kind}"]
     if "enum" in schema and value not in schema["enum"]:
-        return [f"{shown} is not one of {', '.join(map(str, schema['enum']))}"]
+        return [f"{text} is not one of {', '.join(map(str, schema['enum']))}"]
     if kind in ("number", "integer") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        return [f"{shown} is outside {schema.get('minimum', 'any')} to {schema.get('maximum', 'any')}"]
+        return [f"{text} is outside {schema.get('minimum', 'any')} to {schema.get('maximum', 'any')}"]
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        return [why for item in value for why in _misfit(schema["items"], item)]
+        return [problem for item in value for problem in _value_problems(schema["items"], item)]
     return []

@@ -1,4 +1,4 @@
-"""What a judge is shown: the case's inputs with their roles, its masks and the output, each labeled, in that order."""
+"""The labeled images that a judge sees: inputs with their roles, masks, and the output, in that order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.judging.shown_images import SHOWN_AS_IT_IS, Show
+from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, Show
 from visioneval.media.video import sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
 from visioneval.types import CaseFiles, Output, TaskType
 
 
 class Shown(Protocol):
-    """As much of a cell as a judge may be shown."""
+    """The parts of a cell that a judge may see."""
 
     @property
     def task_type(self) -> TaskType: ...
@@ -30,8 +30,8 @@ class Shown(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Exhibit:
-    """One labeled image. ``id`` is what a judge calls it by."""
+class Attachment:
+    """A labeled image. ``id`` is the name that the judge uses for it."""
 
     id: str
     description: str
@@ -39,57 +39,57 @@ class Exhibit:
     aliases: tuple[str, ...] = ()
 
 
-async def laid_out(subject: Shown, judge: str = "default", frames: int = 8) -> list[Exhibit]:
-    """``exhibits``, in a thread where a file has to be read for them. Raises ``GraderError``."""
-    generated = subject.output
-    is_named = generated is None or generated.mime in SHOWN_AS_IT_IS
-    if is_named and not subject.files.images and not subject.files.masks:
-        return exhibits(subject, judge, frames)
-    return await asyncio.to_thread(exhibits, subject, judge, frames)
+async def load_attachments(context: Shown, judge: str = "default", frames: int = 8) -> list[Attachment]:
+    """Calls ``cell_attachments``, in a thread if files must be read. Raises ``GraderError``."""
+    generated = context.output
+    is_named = generated is None or generated.mime in PASSTHROUGH_FORMATS
+    if is_named and not context.files.images and not context.files.masks:
+        return cell_attachments(context, judge, frames)
+    return await asyncio.to_thread(cell_attachments, context, judge, frames)
 
 
-def exhibits(subject: Shown, judge: str = "default", frames: int = 8) -> list[Exhibit]:
-    """All images of a cell in their fixed order, for one of the judges; of a video, where it watches none, frames.
+def cell_attachments(context: Shown, judge: str = "default", frames: int = 8) -> list[Attachment]:
+    """All images of a cell in their fixed order. A judge that cannot watch a video gets frames of it.
 
-    Raises ``GraderError`` for one that does not decode.
+    Raises ``GraderError`` if an image does not decode.
     """
-    editing = subject.task_type == "image_editing"
-    shown: list[Exhibit] = []
-    roles = [role for role, _ in subject.files.images]
-    for number, (role, path) in enumerate(subject.files.images, 1):
-        base = " (the image to edit)" if editing and number == 1 else ""
+    is_edit = context.task_type == "image_editing"
+    attachments: list[Attachment] = []
+    roles = [role for role, _ in context.files.images]
+    for number, (role, path) in enumerate(context.files.images, 1):
+        base = " (the image to edit)" if is_edit and number == 1 else ""
         aliases = (role,) if roles.count(role) == 1 else ()
-        shown.append(Exhibit(f"ref_{number}", f"input image, role: {role}{base}", subject.show(path), aliases))
-    for name, path in subject.files.masks.items():
-        about = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
-        shown.append(Exhibit(f"mask_{name}", about, subject.show(path, mask=True)))
-    return [*shown, *output(subject, judge, frames)]
+        attachments.append(Attachment(f"ref_{number}", f"input image, role: {role}{base}", context.show(path), aliases))
+    for name, path in context.files.masks.items():
+        description = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
+        attachments.append(Attachment(f"mask_{name}", description, context.show(path, mask=True)))
+    return [*attachments, *output_attachments(context, judge, frames)]
 
 
-def output(subject: Shown, judge: str, frames: int) -> list[Exhibit]:
-    """The image or video to judge; nothing where the cell has none. Raises ``GraderError``."""
-    generated = subject.output
+def output_attachments(context: Shown, judge: str, frames: int) -> list[Attachment]:
+    """The image or video to judge; empty if the cell has none. Raises ``GraderError``."""
+    generated = context.output
     if generated is None:
         return []
-    what = "video" if generated.is_video else "image"
-    if judge in subject.watching:
+    medium = "video" if generated.is_video else "image"
+    if judge in context.watching:
         if generated.uri is not None:
-            return [Exhibit("output", f"the {what} to judge", AddressPart(b"", generated.mime, generated.uri))]
+            return [Attachment("output", f"the {medium} to judge", AddressPart(b"", generated.mime, generated.uri))]
         if generated.is_video:
-            return [Exhibit("output", "the video to judge", _video_part(generated))]
+            return [Attachment("output", "the video to judge", _video_part(generated))]
     if not generated.is_video:
-        return [Exhibit("output", "the image to judge", subject.show(generated.path))]
+        return [Attachment("output", "the image to judge", context.show(generated.path))]
     try:
-        sampled = sample_frames(generated.path, frames)
+        frame_images = sample_frames(generated.path, frames)
     except (OSError, ImageError) as error:
         raise GraderError(f"{generated.path.name}: {error}") from None
     return [
-        Exhibit(
+        Attachment(
             f"output_{number}",
-            f"frame {number} of {len(sampled)} of the video to judge, at {frame.seconds:.2f} s",
+            f"frame {number} of {len(frame_images)} of the video to judge, at {frame.seconds:.2f} s",
             ImagePart(frame.jpeg, "image/jpeg"),
         )
-        for number, frame in enumerate(sampled, 1)
+        for number, frame in enumerate(frame_images, 1)
     ]
 
 
@@ -100,9 +100,9 @@ def _video_part(video: Output) -> VideoPart:
         raise GraderError(f"{video.path.name}: {error}") from None
 
 
-def as_parts(shown: Sequence[Exhibit]) -> list[Part]:
-    """Each image right after its label."""
+def as_parts(attachments: Sequence[Attachment]) -> list[Part]:
+    """The parts of a question: each image directly after its label."""
     parts: list[Part] = []
-    for exhibit in shown:
-        parts += [f"{exhibit.id}: {exhibit.description}", exhibit.part]
+    for attachment in attachments:
+        parts += [f"{attachment.id}: {attachment.description}", attachment.part]
     return parts

@@ -1,7 +1,7 @@
-"""The tool ``crop``: a judge looks closer at a part of an image, and at a part of that part.
+"""The ``crop`` tool: lets a judge zoom into an image, and further into the crop.
 
 Every image has a current view, at most 1,024 pixels on a side. A crop is given in whole pixels of the current view,
-half open (``x2`` and ``y2`` are not in it), and becomes the current view. Four zeros go back to the whole image.
+half open (``x2`` and ``y2`` are excluded), and becomes the current view. Four zeros reset to the whole image.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from visioneval.judging.attachments import Exhibit
+from visioneval.judging.attachments import Attachment
 from visioneval.media import images
 from visioneval.providers.base import ImagePart, Part, Tool
 
 MAX_SIDE = 1024
 MAX_ENLARGEMENT = 8
 GRID = 128
-Keep = Callable[[int, bytes], str]
+SaveCrop = Callable[[int, bytes], str]
 
 _COORDINATE = {"type": "integer", "minimum": 0}
 _PARAMETERS = ("image_id", "x1", "y1", "x2", "y2")
@@ -50,35 +50,35 @@ def _shown_size(width: float, height: float) -> tuple[int, int]:
 
 
 class CropTool:
-    """The tool for one question, with the views that the judge has made. No pixels are held between its calls.
+    """The tool for one question, with its current views. It keeps no pixels in memory between calls.
 
-    ``keep(number, data)`` keeps a crop.
+    ``save(number, data)`` stores a crop and returns its path.
     """
 
-    def __init__(self, shown: Sequence[Exhibit], max_crops: int, keep: Keep) -> None:
-        self._parts = {each.id: each.part for each in shown}
+    def __init__(self, attachments: Sequence[Attachment], max_crops: int, save: SaveCrop) -> None:
+        self._parts = {attachment.id: attachment.part for attachment in attachments}
         self._sizes: dict[str, tuple[int, int]] = {}
-        self._names = {alias: each.id for each in shown for alias in each.aliases}
-        self._names |= {each.id: each.id for each in shown}
+        self._names = {alias: attachment.id for attachment in attachments for alias in attachment.aliases}
+        self._names |= {attachment.id: attachment.id for attachment in attachments}
         self._max_crops = max_crops
-        self._keep = keep
-        self._kept: list[Mapping[str, Any]] = []
-        self.first_views = [replace(each, **self._first(each)) for each in shown]
-        self.start_over()
+        self._save = save
+        self._crops: list[Mapping[str, Any]] = []
+        self.first_views = [replace(attachment, **self._first_view(attachment)) for attachment in attachments]
+        self.reset()
 
-    def start_over(self) -> None:
-        """For a judge that is asked again: it has seen whole images only, and may make all its crops."""
-        self._views = {name: _whole(size) for name, size in self._sizes.items()}
-        self._made = 0
+    def reset(self) -> None:
+        """Resets the views and the number of crops, for a judge that is asked again."""
+        self._views = {name: _whole_view(size) for name, size in self._sizes.items()}
+        self._crop_count = 0
 
     @property
-    def kept(self) -> tuple[Mapping[str, Any], ...]:
-        """The crops that were made: image, rectangle as asked, and the path of what the judge was shown."""
-        return tuple(self._kept)
+    def crops(self) -> tuple[Mapping[str, Any], ...]:
+        """The crops so far: image, requested rectangle, and path of the image that the judge saw."""
+        return tuple(self._crops)
 
     @property
     def tool(self) -> Tool:
-        """What the judge may call."""
+        """The definition of the tool."""
         properties: dict[str, Any] = {"image_id": {"type": "string", "enum": sorted(self._names)}}
         properties |= dict.fromkeys(_PARAMETERS[1:], _COORDINATE)
         return Tool(
@@ -96,41 +96,41 @@ class CropTool:
             call=self._call,
         )
 
-    def _first(self, shown: Exhibit) -> dict[str, Any]:
-        data = shown.part.data
+    def _first_view(self, attachment: Attachment) -> dict[str, Any]:
+        data = attachment.part.data
         with images.room_for(data):
             image = images.load_rgb(data)
-            self._sizes[shown.id] = image.size
-            view = _whole(image.size)
+            self._sizes[attachment.id] = image.size
+            view = _whole_view(image.size)
             image = image.resize(view.size, Image.Resampling.LANCZOS)
-        about = f"{shown.description}; this view has {view.size[0]} x {view.size[1]} pixels"
-        return {"description": about, "part": ImagePart(images.encode_png(image), "image/png")}
+        description = f"{attachment.description}; this view has {view.size[0]} x {view.size[1]} pixels"
+        return {"description": description, "part": ImagePart(images.encode_png(image), "image/png")}
 
-    def _call(self, asked: Mapping[str, Any]) -> Sequence[Part]:
-        if self._made >= self._max_crops:
+    def _call(self, arguments: Mapping[str, Any]) -> Sequence[Part]:
+        if self._crop_count >= self._max_crops:
             return [f"No crop is left ({self._max_crops} were allowed): answer now."]
-        fault = self._fault(asked)
-        if fault:
-            return [fault]
-        name = self._names[asked["image_id"]]
-        rectangle = tuple(int(asked[key]) for key in _PARAMETERS[1:])
+        problem = self._problem(arguments)
+        if problem:
+            return [problem]
+        name = self._names[arguments["image_id"]]
+        rectangle = tuple(int(arguments[key]) for key in _PARAMETERS[1:])
         whole = not any(rectangle)
-        self._views[name] = _whole(self._sizes[name]) if whole else self._views[name].crop(*rectangle)
+        self._views[name] = _whole_view(self._sizes[name]) if whole else self._views[name].crop(*rectangle)
         view = self._views[name]
         whole_data = self._parts[name].data
         with images.room_for(whole_data):
-            data = images.encode_png(_drawn(images.load_rgb(whole_data), view))
-        path = self._keep(len(self._kept), data)
-        self._made += 1
-        self._kept.append({"image": name, "rectangle": list(rectangle), "path": path})
+            data = images.encode_png(_render(images.load_rgb(whole_data), view))
+        path = self._save(len(self._crops), data)
+        self._crop_count += 1
+        self._crops.append({"image": name, "rectangle": list(rectangle), "path": path})
         label = f"{name}: {'the whole image' if whole else 'a crop'}, {view.size[0]} x {view.size[1]} pixels"
         return [f"{label}, grid lines every {GRID} pixels", ImagePart(data, "image/png")]
 
-    def _fault(self, asked: Mapping[str, Any]) -> str | None:
-        name = asked.get("image_id")
+    def _problem(self, arguments: Mapping[str, Any]) -> str | None:
+        name = arguments.get("image_id")
         if not isinstance(name, str) or name not in self._names:
             return f"There is no image {name!r:.60}. There are: {', '.join(sorted(self._names))}."
-        numbers = [asked.get(key) for key in _PARAMETERS[1:]]
+        numbers = [arguments.get(key) for key in _PARAMETERS[1:]]
         if not all(map(_is_whole, numbers)):
             return "x1, y1, x2 and y2 must be whole numbers."
         x1, y1, x2, y2 = (int(number or 0) for number in numbers)
@@ -144,25 +144,25 @@ class CropTool:
 
 
 def _is_whole(number: Any) -> bool:
-    """``12`` and, from a judge whose numbers are all of one kind, ``12.0``."""
+    """Accepts ``12`` and, from judges that only write floats, ``12.0``."""
     return not isinstance(number, bool) and (
         isinstance(number, int) or (isinstance(number, float) and number.is_integer())
     )
 
 
-def _whole(size: tuple[int, int]) -> CropView:
+def _whole_view(size: tuple[int, int]) -> CropView:
     width, height = size
     scale = min(1.0, MAX_SIDE / max(width, height))
     return CropView(0, 0, width, height, (max(1, round(width * scale)), max(1, round(height * scale))))
 
 
-def _drawn(image: Image.Image, view: CropView) -> Image.Image:
+def _render(image: Image.Image, view: CropView) -> Image.Image:
     box = (view.left, view.top, view.right, view.bottom)
-    shown = image.resize(view.size, Image.Resampling.LANCZOS, box=box)
-    lines = Image.new("RGBA", shown.size, (0, 0, 0, 0))
+    resized = image.resize(view.size, Image.Resampling.LANCZOS, box=box)
+    lines = Image.new("RGBA", resized.size, (0, 0, 0, 0))
     pen = ImageDraw.Draw(lines)
-    for x in range(GRID, shown.width, GRID):
-        pen.line((x, 0, x, shown.height), fill=(128, 128, 128, 90))
-    for y in range(GRID, shown.height, GRID):
-        pen.line((0, y, shown.width, y), fill=(128, 128, 128, 90))
-    return Image.alpha_composite(shown.convert("RGBA"), lines).convert("RGB")
+    for x in range(GRID, resized.width, GRID):
+        pen.line((x, 0, x, resized.height), fill=(128, 128, 128, 90))
+    for y in range(GRID, resized.height, GRID):
+        pen.line((0, y, resized.width, y), fill=(128, 128, 128, 90))
+    return Image.alpha_composite(resized.convert("RGBA"), lines).convert("RGB")

@@ -1,4 +1,4 @@
-"""An image as a judge is shown it."""
+"""Encodes images for judges."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.media import images
 from visioneval.providers.base import ImagePart
 
-SHOWN_AS_IT_IS = {"image/png", "image/jpeg", "image/webp"}
+PASSTHROUGH_FORMATS = {"image/png", "image/jpeg", "image/webp"}
 
 
 class Show(Protocol):
-    """Gives an image, or a mask as black and white. Raises ``GraderError``."""
+    """Encodes an image, or a mask in black and white. Raises ``GraderError``."""
 
     def __call__(self, path: Path, *, mask: bool = False) -> ImagePart: ...
 
 
 def shown(path: Path, *, mask: bool = False) -> ImagePart:
-    """Encoded as stored where judges take that, and else as PNG; a mask is white inside. Raises ``GraderError``."""
+    """The stored bytes if judges accept the format, else a PNG; a mask is white inside. Raises ``GraderError``."""
     try:
         if mask:
             return ImagePart(images.encode_png(images.load_mask(path)), "image/png")
         data = path.read_bytes()
         kind, _, _ = images.inspect(data)
-        if kind in SHOWN_AS_IT_IS:
+        if kind in PASSTHROUGH_FORMATS:
             return ImagePart(data, kind)
         return ImagePart(images.encode_png(images.load_rgb(data)), "image/png")
     except (OSError, ImageError) as error:

@@ -153,7 +153,7 @@ def _origin(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return "what is no URL"
+        return "an invalid URL"
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return f"{parts.scheme}://{parts.hostname or ''}{'' if port in (None, default) else f':{port}'}"[:200]
 

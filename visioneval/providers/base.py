@@ -1,4 +1,4 @@
-"""What a provider can do, in small protocols, so that "cannot edit" is known before anything is paid for."""
+"""The protocols of providers. They are small, so that a missing ability is found before any paid call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visioneval.types import CaseFiles, TaskType
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One call: a case on a model run. ``samples`` are the sample indices that its images become."""
+    """One call for a case of a model run. ``samples`` are the sample indices of its outputs."""
 
     case: TestCase
     task_type: TaskType
@@ -26,14 +26,14 @@ class GenerationRequest:
     files: CaseFiles
     samples: tuple[int, ...]
     folder: Path
-    """The suite's folder: what relative paths in parameters are relative to."""
+    """The suite's folder. Relative paths in parameters are relative to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What a call gave: encoded images or videos in sample order, or the words of a refusal.
+    """The result of a call: encoded images or videos in sample order, or the text of a refusal.
 
-    ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call; ``run_params`` is what was sent, less
+    ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call; ``run_params`` are the sent parameters without
     secrets.
     """
 
@@ -46,7 +46,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Among a generation's images: one that stays where it is, as its judges read it by its address."""
+    """An output that is not downloaded: its judges read it by its URI."""
 
     uri: str
     mime: str
@@ -54,26 +54,26 @@ class Address:
 
 @runtime_checkable
 class Generator(Protocol):
-    """Generates an image from a prompt: a coroutine, or a function, called in a thread. Raises ``ProviderError``."""
+    """Generates from a prompt: a coroutine, or a function that is called in a thread. Raises ``ProviderError``."""
 
     def generate(self, request: GenerationRequest, /) -> Generation | Awaitable[Generation]: ...
 
 
 @runtime_checkable
 class Editor(Protocol):
-    """Changes the first of a case's images as the prompt asks. Raises ``ProviderError``."""
+    """Edits the first image of a case as the prompt requests. Raises ``ProviderError``."""
 
     def edit(self, request: GenerationRequest, /) -> Generation | Awaitable[Generation]: ...
 
 
 @dataclass(frozen=True)
 class ImagePart:
-    """An image that a judge is shown, encoded as ``mime``. It is hashed when it is made, which belongs in a thread."""
+    """An image for a judge, encoded as ``mime``. The constructor hashes it, so create large ones in a thread."""
 
     data: bytes
     mime: str
     sha256: str = field(init=False, compare=False)
-    """The hex digest of the image's bytes."""
+    """The hex digest of the image."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha256", sha256(self._hashed()).hexdigest())
@@ -83,12 +83,12 @@ class ImagePart:
 
     @property
     def url(self) -> str:
-        """The image as a ``data:`` URL. It is made again each time: keeping it costs more than making it."""
+        """The image as a ``data:`` URL. Not cached: storing it would cost more than encoding it again."""
         return f"data:{self.mime};base64,{b64encode(self.data).decode()}"
 
 
 class FilePart(ImagePart):
-    """An image in a file, which is read each time: cells that wait for their turn hold no images in memory."""
+    """An image in a file, read on each access, so that waiting cells keep no images in memory."""
 
     def __init__(self, path: Path, mime: str, digest: str) -> None:
         self.__dict__.update(path=path, mime=mime, sha256=digest)
@@ -102,12 +102,12 @@ class FilePart(ImagePart):
 
 @dataclass(frozen=True)
 class VideoPart(ImagePart):
-    """A video, for judges that watch videos themselves (``GradingContext.watching``); others are sent frames."""
+    """A video, for judges that can watch videos (``GradingContext.watching``); others get frames."""
 
 
 @dataclass(frozen=True)
 class AddressPart(ImagePart):
-    """An image or a video that such a judge reads from ``uri``, whose hash stands for its own; ``data`` is empty."""
+    """An image or video that such a judge reads from ``uri``. The hash is that of the URI; ``data`` is empty."""
 
     uri: str = ""
 
@@ -116,15 +116,15 @@ class AddressPart(ImagePart):
 
 
 Part = str | ImagePart
-"""What a judge is sent, in order: words, and images each right after the words that label it."""
+"""The content of a question, in order: text, and images, each directly after its label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something that a judge may ask for while it looks.
+    """A tool that a judge may call before it answers.
 
-    ``parameters`` is a strict JSON Schema; ``call`` takes the arguments as the judge wrote them and answers with
-    parts, an error that the judge can act on included. It never raises for bad arguments.
+    ``parameters`` is a strict JSON Schema; ``call`` takes the arguments as the judge wrote them and returns
+    parts. For bad arguments, it returns an error message for the judge and never raises.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A judge's call of a tool. ``arguments`` are JSON text, as the judge wrote it."""
+    """A tool call of a judge. ``arguments`` is the JSON text that the judge wrote."""
 
     name: str
     arguments: str
@@ -144,18 +144,18 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A round of a question that is behind us: what the judge said, and what each of its calls was answered.
+    """A completed round of a question: the reply of the judge, and the result of each tool call.
 
-    ``said`` is plain data in the judge's own form. No results: it called nothing, and is to give its answer now.
+    ``raw`` is the reply as plain data in the provider's format. Without results, the judge must answer next.
     """
 
-    said: Any
+    raw: Any
     results: tuple[tuple[ToolCall, tuple[Part, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CellRef:
-    """Which cell is asked about. For recorded answers alone: no judge is ever sent it."""
+    """The cell of a question. Only for recorded answers: it is never sent to a judge."""
 
     test_id: str
     model_label: str
@@ -172,24 +172,24 @@ class Question:
     tools: tuple[Tool, ...] = ()
     max_tool_calls: int = 0
     texts: Mapping[str, str] = field(default_factory=dict)
-    """For names that stand for questions in words: those words. Recorded answers may be filed under either."""
+    """The full text of questions, by name. Recorded answers may use the name or the text."""
     detail: Literal["low", "high", "auto"] | None = None
     vote: int = 0
-    """Counts the times that the same question is asked on purpose."""
+    """The index of a repeated question, for votes."""
     turns: tuple[Turn, ...] = ()
-    """The rounds so far, of a question with tools."""
+    """The completed rounds of a question with tools."""
     must_answer: bool = False
-    """No tool may be called any more."""
+    """The judge must answer without further tool calls."""
     past_cache: bool = False
-    """The judge itself is to be asked: the answers in the cache could not be used. No part of what is asked."""
+    """Bypass the cache, since the cached answers are unusable. Not sent to the judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a judge answered, word for word.
+    """The reply of a judge.
 
-    ``shape`` says how the schema was asked for: ``schema`` (enforced by the provider), ``json`` (a JSON object),
-    ``text`` (in words alone) or ``recorded``. ``stopped`` is why an answer ended early, such as a token limit.
+    ``shape`` says how the schema was requested: ``schema`` (enforced by the provider), ``json`` (a JSON object),
+    ``text`` (in the prompt only) or ``recorded``. ``stopped`` is why a reply ended early, such as a token limit.
     """
 
     text: str
@@ -200,18 +200,18 @@ class Reply:
     stopped: str | None = None
     tool_calls: int = 0
     calls: tuple[ToolCall, ...] = ()
-    """What it wants to see before it answers."""
-    said: Any = None
-    """This round in the judge's own form, as plain data, where there must be another one."""
+    """The tool calls that the judge requests before it answers."""
+    raw: Any = None
+    """The reply as plain data in the provider's format, if another round must follow."""
     from_cache: bool = False
-    """Whether an earlier call was answered so, and the judge itself could be asked."""
+    """Whether the reply comes from the cache."""
 
 
 class Judge(Protocol):
-    """Looks at images and answers: one request a call, so that each is paced, paid and kept by itself.
+    """Answers questions about images. One call is one request, so that each is limited, billed and cached separately.
 
-    ``ask`` is a coroutine, or a function, which is called in a thread. Raises ``ProviderError``; a refusal to judge is
-    of the kind ``refused``.
+    ``ask`` is a coroutine, or a function that is called in a thread. Raises ``ProviderError``; a refusal has the
+    kind ``refused``.
     """
 
     def ask(self, question: Question, about: CellRef, /) -> Reply | Awaitable[Reply]: ...

@@ -1,4 +1,4 @@
-"""The rounds of a question with tools: the judge asks to look closer, and in the end answers."""
+"""The rounds of a question with tools: the judge calls tools, and finally answers."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from visioneval.providers.base import Part, Question, Reply, Tool, ToolCall, Tur
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects
 
 SPARE_CALLS = 2
-"""Calls after the last one allowed that a judge may still make, and is told that none is left."""
+"""Calls over the limit that are answered with a warning before the judge must answer."""
 
 
 async def converse(ask: Callable[[Question], Awaitable[Reply]], question: Question) -> Reply:
-    """Asks until there is an answer; ``ask`` is one round. The reply holds the tokens and the cost of all rounds.
+    """Asks until there is an answer; ``ask`` is one round. The reply has the tokens and the cost of all rounds.
 
-    Raises ``ProviderError`` for a judge that never stops calling tools.
+    Raises ``ProviderError`` if a judge never stops calling tools.
     """
     reply = await ask(question)
-    rounds, used = [reply], 0
-    while reply.said is not None:
+    rounds, call_count = [reply], 0
+    while reply.raw is not None:
         if question.must_answer:
-            raise ProviderError(f"the judge goes on calling tools after {used} calls", kind="invalid")
-        results = [(call, tuple(await asyncio.to_thread(called, question.tools, call))) for call in reply.calls]
-        used += len(results)
+            raise ProviderError(f"the judge keeps calling tools after {call_count} calls", kind="invalid")
+        results = [(call, tuple(await asyncio.to_thread(run_tool, question.tools, call))) for call in reply.calls]
+        call_count += len(results)
         question = replace(
             question,
-            turns=(*question.turns, Turn(reply.said, tuple(results))),
-            must_answer=not results or used >= question.max_tool_calls + SPARE_CALLS,
+            turns=(*question.turns, Turn(reply.raw, tuple(results))),
+            must_answer=not results or call_count >= question.max_tool_calls + SPARE_CALLS,
         )
         reply = await ask(question)
         rounds.append(reply)
-    return replace(reply, tool_calls=used, usage=_usage(rounds), cost_usd=_cost(rounds)) if rounds[1:] else reply
+    return replace(reply, tool_calls=call_count, usage=_usage(rounds), cost_usd=_cost(rounds)) if rounds[1:] else reply
 
 
-def called(tools: Sequence[Tool], call: ToolCall) -> Sequence[Part]:
-    """What a tool answers to a judge's call; bad names and bad JSON get an answer that the judge can act on."""
-    tool = next((each for each in tools if each.name == call.name), None)
+def run_tool(tools: Sequence[Tool], call: ToolCall) -> Sequence[Part]:
+    """The result of a tool call; bad names and bad JSON give an error message for the judge."""
+    tool = next((candidate for candidate in tools if candidate.name == call.name), None)
     if tool is None:
-        return [f"There is no tool {call.name!r}. There are: {', '.join(each.name for each in tools)}."]
+        return [f"There is no tool {call.name!r}. There are: {', '.join(candidate.name for candidate in tools)}."]
     try:
         objects = read_objects(call.arguments or "{}")
     except UnreadableReplyError as error:

@@ -1,4 +1,4 @@
-"""What becomes of an editable mask: an argument of the call, one more image with words about it, or nothing."""
+"""How a call uses an editable mask: as an argument, as an additional image with an instruction, or not at all."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from visioneval.types import CaseFiles
 
 @dataclass(frozen=True, slots=True)
 class MaskUse:
-    """How this call uses the case's mask; at most one of ``sent`` and ``as_image`` is set."""
+    """How a call uses the case's mask; at most one of ``sent`` and ``as_image`` is set."""
 
     mode: MaskMode
     sent: Path | None = None
     as_image: Path | None = None
 
     def argument(self) -> bytes:
-        """The mask as the PNG with an alpha channel that a mask argument must be, whatever its own format is."""
+        """The mask as a PNG with an alpha channel, as required for a mask argument, whatever its file format."""
         assert self.sent is not None
         data = self.sent.read_bytes()
         if images.inspect(data)[0] == "image/png":
@@ -32,12 +32,12 @@ class MaskUse:
         return images.encode_png(opaque)
 
     def image(self) -> bytes:
-        """The mask as a PNG that a model can see: white may change, black must not."""
+        """The mask as a visible PNG: white may change, black must not."""
         assert self.as_image is not None
         return images.encode_png(images.load_mask(self.as_image))
 
     def worded(self, prompt: str, outputs: int) -> str:
-        """The prompt, with a sentence about the mask where it is sent as the last of ``images`` images."""
+        """The prompt, with an instruction about the mask if it is sent as the last of ``outputs`` images."""
         if self.as_image is None:
             return prompt
         return (
@@ -47,7 +47,7 @@ class MaskUse:
 
 
 def mask_use(mode: MaskMode, files: CaseFiles) -> MaskUse:
-    """What to do with the editable mask of a case, if it has one."""
+    """How to use the editable mask of a case, if it has one."""
     mask = files.masks.get("editable")
     if mask is None or mode == "ignore":
         return MaskUse("ignore")

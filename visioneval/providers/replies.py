@@ -1,7 +1,7 @@
-"""What a provider's server sends back, checked before the provider's SDK reads it.
+"""Checks the replies of a provider's server before its SDK reads them.
 
-No redirect is followed, as it would carry prompts, images and keys to a host that nobody chose; and no reply grows
-beyond a limit, on the wire or when it is decompressed.
+Redirects are rejected, as they would send prompts, images and keys to another host. The size of replies is limited,
+compressed and decompressed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from visioneval.errors import ProviderError
 from visioneval.media.inflate import ACCEPTED, CodingError, Inflater
 
 ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
-"""A header for every request: ``check_reply`` reads these codings alone."""
+"""A header for every request: ``check_reply`` supports only these codings."""
 MEGABYTE = 1_000_000
 MAX_ERROR_BYTES = MEGABYTE
-"""Of the body of an error reply; the rest is dropped, as its status says what it is and its words come first."""
+"""The most bytes of an error reply; the rest is dropped, since the message comes first."""
 Hook = Callable[[httpx2.Response], Awaitable[None]]
 
 
 def check_reply() -> Hook:
-    """A response hook for the HTTP client of an SDK, which bounds replies on the wire and when decompressed.
+    """A response hook for the HTTP client of an SDK, which limits replies, compressed and decompressed.
 
     The hook, or reading the reply after it, raises ``ProviderError`` of the kind ``invalid`` for a redirect and for a
     reply over the limit, and an ``httpx2`` error for compressed content that is damaged. The body of an error reply is
-    cut instead.
+    truncated instead.
     """
 
     limit = REPLY_MB.limit * MEGABYTE
@@ -40,31 +40,31 @@ def check_reply() -> Hook:
         if response.is_success and declared.isdecimal() and int(declared[:20]) > limit:
             raise _too_large(limit)
         response.stream = _BoundedStream(response, limit)
-        response.headers.pop("content-encoding", None)  # the stream decompresses: nobody is to do it again
-        response.encoding = "utf-8"  # what JSON is in; a charset that the server names may be a decompressor
+        response.headers.pop("content-encoding", None)  # the stream is decompressed already
+        response.encoding = "utf-8"  # the encoding of JSON; a charset from the server could be a decompressor
 
     return check
 
 
 def _redirected(response: httpx2.Response) -> ProviderError:
-    where = response.headers.get("location")
+    location = response.headers.get("location")
     return ProviderError(
-        f"{response.status_code}: the server redirects to {_origin(str(response.url), where)}, and calls follow no"
-        " redirect: base_url must name the server that answers",
+        f"{response.status_code}: the server redirects to {_origin(str(response.url), location)}, which is not"
+        " followed: set base_url to the final server",
         kind="invalid",
     )
 
 
 def _origin(url: str, location: str | None) -> str:
-    """Where a redirect leads, without its path and query, which may hold secrets."""
+    """The target of a redirect, without its path and query, which may contain secrets."""
     if not location:
-        return "no place that it names"
+        return "an unknown location"
     try:
         parts = urlsplit(urljoin(url, location))
         port = f":{parts.port}" if parts.port is not None else ""
         return repr(f"{parts.scheme}://{parts.hostname or ''}{port}"[:200])
     except ValueError:
-        return "what is no URL"
+        return "an invalid URL"
 
 
 def _too_large(limit: int) -> ProviderError:
@@ -74,11 +74,11 @@ def _too_large(limit: int) -> ProviderError:
 
 
 class _FullError(Exception):
-    """As much is read as may be."""
+    """The limit is reached."""
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """A reply's content, decompressed. An error reply ends where it cannot be read further."""
+    """The decompressed content of a reply. An error reply is truncated where it cannot be read further."""
 
     def __init__(self, response: httpx2.Response, limit: int) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -91,13 +91,13 @@ class _BoundedStream(httpx2.AsyncByteStream):
             raise ProviderError(message, kind="invalid", may_be_billed=True)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        compressed = given = 0
+        compressed = decompressed = 0
         try:
             async for data in self._wire:
                 compressed += len(data)
                 for piece in self._inflater.feed(data):
-                    given += len(piece)
-                    self._check(given)
+                    decompressed += len(piece)
+                    self._check(decompressed)
                     yield piece
                 self._check(compressed)
             self._inflater.finish()

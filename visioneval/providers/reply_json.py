@@ -1,10 +1,10 @@
-"""JSON objects in what a judge wrote, read only where the text leaves no doubt about them. Pure, linear and bounded.
+"""Parses the JSON objects in a judge's reply if they are unambiguous. Pure, linear and bounded.
 
-A reply that was cut off is the beginning of another reply, and a server need not say that it cut it. So no bracket and
-no quote is ever closed on the judge's behalf: a text that ends inside an object holds no answer, and neither does one
-whose objects are broken. What cannot hide a cut is forgiven: words and code fences around an object, thoughts in
-``<think>`` before it, and inside it trailing commas, commas missing at the end of a line, single quotes, bare keys,
-line breaks in texts, and Python's ``True``, ``False`` and ``None``.
+A truncated reply is the beginning of another reply, and servers may truncate without notice. So the parser never closes
+brackets or quotes: a text that ends inside an object, or has invalid objects, has no answer. Errors that cannot hide a
+truncation are tolerated: text and code fences around an object, thoughts in ``<think>`` before it, and inside it
+trailing commas, commas missing at the end of a line, single quotes, unquoted keys, line breaks in strings, and
+Python's ``True``, ``False`` and ``None``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 MAX_CHARS = 1 << 18
-"""Characters of a text that is read; a longer one holds no answer."""
+"""The most characters that are parsed; a longer text is rejected."""
 MAX_DEPTH = 32
-"""Levels of objects and lists within each other."""
+"""The deepest nesting of objects and lists."""
 MAX_OBJECTS = 100
-"""Objects in one text."""
+"""The most objects in one text."""
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _DOUBLE = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
@@ -35,12 +35,12 @@ _PYTHON_WORDS = {"True": True, "False": False, "None": None}
 
 
 class UnreadableReplyError(ValueError):
-    """A text that holds no JSON object, or of which cannot be told for sure what it says."""
+    """The text has no JSON object, or is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
 class JSONObject:
-    """An object of a text. ``is_alone`` where the text holds nothing else; ``repair`` is the first slip forgiven."""
+    """A parsed object. ``is_alone``: the text has nothing else; ``repair`` is the first tolerated error."""
 
     value: dict[str, Any]
     is_alone: bool
@@ -48,102 +48,100 @@ class JSONObject:
 
 
 def read_objects(text: str) -> list[JSONObject]:
-    """The outermost JSON objects of a text, in order, at least one. Raises ``UnreadableReplyError`` with the reason."""
+    """The outermost JSON objects of a text, in order; at least one. Raises ``UnreadableReplyError`` with the reason."""
     if len(text) > MAX_CHARS:
         raise UnreadableReplyError(f"the answer has {len(text):,} characters, over the limit of {MAX_CHARS:,}")
     if (whole := _strict(text)) is not None:
         return [JSONObject(whole, is_alone=True)]
     objects: list[JSONObject] = []
-    for parser in _parsers(text, _after_thoughts(text)):
+    for parser in _parsers(text, _answer_start(text)):
         start = parser.at
         value = parser.object(1)
         is_alone = not text[:start].strip() and not text[parser.at :].strip()
         objects.append(JSONObject(value, is_alone, parser.repair))
         if len(objects) > MAX_OBJECTS:
-            raise UnreadableReplyError(f"the answer holds over {MAX_OBJECTS} JSON objects")
+            raise UnreadableReplyError(f"the answer contains over {MAX_OBJECTS} JSON objects")
     if not objects:
-        what = "the answer is not a JSON object" if text.strip()[:1] == "[" else "not JSON: it holds no JSON object"
+        what = "the answer is not a JSON object" if text.strip()[:1] == "[" else "not JSON: it contains no JSON object"
         raise UnreadableReplyError(what)
     return objects
 
 
 def _strict(text: str) -> dict[str, Any] | None:
-    """The object that a text is as a whole, by the standard library, which is fast; ``None`` where it takes more."""
+    """Parses the whole text with the fast standard library; ``None`` if that fails."""
     try:
-        value = json.loads(text, object_pairs_hook=_unambiguous, parse_constant=_no_number)
+        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_reject_constant)
     except UnreadableReplyError:
         raise
     except (ValueError, RecursionError):
         return None
     if _is_deep(value):
-        _too_deep()
+        _raise_too_deep()
     return value if isinstance(value, dict) else None
 
 
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
         for key, value in pairs:
-            if not _same(found[key], value):
-                _two_values(key)
-    return found
+            if not _is_same_json(data[key], value):
+                _raise_conflict(key)
+    return data
 
 
-def _no_number(name: str) -> NoReturn:
-    raise UnreadableReplyError(f"not JSON: {name} is no number")
+def _reject_constant(name: str) -> NoReturn:
+    raise UnreadableReplyError(f"not JSON: {name} is not a number")
 
 
 def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        nested = [each for each in level if isinstance(each, (dict, list))]
-        level = [child for each in nested for child in (each.values() if isinstance(each, dict) else each)]
+        nested = [item for item in level if isinstance(item, (dict, list))]
+        level = [child for item in nested for child in (item.values() if isinstance(item, dict) else item)]
         if not level:
             return False
     return True
 
 
-def _too_deep() -> NoReturn:
+def _raise_too_deep() -> NoReturn:
     raise UnreadableReplyError(f"the JSON is nested over {MAX_DEPTH} levels deep")
 
 
-def _two_values(key: str) -> NoReturn:
-    raise UnreadableReplyError(f"the key {key!r:.60} is there twice, with different values")
+def _raise_conflict(key: str) -> NoReturn:
+    raise UnreadableReplyError(f"the key {key!r:.60} appears twice with different values")
 
 
-def _after_thoughts(text: str) -> int:
-    """Where the answer begins after thoughts that are marked as such: what is tried out in them is no answer."""
+def _answer_start(text: str) -> int:
+    """The index of the answer after marked thoughts, which may contain drafts."""
     thoughts = _THOUGHTS.match(text)
     if thoughts is None:
         return 0
     end = text.find(f"</{thoughts[1]}>", thoughts.end())
     if end < 0:
-        _cut_off()
+        _raise_truncated()
     return end + len(thoughts[1]) + 3
 
 
 def _parsers(text: str, at: int) -> Iterator[_Parser]:
-    """One for each place where an object begins; it must be used before the next is asked for."""
+    """Yields a parser at the start of each object. Use it before requesting the next one."""
     while brace := _BRACE.search(text, at):
         start = brace.start()
         parser = _Parser(text, start)
-        if not parser.begins_an_object():  # braces among words, as in "{them}"
+        if not parser.begins_an_object():  # braces in prose, as in "{them}"
             at = start + 1
             continue
-        if (
-            text[at:start].rstrip()[-1:] == "["
-        ):  # where the list was cut off, its last object would pass for the only one
+        if text[at:start].rstrip()[-1:] == "[":  # in a truncated list, the last object would look like the only one
             raise UnreadableReplyError("the answer is not a JSON object: it is a list of them")
         yield parser
         at = parser.at
 
 
-def _cut_off() -> NoReturn:
-    raise UnreadableReplyError("the JSON does not end: the answer was cut off")
+def _raise_truncated() -> NoReturn:
+    raise UnreadableReplyError("the JSON is incomplete: the answer was cut off")
 
 
 class _Parser:
-    """Reads from a place on. It looks at each character a fixed number of times, and ends at the first doubt."""
+    """Parses from an index. It reads each character a fixed number of times, and fails at the first ambiguity."""
 
     def __init__(self, text: str, at: int) -> None:
         self.text = text
@@ -151,13 +149,13 @@ class _Parser:
         self.repair: str | None = None
 
     def begins_an_object(self) -> bool:
-        """Whether ``{}`` or ``{key:`` stands here. Raises ``UnreadableReplyError`` where the text ends before that."""
+        """Whether ``{}`` or ``{key:`` is at the index. Raises ``UnreadableReplyError`` if the text ends before that."""
         start, self.at = self.at, self.at + 1
         mark = self._next()
         begins = mark == "}"
         key = {'"': _DOUBLE, "'": _SINGLE}.get(mark, _WORD).match(self.text, self.at)
         if key is None and mark in "\"'":
-            _cut_off()
+            _raise_truncated()
         if key is not None:
             self.at = key.end()
             begins = self._next() == ":"
@@ -165,40 +163,40 @@ class _Parser:
         return begins
 
     def _next(self) -> str:
-        """The next character that is no white space, which is passed over. A text that ends here was cut off."""
+        """Skips white space and returns the next character. A text that ends here is truncated."""
         space = _SPACE.match(self.text, self.at)
         self.at = space.end() if space else self.at
         if self.at == len(self.text) or self.text.startswith("```", self.at):
-            _cut_off()
+            _raise_truncated()
         return self.text[self.at]
 
     def object(self, depth: int) -> dict[str, Any]:
-        """The object that begins here."""
-        found: dict[str, Any] = {}
+        """Parses the object at the index."""
+        data: dict[str, Any] = {}
         for _ in self._items("}", depth):
             key = self._key()
             if self._next() != ":":
-                self._broken("':' is missing")
+                self._fail("':' is missing")
             self.at += 1
             value = self._value(depth)
-            if key in found and not _same(found[key], value):
-                _two_values(key)
-            found[key] = value
-        return found
+            if key in data and not _is_same_json(data[key], value):
+                _raise_conflict(key)
+            data[key] = value
+        return data
 
     def _list(self, depth: int) -> list[Any]:
         return [self._value(depth) for _ in self._items("]", depth)]
 
     def _items(self, end: str, depth: int) -> Iterator[None]:
-        """Stops at each item of an object or a list, which must be read before the next one is asked for."""
+        """Yields before each item of an object or list. Parse the item before requesting the next one."""
         if depth > MAX_DEPTH:
-            _too_deep()
+            _raise_too_deep()
         self.at += 1
         mark = self._next()
         if mark == ",":
             mark = self._after_comma(end)
             if mark != end:
-                self._broken("an item is missing")
+                self._fail("an item is missing")
         while mark != end:
             yield
             after = self.at
@@ -206,9 +204,9 @@ class _Parser:
             if mark == ",":
                 mark = self._after_comma(end)
             elif mark != end:
-                ends_in_digit = self.text[after - 1] in "0123456789"  # where "0," is missing, too, 90 would be 9
+                ends_in_digit = self.text[after - 1] in "0123456789"  # if "0," is missing, 90 would become 9
                 if ends_in_digit or "\n" not in self.text[after : self.at]:
-                    self._broken(f"',' or '{end}' is missing")
+                    self._fail(f"',' or '{end}' is missing")
                 self._repair("a comma is missing")
         self.at += 1
 
@@ -237,50 +235,50 @@ class _Parser:
         return self._number() if mark in "-0123456789" else self._word()
 
     def _word(self) -> bool | None:
-        word = self._token(_WORD, "no value begins here")[0]
+        word = self._token(_WORD, "a value is missing")[0]
         if word in _PYTHON_WORDS:
             self._repair(f"{word} is Python's")
             return _PYTHON_WORDS[word]
         if word not in _WORDS:
-            self._broken(f"{word!r:.40} is no value")
+            self._fail(f"{word!r:.40} is not a value")
         return _WORDS[word]
 
     def _number(self) -> int | float:
-        found = self._token(_NUMBER, "this is no number")
+        match = self._token(_NUMBER, "this is not a number")
         try:
-            return float(found[0]) if found[1] or found[2] else int(found[0])
+            return float(match[0]) if match[1] or match[2] else int(match[0])
         except ValueError:  # thousands of digits
-            self._broken("the number is too long")
+            self._fail("the number is too long")
 
     def _string(self, mark: str) -> str:
-        found = (_DOUBLE if mark == '"' else _SINGLE).match(self.text, self.at)
-        if found is None:
-            _cut_off()
-        literal = found[0] if mark == '"' else _double_quoted(found[0])
+        match = (_DOUBLE if mark == '"' else _SINGLE).match(self.text, self.at)
+        if match is None:
+            _raise_truncated()
+        literal = match[0] if mark == '"' else _double_quoted(match[0])
         if mark == "'":
             self._repair("single quotes")
         elif _CONTROL.search(literal):
-            self._repair("a line break in a text")
+            self._repair("a line break in a string")
         try:
             value: str = json.loads(literal, strict=False)
         except ValueError:
-            self._broken("a bad escape in a text")
-        self.at = found.end()
+            self._fail("a bad escape in a string")
+        self.at = match.end()
         return value
 
     def _token(self, pattern: re.Pattern[str], problem: str) -> re.Match[str]:
-        found = pattern.match(self.text, self.at)
-        if found is None:
-            self._broken(problem)
-        self.at = found.end()
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            self._fail(problem)
+        self.at = match.end()
         if self.at == len(self.text):  # "9" may have been 90
-            _cut_off()
-        return found
+            _raise_truncated()
+        return match
 
     def _repair(self, slip: str) -> None:
         self.repair = self.repair or f"{slip} ({self._where()})"
 
-    def _broken(self, problem: str) -> NoReturn:
+    def _fail(self, problem: str) -> NoReturn:
         raise UnreadableReplyError(f"not JSON: {problem} ({self._where()})")
 
     def _where(self) -> str:
@@ -289,12 +287,12 @@ class _Parser:
 
 
 def _double_quoted(literal: str) -> str:
-    """A text in single quotes as JSON writes it."""
+    """Converts a string literal in single quotes to JSON."""
     swapped = {"\\'": "'", '"': '\\"'}
-    body = re.sub(r'\\.|"', lambda found: swapped.get(found[0], found[0]), literal[1:-1], flags=re.DOTALL)
+    body = re.sub(r'\\.|"', lambda match: swapped.get(match[0], match[0]), literal[1:-1], flags=re.DOTALL)
     return f'"{body}"'
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values are written alike: ``1`` is not ``true``, though Python takes them for equal."""
-    return json.dumps(one) == json.dumps(other)
+def _is_same_json(first: Any, second: Any) -> bool:
+    """Whether two values have the same JSON. In Python, ``1`` equals ``True``."""
+    return json.dumps(first) == json.dumps(second)

@@ -1,4 +1,4 @@
-"""How long a provider asks to wait, from the headers of its reply."""
+"""Parses the wait that a provider requests in the headers of a reply."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _LONGEST_TEXT = 100
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, 0 or more, by ``Retry-After-Ms`` or ``Retry-After``; ``None`` where neither says anything usable."""
-    found = seconds(headers.get("retry-after-ms", ""))
-    return found / 1000 if found is not None else wait_of(headers.get("retry-after", ""))
+    """Seconds, 0 or more, by ``Retry-After-Ms`` or ``Retry-After``; ``None`` if neither is usable."""
+    milliseconds = seconds(headers.get("retry-after-ms", ""))
+    return milliseconds / 1000 if milliseconds is not None else wait_of(headers.get("retry-after", ""))
 
 
 def wait_of(text: str) -> float | None:
-    """Seconds of a ``Retry-After``: a number, or a date, until which it is 0 or more."""
-    found = seconds(text)
-    return _until(text) if found is None else found
+    """Seconds of a ``Retry-After``, 0 or more: a number, or the time until a date."""
+    number = seconds(text)
+    return _until(text) if number is None else number
 
 
 def seconds(text: str) -> float | None:

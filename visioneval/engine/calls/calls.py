@@ -354,8 +354,7 @@ def question_key(config: BaseJudge, question: Question) -> str:
         "detail": question.detail,
         "vote": question.vote,
         "turns": [
-            [turn.said, [[call.id, [_plain(p) for p in told]] for call, told in turn.results]]
-            for turn in question.turns
+            [turn.raw, [[call.id, [_plain(p) for p in told]] for call, told in turn.results]] for turn in question.turns
         ],
         "must_answer": question.must_answer,
     }

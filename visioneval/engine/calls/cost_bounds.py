@@ -87,7 +87,7 @@ def question_size(config: BaseJudge, question: Question) -> CallSize:
     tokens = FRAME_TOKENS + _bytes(params) + _bytes(question.schema) + _tokens(question.parts)
     tokens += sum(_bytes([tool.description, tool.parameters]) for tool in question.tools)
     for turn in question.turns:
-        tokens += _bytes(turn.said) + sum(_tokens(parts) for _, parts in turn.results)
+        tokens += _bytes(turn.raw) + sum(_tokens(parts) for _, parts in turn.results)
     return CallSize(0, tokens, stated_maximum(str(getattr(config, "provider", "")), params))
 
 

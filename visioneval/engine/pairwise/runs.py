@@ -91,7 +91,7 @@ def judged_suite(plan: Plan, judge: str | None) -> Plan:
         hint = did_you_mean(name, judges) if judges else ""
         raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; --judge {name}=PROVIDER:MODEL brings one")
     if judges[name].is_recorded:
-        raise UsageError(f"--judge {name}: recorded answers are about single images: a pair needs another judge")
+        raise UsageError(f"--judge {name}: recorded answers are about single images: use another judge for pairs")
     config = next((each for each in own if each.judge_name == name), own[0] if own else None)
     config = config or config_of(GRADERS, "pairwise")(key="prefer", type="pairwise")
     config = config.model_copy(update={"judge": name, "when": None, "models": ()})

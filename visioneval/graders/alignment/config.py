@@ -1,4 +1,4 @@
-"""What an alignment autorater asks: requirements of the prompt, a question for each, and an answer to each."""
+"""The configuration of an alignment grader, and the variables of its template."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
 from visioneval.types import Frozen, Metric
 
-REQUIREMENTS, OWN_SCORE = "requirements", "score"
+REQUIREMENTS, JUDGE_SCORE = "requirements", "score"
 MAX_REQUIREMENTS = 60
 
 
 class AlignmentOptions(Frozen):
-    """What an alignment grader asks of a judge."""
+    """The options of an alignment grader."""
 
     judge: Name = "default"
     template: Text = Field(
-        default="alignment/alignment.md.j2", description="Looked for beside the suite, then built in."
+        default="alignment/alignment.md.j2",
+        description="Searched in the suite's folder, then among the built-in templates.",
     )
     frames: FrameCount = 8
 
 
 def alignment_schema() -> dict[str, Any]:
-    """The properties of the judge's reply: it looks and answers requirement by requirement before it gives a score."""
+    """The properties of the judge's reply: it checks each requirement before it gives a score."""
     text = {"type": "string"}
-    one = {"requirement": text, "question": text, "analysis": text, "answer": {"type": "boolean"}, "gap": text}
-    item = {"type": "object", "properties": one, "required": list(one), "additionalProperties": False}
-    return {REQUIREMENTS: {"type": "array", "items": item}, OWN_SCORE: {"type": "integer"}}
+    properties = {"requirement": text, "question": text, "analysis": text, "answer": {"type": "boolean"}, "gap": text}
+    item = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {REQUIREMENTS: {"type": "array", "items": item}, JUDGE_SCORE: {"type": "integer"}}
 
 
 def alignment_context(
     case: TestCase, prompt: str, *, images: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Everything that an alignment template may use."""
+    """The variables of an alignment template."""
     return {
         **context(case, variables),
         "task_type": str(case.task_type),
@@ -51,7 +52,7 @@ def alignment_context(
 
 
 class AlignmentGrader(BaseGrader, AlignmentOptions):
-    """The share of a prompt's requirements that an image meets, as a judge answers them one by one."""
+    """The share of a prompt's requirements that an image meets, each checked by a judge."""
 
     sees_videos: ClassVar[bool] = True
 

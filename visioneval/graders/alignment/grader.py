@@ -1,4 +1,4 @@
-"""An alignment autorater: a judge splits a prompt into requirements and answers each; the arithmetic is ours."""
+"""An alignment autorater: a judge splits a prompt into requirements and checks each; the score is computed here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from visioneval.graders.alignment.config import (
+    JUDGE_SCORE,
     MAX_REQUIREMENTS,
-    OWN_SCORE,
     REQUIREMENTS,
     AlignmentGrader,
     alignment_context,
@@ -16,14 +16,12 @@ from visioneval.graders.alignment.config import (
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.judging.ask import (
     OffSchemaError,
+    answer_details,
     ask_for_json,
     object_schema,
-    told,
-    total_cost,
-    total_usage,
-    words,
+    reply_texts,
 )
-from visioneval.judging.attachments import Exhibit, as_parts, laid_out
+from visioneval.judging.attachments import Attachment, as_parts, load_attachments
 from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
 from visioneval.templates.render import render_file, template_digest
@@ -33,41 +31,43 @@ _ITEM_KEYS = tuple(alignment_schema()[REQUIREMENTS]["items"]["properties"])
 
 
 class Alignment:
-    """One call a cell. The score is the share of the requirements that are met, from 0 to 100."""
+    """One call per cell. The score is the share of met requirements, from 0 to 100."""
 
     def __init__(self, config: AlignmentGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: GradingContext) -> Grade:
-        """Raises ``GraderError`` for an image that cannot be shown, ``ProviderError`` where no judge can be asked."""
-        question = self._question(subject, await laid_out(subject, self._config.judge, self._config.frames))
+    async def grade(self, context: GradingContext) -> Grade:
+        """Raises ``GraderError`` if an image cannot be encoded, and ``ProviderError`` if the judge cannot be asked."""
+        question = self._question(context, await load_attachments(context, self._config.judge, self._config.frames))
 
         async def ask(question: Question) -> Reply:
-            return await subject.ask_judge(self._config.judge, question)
+            return await context.ask_judge(self._config.judge, question)
 
         try:
-            answer = await ask_for_json(ask, question, faults, {OWN_SCORE: 0})
+            answer = await ask_for_json(ask, question, reply_problems, {JUDGE_SCORE: 0})
         except OffSchemaError as error:
-            return self._grade(subject, error.replies, {"replies": words(error.replies)}, error=str(error))
-        found: Requirements = answer.data[REQUIREMENTS]
-        gaps = gaps_of(found)
+            return self._grade(context, error.replies, {"replies": reply_texts(error.replies)}, error=str(error))
+        requirements: Requirements = answer.data[REQUIREMENTS]
+        gaps = gaps_of(requirements)
         details = {
-            **told(answer),
-            "requirements": [{key: each[key] for key in _ITEM_KEYS if key in each} for each in found],
+            **answer_details(answer),
+            "requirements": [
+                {key: requirement[key] for key in _ITEM_KEYS if key in requirement} for requirement in requirements
+            ],
             "gaps": gaps,
-            "judge_score": answer.data.get(OWN_SCORE),
+            "judge_score": answer.data.get(JUDGE_SCORE),
         }
-        return self._grade(subject, answer.replies, details, score=score_of(found), reason=" ".join(gaps))
+        return self._grade(context, answer.replies, details, score=score_of(requirements), reason=" ".join(gaps))
 
-    def _question(self, subject: GradingContext, shown: Sequence[Exhibit]) -> Question:
-        images = [{"id": each.id, "description": each.description} for each in shown]
-        seen = alignment_context(subject.case, subject.prompt, images=images, variables=subject.variables)
-        asked = render_file(self._config.template, subject.template_folders, seen)
-        return Question(parts=(asked, *as_parts(shown)), schema=object_schema(alignment_schema()))
+    def _question(self, context: GradingContext, attachments: Sequence[Attachment]) -> Question:
+        images = [{"id": attachment.id, "description": attachment.description} for attachment in attachments]
+        template_context = alignment_context(context.case, context.prompt, images=images, variables=context.variables)
+        instructions = render_file(self._config.template, context.template_folders, template_context)
+        return Question(parts=(instructions, *as_parts(attachments)), schema=object_schema(alignment_schema()))
 
     def _grade(
         self,
-        subject: GradingContext,
+        context: GradingContext,
         replies: tuple[Reply, ...],
         details: Mapping[str, Any],
         *,
@@ -80,47 +80,49 @@ class Alignment:
             reasons={self._config.key: reason} if reason else {},
             details=details,
             error=error,
-            usage=total_usage(replies),
-            cost_usd=total_cost(replies),
             judge_model=next((reply.model for reply in replies), None),
-            template_sha256=template_digest((self._config.template,), subject.template_folders),
+            template_sha256=template_digest((self._config.template,), context.template_folders),
             schema_sha256=digest(alignment_schema()),
         )
 
 
 def score_of(requirements: Requirements) -> float:
-    """The share of requirements that are met, in percent; each counts the same."""
-    return 100 * sum(bool(each["answer"]) for each in requirements) / len(requirements)
+    """The share of met requirements in percent, unweighted."""
+    return 100 * sum(bool(requirement["answer"]) for requirement in requirements) / len(requirements)
 
 
 def gaps_of(requirements: Requirements) -> list[str]:
-    """One sentence for each requirement that is not met: the judge's, or the requirement itself."""
-    return [each.get("gap") or f"Not shown: {each['requirement']}." for each in requirements if not each["answer"]]
+    """One sentence per unmet requirement: the judge's, or the requirement itself."""
+    return [
+        requirement.get("gap") or f"Not shown: {requirement['requirement']}."
+        for requirement in requirements
+        if not requirement["answer"]
+    ]
 
 
-def faults(data: Any) -> list[str]:
-    """What is wrong with a judge's reply."""
+def reply_problems(data: Any) -> list[str]:
+    """The problems with a judge's reply."""
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
-    wrong = [f"the key {key!r} is missing" for key in (REQUIREMENTS, OWN_SCORE) if key not in data]
-    score = data.get(OWN_SCORE, 0)
+    problems = [f"the key {key!r} is missing" for key in (REQUIREMENTS, JUDGE_SCORE) if key not in data]
+    score = data.get(JUDGE_SCORE, 0)
     if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 100:
-        wrong.append(f"score is {score!r:.60}, not a number from 0 to 100")
-    found = data.get(REQUIREMENTS, [])
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        return [*wrong, "requirements is not a list of objects"]
-    if not 1 <= len(found) <= MAX_REQUIREMENTS and REQUIREMENTS in data:
-        wrong.append(f"there are {len(found)} requirements, not 1 to {MAX_REQUIREMENTS}")
-    return wrong + [fault for number, each in enumerate(found, 1) for fault in _item_faults(number, each)]
+        problems.append(f"score is {score!r:.60}, not a number from 0 to 100")
+    items = data.get(REQUIREMENTS, [])
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        return [*problems, "requirements is not a list of objects"]
+    if not 1 <= len(items) <= MAX_REQUIREMENTS and REQUIREMENTS in data:
+        problems.append(f"there are {len(items)} requirements, not 1 to {MAX_REQUIREMENTS}")
+    return problems + [problem for number, item in enumerate(items, 1) for problem in _item_faults(number, item)]
 
 
 def _item_faults(number: int, item: Mapping[str, Any]) -> list[str]:
-    wrong = []
+    problems = []
     if not isinstance(item.get("answer"), bool):
-        wrong.append(f"the answer of requirement {number} is not true or false")
+        problems.append(f"the answer of requirement {number} is not true or false")
     for key in ("requirement", "question", "analysis"):
         text = item.get(key)
-        wrong += [] if isinstance(text, str) and text.strip() else [f"requirement {number} has no {key}"]
+        problems += [] if isinstance(text, str) and text.strip() else [f"requirement {number} has no {key}"]
     if not isinstance(item.get("gap", ""), str):
-        wrong.append(f"the gap of requirement {number} is not text")
-    return wrong
+        problems.append(f"the gap of requirement {number} is not text")
+    return problems

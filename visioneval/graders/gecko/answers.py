@@ -1,4 +1,4 @@
-"""What a judge's answer to a question with choices means: a letter or a choice's own text, and nothing in between."""
+"""Interprets a judge's answer to a multiple-choice question: a letter or the exact text of a choice."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from visioneval.graders.gecko.config import lettered, offers_none
+from visioneval.graders.gecko.config import lettered_choices, offers_none
 from visioneval.judging.ask import object_schema
 from visioneval.suite.questions import GeckoQuestion, folded_text
 
 _LETTER = re.compile(r"\(?([a-z])[).:\]]?", re.ASCII)
 _LETTER_AND_TEXT = re.compile(r"\(?([a-z])[).:\]]\s*(.+)", re.ASCII)
 _NONE = {"none", "none of them", "none of these", "none of the above", "none of the choices"}
-MAX_SAID = 500
+MAX_ANSWER_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What was answered to one question. ``choice`` counts the answers on offer; ``None`` where it is none of them."""
+class ParsedAnswer:
+    """The answer to one question. ``choice`` is the index of the chosen answer; ``None`` if it matches none."""
 
     answer: str = ""
     reason: str = ""
@@ -29,11 +29,11 @@ class Said:
 
 
 def choice_of(question: GeckoQuestion, answer: str) -> int | None:
-    """The place of the choice that an answer names, counted from 0; the place after the last means none of them.
+    """The index of the choice that an answer names; the index after the last choice means ``none of them``.
 
-    A letter, a choice's text, or both where they agree; never a part of a sentence.
+    Accepts a letter, a choice's text, or both if they agree; never a part of a sentence.
     """
-    offered = {letter: folded_text(text) for letter, text in lettered(question).items()}
+    offered = {letter: folded_text(text) for letter, text in lettered_choices(question).items()}
     texts = list(offered.values())
     folded = folded_text(answer)
     if folded in texts:
@@ -41,82 +41,86 @@ def choice_of(question: GeckoQuestion, answer: str) -> int | None:
     if offers_none(question) and folded in _NONE:
         return len(texts) - 1
     plain = " ".join(answer.casefold().split()).strip("\"'`* ")
-    alone = _LETTER.fullmatch(plain)
-    if alone and alone[1] in offered:
-        return list(offered).index(alone[1])
-    both = _LETTER_AND_TEXT.fullmatch(plain)
-    if both and offered.get(both[1]) == folded_text(both[2]):
-        return list(offered).index(both[1])
+    letter_match = _LETTER.fullmatch(plain)
+    if letter_match and letter_match[1] in offered:
+        return list(offered).index(letter_match[1])
+    full_match = _LETTER_AND_TEXT.fullmatch(plain)
+    if full_match and offered.get(full_match[1]) == folded_text(full_match[2]):
+        return list(offered).index(full_match[1])
     return None
 
 
-def chosen(question: GeckoQuestion, said: Said) -> str | None:
-    """The text of the choice that was named; ``None`` where none was."""
-    return None if said.choice is None else list(lettered(question).values())[said.choice]
+def chosen_text(question: GeckoQuestion, answer: ParsedAnswer) -> str | None:
+    """The text of the chosen answer; ``None`` if there is none."""
+    return None if answer.choice is None else list(lettered_choices(question).values())[answer.choice]
 
 
 def answers_schema() -> dict[str, Any]:
-    """The JSON Schema of a reply: the reason first, so that the judge looks before it answers."""
-    one = object_schema({"id": {"type": "string"}, "reason": {"type": "string"}, "answer": {"type": "string"}})
-    return object_schema({"answers": {"type": "array", "items": one}})
+    """The JSON Schema of a reply. The reason comes first, so that the judge looks before it answers."""
+    item = object_schema({"id": {"type": "string"}, "reason": {"type": "string"}, "answer": {"type": "string"}})
+    return object_schema({"answers": {"type": "array", "items": item}})
 
 
 def answer_faults(questions: Sequence[GeckoQuestion], data: Any) -> list[str]:
-    """What is wrong with the form of a reply. What single answers say is no part of that."""
+    """The problems with the form of a reply. The contents of the answers are not checked here."""
     if isinstance(data, dict) and isinstance(data.get("answers"), list):
-        odd = [
+        incomplete = [
             entry for entry in data["answers"] if not isinstance(entry, dict) or not {"id", "answer"} <= entry.keys()
         ]
-        return ["an entry of 'answers' has no id or no answer"] if odd else []
+        return ["an entry of 'answers' has no id or no answer"] if incomplete else []
     if isinstance(data, dict) and any(question.id in data for question in questions):
         return []
     return ["the answer is not a JSON object with the key 'answers', a list of {id, reason, answer}"]
 
 
-def read_answers(questions: Sequence[GeckoQuestion], data: Mapping[str, Any]) -> tuple[dict[str, Said], list[str]]:
-    """What was said to each question, by id, and the ids in the reply that nobody asked for.
+def read_answers(
+    questions: Sequence[GeckoQuestion], data: Mapping[str, Any]
+) -> tuple[dict[str, ParsedAnswer], list[str]]:
+    """The answer to each question, by id, and the unrequested ids in the reply.
 
-    Two different answers to one question are no answer; what no choice fits has a ``fault``.
+    Two different answers to one question count as no answer. An answer that matches no choice has a ``fault``.
     """
     by_id = {question.id: question for question in questions}
     entries = data["answers"] if isinstance(data.get("answers"), list) else _entries(data, by_id)
-    said: dict[str, Said] = {}
+    answers: dict[str, ParsedAnswer] = {}
     unasked: list[str] = []
     for entry in entries:
         question = by_id.get(str(entry["id"]).strip())
         if question is None:
-            unasked.append(str(entry["id"])[:MAX_SAID])
+            unasked.append(str(entry["id"])[:MAX_ANSWER_CHARS])
             continue
-        now = _said(question, entry)
-        before = said.get(question.id)
-        if before is not None and before.choice != now.choice:
-            now = Said(f"{before.answer} / {now.answer}", now.reason, None, "two different answers")
-        said[question.id] = now
-    return {question.id: said.get(question.id, Said()) for question in questions}, unasked
+        answer = _parse_answer(question, entry)
+        earlier = answers.get(question.id)
+        if earlier is not None and earlier.choice != answer.choice:
+            answer = ParsedAnswer(f"{earlier.answer} / {answer.answer}", answer.reason, None, "two different answers")
+        answers[question.id] = answer
+    return {question.id: answers.get(question.id, ParsedAnswer()) for question in questions}, unasked
 
 
-def _entries(data: Mapping[str, Any], asked: Collection[str]) -> list[dict[str, Any]]:
-    return [{"id": name, "answer": answer} for name, answer in data.items() if name in asked]
+def _entries(data: Mapping[str, Any], ids: Collection[str]) -> list[dict[str, Any]]:
+    return [{"id": name, "answer": answer} for name, answer in data.items() if name in ids]
 
 
-def _said(question: GeckoQuestion, entry: Mapping[str, Any]) -> Said:
+def _parse_answer(question: GeckoQuestion, entry: Mapping[str, Any]) -> ParsedAnswer:
     value = entry["answer"]
     answer = ("yes" if value else "no") if isinstance(value, bool) else "" if value is None else str(value).strip()
     choice = choice_of(question, answer)
     fault = None if choice is not None else "no answer" if not answer else "not one of the choices"
-    return Said(answer[:MAX_SAID], str(entry.get("reason") or "")[:MAX_SAID], choice, fault)
+    return ParsedAnswer(answer[:MAX_ANSWER_CHARS], str(entry.get("reason") or "")[:MAX_ANSWER_CHARS], choice, fault)
 
 
-def as_json(question: GeckoQuestion, text: str) -> str:
-    """A reply to one question alone that is no JSON but names a choice, as the JSON that was asked for."""
-    if len(text) > MAX_SAID or choice_of(question, text) is None or _may_go_on(question, text):
+def answer_as_json(question: GeckoQuestion, text: str) -> str:
+    """Wraps a plain-text reply that names a choice as the JSON that was asked for."""
+    if len(text) > MAX_ANSWER_CHARS or choice_of(question, text) is None or _may_be_truncated(question, text):
         return text
     return json.dumps({"answers": [{"id": question.id, "reason": "", "answer": text.strip()}]})
 
 
-def _may_go_on(question: GeckoQuestion, text: str) -> bool:
-    """Whether a text that names a choice is also how the text of another one begins: it may have been cut off there."""
+def _may_be_truncated(question: GeckoQuestion, text: str) -> bool:
+    """Whether a text that names a choice is also the start of another choice, so that it may be truncated."""
     choice = choice_of(question, text)
-    offered = [(at, folded_text(each)) for at, each in enumerate(lettered(question).values())]
-    offered += [(len(offered) - 1, each) for each in _NONE] if offers_none(question) else []
-    return any(at != choice and each.startswith(folded_text(text)) for at, each in offered)
+    offered = [
+        (index, folded_text(offered_text)) for index, offered_text in enumerate(lettered_choices(question).values())
+    ]
+    offered += [(len(offered) - 1, offered_text) for offered_text in _NONE] if offers_none(question) else []
+    return any(index != choice and offered_text.startswith(folded_text(text)) for index, offered_text in offered)

@@ -1,4 +1,4 @@
-"""Asking questions with choices: all in one call or one call each, and alone once more what got no usable answer."""
+"""Asks multiple-choice questions, in one call or one call each; retries each unanswered question once on its own."""
 
 from __future__ import annotations
 
@@ -8,124 +8,134 @@ from functools import partial
 
 from visioneval.aio import together
 from visioneval.errors import ProviderError
-from visioneval.graders.gecko.answers import MAX_SAID, Said, answer_faults, answers_schema, as_json, read_answers
+from visioneval.graders.gecko.answers import (
+    MAX_ANSWER_CHARS,
+    ParsedAnswer,
+    answer_as_json,
+    answer_faults,
+    answers_schema,
+    read_answers,
+)
 from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, OffSchemaError, exchange, past_cache
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.questions import GeckoQuestion
 
-OFF_SHAPE = "the reply was not in shape"
+OFF_SHAPE = "the reply did not match the schema"
 MAX_UNASKED = 100
-"""Ids that nobody asked for which a record names."""
-Words = Callable[[Sequence[GeckoQuestion]], str]
-"""The instructions for some of the questions."""
+"""The most unrequested ids that a record lists."""
+Instructions = Callable[[Sequence[GeckoQuestion]], str]
+"""Renders the instructions for some of the questions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """What was said to each question, by id. ``fault`` is why some could not be asked, or not be read."""
+class AnswerSet:
+    """The answer to each question, by id. ``fault`` says why some could not be asked or read."""
 
-    said: Mapping[str, Said]
+    answers: Mapping[str, ParsedAnswer]
     replies: tuple[Reply, ...] = ()
     unasked: tuple[str, ...] = ()
-    """Ids in the replies that nobody asked for."""
+    """Ids in the replies that were not asked for."""
     again: frozenset[str] = field(default_factory=frozenset)
-    """Ids of the questions that were asked once more."""
+    """Ids of the questions that were asked again."""
     fault: str | None = None
     cached: frozenset[str] = field(default_factory=frozenset)
-    """Ids of the questions whose answers came from the cache, and could be asked for again."""
+    """Ids of the questions whose answers came from the cache, so the judge itself can still be asked."""
     extra_keys: Mapping[str, str] = field(default_factory=dict)
-    """What was said beside what was asked (``judging.Answer``)."""
+    """Keys that were not asked for (see ``judging.ask.Answer``)."""
 
     def off_shape(self) -> bool:
-        """Whether a reply could not be read, which is no answer at all: it is neither wrong nor left out."""
-        return any(each.fault == OFF_SHAPE for each in self.said.values())
+        """Whether a reply could not be read. Its questions count as neither wrong nor unanswered."""
+        return any(answer.fault == OFF_SHAPE for answer in self.answers.values())
 
 
 async def ask_all(
-    ask: Ask, questions: Sequence[GeckoQuestion], words: Words, shown: Sequence[Part], *, single: bool
-) -> Answered:
-    """Asks every question; recorded answers are looked up once. Raises nothing that a judge can cause."""
+    ask: Ask, questions: Sequence[GeckoQuestion], instructions: Instructions, parts: Sequence[Part], *, single: bool
+) -> AnswerSet:
+    """Asks all questions; recorded answers are looked up once. Never raises because of a judge."""
     groups = [(question,) for question in questions] if single else [tuple(questions)]
-    first = await together(_asked(ask, group, words(group), shown) for group in groups)
-    whole = _joined(first)
-    recorded = any(reply.shape == "recorded" for reply in whole.replies)
-    if whole.fault or recorded:
-        return whole
-    open_ones = [each for each in questions if whole.said[each.id].fault and each.id not in whole.again]
+    first = await together(_ask_group(ask, group, instructions(group), parts) for group in groups)
+    merged = _merged(first)
+    is_recorded = any(reply.shape == "recorded" for reply in merged.replies)
+    if merged.fault or is_recorded:
+        return merged
+    open_questions = [item for item in questions if merged.answers[item.id].fault and item.id not in merged.again]
     second = await together(
-        _asked(ask, (each,), _again(words, each, whole.said[each.id]), shown, again=True) for each in open_ones
+        _ask_group(ask, (item,), _retry_instructions(instructions, item, merged.answers[item.id]), parts, again=True)
+        for item in open_questions
     )
-    return _joined([whole, *second])
+    return _merged([merged, *second])
 
 
 async def ask_past_cache(
     ask: Ask,
     questions: Sequence[GeckoQuestion],
-    words: Words,
-    shown: Sequence[Part],
-    answered: Answered,
+    instructions: Instructions,
+    parts: Sequence[Part],
+    answered: AnswerSet,
     *,
     single: bool,
-) -> Answered:
-    """Asks the judge itself what the cache holds no usable answer to, and nothing else."""
-    lost = [each for each in questions if each.id in answered.cached and answered.said[each.id].fault]
-    if answered.fault or not lost:
+) -> AnswerSet:
+    """Asks the judge again, without the cache, the questions whose cached answers are unusable."""
+    unusable = [
+        question for question in questions if question.id in answered.cached and answered.answers[question.id].fault
+    ]
+    if answered.fault or not unusable:
         return answered
-    return _joined([answered, await ask_all(past_cache(ask), lost, words, shown, single=single)])
+    return _merged([answered, await ask_all(past_cache(ask), unusable, instructions, parts, single=single)])
 
 
-def _again(words: Words, question: GeckoQuestion, said: Said) -> str:
-    told = f"{said.fault}: {said.answer!r}" if said.answer else str(said.fault)
+def _retry_instructions(instructions: Instructions, question: GeckoQuestion, answer: ParsedAnswer) -> str:
+    cause = f"{answer.fault}: {answer.answer!r}" if answer.answer else str(answer.fault)
     return (
-        f"{words((question,))}\n\nYou were asked this before, and what came could not be used ({told})."
+        f"{instructions((question,))}\n\nYou were asked this before, and what came could not be used ({cause})."
         " Answer with one of the letters above and nothing else as the answer."
     )
 
 
-async def _asked(
-    ask: Ask, group: tuple[GeckoQuestion, ...], words: str, shown: Sequence[Part], *, again: bool = False
-) -> Answered:
-    """One call, and one more where its answer is not in shape."""
+async def _ask_group(
+    ask: Ask, group: tuple[GeckoQuestion, ...], instructions: str, parts: Sequence[Part], *, again: bool = False
+) -> AnswerSet:
+    """Asks once, and again if the reply does not match the schema."""
 
-    async def tolerant(question: Question) -> Reply:
+    async def ask_tolerantly(question: Question) -> Reply:
         reply = await ask(question)
-        return replace(reply, text=as_json(group[0], reply.text)) if len(group) == 1 else reply
+        return replace(reply, text=answer_as_json(group[0], reply.text)) if len(group) == 1 else reply
 
     question = Question(
-        parts=(words, *shown),
+        parts=(instructions, *parts),
         schema=answers_schema(),
-        names=tuple(each.id for each in group),
-        texts={each.id: each.question for each in group},
+        names=tuple(item.id for item in group),
+        texts={item.id: item.question for item in group},
     )
     try:
-        answer = await exchange(tolerant, question, partial(answer_faults, group), {"answers": []})
+        answer = await exchange(ask_tolerantly, question, partial(answer_faults, group), {"answers": []})
     except OffSchemaError as error:
-        said = {each.id: Said(error.replies[-1].text[:MAX_SAID], fault=OFF_SHAPE) for each in group}
-        asked_again = frozenset(said) if len(group) == 1 else frozenset()
-        return Answered(said, error.replies, again=asked_again, cached=_cached(said, error.replies))
+        answers = {item.id: ParsedAnswer(error.replies[-1].text[:MAX_ANSWER_CHARS], fault=OFF_SHAPE) for item in group}
+        asked_again = frozenset(answers) if len(group) == 1 else frozenset()
+        return AnswerSet(answers, error.replies, again=asked_again, cached=_cached_ids(answers, error.replies))
     except ProviderError as error:
-        return Answered({}, fault=str(error))
-    said, unasked = read_answers(group, answer.data)
-    return Answered(
-        said,
+        return AnswerSet({}, fault=str(error))
+    answers, unasked = read_answers(group, answer.data)
+    return AnswerSet(
+        answers,
         answer.replies,
         tuple(unasked[:MAX_UNASKED]),
-        again=frozenset(said) if again else frozenset(),
-        cached=_cached(said, answer.replies),
-        extra_keys={name: value for name, value in answer.extra_keys.items() if name not in said},
+        again=frozenset(answers) if again else frozenset(),
+        cached=_cached_ids(answers, answer.replies),
+        extra_keys={name: value for name, value in answer.extra_keys.items() if name not in answers},
     )
 
 
-def _cached(said: Iterable[str], replies: Sequence[Reply]) -> frozenset[str]:
-    return frozenset(said) if all(reply.from_cache for reply in replies) else frozenset()
+def _cached_ids(ids: Iterable[str], replies: Sequence[Reply]) -> frozenset[str]:
+    return frozenset(ids) if all(reply.from_cache for reply in replies) else frozenset()
 
 
-def _joined(parts: Sequence[Answered]) -> Answered:
-    """Several calls together; what was said later wins."""
-    cached = {name: name in part.cached for part in parts for name in part.said}
+def _merged(parts: Sequence[AnswerSet]) -> AnswerSet:
+    """Merges several calls; later answers win."""
+    cached = {name: name in part.cached for part in parts for name in part.answers}
     extra_keys = {name: value for part in parts for name, value in part.extra_keys.items()}
-    return Answered(
-        said={name: said for part in parts for name, said in part.said.items()},
+    return AnswerSet(
+        answers={name: answer for part in parts for name, answer in part.answers.items()},
         replies=tuple(reply for part in parts for reply in part.replies),
         unasked=tuple(dict.fromkeys(name for part in parts for name in part.unasked)),
         again=frozenset(name for part in parts for name in part.again),

@@ -1,4 +1,4 @@
-"""Checks of pinned questions, and of who could make those that are not pinned."""
+"""Checks pinned questions, and that the others can be generated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visioneval.suite.questions import dependency_problems, id_problems
 
 
 def run_problems(view: SuiteContext, graders: Sequence[tuple[int, GeckoGrader]]) -> Found:
-    """Problems of the questions of every case that a gecko grader asks about."""
+    """Yields the problems with the questions of each case that a gecko grader applies to."""
     for index, case in enumerate(view.suite.cases):
         for _, grader in graders:
             if grader.is_for(case) and grader.metrics(case):
@@ -23,15 +23,17 @@ def run_problems(view: SuiteContext, graders: Sequence[tuple[int, GeckoGrader]])
 
 def _questions(case: TestCase, grader: GeckoGrader, *, recorded: bool) -> Iterator[tuple[Loc, str]]:
     pinned = case.questions or ()
-    asked = (*pinned, *case.add_questions)
-    if case.questions is not None and not asked:
-        yield ("questions",), "must not be empty: leave the key out to have questions made"
+    questions = (*pinned, *case.add_questions)
+    if case.questions is not None and not questions:
+        yield ("questions",), "must not be empty; remove the key to have questions generated"
     if case.questions is None and recorded:
-        yield (), f"the judge {grader.judge!r} is recorded and makes no questions: pin them ('questions:')"
+        yield (), f"the judge {grader.judge!r} is recorded and cannot generate questions: add 'questions:' to the case"
     elif case.questions is None and not case.prompt:
-        yield (), "without a prompt no questions can be made: pin them ('questions:')"
-    twice = list(id_problems(asked))
-    bad = list(dependency_problems(asked)) if not twice and grader.on_bad_dependency == "error" else []
-    for at, message in (*twice, *bad):
-        key, place = ("questions", at) if at < len(pinned) else ("add_questions", at - len(pinned))
-        yield (key, place, "id" if twice else "depends_on"), message
+        yield (), "questions cannot be generated without a prompt: add 'questions:' to the case"
+    duplicates = list(id_problems(questions))
+    bad_dependencies = (
+        list(dependency_problems(questions)) if not duplicates and grader.on_bad_dependency == "error" else []
+    )
+    for index, message in (*duplicates, *bad_dependencies):
+        key, position = ("questions", index) if index < len(pinned) else ("add_questions", index - len(pinned))
+        yield (key, position, "id" if duplicates else "depends_on"), message

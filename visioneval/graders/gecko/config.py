@@ -1,4 +1,4 @@
-"""What a gecko grader asks of a judge: its options, its templates, and what each of them sees."""
+"""The options of a gecko grader, its templates, and their variables."""
 
 from __future__ import annotations
 
@@ -15,84 +15,86 @@ from visioneval.suite.questions import TYPES, GeckoQuestion, Media, folded_text
 from visioneval.types import Frozen, Metric, TaskType
 
 CHECK = "gecko/check.md.j2"
-"""The template of ``check_questions``; a suite may bring its own under the same name."""
+"""The template of ``check_questions``; a suite may override it with a file of the same name."""
 NONE = "none of them"
 
 
 class GeckoOptions(Frozen):
-    """How questions are made and asked."""
+    """How questions are generated and asked."""
 
     judge: Name = "default"
     media: Media = "image"
-    questions: FilePath | None = Field(default=None, description="A file of pinned questions.")
-    questions_template: Text | None = Field(default=None, description="Makes questions from a prompt.")
-    answers_template: Text | None = Field(default=None, description="Asks them of an image.")
+    questions: FilePath | None = Field(default=None, description="File with pinned questions.")
+    questions_template: Text | None = Field(
+        default=None, description="Template that generates questions from a prompt."
+    )
+    answers_template: Text | None = Field(default=None, description="Template that asks the questions about an image.")
     mode: Literal["batch", "single"] = Field(
-        default="batch", description="batch: all questions in one call; single: a call for each."
+        default="batch", description="batch: all questions in one call; single: one call per question."
     )
     on_unanswered: Literal["error", "wrong", "skip"] = Field(
-        default="error", description="What a question without a usable answer counts as, once it was asked again alone."
+        default="error", description="What a question counts as if it has no usable answer after one retry."
     )
     on_bad_dependency: Literal["error", "drop"] = Field(
-        default="error", description="drop: a bad dependency takes all dependencies of that prompt's questions away."
+        default="error", description="drop: one bad dependency removes all dependencies of that prompt's questions."
     )
     frames: FrameCount = 8
     check_questions: bool = Field(
-        default=False, description="Drop made questions whose answer does not follow from the prompt alone."
+        default=False, description="Drop generated questions whose answer does not follow from the prompt alone."
     )
 
     @property
     def template_for_questions(self) -> str:
-        """The template that makes questions."""
+        """The template that generates questions."""
         return self.questions_template or f"gecko/{self.media}_questions.md.j2"
 
     @property
     def template_for_answers(self) -> str:
-        """The template that asks them."""
+        """The template that asks questions."""
         return self.answers_template or f"gecko/{self.media}_answers.md.j2"
 
     @property
     def making_templates(self) -> tuple[str, ...]:
-        """What made questions depend on."""
+        """The templates that affect generated questions."""
         return (self.template_for_questions, *([CHECK] if self.check_questions else []))
 
     @property
     def all_templates(self) -> tuple[str, ...]:
-        """Every template that it may use."""
+        """All templates that the grader may use."""
         return (*self.making_templates, self.template_for_answers)
 
     def types_of(self, case: TestCase) -> list[str]:
-        """The types that a case's questions have, or, where they are still to be made, may have."""
+        """The types of a case's questions; if they are not generated yet, all possible types."""
         pinned = case.questions
         known = TYPES[self.media] if pinned is None else tuple(question.type for question in pinned)
         return list(dict.fromkeys([*known, *(question.type for question in case.add_questions)]))
 
 
 def making_context(media: Media, prompt: str) -> dict[str, Any]:
-    """What a template that makes questions sees."""
+    """The variables of a template that generates questions."""
     return {"prompt": prompt, "types": list(TYPES[media])}
 
 
 def asking_context(questions: Sequence[GeckoQuestion]) -> dict[str, Any]:
-    """What a template that asks questions sees: never an expected answer."""
-    return {"questions": [_as_asked(question) for question in questions]}
+    """The variables of a template that asks questions. They never include expected answers."""
+    return {"questions": [_question_context(question) for question in questions]}
 
 
 def checking_context(prompt: str, questions: Sequence[GeckoQuestion]) -> dict[str, Any]:
-    """What the template of ``check_questions`` sees."""
+    """The variables of the template for ``check_questions``."""
     return {"prompt": prompt, **asking_context(questions)}
 
 
-def _as_asked(question: GeckoQuestion) -> Mapping[str, Any]:
+def _question_context(question: GeckoQuestion) -> Mapping[str, Any]:
     return {
         "id": question.id,
         "question": question.question,
-        "choices": [{"letter": letter, "text": text} for letter, text in lettered(question).items()],
+        "choices": [{"letter": letter, "text": text} for letter, text in lettered_choices(question).items()],
     }
 
 
-def lettered(question: GeckoQuestion) -> dict[str, str]:
-    """Every answer on offer by its letter; last ``none of them``, but for a plain yes or no."""
+def lettered_choices(question: GeckoQuestion) -> dict[str, str]:
+    """The possible answers by letter; ``none of them`` is last, except for yes/no questions."""
     texts = list(question.choices)
     if offers_none(question):
         texts.append(NONE)
@@ -100,13 +102,13 @@ def lettered(question: GeckoQuestion) -> dict[str, str]:
 
 
 def offers_none(question: GeckoQuestion) -> bool:
-    """Whether the answer may be that no choice fits."""
+    """Whether ``none of them`` is one of the possible answers."""
     folded = {folded_text(choice) for choice in question.choices}
     return folded != {"yes", "no"} and NONE not in folded
 
 
 class GeckoGrader(BaseGrader, GeckoOptions):
-    """The share of a prompt's claims that an image or a video shows, asked one by one."""
+    """The share of a prompt's claims that an image or a video shows."""
 
     sees_videos: ClassVar[bool] = True
     asks_questions: ClassVar[bool] = True
@@ -123,8 +125,8 @@ class GeckoGrader(BaseGrader, GeckoOptions):
     def optional(self, case: TestCase) -> frozenset[str]:
         if case.questions is not None:
             return frozenset()
-        sure = {question.type for question in case.add_questions}
-        return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in sure)
+        certain = {question.type for question in case.add_questions}
+        return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in certain)
 
     @property
     def judge_name(self) -> str | None:
@@ -144,18 +146,18 @@ class GeckoGrader(BaseGrader, GeckoOptions):
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not self.metrics(case):
             return
-        asked = [*(case.questions or ()), *case.add_questions] or [GeckoQuestion(id="q1", question="Is it there?")]
-        yield self.template_for_answers, asking_context(asked)
+        questions = [*(case.questions or ()), *case.add_questions] or [GeckoQuestion(id="q1", question="Is it there?")]
+        yield self.template_for_answers, asking_context(questions)
         if case.questions is None:
             yield self.template_for_questions, making_context(self.media, prompt)
             if self.check_questions:
-                yield CHECK, checking_context(prompt, asked)
+                yield CHECK, checking_context(prompt, questions)
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
         if self.mode == "single":
             return None
-        made = len({rendered(case, variables)[0] for case in cases if case.questions is None})
-        return times + made * (2 if self.check_questions else 1)
+        generated = len({rendered(case, variables)[0] for case in cases if case.questions is None})
+        return times + generated * (2 if self.check_questions else 1)
 
     @property
     def question_file(self) -> str | None:

@@ -13,179 +13,192 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.gecko.answers import Said, answers_schema, chosen
-from visioneval.graders.gecko.asking import Answered, ask_all, ask_past_cache
+from visioneval.graders.gecko.answers import ParsedAnswer, answers_schema, chosen_text
+from visioneval.graders.gecko.asking import AnswerSet, ask_all, ask_past_cache
 from visioneval.graders.gecko.config import GeckoGrader, asking_context
-from visioneval.graders.gecko.making import make, making_key, pinned, way_of, with_added
+from visioneval.graders.gecko.making import (
+    generate_questions,
+    generation_key,
+    options_digest,
+    pinned_questions,
+    with_added_questions,
+)
 from visioneval.graders.gecko.score import OnUnanswered, Points, points, shares
-from visioneval.judging.ask import MAX_KEPT, Ask, total_cost, total_usage
-from visioneval.judging.attachments import as_parts, output
+from visioneval.judging.ask import MAX_REPLY_CHARS, Ask
+from visioneval.judging.attachments import as_parts, output_attachments
 from visioneval.plan import digest
-from visioneval.providers.base import Part, Reply
+from visioneval.providers.base import Part
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.suite.case import TestCase
 from visioneval.suite.questions import GeckoQuestion
 from visioneval.templates.render import render_file, template_digest
 from visioneval.types import Score
 
-SHOWN_WRONG = 5
+MAX_WRONG_LISTED = 5
 
 
 class Gecko:
-    """Gets a prompt's questions, asks them of the image, and counts."""
+    """Gets a prompt's questions, asks the judge about the image, and scores the answers."""
 
     def __init__(self, config: GeckoGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: GradingContext) -> Grade:
-        """Raises ``GraderError`` and ``ProviderError`` where there are no questions."""
-        config, bill = self._config, list[Reply]()
-        kept = await questions_about(subject, config, bill)
-        subject.keep_questions(kept)
-        entry = with_added(kept, subject.case, config)
-        folders = subject.template_folders
+    async def grade(self, context: GradingContext) -> Grade:
+        """Raises ``GraderError`` and ``ProviderError`` if there are no questions."""
+        config = self._config
+        prompt_questions = await questions_about(context, config)
+        context.keep_questions(prompt_questions)
+        entry = with_added_questions(prompt_questions, context.case, config)
+        folders = context.template_folders
 
-        def words(asked: Sequence[GeckoQuestion]) -> str:
-            return render_file(config.template_for_answers, folders, asking_context(asked))
+        def instructions(questions: Sequence[GeckoQuestion]) -> str:
+            return render_file(config.template_for_answers, folders, asking_context(questions))
 
-        ask, single = partial(subject.ask_judge, config.judge), config.mode == "single"
-        shown = await _shown(subject, config)
-        answered = await ask_all(ask, entry.questions, words, shown, single=single)
+        ask, is_single = partial(context.ask_judge, config.judge), config.mode == "single"
+        parts = await _judge_parts(context, config)
+        answered = await ask_all(ask, entry.questions, instructions, parts, single=is_single)
         if _policy(config, answered) == "error":
-            answered = await ask_past_cache(ask, entry.questions, words, shown, answered, single=single)
-        return _graded(config, subject, entry, answered, bill)
+            answered = await ask_past_cache(ask, entry.questions, instructions, parts, answered, single=is_single)
+        return _graded(config, context, entry, answered)
 
     async def make_questions(self, case: TestCase, prompt: str, ask: Ask, folders: tuple[Path, ...]) -> PromptQuestions:
-        """What the suite pins for the case, or else what the judge makes. Raises ``GraderError``, ``ProviderError``."""
-        return pinned(case, prompt) or await make(ask, prompt, self._config, folders, [])
+        """Returns the pinned questions of the case, or asks the judge. Raises ``GraderError``, ``ProviderError``."""
+        return pinned_questions(case, prompt) or await generate_questions(ask, prompt, self._config, folders)
 
 
-async def questions_about(subject: GradingContext, config: GeckoGrader, bill: list[Reply]) -> PromptQuestions:
-    """The questions about a prompt, less those that a case adds.
-
-    Where a judge made them just now, its replies go on the ``bill``.
-    """
-    entry = pinned(subject.case, subject.prompt)
+async def questions_about(context: GradingContext, config: GeckoGrader) -> PromptQuestions:
+    """The questions about a prompt, without those that a case adds."""
+    entry = pinned_questions(context.case, context.prompt)
     if entry is not None:
         return entry
-    folders = subject.template_folders
+    folders = context.template_folders
     templates = template_digest(config.making_templates, folders)
-    known = subject.known_questions(prompt_sha256(subject.prompt), templates, way_of(config))
+    known = context.known_questions(prompt_sha256(context.prompt), templates, options_digest(config))
     if known is not None:
         return known
-    ask = partial(subject.ask_judge, config.judge)
-    return await subject.once(
-        making_key(config, subject.prompt, templates), lambda: make(ask, subject.prompt, config, folders, bill)
+    ask = partial(context.ask_judge, config.judge)
+    return await context.once(
+        generation_key(config, context.prompt, templates),
+        lambda: generate_questions(ask, context.prompt, config, folders),
     )
 
 
-async def _shown(subject: GradingContext, config: GeckoGrader) -> list[Part]:
-    """What the judge looks at; nothing where answers were recorded without an image."""
-    if subject.output is None:
+async def _judge_parts(context: GradingContext, config: GeckoGrader) -> list[Part]:
+    """The output as parts of a question; empty if the cell has no output and its answers are recorded."""
+    if context.output is None:
         return []
-    shown = await asyncio.to_thread(output, subject, config.judge, config.frames)
-    return as_parts(shown) if subject.output.is_video else [each.part for each in shown]
+    attachments = await asyncio.to_thread(output_attachments, context, config.judge, config.frames)
+    return as_parts(attachments) if context.output.is_video else [attachment.part for attachment in attachments]
 
 
-def _policy(config: GeckoGrader, answered: Answered) -> OnUnanswered:
-    """What a question without an answer counts as. A reply that could not be read says nothing about the image."""
+def _policy(config: GeckoGrader, answered: AnswerSet) -> OnUnanswered:
+    """What an unanswered question counts as. An unreadable reply says nothing about the image, so it is an error."""
     return "error" if answered.off_shape() else config.on_unanswered
 
 
-def _graded(
-    config: GeckoGrader, subject: GradingContext, entry: PromptQuestions, answered: Answered, bill: Sequence[Reply]
-) -> Grade:
-    questions, said = entry.questions, answered.said
-    right = {q.id: _right(q, said.get(q.id, Said())) for q in questions}
+def _graded(config: GeckoGrader, context: GradingContext, entry: PromptQuestions, answered: AnswerSet) -> Grade:
+    questions, answers = entry.questions, answered.answers
+    right = {question.id: _is_right(question, answers.get(question.id, ParsedAnswer())) for question in questions}
     policy = _policy(config, answered)
     scored = points(questions, right, policy)
     total, by_type = shares(questions, scored, policy)
-    scores: dict[str, Score] = {config.key: total, **{f"{config.key}.{kind}": own for kind, own in by_type.items()}}
+    scores: dict[str, Score] = {
+        config.key: total,
+        **{f"{config.key}.{question_type}": share for question_type, share in by_type.items()},
+    }
     if answered.fault:
         scores = dict.fromkeys(scores)
-    replies = (*bill, *answered.replies)
-    last = answered.replies[-1] if answered.replies else None
-    off = [reply.text for reply in answered.replies if reply.text] if answered.off_shape() else []
+    last_reply = answered.replies[-1] if answered.replies else None
+    unreadable = [reply.text for reply in answered.replies if reply.text] if answered.off_shape() else []
     return Grade(
         scores=scores,
-        reasons=_reasons(config, questions, said, scored),
+        reasons=_reasons(config, questions, answers, scored),
         details={
-            "judge": last.model if last else None,
-            "reply_shape": last.shape if last else None,
+            "judge": last_reply.model if last_reply else None,
+            "reply_shape": last_reply.shape if last_reply else None,
             "source": entry.source,
             "prompt_sha256": entry.prompt_sha256,
             "coverage": entry.coverage,
             "dropped": len(entry.dropped),
-            "questions": [_detail(subject, entry, q, answered, scored) for q in questions],
+            "questions": [_question_details(context, entry, question, answered, scored) for question in questions],
             **({"unasked": list(answered.unasked)} if answered.unasked else {}),
             **({"extra_keys": dict(answered.extra_keys)} if answered.extra_keys else {}),
-            **({"replies": [text[:MAX_KEPT] for text in off]} if off else {}),
+            **({"replies": [text[:MAX_REPLY_CHARS] for text in unreadable]} if unreadable else {}),
         },
-        error=answered.fault or _unmeasured(config, questions, said, scores),
-        usage=total_usage(replies),
-        cost_usd=total_cost(replies),
-        judge_model=last.model if last else None,
-        template_sha256=template_digest(config.all_templates, subject.template_folders),
+        error=answered.fault or _missing_score_error(config, questions, answers, scores),
+        judge_model=last_reply.model if last_reply else None,
+        template_sha256=template_digest(config.all_templates, context.template_folders),
         schema_sha256=digest(answers_schema()),
     )
 
 
-def _right(question: GeckoQuestion, said: Said) -> bool | None:
-    """Whether a question's own answer is the right one, before dependencies; ``None`` where it has none."""
-    return None if said.choice is None else said.choice == question.expected
+def _is_right(question: GeckoQuestion, answer: ParsedAnswer) -> bool | None:
+    """Whether the answer to a question is right, ignoring dependencies; ``None`` if it is unanswered."""
+    return None if answer.choice is None else answer.choice == question.expected
 
 
 def _reasons(
-    config: GeckoGrader, questions: Sequence[GeckoQuestion], said: Mapping[str, Said], scored: Points
+    config: GeckoGrader, questions: Sequence[GeckoQuestion], answers: Mapping[str, ParsedAnswer], scored: Points
 ) -> dict[str, str]:
-    wrong = [q for q in questions if scored[q.id] == 0]
+    wrong = [question for question in questions if scored[question.id] == 0]
     if not wrong:
         return {}
-    lines = [f"{q.question} {_told(q, said.get(q.id, Said()))}" for q in wrong[:SHOWN_WRONG]]
-    more = f"; and {len(wrong) - SHOWN_WRONG} more" if len(wrong) > SHOWN_WRONG else ""
+    lines = [
+        f"{question.question} {_wrong_answer(question, answers.get(question.id, ParsedAnswer()))}"
+        for question in wrong[:MAX_WRONG_LISTED]
+    ]
+    more = f"; and {len(wrong) - MAX_WRONG_LISTED} more" if len(wrong) > MAX_WRONG_LISTED else ""
     return {config.key: f"{len(wrong)} of {len(questions)} wrong: {'; '.join(lines)}{more}"}
 
 
-def _told(question: GeckoQuestion, said: Said) -> str:
-    told = chosen(question, said) or said.answer or said.fault
-    return f"{told}, but what it depends on is wrong" if _right(question, said) else f"{told}, not {question.answer}"
+def _wrong_answer(question: GeckoQuestion, answer: ParsedAnswer) -> str:
+    text = chosen_text(question, answer) or answer.answer or answer.fault
+    return (
+        f"{text}, but what it depends on is wrong" if _is_right(question, answer) else f"{text}, not {question.answer}"
+    )
 
 
-def _unmeasured(
-    config: GeckoGrader, questions: Sequence[GeckoQuestion], said: Mapping[str, Said], scores: Mapping[str, Score]
+def _missing_score_error(
+    config: GeckoGrader,
+    questions: Sequence[GeckoQuestion],
+    answers: Mapping[str, ParsedAnswer],
+    scores: Mapping[str, Score],
 ) -> str | None:
-    """What to say where a score is missing."""
+    """The error for a missing score; ``None`` if no score is missing."""
     if None not in scores.values():
         return None
-    gone = [q for q in questions if said.get(q.id, Said()).choice is None]
-    first = said.get(gone[0].id, Said())
-    told = f"{first.fault}: {first.answer!r:.80}" if first.answer else str(first.fault)
-    return f"{len(gone)} of {len(questions)} questions of {config.key!r} unanswered, such as {gone[0].id} ({told})"
+    unanswered = [question for question in questions if answers.get(question.id, ParsedAnswer()).choice is None]
+    answer = answers.get(unanswered[0].id, ParsedAnswer())
+    cause = f"{answer.fault}: {answer.answer!r:.80}" if answer.answer else str(answer.fault)
+    return (
+        f"{len(unanswered)} of {len(questions)} questions of {config.key!r} have no usable answer, "
+        f"such as {unanswered[0].id} ({cause})"
+    )
 
 
-def _detail(
-    subject: GradingContext,
+def _question_details(
+    context: GradingContext,
     entry: PromptQuestions,
     question: GeckoQuestion,
-    answered: Answered,
+    answered: AnswerSet,
     scored: Points,
 ) -> dict[str, Any]:
-    """One question in the record."""
-    said = answered.said.get(question.id, Said())
-    added = question.id in {each.id for each in subject.case.add_questions}
+    """One question, for the record."""
+    answer = answered.answers.get(question.id, ParsedAnswer())
+    is_added = question.id in {added.id for added in context.case.add_questions}
     return {
         "id": question.id,
         "question": question.question,
         "type": question.type,
         "choices": list(question.choices),
-        "source": "pinned" if added else entry.source,
+        "source": "pinned" if is_added else entry.source,
         "depends_on": list(question.depends_on),
         "expected": question.answer,
-        "answer": said.answer,
-        "choice": chosen(question, said),
-        "right": _right(question, said),
+        "answer": answer.answer,
+        "choice": chosen_text(question, answer),
+        "right": _is_right(question, answer),
         "score": None if answered.fault else scored[question.id],
-        "reason": said.reason,
-        **({"unanswered": said.fault} if said.fault else {}),
+        "reason": answer.reason,
+        **({"unanswered": answer.fault} if answer.fault else {}),
         **({"asked_again": True} if question.id in answered.again else {}),
     }

@@ -1,4 +1,4 @@
-"""Checks of graders that compare model runs with each other."""
+"""Checks of pairwise graders."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from visioneval.suite.loading.messages import did_you_mean
 
 
 def run_problems(view: SuiteContext, graders: Sequence[tuple[int, PairwiseGrader]]) -> Found:
-    """Nothing to compare, a judge that sees no pairs, and two graders whose answers nobody could tell apart."""
+    """Yields unknown labels, too few model runs, recorded judges, and two graders with the same judge model."""
     labels = [label for label, _ in view.labels]
-    asked: dict[str, str] = {}
+    graders_by_judge: dict[str, str] = {}
     for index, grader in graders:
-        for at, pattern in enumerate(grader.models):
+        for position, pattern in enumerate(grader.models):
             if not any(any_glob([pattern], label) for label in labels):
                 hint = did_you_mean(pattern, labels)
-                yield ("graders", index, "models", at), f"no model run is labeled {pattern!r}{hint}"
-        chosen = grader.compared(labels)
-        if len(chosen) < 2:
+                yield ("graders", index, "models", position), f"no model run is labeled {pattern!r}{hint}"
+        compared = grader.compared(labels)
+        if len(compared) < 2:
             yield (
                 ("graders", index, "models" if grader.models else "type"),
-                f"comparing takes two model runs or more, and here is {len(chosen)}",
+                f"comparing needs at least two model runs, not {len(compared)}",
             )
         judge = view.suite.judges.get(grader.judge)
         if judge is None:
             continue
         if judge.is_recorded:
-            yield ("graders", index, "judge"), "recorded answers are about single images: a pair needs another judge"
-        if judge.title in asked:
-            message = f"{asked[judge.title]!r} asks the same model for preferences: one pairwise grader a model"
+            message = "recorded answers are about single images: use another judge for pairs"
             yield ("graders", index, "judge"), message
-        asked.setdefault(judge.title, grader.key)
+        if judge.title in graders_by_judge:
+            message = (
+                f"{graders_by_judge[judge.title]!r} already asks this judge model: use one pairwise grader per model"
+            )
+            yield ("graders", index, "judge"), message
+        graders_by_judge.setdefault(judge.title, grader.key)

@@ -1,4 +1,4 @@
-"""What a pairwise judge is asked: which of two images does better what was asked for."""
+"""The configuration of a pairwise grader, and the variables of its template."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from visioneval.types import Frozen, Metric
 
 ANSWER = "answer"
 FIRST, SECOND, TIE = "A", "B", "tie"
-"""What a judge calls the image that it is shown first, the other one, and neither."""
+"""The names for the first image, the second, and neither in a reply."""
 
 
 class PairwiseOptions(Frozen):
-    """What is compared, and who is asked."""
+    """The options of a pairwise grader."""
 
     judge: Name = "default"
-    template: Text = Field(default="pairwise/pairwise.md.j2", description="Looked for beside the suite, then built in.")
+    template: Text = Field(
+        default="pairwise/pairwise.md.j2",
+        description="Searched in the suite's folder, then among the built-in templates.",
+    )
     models: tuple[Text, ...] = Field(
-        default=(), description="Only these model runs, by label, * and ? allowed; each is compared with each."
+        default=(), description="Labels of the model runs to compare, all pairs; * and ? are wildcards. Default: all."
     )
     frames: FrameCount = 8
 
 
 def pairwise_schema() -> dict[str, Any]:
-    """The properties of the judge's reply: it looks before it answers."""
+    """The properties of the judge's reply. The reason comes first, so that the judge looks before it answers."""
     return {REASON: {"type": "string"}, ANSWER: {"type": "string", "enum": [FIRST, SECOND, TIE]}}
 
 
 def pairwise_context(
     case: TestCase, prompt: str, *, images: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Everything that a pairwise template may use."""
+    """The variables of a pairwise template."""
     return {
         **context(case, variables),
         "task_type": str(case.task_type),
@@ -52,7 +55,7 @@ def pairwise_context(
 
 
 class PairwiseGrader(BaseGrader, PairwiseOptions):
-    """A judge's preference between the images of two model runs, asked for after all cells are done."""
+    """A judge's preference between the images of two model runs, asked after all cells are done."""
 
     after_run: ClassVar[bool] = True
     sees_videos: ClassVar[bool] = True
@@ -81,12 +84,12 @@ class PairwiseGrader(BaseGrader, PairwiseOptions):
         yield self.template, pairwise_context(case, prompt, images=SHOWN, variables=variables)
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
-        return times * 2  # each pair in both orders
+        return times * 2  # each pair, in both orders
 
     def compared(self, labels: Iterable[str]) -> list[str]:
         return [label for label in labels if not self.models or any_glob(self.models, label)]
 
     def narrowed(self, labels: Iterable[str]) -> Self | None:
-        found = self.compared(labels)
-        models = tuple(each for each in self.models if any(any_glob([each], label) for label in found))
-        return self.model_copy(update={"models": models}) if len(found) > 1 else None
+        matching = self.compared(labels)
+        models = tuple(pattern for pattern in self.models if any(any_glob([pattern], label) for label in matching))
+        return self.model_copy(update={"models": models}) if len(matching) > 1 else None

@@ -1,4 +1,4 @@
-"""One question about two images: both are shown, labeled A and B, and nothing says which model drew them."""
+"""Asks a judge which of two images is better. They are labeled A and B; their models are not named."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visioneval.graders.pairwise.config import (
     pairwise_schema,
 )
 from visioneval.judging.ask import Ask, ask_for_json, object_schema
-from visioneval.judging.attachments import Exhibit, as_parts, exhibits, output
+from visioneval.judging.attachments import Attachment, as_parts, cell_attachments, output_attachments
 from visioneval.providers.base import Question
 from visioneval.suite.judge_prompt import REASON
 from visioneval.templates.render import render_file
@@ -24,56 +24,58 @@ from visioneval.types import Output
 
 
 class Pairwise:
-    """Has a judge choose between two images."""
+    """Lets a judge choose between two images."""
 
     def __init__(self, config: PairwiseGrader) -> None:
         self._config = config
 
-    def question(self, subject: GradingContext, first: Output, second: Output) -> Question:
-        """The question about two images, in this order. Raises ``GraderError`` for one that cannot be shown."""
-        return pair_question(self._config, subject, first, second)
+    def question(self, context: GradingContext, first: Output, second: Output) -> Question:
+        """The question about two images, in this order. Raises ``GraderError`` if one cannot be encoded."""
+        return pair_question(self._config, context, first, second)
 
     async def choose(self, ask: Ask, question: Question) -> Choice:
-        """Asks. Raises ``ProviderError``, and ``OffSchemaError`` where two answers were of no use."""
+        """Asks. Raises ``ProviderError``, and ``OffSchemaError`` after two unusable replies."""
         return await choose(ask, question)
 
 
-def pair_question(config: PairwiseGrader, subject: GradingContext, first: Output, second: Output) -> Question:
-    """The question about two images of a cell, in this order. Raises ``GraderError`` for one that cannot be shown."""
-    shown = [
-        *exhibits(replace(subject, output=None), config.judge, config.frames),
-        *_labeled(FIRST, config, replace(subject, output=first)),
-        *_labeled(SECOND, config, replace(subject, output=second)),
+def pair_question(config: PairwiseGrader, context: GradingContext, first: Output, second: Output) -> Question:
+    """The question about two images of a cell, in this order. Raises ``GraderError`` if one cannot be encoded."""
+    attachments = [
+        *cell_attachments(replace(context, output=None), config.judge, config.frames),
+        *_labeled(FIRST, config, replace(context, output=first)),
+        *_labeled(SECOND, config, replace(context, output=second)),
     ]
-    images = [{"id": each.id, "description": each.description} for each in shown]
-    seen = pairwise_context(subject.case, subject.prompt, images=images, variables=subject.variables)
-    asked = render_file(config.template, subject.template_folders, seen)
-    return Question(parts=(asked, *as_parts(shown)), schema=object_schema(pairwise_schema()))
+    images = [{"id": attachment.id, "description": attachment.description} for attachment in attachments]
+    template_context = pairwise_context(context.case, context.prompt, images=images, variables=context.variables)
+    instructions = render_file(config.template, context.template_folders, template_context)
+    return Question(parts=(instructions, *as_parts(attachments)), schema=object_schema(pairwise_schema()))
 
 
-def _labeled(label: str, config: PairwiseGrader, subject: GradingContext) -> list[Exhibit]:
+def _labeled(label: str, config: PairwiseGrader, context: GradingContext) -> list[Attachment]:
     return [
         replace(
-            each, id=each.id.replace("output", label, 1), description=each.description.replace("to judge", label, 1)
+            attachment,
+            id=attachment.id.replace("output", label, 1),
+            description=attachment.description.replace("to judge", label, 1),
         )
-        for each in output(subject, config.judge, config.frames)
+        for attachment in output_attachments(context, config.judge, config.frames)
     ]
 
 
 async def choose(ask: Ask, question: Question) -> Choice:
-    """Asks. Raises ``ProviderError``, and ``OffSchemaError`` where two answers were of no use."""
-    answer = await ask_for_json(ask, question, faults)
-    said: dict[str, Literal["first", "second", "tie"]] = {FIRST: "first", SECOND: "second", TIE: "tie"}
-    return Choice(said[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys)
+    """Asks. Raises ``ProviderError``, and ``OffSchemaError`` after two unusable replies."""
+    answer = await ask_for_json(ask, question, reply_problems)
+    choices: dict[str, Literal["first", "second", "tie"]] = {FIRST: "first", SECOND: "second", TIE: "tie"}
+    return Choice(choices[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys)
 
 
-def faults(data: Any) -> list[str]:
-    """What is wrong with a judge's reply."""
+def reply_problems(data: Any) -> list[str]:
+    """The problems with a judge's reply."""
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
-    wrong = [f"the key {key!r} is missing" for key in (REASON, ANSWER) if key not in data]
+    problems = [f"the key {key!r} is missing" for key in (REASON, ANSWER) if key not in data]
     if ANSWER in data and data[ANSWER] not in (FIRST, SECOND, TIE):
-        wrong.append(f"answer is {data[ANSWER]!r:.60}, not {FIRST}, {SECOND} or {TIE}")
+        problems.append(f"answer is {data[ANSWER]!r:.60}, not {FIRST}, {SECOND} or {TIE}")
     if not isinstance(data.get(REASON, ""), str):
-        wrong.append("reason is not text")
-    return wrong
+        problems.append("reason is not text")
+    return problems

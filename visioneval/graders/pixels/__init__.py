@@ -1,1 +1,1 @@
-"""Graders that compare pixels: locality of an edit, likeness to a reference, and what both measure with."""
+"""Graders that compare pixels: locality of an edit, similarity to a reference, and their measurements."""

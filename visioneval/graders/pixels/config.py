@@ -1,4 +1,4 @@
-"""The graders that compare pixels: how far an edit keeps to its mask, and how like a reference an image is."""
+"""The configuration of the graders that compare pixels: locality and reference."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class LocalityGrader(BaseGrader):
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact"] = Field(
         default="reencode",
-        description="reencode forgives what lossy encoding, another size and a small shift of the whole image do. "
-        "exact forgives nothing: every pixel whose RGB differs counts, and max_changed_outside, max_worst_window and "
-        "dilate are 0 unless stated.",
+        description="reencode ignores lossy encoding, another size and a small shift of the whole image. "
+        "exact ignores nothing: every pixel with another RGB value counts, and max_changed_outside, max_worst_window "
+        "and dilate are 0 by default.",
     )
     max_changed_outside: Share = Field(
-        default=0.01, description="The share of the pixels outside the mask that may visibly change."
+        default=0.01, description="The largest share of pixels outside the mask that may visibly change."
     )
     max_worst_window: Share = Field(
         default=0.15,
-        description="The share that may change in any one window of 24 x 24 pixels outside the mask; "
+        description="The largest share that may change in any window of 24 x 24 pixels outside the mask; "
         "a 12 x 12 patch is a quarter.",
     )
     min_changed_inside: Share = Field(
-        default=0.01, description="The share of the pixels inside the mask that must change: less is no edit."
+        default=0.01, description="The smallest share of pixels inside the mask that must change; less is no edit."
     )
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
-        default=8, description="Pixels around the mask that may change too."
+        default=8, description="Width in pixels of the border around the mask that may also change."
     )
 
     @model_validator(mode="before")
@@ -61,19 +61,19 @@ class LocalityGrader(BaseGrader):
 
 
 class ReferenceGrader(BaseGrader):
-    """Likeness to an image of the right answer."""
+    """Similarity to a reference image."""
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(("", ".ssim", ".delta_e"), "a reference")
 
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
         default=0.9,
-        description="The least structural similarity: re-encoding keeps 0.95 and more, another image 0.4 or less.",
+        description="The smallest structural similarity: re-encoding gives 0.95 or more, another image 0.4 or less.",
     )
     max_delta_e: Annotated[float, Field(ge=0, le=200)] = Field(
         default=3.0,
-        description="The largest mean colour difference (CIEDE2000): re-encoding stays below 2.5, "
-        "12 of 255 brighter is 3.5, another image 20 and more.",
+        description="The largest mean color difference (CIEDE2000): re-encoding gives less than 2.5, "
+        "12 of 255 brighter gives 3.5, another image 20 or more.",
     )
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:

@@ -1,7 +1,7 @@
-"""What the eye would call different: colour difference, structural similarity, and changed pixels.
+"""Visible differences between images: color difference, structural similarity, and changed pixels.
 
-Images are ``(height, width, 3)`` arrays of 8-bit sRGB; maps are ``(height, width)``. Large images are worked
-through in bands, so that the float copies stay small however large the image is.
+Images are ``(height, width, 3)`` arrays of 8-bit sRGB; maps are ``(height, width)``. Large images are processed
+in bands, so that the float copies stay small.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ Mask = NDArray[np.bool_]
 TOOL_VERSIONS = {"opencv": cv2.__version__, "numpy": np.__version__}
 
 FINE_SIGMA = 1.5
-"""Pixels: smoothing before colours are compared. Removes codec noise and ringing, keeps a letter's stroke."""
+"""Pixels: smoothing before colors are compared. Removes codec noise and ringing, keeps letter strokes."""
 FINE_CHROMA = 2.0
-"""How much wider a* and b* are smoothed than L*: the eye sees colour that much coarser, and so do codecs keep it."""
+"""How much wider a* and b* are smoothed than L*: the eye and codecs resolve color that much more coarsely."""
 FINE_REACH = 2
-"""Pixels: a colour that stands this near in the other image is not a change."""
+"""Pixels: a color that appears this close by in the other image is not a change."""
 FINE_DELTA_E = 8.0
-"""CIEDE2000 from which a place counts as changed; what an editing model re-encodes stays below almost everywhere."""
+"""CIEDE2000 from which a pixel counts as changed; re-encoding by an editing model stays below almost everywhere."""
 BROAD_SIGMA = 16.0
-"""Pixels: the scale at which tints, changes of brightness and added grain are looked for."""
+"""Pixels: the scale at which tints, brightness changes and added grain are detected."""
 BROAD_DELTA_E = 3.0
 """CIEDE2000 from which an area counts as changed: over large areas the eye sees smaller differences."""
 BROAD_GRAIN = 1.0
 """Added fine texture from which an area counts as changed: root mean square, in percent of white's luma."""
 
 SCORE_DIGITS = 4
-"""Decimals of a mean SSIM or colour difference: in records, in reasons, and where it is held against a limit."""
+"""Decimals of a mean SSIM or color difference in records, in reasons, and in comparisons with a limit."""
 
 WINDOW_PX = 24
-"""Pixels a side: the window in which a small change stands out. A 12 x 12 patch fills a quarter of it."""
+"""Side in pixels of the window in which a small change stands out. A 12 x 12 patch fills a quarter of it."""
 
 NEUTRAL_CHROMA = 0.01
-"""CIELAB chroma below which a colour is grey. Its hue is rounding, and not the same on every processor."""
+"""CIELAB chroma below which a color is grey. Its hue is a rounding error and depends on the processor."""
 
 _BLOCK = 4
 _PIXELS_AT_ONCE = 1 << 14
 _BAND_PIXELS = 1 << 20
 _LINEAR = np.array([v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in np.arange(256) / 255])
 _XYZ = np.array([[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]])
-# White is what the matrix makes of (1, 1, 1). A table's D65, rounded otherwise, would give every grey a chroma of up
-# to 0.005, and CIEDE2000 weighs a difference of hue by the root of the chromas: 0.1 against a strong blue.
+# White is the matrix applied to (1, 1, 1). A D65 from a table, rounded differently, would give greys a chroma of up
+# to 0.005, and CIEDE2000 weights a hue difference by the root of the chromas: 0.1 against a strong blue.
 _TO_XYZ = (_XYZ / _XYZ.sum(axis=1, keepdims=True)).astype(np.float32)
 _COS, _SIN = ({angle: turn(math.radians(angle)) for angle in (6, 30, 63)} for turn in (math.cos, math.sin))
 _TO_LAB = np.array([[0, 116, 0, -16], [500, -500, 0, 0], [0, 200, -200, 0]], np.float32)
@@ -76,23 +76,23 @@ def _lab_of_linear(linear: Any) -> Floats:
 
 
 def ciede2000(first: Floats, second: Floats) -> Floats:
-    """Colour difference of CIELAB arrays ``(..., 3)``: CIEDE2000 with kL = kC = kH = 1 (Sharma et al. 2005).
+    """Color difference of CIELAB arrays ``(..., 3)``: CIEDE2000 with kL = kC = kH = 1 (Sharma et al. 2005).
 
-    The result has the arrays' shape without the last axis; 0 is the same colour, about 1 just noticeable, 100
-    black against white. A chroma below ``NEUTRAL_CHROMA`` counts as 0, and then the hue is the other colour's.
+    The result has the arrays' shape without the last axis; 0 is the same color, about 1 just noticeable, 100
+    black against white. A chroma below ``NEUTRAL_CHROMA`` counts as 0, with the hue of the other color.
     """
-    one, other = first.reshape(-1, 3), second.reshape(-1, 3)
-    difference = np.empty(len(one), np.float32)
-    for start in range(0, len(one), _PIXELS_AT_ONCE):
+    first_colors, second_colors = first.reshape(-1, 3), second.reshape(-1, 3)
+    difference = np.empty(len(first_colors), np.float32)
+    for start in range(0, len(first_colors), _PIXELS_AT_ONCE):
         part = slice(start, start + _PIXELS_AT_ONCE)
-        difference[part] = _ciede2000(one[part].T.astype(np.float64), other[part].T.astype(np.float64))
+        difference[part] = _ciede2000(first_colors[part].T.astype(np.float64), second_colors[part].T.astype(np.float64))
     return difference.reshape(first.shape[:-1])
 
 
 def _ciede2000(first: Doubles, second: Doubles) -> Doubles:
-    """The same of ``(3, n)``. Hues are unit vectors: roots and products are the same on every processor.
+    """The same for ``(3, n)``. Hues are unit vectors: roots and products are the same on every processor.
 
-    The turn towards blue needs an angle, whose last digits are the processor's own; they are gone in 32 bits.
+    The rotation term for blue needs an angle. Its last digits depend on the processor and vanish in 32 bits.
     """
     (l1, a1, b1), (l2, a2, b2) = first, second
     stretch = 1.5 - 0.5 * _strength((_length(a1, b1) + _length(a2, b2)) / 2)
@@ -116,7 +116,7 @@ def _length(x: Doubles, y: Doubles) -> Doubles:
 
 
 def _strength(chroma: Doubles) -> Doubles:
-    """0 for greys, 1 for strong colours."""
+    """0 for greys, 1 for saturated colors."""
     cubed = chroma * chroma * chroma
     seventh = cubed * cubed * chroma
     strength: Doubles = np.sqrt(seventh / (seventh + 25.0**7))
@@ -132,9 +132,9 @@ def _polar(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles, Doubles]:
 
 
 def _mean_hue(x1: Doubles, y1: Doubles, x2: Doubles, y2: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """The unit vector halfway between two hues, the short way, and the sine of half the turn from first to second.
+    """The unit vector halfway between two hues on the shorter arc, and the sine of half the angle from first to second.
 
-    Of two opposite hues the mean lies 90 degrees on from the lower one, as in the paper.
+    The mean of two opposite hues is 90 degrees from the lower one, as in the paper.
     """
     upper = (y1 > 0) | ((y1 == 0) & (x1 > 0))
     x, y = x1 + x2, y1 + y2
@@ -163,7 +163,7 @@ def _hue_weight(cosine: Doubles, sine: Doubles) -> Doubles:
 
 
 def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
-    """The mean CIEDE2000 (0 up, 1 is just noticeable) of the pixels of ``region``, which must hold some."""
+    """The mean CIEDE2000 (0 up, 1 is just noticeable) of the pixels of ``region``, which must not be empty."""
     total = 0.0
     for rows, _, _ in _bands(region.shape, halo=0):
         inside = region[rows]
@@ -174,14 +174,14 @@ def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
 
 def luma(output: Pixels) -> Floats:
     """ITU-R BT.601 luma, 0..255, not rounded to whole levels."""
-    # Whole numbers up to 255,000 are exact in 32 bits, in whatever order they are summed; one division rounds.
+    # Integers up to 255,000 are exact in 32 bits, in any order of summation; only the division rounds.
     thousandths = cv2.transform(output.astype(np.float32), np.array([[299, 587, 114]], np.float32))
     grey: Floats = (thousandths / np.float32(1000)).astype(np.float32, copy=False)
     return grey
 
 
 def ssim_map(first: Floats, second: Floats) -> Floats:
-    """Structural similarity per pixel, -1..1, 1 is the same (Wang et al. 2004).
+    """Structural similarity per pixel, -1..1, 1 is identical (Wang et al. 2004).
 
     The inputs have the range 0..255. Gaussian window of sigma 1.5 cut at 3.5 sigma (11 x 11), K1 = 0.01,
     K2 = 0.03, population covariance, mirrored borders.
@@ -191,8 +191,8 @@ def ssim_map(first: Floats, second: Floats) -> Floats:
         return cv2.GaussianBlur(values, (11, 11), 1.5, borderType=cv2.BORDER_REFLECT)  # type: ignore[return-value]
 
     c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
-    # Local variances do not know the level; without it the squares are small enough for 32 bits. A whole number, as
-    # the last digit of the mean is the processor's own.
+    # Local variances do not depend on the level; without it the squares are small enough for 32 bits. Rounded, as
+    # the last digit of the mean depends on the processor.
     level = np.float32(np.rint((first.mean(dtype=np.float64) + second.mean(dtype=np.float64)) / 2))
     x, y = first - level, second - level
     mx, my = mean(x), mean(y)
@@ -203,7 +203,7 @@ def ssim_map(first: Floats, second: Floats) -> Floats:
 
 
 def mean_ssim(first: Pixels, second: Pixels, region: Mask) -> float:
-    """The mean of ``ssim_map`` of both images' luma over ``region``, which must hold pixels."""
+    """The mean of ``ssim_map`` of both images' luma over ``region``, which must not be empty."""
     total = 0.0
     for rows, core, target in _bands(region.shape, halo=8):
         band = ssim_map(luma(first[rows]), luma(second[rows]))[core]
@@ -212,13 +212,13 @@ def mean_ssim(first: Pixels, second: Pixels, region: Mask) -> float:
 
 
 def exceeds(values: Any, limit: Any) -> Mask:
-    """Where ``values`` are above ``limit`` by more than 32 bits can be off: what lies on it is not above it."""
+    """Where ``values`` are above ``limit`` by more than the rounding error of 32 bits."""
     above: Mask = values > limit + 1e-4
     return above
 
 
 def changed_exactly(base: Pixels, output: Pixels, region: Mask) -> Mask:
-    """The pixels of ``region`` whose RGB differs at all."""
+    """The pixels of ``region`` with another RGB value."""
     differs: Mask = (base != output).any(axis=-1) & region
     return differs
 
@@ -226,19 +226,19 @@ def changed_exactly(base: Pixels, output: Pixels, region: Mask) -> Mask:
 def changed_visibly(
     base: Pixels, output: Pixels, region: Mask, *, grainy: Pixels | None = None, coarseness: float = 1.0
 ) -> Mask:
-    """The pixels of ``region`` that a person would call changed; re-encoding noise is not counted.
+    """The visibly changed pixels of ``region``; re-encoding noise does not count.
 
-    Outside ``region`` both images are taken as equal, so nothing leaks in over its border. A pixel is changed
+    Outside ``region`` both images are treated as equal, so that nothing leaks across its border. A pixel is changed
 
-    - where its colour, smoothed over ``FINE_SIGMA``, is ``FINE_DELTA_E`` (CIEDE2000) away from every colour in
-      the range that the other image shows within ``FINE_REACH`` pixels (either way, so that a thin line that
-      is gone counts like one that is new);
-    - or where, between such places, the mean colour over ``BROAD_SIGMA`` moved by ``BROAD_DELTA_E``, or fine
-      texture of ``BROAD_GRAIN``, such as noise, was added to what ``grainy`` has there (``base`` where ``None``).
-      Texture that is lost is not counted: every codec loses some, and it shows in the SSIM.
+    - where its color, smoothed over ``FINE_SIGMA``, is ``FINE_DELTA_E`` (CIEDE2000) away from the range of
+      colors within ``FINE_REACH`` pixels in the other image (in both directions, so that a removed thin line
+      counts like an added one);
+    - or where, between such pixels, the mean color over ``BROAD_SIGMA`` moved by ``BROAD_DELTA_E``, or fine
+      texture of ``BROAD_GRAIN``, such as noise, was added compared with ``grainy`` (``base`` if ``None``).
+      Lost texture does not count: every codec loses some, and the SSIM shows it.
 
-    ``coarseness`` (1 or more) is how many pixels a side one pixel of the output covered before it was enlarged:
-    the noise of its codec was enlarged with it, and is smoothed over that much more.
+    ``coarseness`` (1 or more) is the factor by which the output was enlarged: its codec noise grew as well, so the
+    smoothing grows by the same factor.
     """
     changed = np.zeros(region.shape, np.bool_)
     if not region.any():
@@ -248,26 +248,26 @@ def changed_visibly(
     window = _surroundings(region, halo)
     base, output, region = base[window], output[window], region[window]
     grainy = base if grainy is None else grainy[window]
-    found = np.zeros(region.shape, np.bool_)
+    changed_in_window = np.zeros(region.shape, np.bool_)
     blocks = []
     for rows, core, target in _bands(region.shape, halo=halo):
         within = region[rows]
         edited = np.where(within[..., None], output[rows], base[rows])
         fine = _fine(to_lab(base[rows]), to_lab(edited), sigma) & within
-        found[target] = fine[core]
+        changed_in_window[target] = fine[core]
         rest = (within & ~_grown(fine, 3)).astype(np.float32)
         layers = (base[rows], edited, _grain(grainy[rows]), _grain(edited), np.ones_like(rest))
         blocks.append(_blocks((np.dstack(layers) * rest[..., None])[core]))
-    found |= _broad(np.concatenate(blocks), region.shape) & region
-    changed[window] = found
+    changed_in_window |= _broad(np.concatenate(blocks), region.shape) & region
+    changed[window] = changed_in_window
     return changed
 
 
 def worst_window(changed: Mask, region: Mask, side: int = WINDOW_PX) -> tuple[float, tuple[int, int, int, int]]:
     """The largest changed share of a square window, 0..1, and its ``(left, top, width, height)`` in pixels.
 
-    The share is of the most pixels of ``region`` that any window holds: all of a window's in the usual case,
-    fewer where ``region`` is a narrow frame.
+    The share is relative to the most pixels of ``region`` in any window: usually a whole window, fewer if
+    ``region`` is a narrow frame.
     """
     height, width = min(side, changed.shape[0]), min(side, changed.shape[1])
     hits = _window_sums(changed, height, width)
@@ -278,40 +278,40 @@ def worst_window(changed: Mask, region: Mask, side: int = WINDOW_PX) -> tuple[fl
 
 
 def _window_sums(mask: Mask, height: int, width: int) -> NDArray[np.int32]:
-    """How many pixels of ``mask`` each window holds, by the window's top left corner."""
+    """The number of pixels of ``mask`` in each window, by the window's top left corner."""
     sums = cv2.integral(mask.astype(np.uint8), sdepth=cv2.CV_32S)
-    found: NDArray[np.int32] = (
+    counts: NDArray[np.int32] = (
         sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
     ).astype(np.int32)
-    return found
+    return counts
 
 
 def _fine(before: Floats, after: Floats, sigma: float) -> Mask:
-    """Places whose smoothed colour the other image does not show nearby, either way; from CIELAB."""
-    one, other = _as_seen(before, sigma), _as_seen(after, sigma)
-    return _beyond(one, other) | _beyond(other, one)
+    """The pixels whose smoothed CIELAB color does not appear nearby in the other image, in both directions."""
+    smooth_before, smooth_after = _as_seen(before, sigma), _as_seen(after, sigma)
+    return _beyond(smooth_before, smooth_after) | _beyond(smooth_after, smooth_before)
 
 
 def _as_seen(lab: Floats, sigma: float) -> Floats:
-    """CIELAB without the detail that is too fine to tell, colour more so than lightness."""
+    """CIELAB without imperceptibly fine detail; color is smoothed more than lightness."""
     seen = cv2.GaussianBlur(lab, (0, 0), sigma * FINE_CHROMA).astype(np.float32, copy=False)
     seen[..., 0] = cv2.GaussianBlur(np.ascontiguousarray(lab[..., 0]), (0, 0), sigma)
     return seen
 
 
-def _beyond(colours: Floats, around: Floats) -> Mask:
-    """Where ``colours`` lie outside the range that ``around`` shows nearby."""
+def _beyond(colors: Floats, around: Floats) -> Mask:
+    """Where ``colors`` are outside the nearby range of ``around``."""
     square = np.ones((2 * FINE_REACH + 1, 2 * FINE_REACH + 1), np.uint8)
-    nearest = cv2.min(cv2.max(colours, cv2.erode(around, square)), cv2.dilate(around, square))
-    # CIEDE2000 is slow, and never twice as large as CIE76 (on greys 1.5 times), so few pixels need it.
-    maybe = cv2.transform(cv2.pow(colours - nearest, 2), np.ones((1, 3), np.float32)) > (FINE_DELTA_E / 2) ** 2
+    nearest = cv2.min(cv2.max(colors, cv2.erode(around, square)), cv2.dilate(around, square))
+    # CIEDE2000 is slow, and always less than twice CIE76 (1.5 times on greys), so few pixels need it.
+    maybe = cv2.transform(cv2.pow(colors - nearest, 2), np.ones((1, 3), np.float32)) > (FINE_DELTA_E / 2) ** 2
     changed = np.zeros(maybe.shape, np.bool_)
-    changed[maybe] = exceeds(ciede2000(colours[maybe], nearest[maybe].astype(np.float32)), FINE_DELTA_E)
+    changed[maybe] = exceeds(ciede2000(colors[maybe], nearest[maybe].astype(np.float32)), FINE_DELTA_E)
     return changed
 
 
 def _grain(output: Pixels) -> Floats:
-    """The energy of what is finer than ``FINE_SIGMA``, in squared percent of white's luma."""
+    """The energy of detail finer than ``FINE_SIGMA``, in squared percent of white's luma."""
     grey = luma(output) / 2.55
     detail = grey - cv2.GaussianBlur(grey, (0, 0), FINE_SIGMA)
     energy: Floats = (detail * detail).astype(np.float32)
@@ -319,10 +319,10 @@ def _grain(output: Pixels) -> Floats:
 
 
 def _broad(blocks: Floats, shape: tuple[int, ...]) -> Mask:
-    """Where means over an area differ, at full size.
+    """Where area means differ, at full size.
 
     ``blocks`` holds per block: sRGB before and after, the energy of the grain before and after, and the weight by
-    which all of these are multiplied. sRGB is what codecs keep the mean of; the mean of CIELAB drifts with detail.
+    which all of these are multiplied. Codecs preserve the mean of sRGB; the mean of CIELAB drifts with detail.
     """
     sums = [cv2.GaussianBlur(np.ascontiguousarray(blocks[..., k]), (0, 0), BROAD_SIGMA / _BLOCK) for k in range(9)]
     support = sums[8]
@@ -338,7 +338,7 @@ def _broad(blocks: Floats, shape: tuple[int, ...]) -> Mask:
 
 
 def _blocks(values: Floats) -> Floats:
-    """Means of square blocks; the last row and column of blocks are filled up with zeros."""
+    """Means of square blocks; the last row and column of blocks are padded with zeros."""
     height, width = (-size % _BLOCK for size in values.shape[:2])
     padded = np.pad(values, ((0, height), (0, width), (0, 0)))
     rows, columns = padded.shape[0] // _BLOCK, padded.shape[1] // _BLOCK
@@ -350,8 +350,8 @@ def _surroundings(region: Mask, margin: int) -> tuple[slice, slice]:
     """The smallest rectangle around ``region``, with a margin."""
     sides = []
     for axis in (1, 0):
-        places = np.flatnonzero(region.any(axis=axis))
-        sides.append(slice(max(0, int(places[0]) - margin), int(places[-1]) + 1 + margin))
+        indices = np.flatnonzero(region.any(axis=axis))
+        sides.append(slice(max(0, int(indices[0]) - margin), int(indices[-1]) + 1 + margin))
     return sides[0], sides[1]
 
 
@@ -361,7 +361,7 @@ def _grown(mask: Mask, pixels: int) -> Mask:
 
 
 def _bands(shape: tuple[Any, ...], *, halo: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Rows to read (with ``halo`` rows around), the part of them to keep, and the rows where that belongs."""
+    """The rows to read (with ``halo`` rows around), the part of them to keep, and its rows in the image."""
     height, width = shape[0], shape[1]
     step = max(_BLOCK, _BAND_PIXELS // width // _BLOCK * _BLOCK)
     for top in range(0, height, step):
@@ -372,7 +372,7 @@ def _bands(shape: tuple[Any, ...], *, halo: int) -> Iterator[tuple[slice, slice,
 
 GREYS = 64
 _OUTSIDE, _INSIDE, _OUTLINE, _BOX = range(GREYS, GREYS + 4)
-_COLOURS = ((230, 30, 40), (30, 120, 230), (255, 255, 255), (255, 215, 0))
+_COLORS = ((230, 30, 40), (30, 120, 230), (255, 255, 255), (255, 215, 0))
 _MAP_SIDE = 2048
 
 
@@ -383,10 +383,10 @@ def difference_map(
     inside: Mask | None = None,
     window: tuple[int, int, int, int] | None = None,
 ) -> bytes:
-    """A PNG for people: the image in dim greys, what changed outside in red and inside in blue.
+    """A PNG for people: the image in dark greys, changes outside in red and inside in blue.
 
-    The edge of ``inside`` is white, ``window`` (left, top, width, height) is boxed in yellow. Images over
-    2048 pixels a side are generated smaller.
+    The edge of ``inside`` is white, ``window`` (left, top, width, height) has a yellow box. Images over
+    2048 pixels per side are reduced.
     """
     canvas = (luma(output) * (0.6 * (GREYS - 1) / 255)).astype(np.uint8)
     canvas[changed_outside] = _OUTSIDE
@@ -396,13 +396,13 @@ def difference_map(
     size = (max(1, round(canvas.shape[1] * scale)), max(1, round(canvas.shape[0] * scale)))
     canvas = cv2.resize(canvas, size, interpolation=cv2.INTER_NEAREST).astype(np.uint8)
     if inside is not None:
-        shown = cv2.resize(inside.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
-        outlines, _ = cv2.findContours(shown, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+        inside_small = cv2.resize(inside.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
+        outlines, _ = cv2.findContours(inside_small, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
         cv2.drawContours(canvas, outlines, -1, _OUTLINE, 1)
     if window is not None:
         left, top, width, height = (round(side * scale) for side in window)
         cv2.rectangle(canvas, (left - 3, top - 3), (left + width + 2, top + height + 2), _BOX, 2)
     image = Image.fromarray(canvas)
     greys = [level * 255 // (GREYS - 1) for level in range(GREYS) for _ in range(3)]
-    image.putpalette([*greys, *itertools.chain(*_COLOURS)])
+    image.putpalette([*greys, *itertools.chain(*_COLORS)])
     return encode_png(image)

@@ -1,16 +1,16 @@
-"""Locality: an edit changes what its mask allows, and nothing else.
+"""Locality: an edit changes only what its mask allows.
 
-Metrics, each over the base image's pixels (the editable mask has alpha 0 inside):
+Metrics over the base image's pixels (the editable mask has alpha 0 inside):
 
-- ``<key>.changed_outside``, 0..1: the share of the pixels outside the mask, grown by ``dilate``, that a person
-  would call changed (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, whose RGB differs.
+- ``<key>.changed_outside``, 0..1: the share of the pixels outside the mask, dilated by ``dilate``, that changed
+  visibly (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, those with another RGB value.
 - ``<key>.worst_window``, 0..1: the largest such share in any window of 24 x 24 pixels, so that a small change far
-  from the mask cannot hide in a large image. 24 pixels whatever the size of the base: a codec's blocks and a
-  letter's strokes do not grow with the image.
-- ``<key>.ssim_outside``, -1..1: the mean structural similarity (Wang et al. 2004) outside. No threshold is put
-  on it, since models that re-encode the image lose texture everywhere; a rule of the suite may.
-- ``<key>.changed_inside``, 0..1: the share of the pixels inside the mask (not grown) that changed.
-- ``<key>``: the output has the base's shape, and the first, second and fourth keep to the options' limits.
+  from the mask cannot hide in a large image. 24 pixels for any image size: codec blocks and letter
+  strokes do not grow with the image.
+- ``<key>.ssim_outside``, -1..1: the mean structural similarity (Wang et al. 2004) outside. The verdict ignores
+  it, since models that re-encode the image lose texture everywhere; a rule of the suite may use it.
+- ``<key>.changed_inside``, 0..1: the share of the pixels inside the mask (not dilated) that changed.
+- ``<key>``: the output has the base's aspect ratio, and the first, second and fourth are within the limits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from visioneval.graders.pixels.difference import (
     mean_ssim,
     worst_window,
 )
-from visioneval.graders.pixels.registration import Laid, Registration, lay_over, read_pixels, scaled_over
+from visioneval.graders.pixels.registration import AlignedPair, Registration, align, read_pixels, scale_to_base
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.types import Score
@@ -46,7 +46,7 @@ from visioneval.types import Score
 
 @dataclass(frozen=True, slots=True)
 class LocalityFinding:
-    """What changed where. A share is ``None`` where the mask leaves no pixel to measure it on.
+    """The measurements. A share is ``None`` if the mask leaves no pixels to measure.
 
     ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base.
     """
@@ -67,16 +67,18 @@ class LocalityFinding:
 @portable_opencv()
 def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: bool, dilate: int) -> LocalityFinding:
     """Measures an edit. ``editable`` is True inside the mask and has the size of ``base``, ``output`` any size."""
-    grown = _grown(editable, dilate)
-    laid = scaled_over(base, output) if exact else lay_over(base, output, ~grown)
-    outside, inside = ~grown & laid.valid, editable & laid.valid
-    changed_outside, changed_inside = (_changed(laid, region, exact) for region in (outside, inside))
+    dilated = _dilated(editable, dilate)
+    aligned = scale_to_base(base, output) if exact else align(base, output, ~dilated)
+    outside, inside = ~dilated & aligned.valid, editable & aligned.valid
+    changed_outside, changed_inside = (_changed(aligned, region, exact) for region in (outside, inside))
     share, window, ssim = None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
-        ssim = round(mean_ssim(laid.base, np.where(outside[..., None], laid.output, laid.base), outside), SCORE_DIGITS)
+        ssim = round(
+            mean_ssim(aligned.base, np.where(outside[..., None], aligned.output, aligned.base), outside), SCORE_DIGITS
+        )
         window = window if share else None
-    generated = difference_map(laid.output, changed_outside, changed_inside, editable, window)
+    map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, window)
     return LocalityFinding(
         changed_outside=_share(changed_outside, outside),
         worst_window=share,
@@ -85,46 +87,46 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
         window=window,
         pixels_outside=int(outside.sum()),
         pixels_inside=int(inside.sum()),
-        registration=laid.registration,
+        registration=aligned.registration,
         image_size=(output.shape[1], output.shape[0]),
         base_size=(base.shape[1], base.shape[0]),
-        difference_map=generated,
+        difference_map=map_png,
     )
 
 
 class Locality:
-    """The grader. Stateless, so that cells may be graded at the same time."""
+    """The grader. Stateless, so that cells can be graded concurrently."""
 
     def __init__(self, config: LocalityGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: GradingContext) -> Grade:
-        """Raises ``GraderError`` where the case has no base or mask, or a file does not decode."""
-        return await asyncio.to_thread(self._in_room, subject)
+    async def grade(self, context: GradingContext) -> Grade:
+        """Raises ``GraderError`` if the case has no base or mask, or a file does not decode."""
+        return await asyncio.to_thread(self._grade_in_budget, context)
 
-    def _in_room(self, subject: GradingContext) -> Grade:
-        files = (subject.files.base, subject.files.masks.get("editable"), subject.generated.path)
+    def _grade_in_budget(self, context: GradingContext) -> Grade:
+        files = (context.files.base, context.files.masks.get("editable"), context.generated.path)
         with room_for(*filter(None, files)):
-            return self._grade(subject)
+            return self._grade(context)
 
-    def _grade(self, subject: GradingContext) -> Grade:
+    def _grade(self, context: GradingContext) -> Grade:
         config = self._config
-        base_path, mask_path = subject.files.base, subject.files.masks.get("editable")
+        base_path, mask_path = context.files.base, context.files.masks.get("editable")
         if base_path is None or mask_path is None:
             raise GraderError("the case has no input image, or no editable mask")
         base, editable = read_pixels(base_path), _read_mask(mask_path)
         if editable.shape != base.shape[:2]:
             raise GraderError(f"the mask {mask_path} is {_size(editable)}, the base {base_path} is {_size(base)}")
         exact = config.tolerance == "exact"
-        output = read_pixels(subject.generated.path)
+        output = read_pixels(context.generated.path)
         finding = measure_locality(base, output, editable, exact=exact, dilate=config.dilate)
-        saved = subject.save(f"{config.key}.difference.png", finding.difference_map)
+        map_path = context.save(f"{config.key}.difference.png", finding.difference_map)
         failures, unmeasured = _failures(finding, config), _unmeasured(finding)
         passed: Score = False if failures else None if unmeasured else True
         return Grade(
             scores=_scores(config.key, passed, finding),
             reasons={config.key: "; ".join(failures)} if failures else {},
-            details=_details(finding, config, saved),
+            details=_details(finding, config, map_path),
             error=unmeasured,
             tool_versions=TOOL_VERSIONS,
         )
@@ -141,27 +143,27 @@ def _scores(key: str, passed: Score, finding: LocalityFinding) -> dict[str, Scor
 
 
 def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
-    """Why the edit fails, a sentence each; none where it holds as far as it was measured."""
-    found = []
+    """The reasons why the edit fails; empty if all measured values are within the limits."""
+    failures = []
     width, height = finding.image_size
     base_width, base_height = finding.base_size
     if finding.registration.distorted:
-        found.append(
-            f"the output is {width}x{height}, another shape than the base's {base_width}x{base_height}, "
+        failures.append(
+            f"the output is {width}x{height}; its aspect ratio differs from the base's {base_width}x{base_height}, "
             "so everything was cropped or stretched"
         )
     elif config.tolerance == "exact" and finding.image_size != finding.base_size:
-        found.append(f"the output is {width}x{height}, the base {base_width}x{base_height}")
+        failures.append(f"the output is {width}x{height}, the base {base_width}x{base_height}")
     outside = _outside_failure(finding, config)
     if outside is not None:
-        found.append(outside)
+        failures.append(outside)
     inside = finding.changed_inside
     if inside is not None and inside < config.min_changed_inside:
-        found.append(
-            f"{_percent(inside)} of the pixels inside the mask changed, at least "
-            f"{_percent(config.min_changed_inside)} must: the edit is missing"
+        failures.append(
+            f"{_percent(inside)} of the pixels inside the mask changed, below the limit of "
+            f"{_percent(config.min_changed_inside)}: the edit is missing"
         )
-    return found
+    return failures
 
 
 def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | None:
@@ -172,12 +174,15 @@ def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | 
     at = f"at x {left} to {left + width}, y {top} to {top + height}"
     if share > config.max_changed_outside:
         limit = _percent(config.max_changed_outside)
-        return f"{_percent(share)} of the pixels outside the mask changed, {limit} may; the worst place is {at}"
+        return (
+            f"{_percent(share)} of the pixels outside the mask changed, above the limit of {limit}; "
+            f"the worst window is {at}"
+        )
     if worst > config.max_worst_window:
         limit = _percent(config.max_worst_window)
         return (
-            f"outside the mask, {_percent(worst)} of the pixels changed {at}, {limit} of a window may "
-            f"({_percent(share)} of all changed)"
+            f"outside the mask, {_percent(worst)} of the pixels changed {at}, above the limit of {limit} "
+            f"({_percent(share)} of all pixels changed)"
         )
     return None
 
@@ -185,13 +190,13 @@ def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | 
 def _unmeasured(finding: LocalityFinding) -> str | None:
     empty = []
     if finding.changed_outside is None:
-        empty.append("the mask leaves nothing outside")
+        empty.append("the mask has no outside")
     if finding.changed_inside is None:
-        empty.append("the mask has nothing inside")
+        empty.append("the mask has no inside")
     return "; ".join(empty) or None
 
 
-def _details(finding: LocalityFinding, config: LocalityGrader, saved: str) -> dict[str, Any]:
+def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) -> dict[str, Any]:
     return {
         "tolerance": config.tolerance,
         "base_size": "x".join(map(str, finding.base_size)),
@@ -208,15 +213,15 @@ def _details(finding: LocalityFinding, config: LocalityGrader, saved: str) -> di
             "min_changed_inside": config.min_changed_inside,
             "dilate": config.dilate,
         },
-        "difference_map": saved,
+        "difference_map": map_path,
     }
 
 
-def _changed(laid: Laid, region: Mask, exact: bool) -> Mask:
+def _changed(aligned: AlignedPair, region: Mask, exact: bool) -> Mask:
     if exact:
-        return changed_exactly(laid.whole_base, laid.output, region)
-    coarseness = laid.registration.coarseness
-    return changed_visibly(laid.base, laid.output, region, grainy=laid.whole_base, coarseness=coarseness)
+        return changed_exactly(aligned.whole_base, aligned.output, region)
+    coarseness = aligned.registration.coarseness
+    return changed_visibly(aligned.base, aligned.output, region, grainy=aligned.whole_base, coarseness=coarseness)
 
 
 def _share(changed: Mask, region: Mask) -> float | None:
@@ -225,14 +230,14 @@ def _share(changed: Mask, region: Mask) -> float | None:
     return int(changed.sum()) / pixels if pixels else None
 
 
-def _grown(mask: Mask, pixels: int) -> Mask:
+def _dilated(mask: Mask, pixels: int) -> Mask:
     """The mask and every pixel within that distance of it."""
     if not pixels:
         return mask
     distance = cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    # Squares of distances are whole numbers: halfway to the next one, no rounding of a root has a say.
-    near: Mask = distance < math.sqrt(pixels**2 + 0.5)
-    return near & bool(mask.any())
+    # Squared distances are integers, so a limit halfway between two of them is safe from rounding errors.
+    dilated: Mask = distance < math.sqrt(pixels**2 + 0.5)
+    return dilated & bool(mask.any())
 
 
 def _read_mask(path: Path) -> Mask:

@@ -1,14 +1,14 @@
-"""Reference: how like an image of the right answer the output is.
+"""Reference: the similarity of the output to a reference image.
 
-Metrics, over the reference's pixels, once the output has been scaled and registered to it:
+Metrics over the reference's pixels, after the output is scaled and registered to it:
 
-- ``<key>.ssim``, -1..1, 1 is the same: the mean structural similarity of luma (Wang et al. 2004).
-- ``<key>.delta_e``, 0 and up: the mean colour difference, CIEDE2000 (Sharma et al. 2005); 1 is just noticeable.
-- ``<key>``: the output has the reference's shape, and both keep to the options' limits.
+- ``<key>.ssim``, -1..1, 1 is identical: the mean structural similarity of luma (Wang et al. 2004).
+- ``<key>.delta_e``, 0 and up: the mean color difference, CIEDE2000 (Sharma et al. 2005); 1 is just noticeable.
+- ``<key>``: the output has the reference's aspect ratio, and both metrics are within the limits.
 
-Both are rounded to 4 decimals before anything else is done with them, so that the record and the verdict agree.
+Both are rounded to 4 decimals first, so that the record and the verdict agree.
 
-An output smaller than the reference is compared at its own detail: its size is the ``image`` grader's business.
+An output smaller than the reference is compared at its own level of detail: the ``properties`` grader checks the size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from visioneval.graders.pixels.difference import (
     mean_delta_e,
     mean_ssim,
 )
-from visioneval.graders.pixels.registration import Registration, lay_over, read_pixels
+from visioneval.graders.pixels.registration import Registration, align, read_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 
@@ -47,40 +47,44 @@ class ReferenceFinding:
 @portable_opencv()
 def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     """Measures an output of any size against the reference."""
-    laid = lay_over(reference, output)
+    aligned = align(reference, output)
     changed = changed_visibly(
-        laid.base, laid.output, laid.valid, grainy=laid.whole_base, coarseness=laid.registration.coarseness
+        aligned.base,
+        aligned.output,
+        aligned.valid,
+        grainy=aligned.whole_base,
+        coarseness=aligned.registration.coarseness,
     )
     return ReferenceFinding(
-        ssim=round(mean_ssim(laid.base, laid.output, laid.valid), SCORE_DIGITS),
-        delta_e=round(mean_delta_e(laid.base, laid.output, laid.valid), SCORE_DIGITS),
-        changed=int(changed.sum()) / int(laid.valid.sum()),
-        registration=laid.registration,
-        difference_map=difference_map(laid.output, changed),
+        ssim=round(mean_ssim(aligned.base, aligned.output, aligned.valid), SCORE_DIGITS),
+        delta_e=round(mean_delta_e(aligned.base, aligned.output, aligned.valid), SCORE_DIGITS),
+        changed=int(changed.sum()) / int(aligned.valid.sum()),
+        registration=aligned.registration,
+        difference_map=difference_map(aligned.output, changed),
     )
 
 
 class Reference:
-    """The grader. Stateless, so that cells may be graded at the same time."""
+    """The grader. Stateless, so that cells can be graded concurrently."""
 
     def __init__(self, config: ReferenceGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: GradingContext) -> Grade:
-        """Raises ``GraderError`` where the case has no reference, or a file does not decode."""
-        return await asyncio.to_thread(self._in_room, subject)
+    async def grade(self, context: GradingContext) -> Grade:
+        """Raises ``GraderError`` if the case has no reference or a file does not decode."""
+        return await asyncio.to_thread(self._grade_in_budget, context)
 
-    def _in_room(self, subject: GradingContext) -> Grade:
-        with room_for(*filter(None, (subject.files.reference, subject.generated.path))):
-            return self._grade(subject)
+    def _grade_in_budget(self, context: GradingContext) -> Grade:
+        with room_for(*filter(None, (context.files.reference, context.generated.path))):
+            return self._grade(context)
 
-    def _grade(self, subject: GradingContext) -> Grade:
+    def _grade(self, context: GradingContext) -> Grade:
         config = self._config
-        if subject.files.reference is None:
+        if context.files.reference is None:
             raise GraderError("the case has no reference")
-        reference, output = read_pixels(subject.files.reference), read_pixels(subject.generated.path)
+        reference, output = read_pixels(context.files.reference), read_pixels(context.generated.path)
         finding = measure_reference(reference, output)
-        saved = subject.save(f"{config.key}.difference.png", finding.difference_map)
+        map_path = context.save(f"{config.key}.difference.png", finding.difference_map)
         sizes = [f"{image.shape[1]}x{image.shape[0]}" for image in (output, reference)]
         failures = _failures(finding, config, *sizes)
         return Grade(
@@ -96,23 +100,23 @@ class Reference:
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,
                 "limits": {"min_ssim": config.min_ssim, "max_delta_e": config.max_delta_e},
-                "difference_map": saved,
+                "difference_map": map_path,
             },
             tool_versions=TOOL_VERSIONS,
         )
 
 
-def _failures(finding: ReferenceFinding, config: ReferenceGrader, size: str, wanted: str) -> list[str]:
-    found = []
+def _failures(finding: ReferenceFinding, config: ReferenceGrader, size: str, expected: str) -> list[str]:
+    failures = []
     if finding.registration.distorted:
-        found.append(f"the output is {size}, another shape than the reference's {wanted}")
+        failures.append(f"the output is {size}; its aspect ratio differs from the reference's {expected}")
     if finding.ssim < config.min_ssim:
-        found.append(
-            f"the structural similarity is {finding.ssim:.{SCORE_DIGITS}f}, at least {config.min_ssim:g} is asked for"
+        failures.append(
+            f"the structural similarity is {finding.ssim:.{SCORE_DIGITS}f}, below the limit of {config.min_ssim:g}"
         )
     if finding.delta_e > config.max_delta_e:
-        found.append(
-            f"the mean colour difference is {finding.delta_e:.{SCORE_DIGITS}f} (CIEDE2000), "
-            f"at most {config.max_delta_e:g} may be"
+        failures.append(
+            f"the mean color difference is {finding.delta_e:.{SCORE_DIGITS}f} (CIEDE2000), "
+            f"above the limit of {config.max_delta_e:g}"
         )
-    return found
+    return failures

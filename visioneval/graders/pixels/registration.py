@@ -1,8 +1,7 @@
-"""Lays one image over another: same size, and a small shift or zoom of the whole image taken back.
+"""Aligns an image with another: scales it, and undoes a small shift or zoom of the whole image.
 
-A shift is taken back only when it explains the whole image. Where it would make any place match worse than
-before, or where only one corner of the image speaks for it, something moved on its own, and that is for the
-graders to find.
+A shift is undone only if it explains the whole image. If undoing it would make any area match worse, or if only
+one corner of the image supports it, a part of the image moved, and the graders must find that.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from visioneval.media.images import load_rgb
 MAX_DISTORTION = 0.02
 """How far width / height may differ from the base's, as a share, before the image counts as distorted."""
 MAX_MOVE = 0.02
-"""The largest shift that is taken back, as a share of the longer side, and the largest zoom."""
+"""The largest shift that is undone, as a share of the longer side, and the largest zoom."""
 MIN_MOVE_PX = 0.3
-"""Shifts below this are left alone: resampling would blur more than it mends."""
+"""Smaller shifts are ignored: resampling would blur more than it corrects."""
 
 _LEVELS = (96, 192, 384, 768)
 _STEPS = 12
@@ -34,16 +33,16 @@ _TILES_PX = (8, 32)
 _WORSE = 3.0
 _SPREAD = 0.4
 _DIGITS = 4
-"""Of a pixel, that a step of the registration keeps."""
+"""Decimals of a pixel to which each registration step is rounded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How the image came to lie on the base. All pixels are the base's.
+    """The alignment of an image with the base. All pixels are pixels of the base.
 
-    ``scale_x`` and ``scale_y`` are base size / image size. A point of the base lies ``shift`` (right and down)
-    from there in the scaled image, which is generated ``zoom`` times as large as the base, about its middle.
-    ``skipped`` are the strips that have no counterpart in the image.
+    ``scale_x`` and ``scale_y`` are base size / image size. A point of the base is moved by ``shift`` (right
+    and down) in the scaled image, which is zoomed by ``zoom`` around its center. ``skipped`` are the strips of
+    the base without a counterpart in the image.
     """
 
     scale_x: float = 1.0
@@ -58,7 +57,7 @@ class Registration:
 
     @property
     def coarseness(self) -> float:
-        """How many pixels of the base a pixel of the image covers, a side; 1 where the image is not smaller."""
+        """The size of an image pixel in base pixels, per side; 1 if the image is not smaller."""
         return max(1.0, self.scale_x, self.scale_y)
 
     def as_details(self) -> dict[str, Any]:
@@ -67,11 +66,11 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """A base and an image of the same ``(height, width)``; ``valid`` is False where the image has nothing.
+class AlignedPair:
+    """A base and an image of the same ``(height, width)``; ``valid`` is False where the image has no pixels.
 
-    Where the image is smaller than the base, ``base`` has lost the detail that the image could not hold;
-    ``whole_base`` still has it.
+    If the image is smaller than the base, ``base`` is reduced to the detail that the image can have;
+    ``whole_base`` is the original.
     """
 
     whole_base: Pixels
@@ -84,7 +83,7 @@ class Laid:
 def read_pixels(path: Path) -> Pixels:
     """An image file as 8-bit sRGB, ``(height, width, 3)``.
 
-    Raises ``GraderError``, with the path in it, where it does not decode.
+    Raises ``GraderError`` with the path if it does not decode.
     """
     try:
         return np.asarray(load_rgb(path))
@@ -92,46 +91,46 @@ def read_pixels(path: Path) -> Pixels:
         raise GraderError(f"{path}: {error}") from error
 
 
-def lay_over(base: Pixels, image: Pixels, fixed: Mask | None = None) -> Laid:
-    """Scales ``image`` to the size of ``base`` and takes back a small shift and zoom of the whole.
+def align(base: Pixels, image: Pixels, fixed: Mask | None = None) -> AlignedPair:
+    """Scales ``image`` to the size of ``base`` and undoes a small shift and zoom of the whole image.
 
-    ``fixed`` says which pixels of the base should not have moved (all, where it is ``None``); what lies outside
-    it has no say. A distorted image is stretched to the base's size and not registered.
+    ``fixed`` marks the pixels of the base that should not have moved (default: all); others are
+    ignored. A distorted image is stretched to the base's size and not registered.
     """
-    laid = scaled_over(base, image)
-    if laid.registration.distorted:
-        return laid
-    fixed = laid.valid if fixed is None else fixed
-    move, note = _find_move(*_at_working_size(laid, fixed))
+    aligned = scale_to_base(base, image)
+    if aligned.registration.distorted:
+        return aligned
+    fixed = aligned.valid if fixed is None else fixed
+    move, note = _find_move(*_at_working_size(aligned, fixed))
     if move is None:
-        return replace(laid, registration=replace(laid.registration, note=note))
+        return replace(aligned, registration=replace(aligned.registration, note=note))
     height, width = fixed.shape
     move = move * max(1.0, max(height, width) / _LONGEST)
     valid, skipped = _counterparts(move, fixed.shape)
     registration = replace(
-        laid.registration,
+        aligned.registration,
         shift_x=float(move[0]),
         shift_y=float(move[2]),
         zoom_x=float(1 + move[1] / width),
         zoom_y=float(1 + move[3] / height),
         skipped=skipped,
     )
-    return Laid(laid.whole_base, laid.base, _warp(laid.output, move), valid, registration)
+    return AlignedPair(aligned.whole_base, aligned.base, _warp(aligned.output, move), valid, registration)
 
 
-def scaled_over(base: Pixels, image: Pixels) -> Laid:
-    """Scales ``image`` to the size of ``base``, and no more."""
+def scale_to_base(base: Pixels, image: Pixels) -> AlignedPair:
+    """Scales ``image`` to the size of ``base``, without registration."""
     height, width = base.shape[:2]
-    own_height, own_width = image.shape[:2]
-    shape = (own_width / own_height) / (width / height)
-    registration = Registration(width / own_width, height / own_height, distorted=abs(shape - 1) > MAX_DISTORTION)
+    image_height, image_width = image.shape[:2]
+    shape = (image_width / image_height) / (width / height)
+    registration = Registration(width / image_width, height / image_height, distorted=abs(shape - 1) > MAX_DISTORTION)
     valid = np.ones((height, width), np.bool_)
-    if (own_height, own_width) == (height, width):
-        return Laid(base, base, image, valid, registration)
-    poorer = base
-    if own_width * own_height < width * height:
-        poorer = _resized(_resized(base, own_width, own_height), width, height)
-    return Laid(base, poorer, _resized(image, width, height), valid, registration)
+    if (image_height, image_width) == (height, width):
+        return AlignedPair(base, base, image, valid, registration)
+    reduced = base
+    if image_width * image_height < width * height:
+        reduced = _resized(_resized(base, image_width, image_height), width, height)
+    return AlignedPair(base, reduced, _resized(image, width, height), valid, registration)
 
 
 def _resized(image: Pixels, width: int, height: int) -> Pixels:
@@ -140,43 +139,43 @@ def _resized(image: Pixels, width: int, height: int) -> Pixels:
     return cv2.resize(image, (width, height), interpolation=interpolation)  # type: ignore[return-value]
 
 
-def _at_working_size(laid: Laid, fixed: Mask) -> tuple[Floats, Floats, Mask]:
-    """Both as luma, and ``fixed``, at most ``_LONGEST`` pixels a side: enough to find a shift of a fraction of one."""
+def _at_working_size(aligned: AlignedPair, fixed: Mask) -> tuple[Floats, Floats, Mask]:
+    """Both as luma, and ``fixed``, at most ``_LONGEST`` pixels a side: enough for sub-pixel shifts."""
     height, width = fixed.shape
     scale = min(1.0, _LONGEST / max(height, width))
     if scale == 1.0:
-        return luma(laid.base), luma(laid.output), fixed
+        return luma(aligned.base), luma(aligned.output), fixed
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    base, image = (cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (laid.base, laid.output))
-    kept = cv2.resize(fixed.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
-    return luma(np.asarray(base, np.uint8)), luma(np.asarray(image, np.uint8)), kept
+    base, image = (cv2.resize(pixels, size, interpolation=cv2.INTER_AREA) for pixels in (aligned.base, aligned.output))
+    fixed_small = cv2.resize(fixed.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
+    return luma(np.asarray(base, np.uint8)), luma(np.asarray(image, np.uint8)), fixed_small
 
 
 def _find_move(base: Floats, image: Floats, fixed: Mask) -> tuple[NDArray[np.float64] | None, str | None]:
-    """The move of the whole image, or ``None`` and, where one was found and refused, why."""
+    """The move of the whole image, or ``None`` and, if one was rejected, the reason."""
     move = _estimate(base, image, fixed)
     height, width = base.shape
     reach = np.array([abs(move[0]) + abs(move[1]) / 2, abs(move[2]) + abs(move[3]) / 2])
     if reach.max() < MIN_MOVE_PX:
         return None, None
     zoom = np.array([move[1] / width, move[3] / height])
-    found = (
+    description = (
         f"a shift of ({move[0]:.1f}, {move[2]:.1f}) px and a zoom of ({1 + zoom[0]:.3f}, {1 + zoom[1]:.3f}) "
-        "were found but not taken back: "
+        "were found but not undone: "
     )
     if reach.max() > MAX_MOVE * max(height, width) or np.abs(zoom).max() > MAX_MOVE:
-        return None, found + f"they are over {MAX_MOVE:.0%} of the image"
-    before, after, known = _mismatch(base, image, fixed, move)
-    if (known & exceeds(after, 1.5 * before + _WORSE)).any():
-        return None, found + "other places had not moved with it"
-    better = known & exceeds(before, 1.5 * after + _WORSE / 2)
+        return None, description + f"they exceed {MAX_MOVE:.0%} of the image"
+    before, after, measurable = _mismatch(base, image, fixed, move)
+    if (measurable & exceeds(after, 1.5 * before + _WORSE)).any():
+        return None, description + "other areas did not move"
+    better = measurable & exceeds(before, 1.5 * after + _WORSE / 2)
     if not _is_spread(better):
-        return None, found + "too little of the image shows them"
+        return None, description + "too little of the image supports them"
     return move, None
 
 
 def _mismatch(base: Floats, image: Floats, fixed: Mask, move: NDArray[np.float64]) -> tuple[Any, Any, Mask]:
-    """Mean absolute luma difference per tile, without and with the move, and which tiles hold enough to tell."""
+    """Mean absolute luma difference per tile, without and with the move, and which tiles have enough pixels."""
     inside, _ = _counterparts(move, fixed.shape)
     weight = (fixed & inside).astype(np.float32)
     smooth = cv2.GaussianBlur(base, (0, 0), 1.5)
@@ -193,7 +192,7 @@ def _mismatch(base: Floats, image: Floats, fixed: Mask, move: NDArray[np.float64
 
 
 def _is_spread(tiles: Mask) -> bool:
-    """Whether tiles that speak for a move lie apart by a good part of the image, both ways."""
+    """Whether the tiles that support a move span a large part of the image in both directions."""
     rows, columns = np.nonzero(tiles)
     if not rows.size:
         return False
@@ -206,17 +205,17 @@ def _estimate(base: Floats, image: Floats, fixed: Mask) -> NDArray[np.float64]:
     """``(shift x, stretch x, shift y, stretch y)`` in pixels of the base, a stretch over the whole side.
 
     Iteratively reweighted Gauss-Newton from coarse to fine (Lucas and Kanade 1981; Black and Anandan 1996), on
-    band-passed luma, so that a drift of colour has no say and places that changed lose theirs.
+    band-passed luma, so that color drift is ignored and changed areas lose their weight.
     """
     move = np.zeros(4)
     longest = max(base.shape)
     for level in _LEVELS:
         scale = min(1.0, level / longest)
         size = (max(8, round(base.shape[1] * scale)), max(8, round(base.shape[0] * scale)))
-        small = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (base, image)]
+        pair = [cv2.resize(channel, size, interpolation=cv2.INTER_AREA) for channel in (base, image)]
         weight = exceeds(cv2.resize(fixed.astype(np.float32), size, interpolation=cv2.INTER_AREA), 0.99)
         ratio = np.array([size[0] / base.shape[1]] * 2 + [size[1] / base.shape[0]] * 2)
-        move = _refine(_band_passed(small[0]), _band_passed(small[1]), weight, move * ratio) / ratio
+        move = _refine(_band_passed(pair[0]), _band_passed(pair[1]), weight, move * ratio) / ratio
         if scale == 1.0:
             break
     return move
@@ -239,7 +238,7 @@ def _refine(base: Floats, image: Floats, weight: Mask, move: NDArray[np.float64]
         jacobian = np.stack([gx[use], (gx * across)[use], gy[use], (gy * down)[use]])
         spread = 1.4826 * float(np.median(np.abs(residual))) + 0.5
         trust = 1 / (1 + np.square(residual / (2 * spread))) ** 2
-        # The order of such sums is the processor's own. In 64 bits that is far below the digits that the step keeps.
+        # The order of these sums depends on the processor. In 64 bits, the effect is far below a step's rounding.
         weighted, jacobian = (jacobian * trust).astype(np.float64), jacobian.astype(np.float64)
         normal = weighted @ jacobian.T
         normal += np.eye(4) * (1e-4 * np.trace(normal) + 1e-6)
@@ -266,13 +265,13 @@ def _warp(image: Any, move: NDArray[np.float64]) -> Any:
 
 
 def _counterparts(move: NDArray[np.float64], shape: tuple[int, ...]) -> tuple[Mask, dict[str, int]]:
-    """Which pixels of the base the moved image covers, and how many pixels each side lost."""
+    """The pixels of the base that the moved image covers, and the pixels lost on each side."""
     valid = np.zeros(shape, np.bool_)
-    kept = []
+    ranges = []
     for size, shift, stretch in ((shape[1], move[0], move[1]), (shape[0], move[2], move[3])):
-        place = np.arange(size) + shift + stretch * ((np.arange(size) + 0.5) / size - 0.5)
-        inside = np.flatnonzero((place > -0.5) & (place < size - 0.5))
-        kept.append((int(inside[0]), int(inside[-1]) + 1) if inside.size else (0, 0))
-    (left, right), (top, bottom) = kept
+        position = np.arange(size) + shift + stretch * ((np.arange(size) + 0.5) / size - 0.5)
+        inside = np.flatnonzero((position > -0.5) & (position < size - 0.5))
+        ranges.append((int(inside[0]), int(inside[-1]) + 1) if inside.size else (0, 0))
+    (left, right), (top, bottom) = ranges
     valid[top:bottom, left:right] = True
     return valid, {"left": left, "top": top, "right": shape[1] - right, "bottom": shape[0] - bottom}

@@ -1,4 +1,4 @@
-"""The grader of a file's own properties, and the metrics that it writes."""
+"""The configuration of the properties grader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visioneval.types import Metric
 
 
 class PropertiesGrader(BaseGrader):
-    """The file itself: it decodes, is not blank, and is what ``expect`` says."""
+    """Properties of the file: it decodes, is not blank, and matches ``expect``."""
 
     needs: ClassVar[Mapping[str, str]] = {
         ".size": "expect.size or expect.aspect_ratio",
@@ -25,12 +25,12 @@ class PropertiesGrader(BaseGrader):
         expect = case.expect
         if is_video(case):
             return {}
-        found = {self.key: YES}
+        metrics = {self.key: YES}
         if expect.size is not None or expect.aspect_ratio is not None:
-            found[f"{self.key}.size"] = YES
+            metrics[f"{self.key}.size"] = YES
         if expect.format is not None:
-            found[f"{self.key}.format"] = YES
+            metrics[f"{self.key}.format"] = YES
         if expect.alpha is not None:
-            found[f"{self.key}.alpha"] = YES
-        found[f"{self.key}.blank"] = Metric(type="bool", better="lower")
-        return found
+            metrics[f"{self.key}.alpha"] = YES
+        metrics[f"{self.key}.blank"] = Metric(type="bool", better="lower")
+        return metrics

@@ -1,15 +1,15 @@
-"""Image: the file itself. It decodes, shows something, and is what ``expect`` says.
+"""Properties of the file: it decodes, is not blank, and matches ``expect``.
 
-Metrics, all of them yes or no:
+Metrics, all yes or no:
 
-- ``<key>.size``: the size is ``expect.size``, or the size that the model was asked for; and the ratio of width to
-  height is within 1 % of ``expect.aspect_ratio``. Sizes are as a viewer shows them, with the EXIF rotation done.
-- ``<key>.format``: the file is of the format ``expect.format``, whatever its name says.
-- ``<key>.alpha``: it has pixels that are not fully opaque, and ``expect.alpha`` says so; or neither.
-- ``<key>.blank``, true is bad: one flat colour. On white as on black, all but 1 in 100,000 pixels, each averaged
-  with its 8 neighbours, are within 12 (of 255, per channel) of the median colour: noise of a codec stays
+- ``<key>.size``: the size is ``expect.size``, or the size requested from the model; and the ratio of width to
+  height is within 1 % of ``expect.aspect_ratio``. Sizes are after EXIF rotation.
+- ``<key>.format``: the file has the format ``expect.format``, whatever its name.
+- ``<key>.alpha``: it has pixels that are not fully opaque exactly if ``expect.alpha`` is true.
+- ``<key>.blank``, true is bad: one flat color. On white and on black, all but 1 in 100,000 pixels, each averaged
+  with its 8 neighbors, are within 12 (of 255, per channel) of the median color: codec noise stays
   within, a line of the smallest text does not.
-- ``<key>``: the first three hold as far as the case asks for them, and the image is not blank.
+- ``<key>``: those of the first three that the case asks for pass, and the image is not blank.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from visioneval.suite.case import Expect, pixel_size
 from visioneval.types import Score
 
 ASPECT_TOLERANCE = 0.01
-"""How far width / height may be from the ratio asked for, as a share of it."""
+"""The allowed deviation of width / height from the expected ratio, as a share."""
 BLANK_LEVELS = 12
-"""Of 255, per channel: what differs less from the median colour is that colour."""
+"""Of 255, per channel: smaller differences from the median color are ignored."""
 BLANK_PIXELS = 1e-5
-"""The share of pixels that may still stand out of a blank image."""
+"""The share of pixels of a blank image that may differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What an image file is. ``width`` and ``height`` are as shown; ``exif_orientation`` is 1 where nothing turns."""
+    """The properties of an image file. ``width`` and ``height`` are after EXIF rotation."""
 
     width: int
     height: int
@@ -54,30 +54,30 @@ class FileFacts:
 
 
 def read_facts(path: Path) -> FileFacts:
-    """Looks at the first frame of a file. Raises ``ImageError`` where it does not decode."""
+    """Inspects the first frame of a file. Raises ``ImageError`` if it does not decode."""
     with room_for(path):
         return _facts(path)
 
 
 def _facts(path: Path) -> FileFacts:
-    kind, mode, orientation, alpha = _stored(path)
-    shown = np.asarray(load_rgb(path))
+    kind, mode, orientation, alpha = _stored_form(path)
+    pixels = np.asarray(load_rgb(path))
     transparent = alpha is not None and int(alpha.min()) < 255
-    on_black = _on_black(shown, alpha) if alpha is not None and transparent else shown
+    on_black = _on_black(pixels, alpha) if alpha is not None and transparent else pixels
     return FileFacts(
-        width=shown.shape[1],
-        height=shown.shape[0],
+        width=pixels.shape[1],
+        height=pixels.shape[0],
         format=kind,
         mode=mode,
         frames=frames(path),
         exif_orientation=orientation,
         transparent=transparent,
-        blank=is_flat(shown) and is_flat(on_black),
+        blank=is_flat(pixels) and is_flat(on_black),
     )
 
 
-def _stored(path: Path) -> tuple[str, str, int, Pixels | None]:
-    """Format, mode, EXIF orientation and, where there is one, the alpha channel as shown."""
+def _stored_form(path: Path) -> tuple[str, str, int, Pixels | None]:
+    """Format, mode, EXIF orientation and, if there is one, the rotated alpha channel."""
     with opened(path) as handle:
         kind, mode = FORMATS[handle.format or ""], handle.mode
         orientation = int(handle.getexif().get(0x0112, 1))
@@ -91,46 +91,46 @@ def _stored(path: Path) -> tuple[str, str, int, Pixels | None]:
 
 @portable_opencv()
 def is_flat(output: Pixels) -> bool:
-    """Whether ``(height, width, 3)`` pixels are one colour, but for noise."""
+    """Whether ``(height, width, 3)`` pixels are one color, apart from noise."""
     smooth = cv2.blur(output, (3, 3), borderType=cv2.BORDER_REFLECT)
     stride = max(1, int((smooth.shape[0] * smooth.shape[1] / 1_000_000) ** 0.5))
     median = np.median(smooth[::stride, ::stride], axis=(0, 1)).astype(np.int16)
     low, high = np.maximum(median - BLANK_LEVELS, 0), np.minimum(median + BLANK_LEVELS, 255)
-    near = cv2.inRange(smooth, low.astype(np.uint8), high.astype(np.uint8))
-    return bool(near.size - cv2.countNonZero(near) <= BLANK_PIXELS * near.size)
+    flat_pixels = cv2.inRange(smooth, low.astype(np.uint8), high.astype(np.uint8))
+    return bool(flat_pixels.size - cv2.countNonZero(flat_pixels) <= BLANK_PIXELS * flat_pixels.size)
 
 
 class Properties:
-    """The grader. Stateless, so that cells may be graded at the same time."""
+    """The grader. Stateless, so that cells can be graded concurrently."""
 
     def __init__(self, config: PropertiesGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: GradingContext) -> Grade:
-        """Raises ``GraderError`` where the file does not decode."""
-        return await asyncio.to_thread(self._grade, subject)
+    async def grade(self, context: GradingContext) -> Grade:
+        """Raises ``GraderError`` if the file does not decode."""
+        return await asyncio.to_thread(self._grade, context)
 
-    def _grade(self, subject: GradingContext) -> Grade:
-        key, expect = self._config.key, subject.case.expect
+    def _grade(self, context: GradingContext) -> Grade:
+        key, expect = self._config.key, context.case.expect
         try:
-            facts = read_facts(subject.generated.path)
+            facts = read_facts(context.generated.path)
         except ImageError as error:
-            raise GraderError(f"{subject.generated.path}: {error}") from error
+            raise GraderError(f"{context.generated.path}: {error}") from error
         scores: dict[str, Score] = {}
         reasons: dict[str, str] = {}
         unknown = None
         if expect.size is not None or expect.aspect_ratio is not None:
-            scores[f"{key}.size"], why, unknown = check_size(facts, expect, subject.requested_size)
-            _note(reasons, f"{key}.size", why)
+            scores[f"{key}.size"], why, unknown = check_size(facts, expect, context.requested_size)
+            _add_reason(reasons, f"{key}.size", why)
         if expect.format is not None:
             scores[f"{key}.format"] = facts.format == expect.format
-            _note(reasons, f"{key}.format", _format_failure(facts, expect.format))
+            _add_reason(reasons, f"{key}.format", _format_failure(facts, expect.format))
         if expect.alpha is not None:
             scores[f"{key}.alpha"] = facts.transparent == expect.alpha
-            _note(reasons, f"{key}.alpha", _alpha_failure(facts, expect.alpha))
+            _add_reason(reasons, f"{key}.alpha", _alpha_failure(facts, expect.alpha))
         checks = [*scores.values(), not facts.blank]
         scores[f"{key}.blank"] = facts.blank
-        _note(reasons, f"{key}.blank", "the image is blank: one flat colour" if facts.blank else None)
+        _add_reason(reasons, f"{key}.blank", "the image is blank: one flat color" if facts.blank else None)
         scores[key] = False if False in checks else None if None in checks else True
         return Grade(
             scores=scores, reasons=reasons, details=_details(facts), error=unknown, tool_versions=TOOL_VERSIONS
@@ -138,22 +138,22 @@ class Properties:
 
 
 def check_size(facts: FileFacts, expect: Expect, requested: str | None) -> tuple[bool | None, str | None, str | None]:
-    """Whether the size is right, why not, and why it could not be told (then the first is ``None``)."""
-    wrong, error = [], None
-    shown = f"{facts.width}x{facts.height}"
-    wanted = requested if expect.size == "requested" else expect.size
+    """Whether the size is right, the failure, and the error if that is unknown (then the first is ``None``)."""
+    failures, error = [], None
+    actual = f"{facts.width}x{facts.height}"
+    expected = requested if expect.size == "requested" else expect.size
     if expect.size == "requested" and not _is_size(requested):
-        said = "no size" if requested is None else f"the size {requested!r}"
-        error = f"expect.size is 'requested', but the model was asked for {said}"
-    elif wanted is not None and pixel_size(wanted) != (facts.width, facts.height):
-        wrong.append(f"the image is {shown}, {wanted} is expected")
+        requested_text = "no size" if requested is None else f"the size {requested!r}"
+        error = f"expect.size is 'requested', but the model run requests {requested_text}"
+    elif expected is not None and pixel_size(expected) != (facts.width, facts.height):
+        failures.append(f"the image is {actual}, expected {expected}")
     if expect.aspect_ratio is not None:
-        across, down = map(int, expect.aspect_ratio.split(":"))
-        ratio = facts.width / facts.height / (across / down)
-        if round(abs(ratio - 1), 9) > ASPECT_TOLERANCE:  # 101x100 is 1 % off, and not a float's breadth more
-            wrong.append(f"the image is {shown}, which is not {expect.aspect_ratio}")
-    if wrong:
-        return False, "; ".join(wrong), error
+        width, height = map(int, expect.aspect_ratio.split(":"))
+        ratio = facts.width / facts.height / (width / height)
+        if round(abs(ratio - 1), 9) > ASPECT_TOLERANCE:  # 101x100 is exactly 1 % off
+            failures.append(f"the image is {actual}, expected an aspect ratio of {expect.aspect_ratio}")
+    if failures:
+        return False, "; ".join(failures), error
     return (True, None, None) if error is None else (None, None, error)
 
 
@@ -164,19 +164,19 @@ def _is_size(text: str | None) -> bool:
         return False
 
 
-def _format_failure(facts: FileFacts, wanted: str) -> str | None:
-    return None if facts.format == wanted else f"the file is {facts.format}, {wanted} is expected"
+def _format_failure(facts: FileFacts, expected: str) -> str | None:
+    return None if facts.format == expected else f"the file is {facts.format}, expected {expected}"
 
 
-def _alpha_failure(facts: FileFacts, wanted: bool) -> str | None:
-    if facts.transparent == wanted:
+def _alpha_failure(facts: FileFacts, expected: bool) -> str | None:
+    if facts.transparent == expected:
         return None
-    if wanted:
-        return "every pixel is fully opaque, transparency is expected"
-    return "some pixels are transparent, none should be"
+    if expected:
+        return "every pixel is fully opaque, expected transparency"
+    return "some pixels are transparent, expected none"
 
 
-def _note(reasons: dict[str, str], metric: str, why: str | None) -> None:
+def _add_reason(reasons: dict[str, str], metric: str, why: str | None) -> None:
     if why is not None:
         reasons[metric] = why
 
@@ -197,5 +197,5 @@ def _details(facts: FileFacts) -> dict[str, object]:
 
 
 def _on_black(on_white: Pixels, alpha: Pixels) -> Pixels:
-    """An image that was laid on white, laid on black instead: white's own share taken off."""
+    """Converts an image composited on white to the same image composited on black."""
     return np.asarray(cv2.subtract(on_white, cv2.merge([255 - alpha] * 3)), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Checks of rubrics that can be made before anything is asked."""
+"""Checks of rubric graders."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from visioneval.suite.model import Suite
 
 
 def problems(suite: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Found:
-    """A judge crops images; a video has none to crop."""
+    """Yields a problem for each grader with ``zoom`` and a case with a video."""
     for index, grader in graders:
         if grader.zoom is None:
             continue
         when = grader.when
-        seen = (case for case in suite.cases if when is None or when.fits(case.id, case.task_type, case.tags))
-        videos = (case.id for case in seen if is_video(case))
+        cases = (case for case in suite.cases if when is None or when.fits(case.id, case.task_type, case.tags))
+        videos = (case.id for case in cases if is_video(case))
         if name := next(videos, None):
-            yield ("graders", index, "zoom"), f"zoom is for images, and the case {name!r} is about a video"
+            yield ("graders", index, "zoom"), f"zoom works on images only, but the case {name!r} is about a video"

@@ -1,4 +1,4 @@
-"""A rubric grader: what it asks of a judge, and the metrics that it writes."""
+"""The configuration of a rubric grader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RubricGrader(BaseGrader, RubricOptions):
         return self.zoom is None
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
-        return {name: asked.metric for name, asked in self.asked.items()}
+        return {name: metric.metric for name, metric in self.asked.items()}
 
     @property
     def judge_name(self) -> str | None:
@@ -41,10 +41,10 @@ class RubricGrader(BaseGrader, RubricOptions):
         self, case: TestCase, prompt: str, *, rules: Sequence[str], variables: Mapping[str, Any]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for metrics in rubric_groups(self):
-            own = rules_over(rules, metrics)
+            metric_rules = rules_over(rules, metrics)
             yield (
                 self.template,
-                rubric_context(case, prompt, self, metrics, rules=own, images=SHOWN, variables=variables),
+                rubric_context(case, prompt, self, metrics, rules=metric_rules, images=SHOWN, variables=variables),
             )
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
@@ -52,15 +52,15 @@ class RubricGrader(BaseGrader, RubricOptions):
 
     @property
     def rubric(self) -> Mapping[str, tuple[float, float] | None]:
-        return {name: None if isinstance(each, PassFail) else each.scale for name, each in self.asked.items()}
+        return {name: None if isinstance(metric, PassFail) else metric.scale for name, metric in self.asked.items()}
 
     @property
     def label_questions(self) -> Mapping[str, LabelQuestion]:
-        return {name: _as_judged(name, metric) for name, metric in self.asked.items()}
+        return {name: _label_question(name, metric) for name, metric in self.asked.items()}
 
 
-def _as_judged(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
-    """A rubric's metric as a question to people; a scale of very many steps in a hundred."""
+def _label_question(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
+    """The label question for a metric. A scale with very many steps is reduced to a hundred."""
     if isinstance(metric, PassFail):
         return LabelQuestion(key=name, ask=metric.description, type="yes_no", metric=name)
     low, high = metric.scale

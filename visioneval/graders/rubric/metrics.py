@@ -1,4 +1,4 @@
-"""A rubric's metrics, from which both the words and the JSON Schema that a judge gets are made."""
+"""A rubric's metrics. The judge's prompt and JSON Schema are both derived from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PassFail(Frozen):
 
     @property
     def metric(self) -> Metric:
-        """What the score means."""
+        """The type and range of the score."""
         return YES
 
     @property
@@ -40,14 +40,14 @@ class PassFail(Frozen):
 
 
 class ScaleScore(Frozen):
-    """A number on a scale, whose anchors say what its steps mean. Whole numbers unless ``step`` says else."""
+    """A number on a scale; anchors describe its steps. Only whole numbers unless ``step`` says otherwise."""
 
     type: Literal["score"]
     scale: tuple[float, float]
     step: Annotated[float, Field(gt=0)] = 1.0
     description: Text
     anchors: dict[str, Text] = Field(
-        default_factory=dict, description='A step or a span of steps: {5: ..., "0-2": ...}'
+        default_factory=dict, description='A step or a range of steps: {5: ..., "0-2": ...}'
     )
 
     @field_validator("anchors", mode="before")
@@ -71,7 +71,7 @@ class ScaleScore(Frozen):
 
     @property
     def metric(self) -> Metric:
-        """What the score means."""
+        """The type and range of the score."""
         return _number_on(self.scale)
 
     @property
@@ -81,7 +81,7 @@ class ScaleScore(Frozen):
 
     @property
     def answer(self) -> dict[str, Any]:
-        """The JSON Schema of the judge's answer: the steps themselves where they are few."""
+        """The JSON Schema of the judge's answer: an enum if there are few steps."""
         low, high = self.scale
         count = round((high - low) / self.step) + 1
         if self.whole and count <= 21:
@@ -109,33 +109,35 @@ RubricMetric = Annotated[PassFail | ScaleScore, Field(discriminator="type")]
 
 
 class Zoom(Frozen):
-    """Lets a judge ask for crops of what it looks at."""
+    """Lets a judge request crops of the images."""
 
     max_crops: Annotated[int, Field(ge=1, le=50)] = 6
 
 
 class RubricOptions(Frozen):
-    """What a rubric asks of a judge."""
+    """The options of a rubric."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
     judge: Name = "default"
-    template: Text = Field(default="judge/rubric.md.j2", description="Looked for beside the suite, then built in.")
+    template: Text = Field(
+        default="judge/rubric.md.j2", description="Searched in the suite's folder, then among the built-in templates."
+    )
     asked: dict[Name, RubricMetric] = Field(
-        alias="metrics", min_length=1, description="What is judged; each name is a metric for rules."
+        alias="metrics", min_length=1, description="What to judge; each name is a metric for rules."
     )
-    failure_tags: tuple[Name, ...] = Field(default=(), description="The only tags that the judge may give.")
+    failure_tags: tuple[Name, ...] = Field(default=(), description="The tags that the judge may use.")
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
-        default=1, description="Ask so often: the score is the lower median, or the majority."
+        default=1, description="Number of times to ask; the score is the lower median, or the majority."
     )
-    per_metric: bool = Field(default=False, description="One call for each metric.")
-    zoom: Zoom | None = Field(default=None, description="Let the judge crop what it looks at.")
-    detail: Literal["low", "high", "auto"] | None = Field(default=None, description="How large the judge sees images.")
+    per_metric: bool = Field(default=False, description="Use one call per metric.")
+    zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")
+    detail: Literal["low", "high", "auto"] | None = Field(default=None, description="Image resolution for the judge.")
     frames: FrameCount = 8
 
     @model_validator(mode="after")
     def _no_name_is_taken(self) -> Self:
         taken = {"reason", "failure_tags", "verdict"} & self.asked.keys()
         if taken:
-            raise ValueError(f"metrics: the name {min(taken)!r} is taken by the judge's reply")
+            raise ValueError(f"metrics: the name {min(taken)!r} is reserved for the judge's reply")
         return self

@@ -1,4 +1,4 @@
-"""What a rubric's template sees, made from one metrics map together with the schema, so that the two cannot drift."""
+"""The variables of a rubric's template and the JSON Schema, both from the same metrics, so that they always agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERDICT, TAGS = "verdict", "failure_tags"
 
 
 def rubric_groups(options: RubricOptions) -> list[Mapping[str, RubricMetric]]:
-    """The metrics that share a call."""
+    """The metrics, grouped by call."""
     return [{name: options.asked[name]} for name in options.asked] if options.per_metric else [options.asked]
 
 
@@ -26,12 +26,12 @@ def rubric_keys(metrics: Mapping[str, RubricMetric], failure_tags: Sequence[str]
 
 def rubric_schema(metrics: Mapping[str, RubricMetric], failure_tags: Sequence[str]) -> dict[str, Any]:
     """The properties of a judge's reply, in the order of ``rubric_keys``."""
-    said: dict[str, Any] = {REASON: {"type": "string"}}
-    said |= {name: metric.answer for name, metric in metrics.items()}
+    properties: dict[str, Any] = {REASON: {"type": "string"}}
+    properties |= {name: metric.answer for name, metric in metrics.items()}
     if failure_tags:
-        said[TAGS] = {"type": "array", "items": {"type": "string", "enum": list(failure_tags)}}
-    said[VERDICT] = {"type": "string", "enum": ["PASS", "FAIL"]}
-    return said
+        properties[TAGS] = {"type": "array", "items": {"type": "string", "enum": list(failure_tags)}}
+    properties[VERDICT] = {"type": "string", "enum": ["PASS", "FAIL"]}
+    return properties
 
 
 def rubric_context(
@@ -44,7 +44,7 @@ def rubric_context(
     images: Sequence[Mapping[str, str]],
     variables: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Everything that a rubric template may use. ``rules`` are those over these metrics, as written."""
+    """The variables of a rubric template. ``rules`` are the rules over these metrics, as written."""
     return {
         **context(case, variables),
         "task_type": str(case.task_type),
@@ -53,7 +53,7 @@ def rubric_context(
         "criteria": case.criteria,
         "region": case.region,
         "images": list(images),
-        "metrics": {name: _words(metric) for name, metric in metrics.items()},
+        "metrics": {name: _metric_context(metric) for name, metric in metrics.items()},
         "rules": list(rules),
         "failure_tags": list(options.failure_tags),
         "zoom": options.zoom.model_dump() if options.zoom else None,
@@ -61,14 +61,14 @@ def rubric_context(
     }
 
 
-def _words(metric: RubricMetric) -> dict[str, Any]:
-    words = metric.model_dump()
+def _metric_context(metric: RubricMetric) -> dict[str, Any]:
+    fields = metric.model_dump()
     if isinstance(metric, PassFail):
-        return words
+        return fields
     low, high = metric.scale
-    return {**words, "low": f"{low:g}", "high": f"{high:g}", "step": f"{metric.step:g}"}
+    return {**fields, "low": f"{low:g}", "high": f"{high:g}", "step": f"{metric.step:g}"}
 
 
 def rules_over(rules: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
-    """Those of the rules that are about one of the metrics."""
+    """The rules that use one of the metrics."""
     return [rule for rule in rules if parse_rule(rule).metric in metrics]

@@ -1,6 +1,6 @@
-"""What the local OCR can read, and what it cannot tell apart: pure tables, light enough for the suite loader.
+"""The characters that local OCR can read, and those it cannot tell apart. Pure tables, cheap to import.
 
-The alphabet is the character dictionary of the recognition model that RapidOCR carries
+The alphabet is the character dictionary of the recognition model in RapidOCR
 (``PP-OCRv6_rec_small``): Latin with its accents, digits, punctuation, Greek without accents, kana, Chinese
 and Japanese ideographs, arrows and signs. No Cyrillic, Hangul, Arabic, Hebrew, Thai or Devanagari.
 """
@@ -17,7 +17,7 @@ from visioneval.characters import ignorable
 
 HYPHEN, BULLET, ELLIPSIS, APOSTROPHE, QUOTE = "-", "•", "…", "'", '"'
 
-# One glyph in most typefaces, or a difference of a pixel or two: the reader's choice among them is chance.
+# One glyph in most typefaces, or a difference of a pixel or two: the reader picks one at random.
 _SAME_GLYPH = {
     HYPHEN: "‐‑‒–—―−⁃﹘﹣－─━",
     BULLET: "·∙⋅‧・･●▪◦‣⦁",
@@ -30,7 +30,7 @@ _SAME_GLYPH = {
     "~": "〜∼",
     "|": "∣│┃",
 }
-_FOLDS = {char: kept for kept, chars in _SAME_GLYPH.items() for char in chars}
+_FOLDS = {char: unified for unified, chars in _SAME_GLYPH.items() for char in chars}
 _FOLDS |= dict(zip("ΑΒΕΗΙΚΜΝΟΡΤΧΥΖο", "ABEHIKMNOPTXYZo", strict=True))  # Greek letters of Latin shape
 
 _RANGES = """
@@ -89,7 +89,7 @@ _FIRST_IDEOGRAPH = 0x3400
 
 
 def fold_character(char: str) -> str:
-    """A character as it is compared: dashes, bullets, ellipses, quotes and compatibility forms are as one.
+    """The form in which a character is compared: dashes, bullets, ellipses, quotes and compatibility forms are unified.
 
     The result may be several characters (a ligature), or none (a joiner, a variation selector).
     """
@@ -104,17 +104,17 @@ def fold_character(char: str) -> str:
 
 
 def unreadable(text: str) -> list[str]:
-    """The characters of ``text`` that local OCR cannot read, each once, in their order."""
-    found: dict[str, None] = {}
+    """The characters of ``text`` that local OCR cannot read, in order, without duplicates."""
+    characters: dict[str, None] = {}
     for char in unicodedata.normalize("NFC", text):
         if not char.isspace() and not alphabet().issuperset(fold_character(char)):
-            found[char] = None
-    return list(found)
+            characters[char] = None
+    return list(characters)
 
 
 @cache
 def alphabet() -> frozenset[str]:
-    """Every character that the recognition model can give, but for the rare ideographs above U+FFFF."""
+    """The characters that the recognition model can output, except rare ideographs above U+FFFF."""
     chars: set[str] = set()
     for part in _RANGES.split():
         first, _, last = part.partition("-")

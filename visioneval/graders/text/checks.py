@@ -1,4 +1,4 @@
-"""Checks of the lines that a text grader is to read."""
+"""Checks of text graders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visioneval.suite.model import Suite
 
 
 def problems(suite: Suite, graders: Sequence[tuple[int, TextGrader]]) -> Found:
-    """Lines that local OCR has no characters for."""
+    """Yields the expected lines that local OCR cannot read."""
     for _, grader in graders:
         if grader.extract == "ocr":
             yield from _alphabet(suite, grader)
@@ -27,5 +27,5 @@ def _alphabet(suite: Suite, grader: TextGrader) -> Found:
                 if foreign := unreadable(line):
                     yield (
                         ("cases", index, "expect", "text", key, at),
-                        f"local OCR cannot read {' '.join(foreign)}: this line needs a grader with 'extract: judge'",
+                        f"local OCR cannot read {' '.join(foreign)}: use a text grader with 'extract: judge'",
                     )

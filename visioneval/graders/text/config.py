@@ -1,4 +1,4 @@
-"""A text grader: who reads the image's text, and the metrics that it writes."""
+"""The configuration of a text grader."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from visioneval.suite.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Shar
 from visioneval.types import Metric
 
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
-"""The templates of a text grader that asks a judge; a suite may bring its own under the same names."""
+"""The templates of a text grader with a judge; a suite may override them with files of the same names."""
 
 
 def text_contexts(case: TestCase, prompt: str, description: str, *, describe: bool) -> dict[str, dict[str, Any]]:
-    """The templates that reading text in an image takes, in order, and what each of them sees."""
+    """The templates to read text in an image, in order, with their variables."""
     if not describe:
         return {LIST: {}}
     return {DESCRIBE: {}, CHECK: {"prompt": prompt, "criteria": case.criteria, "description": description}}
 
 
 class TextGrader(BaseGrader):
-    """Exact copy, case included: the lines that the image must and must not show."""
+    """Exact, case-sensitive copy: the lines that the image must and must not show."""
 
     needs: ClassVar[Mapping[str, str]] = {
         "": "expect.text",
@@ -33,7 +33,7 @@ class TextGrader(BaseGrader):
 
     type: Literal["text"]
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
-        default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, and the judge where OCR finds a miss."
+        default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, then the judge if OCR does not pass."
     )
     judge: Name = "default"
     describe: bool = Field(
@@ -45,7 +45,7 @@ class TextGrader(BaseGrader):
     @model_validator(mode="after")
     def _who_describes(self) -> Self:
         if self.describe and self.extract == "ocr":
-            raise ValueError("describe is for a judge: it needs extract: judge, or [ocr, judge]")
+            raise ValueError("describe needs a judge: set extract to judge or [ocr, judge]")
         return self
 
     @property
@@ -60,11 +60,11 @@ class TextGrader(BaseGrader):
         expected = case.expect.text
         if expected is None or is_video(case):
             return {}
-        found = {self.key: YES}
+        metrics = {self.key: YES}
         if expected.required:
-            found[f"{self.key}.recall"] = SHARE_UP
-            found[f"{self.key}.cer"] = SHARE_DOWN
-        return found
+            metrics[f"{self.key}.recall"] = SHARE_UP
+            metrics[f"{self.key}.cer"] = SHARE_DOWN
+        return metrics
 
     def template_contexts(
         self,

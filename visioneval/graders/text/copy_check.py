@@ -1,7 +1,7 @@
-"""Whether an image shows the copy that it must and none that it must not: readings against expected lines.
+"""Checks that an image shows the required copy and no forbidden copy: compares readings with expected lines.
 
-Pure: it takes what a reader saw (OCR, or a judge that looked) and never opens an image. The comparison is
-exact and case-sensitive, but for white space; ``fold=True`` is for a reader that cannot tell apart
+Pure: it takes the output of a reader (OCR or a judge) and never opens an image. The comparison is
+exact and case-sensitive, except for white space; ``fold=True`` is for a reader that cannot distinguish
 dashes, bullets, ellipses, quotes and compatibility forms, nor look-alikes such as I, l and 1.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from visioneval.graders.text import reading_order
 from visioneval.graders.text.alphabet import BULLET, HYPHEN, fold_character
-from visioneval.graders.text.copy_diff import Near, differences, nearest
+from visioneval.graders.text.copy_diff import NearestMatch, differences, nearest
 from visioneval.graders.text.copy_match import (
     Copy,
     Match,
@@ -26,13 +26,13 @@ from visioneval.graders.text.copy_match import (
 )
 from visioneval.suite.case import ExpectText
 
-_MEANT = frozenset("!?%&@#$€£¥")
-_ORNAMENT = frozenset(f"{HYPHEN}{BULLET}|_~*=<>")
+_TEXT_SYMBOLS = frozenset("!?%&@#$€£¥")
+_ORNAMENTS = frozenset(f"{HYPHEN}{BULLET}|_~*=<>")
 
 
 @dataclass(frozen=True, slots=True)
 class CopyPair:
-    """An expected line and the reading that shows it. ``readings`` are indices of the readings given."""
+    """An expected line and the text that matches it. ``readings`` are indices into the given readings."""
 
     line: str
     read: str
@@ -43,9 +43,9 @@ class CopyPair:
 class Miss:
     """A required line that was not read.
 
-    ``nearest`` is the text most like it, with ``differences`` in words; ``edits`` counts characters, at
+    ``nearest`` is the most similar text, with ``differences`` in words; ``edits`` counts characters, at
     most those of the line. ``have`` of ``want`` copies of this line were found. ``faint`` is the
-    confidence (0 to 1) at which it was read, where that was too low to count.
+    confidence (0 to 1) of a reading that was too low to count.
     """
 
     line: str
@@ -59,20 +59,20 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class CopyCheck:
-    """What the comparison found.
+    """The result of the comparison.
 
-    ``passed``: nothing required is missing, nothing forbidden is there, and nothing extra where that is
-    forbidden; ``None`` where that hangs on look-alikes alone. ``recall`` is the share (0 to 1) of required
+    ``passed``: nothing required is missing, nothing forbidden is present, and nothing extra if that is
+    forbidden; ``None`` if only look-alikes decide. ``recall`` is the share (0 to 1) of required
     lines found. ``cer`` (0 to 1, lower is better) is the character error rate: Levenshtein edits
     between each required line and the reading nearest to it, over the characters of all required lines,
-    white space left out (Rice, Jenkins and Nartker 1996). Both are ``None`` without required lines, and where
-    look-alikes leave one unsettled. ``folded`` maps a character of an expected line to what it counts as.
+    white space left out (Rice, Jenkins and Nartker 1996). Both are ``None`` without required lines, and if
+    look-alikes leave one undecided. ``folded`` maps characters of expected lines to their compared form.
     """
 
     passed: bool | None
     recall: float | None
     cer: float | None
-    found: tuple[CopyPair, ...]
+    matched: tuple[CopyPair, ...]
     missing: tuple[Miss, ...]
     unsettled: tuple[CopyPair, ...]
     unsettled_forbidden: tuple[CopyPair, ...]
@@ -83,7 +83,7 @@ class CopyCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """The expected lines, prepared. A line of nothing but white space asks for nothing."""
+    """The expected lines, prepared for comparison. Blank lines are dropped."""
 
     required: tuple[Copy, ...]
     allowed: tuple[Copy, ...]
@@ -91,8 +91,8 @@ class _Lines:
 
     @classmethod
     def of(cls, expected: ExpectText, *, fold: bool) -> _Lines:
-        given = (expected.required, expected.allowed, expected.forbidden)
-        return cls(*(tuple(c for c in (copy_of(line, fold=fold) for line in lines) if c.chars) for lines in given))
+        groups = (expected.required, expected.allowed, expected.forbidden)
+        return cls(*(tuple(c for c in (copy_of(line, fold=fold) for line in lines) if c.chars) for lines in groups))
 
     @property
     def all(self) -> tuple[Copy, ...]:
@@ -100,71 +100,75 @@ class _Lines:
 
 
 _Hit = tuple[Copy, Match]
-"""An expected line and where it stands."""
+"""An expected line and its match."""
 
 
 def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_confidence: float = 0.0) -> CopyCheck:
-    """Compares readings with expected lines. Readings below ``min_confidence`` (0 to 1) are not text."""
+    """Compares readings with expected lines. Readings below ``min_confidence`` (0 to 1) do not count."""
     lines = _Lines.of(expected, fold=fold)
     with_text = [index for index, reading in enumerate(readings) if copy_of(reading.text, fold=fold).chars]
-    kept = [index for index in with_text if readings[index].confidence >= min_confidence]
-    page = _page(readings, kept, lines, fold=fold)
-    found, unsettled, absent = _required(page, lines, fold=fold)
-    near = [_nearest(page, line, [*found, *unsettled]) for line in absent]
-    faint = {} if len(kept) == len(with_text) else _faint(readings, with_text, absent, lines, fold=fold)
+    counted = [index for index in with_text if readings[index].confidence >= min_confidence]
+    page = _page(readings, counted, lines, fold=fold)
+    matched, unsettled, absent = _required(page, lines, fold=fold)
+    nearest_matches = [_nearest(page, line, [*matched, *unsettled]) for line in absent]
+    faint = {} if len(counted) == len(with_text) else _faint_confidences(readings, with_text, absent, lines, fold=fold)
     missing = tuple(
-        _miss(page, line, closest, faint.get(line.chars), lines, found)
-        for line, closest in zip(absent, near, strict=True)
+        _miss(page, line, closest, faint.get(line.chars), lines, matched)
+        for line, closest in zip(absent, nearest_matches, strict=True)
     )
-    forbidden, unsure = _forbidden(page, lines, unsettled, fold=fold)
+    forbidden, uncertain = _forbidden(page, lines, unsettled, fold=fold)
     extra: tuple[str, ...] = ()
     if expected.extra == "forbid":
         allowed = [(line, match) for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
-        close = [(c, n.match) for c, n in zip(absent, near, strict=True) if n is not None and n.close(c)]
-        extra = _extra(page, [match for _, match in (*found, *unsettled, *forbidden, *unsure, *allowed, *close)])
+        close = [
+            (c, nearest_match.match)
+            for c, nearest_match in zip(absent, nearest_matches, strict=True)
+            if nearest_match is not None and nearest_match.is_close(c)
+        ]
+        extra = _extra(page, [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed, *close)])
 
     measured = bool(lines.required) and not unsettled
     return CopyCheck(
-        passed=False if missing or forbidden or extra else None if unsettled or unsure else True,
-        recall=len(found) / len(lines.required) if measured else None,
+        passed=False if missing or forbidden or extra else None if unsettled or uncertain else True,
+        recall=len(matched) / len(lines.required) if measured else None,
         cer=_error_rate(lines.required, missing) if measured else None,
-        found=_pairs(page, kept, found),
+        matched=_pairs(page, counted, matched),
         missing=missing,
-        unsettled=_pairs(page, kept, unsettled),
-        forbidden=_pairs(page, kept, forbidden),
-        unsettled_forbidden=_pairs(page, kept, unsure),
+        unsettled=_pairs(page, counted, unsettled),
+        forbidden=_pairs(page, counted, forbidden),
+        unsettled_forbidden=_pairs(page, counted, uncertain),
         extra=extra,
         folded=_folded(lines) if fold else {},
     )
 
 
-def _page(readings: Sequence[Reading], kept: Sequence[int], lines: _Lines, *, fold: bool) -> Page:
-    shown = [readings[index] for index in kept]
-    texts = [reading.text for reading in shown]
-    return page_of(texts, reading_order.follows(shown), lines.all, fold=fold)
+def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *, fold: bool) -> Page:
+    page_readings = [readings[index] for index in counted]
+    texts = [reading.text for reading in page_readings]
+    return page_of(texts, reading_order.follows(page_readings), lines.all, fold=fold)
 
 
 def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
-    """The required lines that were read, those that look-alikes alone keep from it, and the rest."""
+    """The required lines that were read, those that differ only in look-alikes, and the rest."""
     exact = assign([occurrences(page, line.chars) for line in lines.required])
-    found = [(line, match) for line, match in zip(lines.required, exact, strict=True) if match is not None]
+    matched = [(line, match) for line, match in zip(lines.required, exact, strict=True) if match is not None]
     absent = [line for line, match in zip(lines.required, exact, strict=True) if match is None]
     if not fold:
-        return found, [], absent
-    alike = assign([occurrences(page, line.chars, alike=True) for line in absent], [match for _, match in found])
+        return matched, [], absent
+    alike = assign([occurrences(page, line.chars, alike=True) for line in absent], [match for _, match in matched])
     unsettled = [(line, match) for line, match in zip(absent, alike, strict=True) if match is not None]
-    return found, unsettled, [line for line, match in zip(absent, alike, strict=True) if match is None]
+    return matched, unsettled, [line for line, match in zip(absent, alike, strict=True) if match is None]
 
 
-def _nearest(page: Page, line: Copy, hits: Sequence[_Hit]) -> Near | None:
+def _nearest(page: Page, line: Copy, hits: Sequence[_Hit]) -> NearestMatch | None:
     return nearest(page, line, _covered(match for _, match in hits))
 
 
 def _covered(matches: Iterable[Match]) -> set[tuple[int, int]]:
-    return {(i, place) for match in matches for i, start, end in match for place in range(start, end)}
+    return {(index, position) for match in matches for index, start, end in match for position in range(start, end)}
 
 
-def _faint(
+def _faint_confidences(
     readings: Sequence[Reading],
     with_text: Sequence[int],
     absent: Sequence[Copy],
@@ -172,7 +176,7 @@ def _faint(
     *,
     fold: bool,
 ) -> dict[str, float]:
-    """The confidence at which missing lines were read after all, by their compared characters."""
+    """The confidence of faint readings of missing lines, by their compared characters."""
     page = _page(readings, with_text, lines, fold=fold)
     sure: dict[str, float] = {}
     for line in absent:
@@ -182,102 +186,111 @@ def _faint(
     return sure
 
 
-def _miss(page: Page, line: Copy, near: Near | None, faint: float | None, lines: _Lines, found: Sequence[_Hit]) -> Miss:
-    edits = near.edits if near is not None else len(line.chars)
-    shown: str | None = None
+def _miss(
+    page: Page,
+    line: Copy,
+    nearest_match: NearestMatch | None,
+    faint: float | None,
+    lines: _Lines,
+    matched: Sequence[_Hit],
+) -> Miss:
+    edits = nearest_match.edits if nearest_match is not None else len(line.chars)
+    nearest_text: str | None = None
     changes: tuple[str, ...] = ()
-    if near is not None and near.close(line):
-        shown = page.shown(near.match)
-        changes = differences(line, "".join(page.copies[i].chars[start:end] for i, start, end in near.match))
+    if nearest_match is not None and nearest_match.is_close(line):
+        nearest_text = page.shown(nearest_match.match)
+        changes = differences(
+            line, "".join(page.copies[index].chars[start:end] for index, start, end in nearest_match.match)
+        )
     return Miss(
         line=line.text,
         edits=edits,
-        nearest=shown,
+        nearest=nearest_text,
         differences=changes,
-        have=sum(other.chars == line.chars for other, _ in found),
+        have=sum(other.chars == line.chars for other, _ in matched),
         want=sum(other.chars == line.chars for other in lines.required),
         faint=faint,
     )
 
 
 def _forbidden(page: Page, lines: _Lines, unsettled: Sequence[_Hit], *, fold: bool) -> tuple[list[_Hit], list[_Hit]]:
-    """Forbidden lines that were read, and those that may have been: one place each.
+    """The forbidden lines that were read, and those that may have been, with one match each.
 
-    What is part of a required or an allowed line is no offence.
+    Matches inside required or allowed lines are ignored.
     """
     permitted = [match for line in (*lines.required, *lines.allowed) for match in occurrences(page, line.chars)]
     permitted += [match for _, match in unsettled]
     hits: list[_Hit] = []
-    unsure: list[_Hit] = []
+    uncertain: list[_Hit] = []
     for line in lines.forbidden:
-        for alike, into in ((False, hits), (True, unsure))[: 1 + fold]:
-            places = occurrences(page, line.chars, alike=alike)
-            open_places = [m for m in places if not any(inside(m, other) for other in permitted)]
-            open_places.sort(key=lambda match: _torn(page, line, match))
-            if open_places:
-                torn = fold and _torn(page, line, open_places[0])
-                (unsure if torn else into).append((line, open_places[0]))
+        for alike, target in ((False, hits), (True, uncertain))[: 1 + fold]:
+            matches = occurrences(page, line.chars, alike=alike)
+            free_matches = [m for m in matches if not any(inside(m, other) for other in permitted)]
+            free_matches.sort(key=lambda match: _has_inner_spaces(page, line, match))
+            if free_matches:
+                is_uncertain = fold and _has_inner_spaces(page, line, free_matches[0])
+                (uncertain if is_uncertain else target).append((line, free_matches[0]))
                 break
-    return hits, unsure
+    return hits, uncertain
 
 
-def _torn(page: Page, line: Copy, match: Match) -> bool:
-    """Whether the reading has spaces within the line's words: "log in to" may not be "into".
+def _has_inner_spaces(page: Page, line: Copy, match: Match) -> bool:
+    """Whether the reading has spaces inside the line's words: "log in to" may not be "into".
 
-    Spaces between all letters are wide setting, and are none.
+    Spaces between all letters are letter spacing and do not count.
     """
-    place, torn, letters = 0, 0, 0
+    position, spaced, letters = 0, 0, 0
     for index, start, end in match:
-        for at in range(start, end):
-            if place and place not in line.gaps:
+        for offset in range(start, end):
+            if position and position not in line.gaps:
                 letters += 1
-                torn += at == start or at in page.copies[index].gaps
-            place += 1
-    return 0 < torn < letters
+                spaced += offset == start or offset in page.copies[index].gaps
+            position += 1
+    return 0 < spaced < letters
 
 
 def _extra(page: Page, explained: Sequence[Match]) -> tuple[str, ...]:
-    """The text that nothing explains, with the reading around it; ornaments and lone marks are not text."""
+    """The unexplained text, with the reading around it; ornaments and isolated marks are not text."""
     covered = _covered(explained)
-    found: list[str] = []
+    texts: list[str] = []
     for index, copy in enumerate(page.copies):
-        for start, end in _open_runs([(index, place) in covered for place in range(len(copy.chars))]):
+        for start, end in _open_runs([(index, position) in covered for position in range(len(copy.chars))]):
             run, text = copy.chars[start:end], copy.cut(start, end)
-            alone = all(place in copy.gaps or place in (0, len(copy.chars)) for place in (start, end))
-            if _is_text(run, alone=alone):
+            is_alone = all(position in copy.gaps or position in (0, len(copy.chars)) for position in (start, end))
+            if _is_text(run, alone=is_alone):
                 whole = end - start == len(copy.chars)
-                found.append(text if whole else f"{text} (in {copy.text.strip()})")
-    return tuple(found)
+                texts.append(text if whole else f"{text} (in {copy.text.strip()})")
+    return tuple(texts)
 
 
 def _open_runs(covered: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """The stretches of a reading that are not covered."""
+    """The segments of a reading that are not covered."""
     start = None
-    for place, closed in enumerate((*covered, True)):
-        if closed and start is not None:
-            yield start, place
+    for position, is_covered in enumerate((*covered, True)):
+        if is_covered and start is not None:
+            yield start, position
             start = None
-        elif not closed and start is None:
-            start = place
+        elif not is_covered and start is None:
+            start = position
 
 
 def _is_text(run: str, *, alone: bool) -> bool:
-    if any(char.isalnum() or char in _MEANT for char in run):
+    if any(char.isalnum() or char in _TEXT_SYMBOLS for char in run):
         return True
-    return not alone and not _ORNAMENT.issuperset(run)
+    return not alone and not _ORNAMENTS.issuperset(run)
 
 
 def _error_rate(required: Sequence[Copy], missing: Sequence[Miss]) -> float:
     return sum(miss.edits for miss in missing) / sum(len(line.chars) for line in required)
 
 
-def _pairs(page: Page, kept: Sequence[int], hits: Iterable[_Hit]) -> tuple[CopyPair, ...]:
+def _pairs(page: Page, counted: Sequence[int], hits: Iterable[_Hit]) -> tuple[CopyPair, ...]:
     return tuple(
-        CopyPair(line.text, page.shown(match), tuple(kept[index] for index, _, _ in match)) for line, match in hits
+        CopyPair(line.text, page.shown(match), tuple(counted[index] for index, _, _ in match)) for line, match in hits
     )
 
 
 def _folded(lines: _Lines) -> dict[str, str]:
-    """The characters of expected lines that are compared as others."""
+    """The characters of expected lines that are folded for the comparison."""
     chars = {char for line in lines.all for char in line.text if not char.isspace()}
     return {char: fold_character(char) for char in sorted(chars) if fold_character(char) != char}

@@ -1,7 +1,7 @@
-"""How far what was read is from a line of copy: the nearest reading, and the characters that differ.
+"""Finds the reading nearest to a line of copy, and the characters that differ.
 
 The distance is Levenshtein's (1966): the fewest characters to insert, delete or replace. The search for the
-nearest stretch of a text is Sellers' (1980), on stretches that begin and end at edges.
+nearest segment of a text is Sellers' (1980), on segments that begin and end at edges.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ import numpy as np
 from visioneval.graders.text.copy_match import Copy, Match, Page
 
 _MAX_DIFFERENCES = 4
-_ONE = 1 << 32
+_EDIT = 1 << 32
 _FAR = 1 << 20
 
 _Column = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """The stretch of the page that is nearest to a line. ``edits`` is less than the line's length."""
+class NearestMatch:
+    """The segment of the page nearest to a line. ``edits`` is less than the line's length."""
 
     match: Match
     edits: int
 
-    def close(self, line: Copy) -> bool:
-        """Whether a person would call this the line gone wrong, and not another text."""
+    def is_close(self, line: Copy) -> bool:
+        """Whether a person would see this as a misspelled line and not as another text."""
         return 2 * self.edits <= len(line.chars)
 
 
-def nearest(page: Page, line: Copy, taken: AbstractSet[tuple[int, int]]) -> Near | None:
-    """The free stretch with the fewest edits to ``line``; ``None`` where nothing is nearer than no text.
+def nearest(page: Page, line: Copy, taken: AbstractSet[tuple[int, int]]) -> NearestMatch | None:
+    """The free segment with the fewest edits to ``line``; ``None`` if no segment is nearer than the empty text.
 
-    ``taken`` are the characters (reading, place) that belong to other lines.
+    ``taken`` are the characters (reading, position) that belong to other lines.
     """
     search = _NearestSearch(page, line.chars, taken)
-    for index in _in_order(page.follows):
+    for index in _topological_order(page.follows):
         search.read(index)
     return search.best
 
 
-def _in_order(follows: Sequence[Sequence[int]]) -> list[int]:
-    """The readings, each after those that it may follow."""
+def _topological_order(follows: Sequence[Sequence[int]]) -> list[int]:
+    """The readings, each after its predecessors."""
     before: dict[int, list[int]] = {index: [] for index in range(len(follows))}
     for index, after in enumerate(follows):
         for other in after:
@@ -59,75 +59,75 @@ def _in_order(follows: Sequence[Sequence[int]]) -> list[int]:
 
 
 class _NearestSearch:
-    """Sellers' column of distances, carried from character to character and from reading to reading.
+    """Sellers' column of distances, passed from character to character and from reading to reading.
 
-    ``column[i]`` is the least distance of ``i`` characters wanted to a stretch that ends here, times
+    ``column[i]`` is the smallest distance of ``i`` characters wanted to a stretch that ends here, times
     ``_ONE``, plus the number of that stretch's origin, so that one minimum keeps both.
     """
 
-    def __init__(self, page: Page, wanted: str, taken: AbstractSet[tuple[int, int]]) -> None:
+    def __init__(self, page: Page, target: str, taken: AbstractSet[tuple[int, int]]) -> None:
         self.page, self.taken = page, taken
-        self.wanted = np.array([ord(char) for char in wanted], dtype=np.int64)
-        self.ladder = np.arange(len(wanted) + 1, dtype=np.int64) * _ONE
-        self.nothing = self.ladder + _FAR * _ONE
+        self.target = np.array([ord(char) for char in target], dtype=np.int64)
+        self.ladder = np.arange(len(target) + 1, dtype=np.int64) * _EDIT
+        self.nothing = self.ladder + _FAR * _EDIT
         self.origins: list[tuple[Match, int]] = []
-        self.carried: dict[int, _Column] = {}
-        self.best: Near | None = None
+        self.pending: dict[int, _Column] = {}
+        self.best: NearestMatch | None = None
 
     def read(self, index: int) -> None:
-        """Goes through one reading, and hands its last column to the readings that may follow."""
+        """Processes one reading, and passes its last column to the readings that may follow."""
         chars, edges = self.page.copies[index].chars, self.page.edges[index]
-        column = self.carried.pop(index, self.nothing)
-        for place, char in enumerate(chars):
-            if (index, place) in self.taken:
+        column = self.pending.pop(index, self.nothing)
+        for position, char in enumerate(chars):
+            if (index, position) in self.taken:
                 column = self.nothing
                 continue
-            if place in edges:
-                column = np.minimum(column, self.ladder + self._origin((), place))
+            if position in edges:
+                column = np.minimum(column, self.ladder + self._origin((), position))
             column = self._step(column, char)
-            if place + 1 in edges:
-                self._note(index, place + 1, int(column[-1]))
+            if position + 1 in edges:
+                self._note(index, position + 1, int(column[-1]))
         for after in self.page.follows[index]:
-            onward = self._moved_on(column, index, len(chars))
-            self.carried[after] = np.minimum(onward, self.carried.get(after, self.nothing))
+            continued = self._continued(column, index, len(chars))
+            self.pending[after] = np.minimum(continued, self.pending.get(after, self.nothing))
 
     def _step(self, column: _Column, char: str) -> _Column:
-        changed = column[:-1] + (self.wanted != ord(char)) * _ONE
-        column = np.minimum(column + _ONE, np.concatenate((column[:1] + _ONE, changed)))
+        changed = column[:-1] + (self.target != ord(char)) * _EDIT
+        column = np.minimum(column + _EDIT, np.concatenate((column[:1] + _EDIT, changed)))
         return np.minimum.accumulate(column - self.ladder) + self.ladder
 
     def _note(self, index: int, end: int, cell: int) -> None:
-        edits, origin = divmod(cell, _ONE)
-        if edits < (len(self.wanted) if self.best is None else self.best.edits):
+        edits, origin = divmod(cell, _EDIT)
+        if edits < (len(self.target) if self.best is None else self.best.edits):
             before, start = self.origins[origin]
-            self.best = Near((*before, (index, start, end)), edits)
+            self.best = NearestMatch((*before, (index, start, end)), edits)
 
-    def _moved_on(self, column: _Column, index: int, end: int) -> _Column:
-        onward = column.copy()
-        for place, cell in enumerate(column.tolist()):
-            edits, origin = divmod(cell, _ONE)
+    def _continued(self, column: _Column, index: int, end: int) -> _Column:
+        continued = column.copy()
+        for position, cell in enumerate(column.tolist()):
+            edits, origin = divmod(cell, _EDIT)
             if edits < _FAR:
                 before, start = self.origins[origin]
-                onward[place] = edits * _ONE + self._origin((*before, (index, start, end)), 0)
-        return onward
+                continued[position] = edits * _EDIT + self._origin((*before, (index, start, end)), 0)
+        return continued
 
     def _origin(self, before: Match, start: int) -> int:
         self.origins.append((before, start))
         return len(self.origins) - 1
 
 
-def _next_row(row: list[int], wanted: str, char: str) -> list[int]:
+def _next_row(row: list[int], target: str, char: str) -> list[int]:
     """One more character of the reading: ``row[i]`` is its distance to the first ``i`` characters wanted."""
-    following = [row[0] + 1]
-    for place, want in enumerate(wanted):
-        following.append(min(following[-1] + 1, row[place + 1] + 1, row[place] + (want != char)))
-    return following
+    next_row = [row[0] + 1]
+    for position, expected in enumerate(target):
+        next_row.append(min(next_row[-1] + 1, row[position + 1] + 1, row[position] + (expected != char)))
+    return next_row
 
 
 def differences(line: Copy, read: str) -> tuple[str, ...]:
-    """What to change in words, such as "missing T at 4". Places count from 1 in the line as it was written.
+    """The edits in words, such as "missing T at 4". Positions count from 1 in the line as written.
 
-    ``read`` is compared characters. At most four are named, then how many more.
+    ``read`` contains compared characters. Lists at most four edits, then the number of others.
     """
     steps = tuple(_steps(line, read))
     if len(steps) <= _MAX_DIFFERENCES:
@@ -140,23 +140,23 @@ def _steps(line: Copy, read: str) -> list[str]:
     for char in read:
         rows.append(_next_row(rows[-1], line.chars, char))
     steps: list[str] = []
-    at, of = len(line.chars), len(read)
-    while at or of:
-        here = rows[of][at]
-        # A gap before a match: of two equal letters the second is then the one that is missing.
-        if at and here == rows[of][at - 1] + 1:
-            at -= 1
-            steps.append(f"missing {line.chars[at]} at {line.source[at] + 1}")
-        elif of and here == rows[of - 1][at] + 1:
-            of -= 1
-            steps.append(f"extra {read[of]} at {_place(line, at)}")
+    line_end, read_end = len(line.chars), len(read)
+    while line_end or read_end:
+        distance = rows[read_end][line_end]
+        # Prefer a gap to a match: of two equal letters, the second one is missing.
+        if line_end and distance == rows[read_end][line_end - 1] + 1:
+            line_end -= 1
+            steps.append(f"missing {line.chars[line_end]} at {line.source[line_end] + 1}")
+        elif read_end and distance == rows[read_end - 1][line_end] + 1:
+            read_end -= 1
+            steps.append(f"extra {read[read_end]} at {_position(line, line_end)}")
         else:
-            at, of = at - 1, of - 1
-            if line.chars[at] != read[of]:
-                steps.append(f"{read[of]} instead of {line.chars[at]} at {line.source[at] + 1}")
+            line_end, read_end = line_end - 1, read_end - 1
+            if line.chars[line_end] != read[read_end]:
+                steps.append(f"{read[read_end]} instead of {line.chars[line_end]} at {line.source[line_end] + 1}")
     return steps[::-1]
 
 
-def _place(line: Copy, at: int) -> int:
-    """Where in the written line something stands that it does not have."""
-    return (line.source[at] if at < len(line.source) else len(line.text)) + 1
+def _position(line: Copy, index: int) -> int:
+    """The position in the written line, counted from 1, of an extra character."""
+    return (line.source[index] if index < len(line.source) else len(line.text)) + 1

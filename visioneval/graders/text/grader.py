@@ -1,4 +1,4 @@
-"""Exact copy: what local OCR reads in an image, against the lines that it must and must not show."""
+"""Exact copy: compares the text in an image with the lines that it must and must not show."""
 
 from __future__ import annotations
 
@@ -17,60 +17,63 @@ from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Reading
-from visioneval.judging.ask import OffSchemaError, total_cost, total_usage, words
+from visioneval.judging.ask import OffSchemaError, reply_texts
 from visioneval.media.images import load_rgb, room_for
 from visioneval.providers.base import Reply
 from visioneval.suite.case import ExpectText
 from visioneval.types import Score
 
 SHORT = 500
-"""Characters that a judge read whose comparison takes less time than it takes to have a thread do it."""
+"""Up to this many characters are compared in the event loop: a thread would take longer."""
 
 
 class Text:
-    """Grades an image's copy by local OCR, by a judge, or by OCR and then, where that finds a miss, a judge."""
+    """Grades an image's copy by local OCR, by a judge, or by OCR with a judge for everything that OCR does not pass."""
 
     def __init__(self, config: TextGrader) -> None:
         self._config = config
 
-    async def grade(self, subject: GradingContext) -> Grade:
-        """Compares what was read. Raises ``GraderError`` where nothing can read the lines."""
-        expected = subject.case.expect.text
+    async def grade(self, context: GradingContext) -> Grade:
+        """Reads and compares. Raises ``GraderError`` if OCR cannot read the expected characters."""
+        expected = context.case.expect.text
         if expected is None:
             return Grade(scores={})
         by_judge = self._config.extract != "ocr"
-        if self._config.extract == "judge" or (by_judge and _strange(expected)):
-            return await self._by_judge(subject, expected)
+        if self._config.extract == "judge" or (by_judge and _unreadable_characters(expected)):
+            return await self._by_judge(context, expected)
         _refuse_unreadable(expected)
-        readings = await asyncio.to_thread(_read, subject.generated.path)
-        found = await asyncio.to_thread(
+        readings = await asyncio.to_thread(_read, context.generated.path)
+        comparison = await asyncio.to_thread(
             lambda: check(readings, expected, fold=True, min_confidence=self._config.min_confidence)
         )
-        told = replace(_grade(self._config, expected, readings, found, "ocr"), tool_versions=ocr.tool_versions())
-        if found.passed or not by_judge:
-            return told
-        settled = await self._by_judge(subject, expected)
-        return replace(settled, details={**settled.details, "ocr": told.details}, tool_versions=told.tool_versions)
-
-    async def _by_judge(self, subject: GradingContext, expected: ExpectText) -> Grade:
-        """The same comparison, unfolded: a judge can tell a dash from a hyphen."""
-        try:
-            said = await text_judge.read(subject, self._config)
-        except OffSchemaError as error:
-            return _unread(self._config, subject, error.replies, str(error))
-        except ProviderError as error:
-            return _unread(self._config, subject, (), str(error))
-        size = sum(len(reading.text) for reading in said.readings)
-        found = await in_thread(_unfolded, said.readings, expected, when=size > SHORT)
-        graded = _grade(self._config, expected, said.readings, found, "judge")
+        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr")
+        ocr_grade = replace(ocr_grade, tool_versions=ocr.tool_versions())
+        if comparison.passed or not by_judge:
+            return ocr_grade
+        judge_grade = await self._by_judge(context, expected)
         return replace(
-            _with_criteria(graded, self._config.key, said),
-            details={**graded.details, **said.details},
-            usage=said.usage,
-            cost_usd=said.cost_usd,
-            judge_model=said.replies[-1].model,
-            template_sha256=said.template_sha256,
-            schema_sha256=said.schema_sha256,
+            judge_grade,
+            details={**judge_grade.details, "ocr": ocr_grade.details},
+            tool_versions=ocr_grade.tool_versions,
+        )
+
+    async def _by_judge(self, context: GradingContext, expected: ExpectText) -> Grade:
+        """The same comparison without folding: a judge can tell a dash from a hyphen."""
+        try:
+            judge_reading = await text_judge.read(context, self._config)
+        except OffSchemaError as error:
+            return _unread_grade(self._config, context, error.replies, str(error))
+        except ProviderError as error:
+            return _unread_grade(self._config, context, (), str(error))
+        size = sum(len(reading.text) for reading in judge_reading.readings)
+        comparison = await in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
+        graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge")
+        return replace(
+            _with_criteria(graded, self._config.key, judge_reading),
+            details={**graded.details, **judge_reading.details},
+            judge_model=judge_reading.replies[-1].model,
+            template_sha256=judge_reading.template_sha256,
+            schema_sha256=judge_reading.schema_sha256,
         )
 
 
@@ -79,92 +82,92 @@ def _read(path: Path) -> list[Reading]:
         return ocr.read(load_rgb(path))
 
 
-def _unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
+def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
     return check(readings, expected, fold=False, min_confidence=0.0)
 
 
-def _unread(config: TextGrader, subject: GradingContext, replies: tuple[Reply, ...], why: str) -> Grade:
-    """Nothing measured, with what the judge did say."""
+def _unread_grade(config: TextGrader, context: GradingContext, replies: tuple[Reply, ...], error: str) -> Grade:
+    """A grade without scores, with the replies of the judge."""
     return Grade(
-        scores=dict.fromkeys(config.metrics(subject.case)),
-        details={"extract": "judge", "replies": words(replies)},
-        error=why,
-        usage=total_usage(replies),
-        cost_usd=total_cost(replies),
+        scores=dict.fromkeys(config.metrics(context.case)),
+        details={"extract": "judge", "replies": reply_texts(replies)},
+        error=error,
         judge_model=replies[-1].model if replies else None,
     )
 
 
-def _with_criteria(graded: Grade, key: str, said: text_judge.Read) -> Grade:
-    """The copy may be right in an image that, as described, does not meet its criteria."""
-    if said.criteria_met is not False:
+def _with_criteria(graded: Grade, key: str, judge_reading: text_judge.JudgeReading) -> Grade:
+    """Fails a grade if the description does not meet the criteria, even with the right copy."""
+    if judge_reading.criteria_met is not False:
         return graded
-    reason = "; ".join(filter(None, [graded.reasons[key], f"criteria not met: {said.reason}"]))
+    reason = "; ".join(filter(None, [graded.reasons[key], f"criteria not met: {judge_reading.reason}"]))
     return replace(graded, scores={**graded.scores, key: False}, reasons={key: reason})
 
 
-def _strange(expected: ExpectText) -> list[str]:
-    """Characters of the expected lines that OCR cannot read."""
+def _unreadable_characters(expected: ExpectText) -> list[str]:
+    """The characters of the expected lines that OCR cannot read."""
     return unreadable("".join((*expected.required, *expected.forbidden, *expected.allowed)))
 
 
 def _refuse_unreadable(expected: ExpectText) -> None:
-    if strange := _strange(expected):
-        raise GraderError(f"local OCR cannot read {' '.join(strange[:10])}: use a vision judge, 'extract: judge'")
+    if characters := _unreadable_characters(expected):
+        raise GraderError(
+            f"local OCR cannot read {' '.join(characters[:10])}: use a vision judge with 'extract: judge'"
+        )
 
 
 def _grade(
-    config: TextGrader, expected: ExpectText, readings: Sequence[Reading], found: CopyCheck, reader: str
+    config: TextGrader, expected: ExpectText, readings: Sequence[Reading], comparison: CopyCheck, reader: str
 ) -> Grade:
     key = config.key
-    scores: dict[str, Score] = {key: found.passed}
+    scores: dict[str, Score] = {key: comparison.passed}
     if expected.required:
-        scores |= {f"{key}.recall": found.recall, f"{key}.cer": found.cer}
-    doubts = "; ".join(_doubts(found))
+        scores |= {f"{key}.recall": comparison.recall, f"{key}.cer": comparison.cer}
+    doubts = "; ".join(_doubts(comparison))
     return Grade(
         scores=scores,
-        reasons={key: "; ".join([*_faults(found), *_doubts(found)]) or _praise(expected)},
-        details=_details(config, readings, found, reader),
-        error=f"OCR cannot settle it: {doubts}" if doubts and None in scores.values() else None,
+        reasons={key: "; ".join([*_failures(comparison), *_doubts(comparison)]) or _success_reason(expected)},
+        details=_details(config, readings, comparison, reader),
+        error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
     )
 
 
-def _faults(found: CopyCheck) -> Iterator[str]:
-    yield from dict.fromkeys(map(_missing, found.missing))
-    for pair in found.forbidden:
-        yield f'forbidden "{pair.line}" is there' + ("" if pair.read == pair.line else f', read as "{pair.read}"')
-    for text in found.extra:
+def _failures(comparison: CopyCheck) -> Iterator[str]:
+    yield from dict.fromkeys(map(_missing_reason, comparison.missing))
+    for pair in comparison.forbidden:
+        yield f'forbidden "{pair.line}" is present' + ("" if pair.read == pair.line else f', read as "{pair.read}"')
+    for text in comparison.extra:
         yield f"extra text: {text}"
 
 
-def _missing(miss: Miss) -> str:
+def _missing_reason(miss: Miss) -> str:
     text = f'missing "{miss.line}"'
     if miss.want > 1:
         text += f" ({miss.have} of {miss.want} found)"
     if miss.faint is not None:
-        return f"{text}: read only at confidence {miss.faint:.2f}, which is too low to count"
+        return f"{text}: read only at confidence {miss.faint:.2f}, which is too low"
     if miss.nearest is None:
-        return f"{text}: nothing like it was read"
+        return f"{text}: nothing similar was read"
     return f'{text}: nearest is "{miss.nearest}" ({", ".join(miss.differences)})'
 
 
-def _doubts(found: CopyCheck) -> Iterator[str]:
-    for pair in found.unsettled:
-        yield f'"{pair.line}" was read as "{pair.read}", which differs in look-alikes alone'
-    for pair in found.unsettled_forbidden:
-        yield f'forbidden "{pair.line}" may be there: "{pair.read}" differs in look-alikes or spaces alone'
+def _doubts(comparison: CopyCheck) -> Iterator[str]:
+    for pair in comparison.unsettled:
+        yield f'"{pair.line}" was read as "{pair.read}", which differs only in look-alike characters'
+    for pair in comparison.unsettled_forbidden:
+        yield f'forbidden "{pair.line}" may be present: "{pair.read}" differs only in look-alike characters or spaces'
 
 
-def _praise(expected: ExpectText) -> str:
-    many = len(expected.required)
-    parts = ["the required line found" if many == 1 else f"all {many} required lines found"] if many else []
+def _success_reason(expected: ExpectText) -> str:
+    count = len(expected.required)
+    parts = ["the required line found" if count == 1 else f"all {count} required lines found"] if count else []
     parts += ["nothing forbidden"] if expected.forbidden else []
     parts += ["nothing extra"] if expected.extra == "forbid" else []
     return ", ".join(parts)
 
 
-def _details(config: TextGrader, readings: Sequence[Reading], found: CopyCheck, reader: str) -> dict[str, Any]:
-    """What was seen, ready for JSON. Boxes are four corners in pixels."""
+def _details(config: TextGrader, readings: Sequence[Reading], comparison: CopyCheck, reader: str) -> dict[str, Any]:
+    """The details for the record, ready for JSON. Boxes are four corners in pixels."""
     return {
         "extract": reader,
         "lines": [
@@ -176,7 +179,7 @@ def _details(config: TextGrader, readings: Sequence[Reading], found: CopyCheck, 
             }
             for reading in readings
         ],
-        "found": _pairs(found.found),
+        "found": _pairs(comparison.matched),
         "missing": [
             {
                 "line": miss.line,
@@ -184,12 +187,12 @@ def _details(config: TextGrader, readings: Sequence[Reading], found: CopyCheck, 
                 "differences": list(miss.differences),
                 "edits": miss.edits,
             }
-            for miss in found.missing
+            for miss in comparison.missing
         ],
-        "forbidden": _pairs(found.forbidden),
-        "extra": list(found.extra),
-        "unsettled": _pairs((*found.unsettled, *found.unsettled_forbidden)),
-        "folded": dict(found.folded),
+        "forbidden": _pairs(comparison.forbidden),
+        "extra": list(comparison.extra),
+        "unsettled": _pairs((*comparison.unsettled, *comparison.unsettled_forbidden)),
+        "folded": dict(comparison.folded),
     }
 
 

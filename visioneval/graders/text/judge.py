@@ -1,4 +1,4 @@
-"""Text read by a vision judge: line by line from the image, or by way of a description of it."""
+"""Reads text with a vision judge: line by line from the image, or from a description of it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from visioneval.graders.base import GradingContext
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, TextGrader, text_contexts
 from visioneval.graders.text.copy_match import Reading
 from visioneval.judging.ask import (
-    MAX_KEPT,
+    MAX_REPLY_CHARS,
     Answer,
     Ask,
     OffSchemaError,
+    answer_details,
     ask_for_json,
     object_schema,
-    told,
-    total_cost,
-    total_usage,
 )
 from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
@@ -31,14 +29,14 @@ _DESCRIBED = {"description": {"type": "string"}}
 _CHECKED = {**_LINES, "criteria_met": {"type": "boolean"}, "reason": {"type": "string"}}
 
 MAX_LINES = 1000
-"""Lines that a judge may have read; an image does not show more."""
+"""The most lines in a reply; no image shows more."""
 MAX_LINE_CHARS = 20_000
-"""Characters of all these lines together."""
+"""The most characters in all lines of a reply."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What the judge read. ``criteria_met`` is ``None`` unless it went by a description of a case with criteria."""
+class JudgeReading:
+    """What the judge read. ``criteria_met`` is ``None`` unless the case has criteria and ``describe`` is on."""
 
     readings: tuple[Reading, ...]
     details: Mapping[str, Any]
@@ -48,45 +46,39 @@ class Read:
     criteria_met: bool | None = None
     reason: str = ""
 
-    @property
-    def usage(self) -> dict[str, int] | None:
-        """Tokens of all calls, by kind."""
-        return total_usage(self.replies)
 
-    @property
-    def cost_usd(self) -> float | None:
-        """Cost of all calls; ``None`` where any of it is not known."""
-        return total_cost(self.replies)
-
-
-async def read(subject: GradingContext, config: TextGrader) -> Read:
+async def read(context: GradingContext, config: TextGrader) -> JudgeReading:
     """Asks the judge.
 
-    Raises ``OffSchemaError`` where it never answers in shape, and ``ProviderError``.
+    Raises ``OffSchemaError`` if no reply matches the schema, and ``ProviderError``.
     """
-    ask = partial(subject.ask_judge, config.judge)
-    part = await asyncio.to_thread(subject.show, subject.generated.path)
+    ask = partial(context.ask_judge, config.judge)
+    part = await asyncio.to_thread(context.show, context.generated.path)
     if not config.describe:
-        answer = await ask_for_json(ask, _question(_words(LIST, subject), _LINES, part), partial(_faults, _LINES))
-        return Read(_readings(answer), told(answer), answer.replies, *_hashes(subject, _LINES, LIST))
-    question = _question(_words(DESCRIBE, subject), _DESCRIBED, part)
-    described = await ask_for_json(ask, question, _description_faults, {"description": "-"})
-    answer = await _checked(ask, subject, described)
-    return Read(
+        answer = await ask_for_json(
+            ask, _question(_instructions(LIST, context), _LINES, part), partial(_reply_problems, _LINES)
+        )
+        return JudgeReading(_readings(answer), answer_details(answer), answer.replies, *_hashes(context, _LINES, LIST))
+    question = _question(_instructions(DESCRIBE, context), _DESCRIBED, part)
+    described = await ask_for_json(ask, question, _description_problems, {"description": "-"})
+    answer = await _check_description(ask, context, described)
+    return JudgeReading(
         _readings(answer),
-        {**told(answer), "description": _description(described)[:MAX_KEPT]},
+        {**answer_details(answer), "description": _description(described)[:MAX_REPLY_CHARS]},
         (*described.replies, *answer.replies),
-        *_hashes(subject, {**_DESCRIBED, **_CHECKED}, DESCRIBE, CHECK),
-        criteria_met=answer.data.get("criteria_met") if subject.case.criteria else None,
+        *_hashes(context, {**_DESCRIBED, **_CHECKED}, DESCRIBE, CHECK),
+        criteria_met=answer.data.get("criteria_met") if context.case.criteria else None,
         reason=str(answer.data.get("reason", "")),
     )
 
 
-async def _checked(ask: Ask, subject: GradingContext, described: Answer) -> Answer:
+async def _check_description(ask: Ask, context: GradingContext, described: Answer) -> Answer:
     """The second call, which sees no image."""
-    question = _question(_words(CHECK, subject, _description(described)), _CHECKED)
+    question = _question(_instructions(CHECK, context, _description(described)), _CHECKED)
     try:
-        return await ask_for_json(ask, question, partial(_faults, _CHECKED), {"criteria_met": True, "reason": ""})
+        return await ask_for_json(
+            ask, question, partial(_reply_problems, _CHECKED), {"criteria_met": True, "reason": ""}
+        )
     except OffSchemaError as error:
         raise OffSchemaError(str(error), (*described.replies, *error.replies)) from None
 
@@ -95,37 +87,37 @@ def _description(answer: Answer) -> str:
     return str(answer.data.get("description", ""))
 
 
-def _description_faults(data: Any) -> list[str]:
-    """A description is a value of a JSON object, as prose that was cut off looks like prose."""
-    words = data.get("description") if isinstance(data, dict) else None
-    return [] if isinstance(words, str) and words.strip() else ["'description' is not text, or empty"]
+def _description_problems(data: Any) -> list[str]:
+    """The description is a value in a JSON object, since truncated prose cannot be recognized."""
+    text = data.get("description") if isinstance(data, dict) else None
+    return [] if isinstance(text, str) and text.strip() else ["'description' is not text or is empty"]
 
 
-def _words(template: str, subject: GradingContext, description: str = "") -> str:
-    seen = text_contexts(subject.case, subject.prompt, description, describe=template != LIST)
-    return render_file(template, subject.template_folders, seen[template])
+def _instructions(template: str, context: GradingContext, description: str = "") -> str:
+    template_context = text_contexts(context.case, context.prompt, description, describe=template != LIST)
+    return render_file(template, context.template_folders, template_context[template])
 
 
-def _hashes(subject: GradingContext, properties: Mapping[str, Any], *templates: str) -> tuple[str, str]:
-    return template_digest(templates, subject.template_folders), digest(properties)
+def _hashes(context: GradingContext, properties: Mapping[str, Any], *templates: str) -> tuple[str, str]:
+    return template_digest(templates, context.template_folders), digest(properties)
 
 
-def _question(words: str, properties: Mapping[str, Any], *parts: Any) -> Question:
-    return Question(parts=(words, *parts), schema=object_schema(properties), names=tuple(properties))
+def _question(instructions: str, properties: Mapping[str, Any], *parts: Any) -> Question:
+    return Question(parts=(instructions, *parts), schema=object_schema(properties), names=tuple(properties))
 
 
-def _faults(names: Iterable[str], data: Any) -> list[str]:
+def _reply_problems(names: Iterable[str], data: Any) -> list[str]:
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
     if missing := [name for name in names if name not in data]:
         return [f"the key {name!r} is missing" for name in missing]
     lines = data["lines"]
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        return ["'lines' is not a list of texts"]
+        return ["'lines' is not a list of strings"]
     if len(lines) > MAX_LINES or sum(map(len, lines)) > MAX_LINE_CHARS:
-        return [f"'lines' holds over {MAX_LINES} lines or {MAX_LINE_CHARS:,} characters"]
+        return [f"'lines' has over {MAX_LINES} lines or {MAX_LINE_CHARS:,} characters"]
     if "criteria_met" in data and not isinstance(data["criteria_met"], bool):
-        return ["'criteria_met' is neither true nor false"]
+        return ["'criteria_met' is not true or false"]
     return []
 
 

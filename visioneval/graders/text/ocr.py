@@ -1,4 +1,4 @@
-"""Reading an image with RapidOCR and the models that its package carries; nothing is downloaded."""
+"""Reads text in images with RapidOCR and the models in its package; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ MODELS = {
 _INSTALL = "pip install '.[ocr]' in a checkout of visioneval"
 
 _MAX_AREA = 4_000_000
-"""Pixels that the detector is given at most: about five seconds and a gigabyte."""
+"""The most pixels for the detector: about five seconds and one gigabyte of memory."""
 _SMALL_SIDE = 640
-"""Images whose longer side is below this are read at twice their size."""
+"""Images with a longer side below this are enlarged to twice their size."""
 _MIN_SIDE = 736
-"""The detector enlarges an image until its shorter side has this; thin strips are padded instead."""
+"""The detector enlarges images to this shorter side; thin strips are padded instead."""
 _THIN = 2.5
-"""Longer than this many times its width, an image is a strip."""
+"""An image with a larger aspect ratio is a strip."""
 
-_DOUBTFUL = 0.9
-"""Readings below this confidence are read upside down as well."""
-_CLEARLY_BETTER = 0.1
+_RETRY_BELOW = 0.9
+"""Readings below this confidence are also tried upside down."""
+_MIN_GAIN = 0.1
 CONFIDENCE_DIGITS = 4
 """Decimals of a confidence."""
 
@@ -44,12 +44,11 @@ _lock = threading.Lock()
 
 @portable_opencv()
 def read(image: Image.Image) -> list[Reading]:
-    """The stretches of text in an RGB image, whatever their confidence, top to bottom.
+    """The text segments in an RGB image, at any confidence, from top to bottom.
 
-    Corners are pixels of ``image``. The same image gives the same readings, from any thread. What surrounds the
-    models does not depend on the processor; the models themselves are run by code of its own, so that a confidence
-    may differ in its last digits, which are rounded off. Raises ``GraderError`` where RapidOCR or its models are
-    not installed, or fail.
+    Corners are pixels of ``image``. The same image gives the same readings from any thread. The pre- and
+    postprocessing does not depend on the processor; the models do, so the last digits of a confidence may differ
+    and are rounded off. Raises ``GraderError`` if RapidOCR or its models are not installed, or fail.
     """
     prepared, scale = _prepare(image)
     result = _run(_engine(detect=True), prepared)
@@ -71,29 +70,29 @@ def _run(engine: Any, image: Image.Image) -> Any:
 
 
 def _upside_down(image: Image.Image, box: Any, text: str, score: float) -> tuple[str, float]:
-    """The reading, or what is read with the box turned, where that is clearly surer.
+    """The reading, or that of the rotated box if its confidence is clearly higher.
 
-    RapidOCR's own classifier of directions squeezes a long line until it looks upside down, and so is off.
+    RapidOCR's direction classifier is off: it squeezes long lines until they look upside down.
     """
-    if score >= _DOUBTFUL:
+    if score >= _RETRY_BELOW:
         return text, score
     a, b, c, d = (tuple(float(value) for value in corner) for corner in box)
     width, height = round(max(dist(a, b), dist(d, c), 1)), round(max(dist(a, d), dist(b, c), 1))
     crop = image.transform((width, height), Image.Transform.QUAD, (*a, *d, *c, *b), Image.Resampling.BICUBIC)
-    # A tall box is a line that runs up or down; RapidOCR has read it running down.
+    # A tall box is a line that runs up or down; RapidOCR reads it downwards.
     turned = _run(_engine(detect=False), crop.rotate(270 if height >= 1.5 * width else 180, expand=True))
-    if turned.txts and (surer := _confidence(turned.scores[0])) > score + _CLEARLY_BETTER:
+    if turned.txts and (surer := _confidence(turned.scores[0])) > score + _MIN_GAIN:
         return turned.txts[0], surer
     return text, score
 
 
 def _confidence(score: Any) -> float:
-    """As it is recorded, and so as it is held against ``min_confidence``."""
+    """The confidence as recorded and as compared with ``min_confidence``."""
     return round(float(score), CONFIDENCE_DIGITS)
 
 
 def tool_versions() -> Mapping[str, str]:
-    """What reads: the packages and the recognition model."""
+    """The versions of the packages, and the recognition model."""
     return {
         "rapidocr": version("rapidocr"),
         "onnxruntime": version("onnxruntime"),
@@ -102,45 +101,45 @@ def tool_versions() -> Mapping[str, str]:
 
 
 def model_path(part: str) -> Path:
-    """The file of a model, ``Det`` or ``Rec``. Raises ``GraderError`` where it is not installed."""
+    """The file of a model, ``Det`` or ``Rec``. Raises ``GraderError`` if it is not installed."""
     package = find_spec("rapidocr")
     if package is None or package.origin is None or find_spec("onnxruntime") is None:
         raise GraderError(f"reading text needs RapidOCR: {_INSTALL}")
     path = Path(package.origin).parent / "models" / MODELS[part]
     if not path.is_file():
-        raise GraderError(f"this rapidocr does not carry the model {path.name}: {_INSTALL}")
+        raise GraderError(f"the installed rapidocr does not include the model {path.name}: {_INSTALL}")
     return path
 
 
 def _engine(*, detect: bool) -> Any:
-    """The process's engine that finds and reads, or the one that only reads: threads may share them."""
+    """The shared engine of the process that detects and reads, or the one that only reads. Thread-safe."""
     with _lock:
-        return _built(detect)
+        return _load_engine(detect)
 
 
 @cache
-def _built(detect: bool) -> Any:
+def _load_engine(detect: bool) -> Any:
     models = {f"{part}.model_path": str(model_path(part)) for part in MODELS}
     from rapidocr import RapidOCR
 
     params: dict[str, Any] = models | {
         "Global.log_level": "critical",
-        "Global.text_score": 0.0,  # the caller decides what is too faint, and keeps what it leaves out
+        "Global.text_score": 0.0,  # the caller applies the threshold and records the rest
         "Global.use_det": detect,
         "Global.use_cls": False,
-        "Rec.rec_batch_num": 1,  # lines read together are padded alike, and which are is up to a sort of the processor
-        "Global.max_side_len": 100_000,  # the image is bounded by its area, here
-        "EngineConfig.onnxruntime.intra_op_num_threads": 1,  # images run side by side instead
+        "Rec.rec_batch_num": 1,  # a batch pads its lines alike, and the order in batches depends on the processor
+        "Global.max_side_len": 100_000,  # _prepare limits the area
+        "EngineConfig.onnxruntime.intra_op_num_threads": 1,  # images run in parallel instead
         "EngineConfig.onnxruntime.inter_op_num_threads": 1,
     }
     try:
         return RapidOCR(params=params)
     except Exception as error:
-        raise GraderError(f"RapidOCR does not start: {type(error).__name__}: {error}") from error
+        raise GraderError(f"RapidOCR failed to start: {type(error).__name__}: {error}") from error
 
 
 def _prepare(image: Image.Image) -> tuple[Image.Image, float]:
-    """The image as the detector gets it, and its scale: bounded, small ones enlarged, strips padded."""
+    """The image for the detector, and its scale: limited in area, enlarged if small, padded if a strip."""
     width, height = image.size
     scale = 2.0 if max(width, height) < _SMALL_SIDE else 1.0
     scale = min(scale, (_MAX_AREA / (width * height)) ** 0.5, _MAX_AREA / _MIN_SIDE / max(width, height))
@@ -149,13 +148,13 @@ def _prepare(image: Image.Image) -> tuple[Image.Image, float]:
         image = image.resize(size, Image.Resampling.LANCZOS)
     if min(image.size) >= _MIN_SIDE or max(image.size) <= _THIN * min(image.size):
         return image, scale
-    canvas = Image.new("RGB", (max(image.width, _MIN_SIDE), max(image.height, _MIN_SIDE)), _border_colour(image))
+    canvas = Image.new("RGB", (max(image.width, _MIN_SIDE), max(image.height, _MIN_SIDE)), _border_color(image))
     canvas.paste(image, (0, 0))
     return canvas, scale
 
 
-def _border_colour(image: Image.Image) -> tuple[int, int, int]:
-    """The median colour of the rim, so that padding adds no edge that could be read as a letter."""
+def _border_color(image: Image.Image) -> tuple[int, int, int]:
+    """The median color of the border, so that padding adds no edge that OCR could read as a letter."""
     pixels = np.asarray(image)
     rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
     red, green, blue = (int(value) for value in np.median(rim, axis=0))

@@ -1,7 +1,7 @@
-"""Which box of text a line may go on in: to the right in its row, or in the row below. Pure geometry.
+"""Which text box may continue a line: to the right in its row, or in the row below. Pure geometry.
 
-An image has no one reading order: two columns, a price far to the right of its dish, a slogan wrapped in a
-narrow box. So a box has several boxes that may follow it, instead of one place in a list.
+An image has no single reading order: two columns, a price far to the right of its dish, a slogan wrapped in a
+narrow box. So each box may have several successors.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from statistics import median
 from visioneval.graders.text.copy_match import Corners, Reading
 
 _SAME_ROW = 0.5
-"""Boxes of a row share this part of the lower one's height."""
+"""Boxes in a row overlap vertically by at least this share of the smaller height."""
 _WORD_GAP = 1.5
-"""Boxes this many heights apart or less belong to one run of words; a gutter is wider."""
+"""Boxes at most this many heights apart belong to one run of words; a gutter is wider."""
 _LINE_GAP = 1.5
-"""Rows this many heights apart or less belong to one paragraph."""
+"""Rows at most this many heights apart belong to one paragraph."""
 _MAX_TILT = math.radians(40)
 
 
@@ -39,8 +39,8 @@ class _Box:
 
     def above(self, other: _Box) -> bool:
         gap = other.top - self.bottom
-        near = gap <= _LINE_GAP * max(self.height, other.height)
-        return near and other.top + other.bottom > self.top + self.bottom and not self.beside(other)
+        is_near = gap <= _LINE_GAP * max(self.height, other.height)
+        return is_near and other.top + other.bottom > self.top + self.bottom and not self.beside(other)
 
     def stacked(self, other: _Box) -> bool:
         return min(self.right, other.right) > max(self.left, other.left)
@@ -55,21 +55,21 @@ class _Box:
 
 
 def follows(readings: Sequence[Reading]) -> tuple[tuple[int, ...], ...]:
-    """For each reading, the readings that a line may go on in after it, the likeliest first.
+    """For each reading, the readings that may continue its line, most likely first.
 
-    Readings without corners are taken in the order in which they are given.
+    Readings without corners follow each other in the given order.
     """
     corners = [reading.corners for reading in readings if reading.corners is not None]
     if len(corners) < len(readings):
         return tuple((index + 1,) if index + 1 < len(readings) else () for index in range(len(readings)))
-    boxes = _upright(corners)
+    boxes = _leveled_boxes(corners)
     right = [_next_in_row(boxes, index) for index in range(len(boxes))]
     runs = _runs(boxes, right)
-    return tuple(_after(boxes, right, runs, index) for index in range(len(boxes)))
+    return tuple(_following(boxes, right, runs, index) for index in range(len(boxes)))
 
 
-def _upright(corners: Sequence[Corners]) -> list[_Box]:
-    """The boxes after the tilt that most of the text has is turned back."""
+def _leveled_boxes(corners: Sequence[Corners]) -> list[_Box]:
+    """The boxes after correcting the median tilt of the text."""
     tilts = [math.atan2(b[1] - a[1], b[0] - a[0]) for a, b, _, _ in corners]
     level = [tilt for tilt in tilts if abs(tilt) < _MAX_TILT]
     tilt = median(level) if level else 0.0
@@ -83,17 +83,17 @@ def _upright(corners: Sequence[Corners]) -> list[_Box]:
 
 
 def _next_in_row(boxes: Sequence[_Box], index: int) -> int | None:
-    here = boxes[index]
+    box = boxes[index]
     later = [
         other
-        for other, box in enumerate(boxes)
-        if other != index and box.left + box.right > here.left + here.right and here.beside(box)
+        for other, other_box in enumerate(boxes)
+        if other != index and other_box.left + other_box.right > box.left + box.right and box.beside(other_box)
     ]
     return min(later, key=lambda other: (boxes[other].left + boxes[other].right, other), default=None)
 
 
 def _runs(boxes: Sequence[_Box], right: Sequence[int | None]) -> list[list[int]]:
-    """Boxes of a row that a word space parts, from left to right."""
+    """Boxes of a row that are a word space apart, from left to right."""
     joined = {
         index: other
         for index, other in enumerate(right)
@@ -109,30 +109,30 @@ def _runs(boxes: Sequence[_Box], right: Sequence[int | None]) -> list[list[int]]
     return [run for index, run in runs.items() if run[0] == index]
 
 
-def _after(
+def _following(
     boxes: Sequence[_Box], right: Sequence[int | None], runs: Sequence[Sequence[int]], index: int
 ) -> tuple[int, ...]:
-    found: list[int] = [] if right[index] is None else [right[index] or 0]
-    found.extend(_below(boxes, boxes[index], [[other] for other in range(len(boxes)) if other != index]))
+    following: list[int] = [] if right[index] is None else [right[index] or 0]
+    following.extend(_below(boxes, boxes[index], [[other] for other in range(len(boxes)) if other != index]))
     for run in runs:
         if run[-1] == index:
-            whole = boxes[index]
+            run_box = boxes[index]
             for other in run:
-                whole = whole.around(boxes[other])
-            found.extend(_below(boxes, whole, [other for other in runs if other is not run]))
-    return tuple(dict.fromkeys(found))
+                run_box = run_box.around(boxes[other])
+            following.extend(_below(boxes, run_box, [other for other in runs if other is not run]))
+    return tuple(dict.fromkeys(following))
 
 
-def _below(boxes: Sequence[_Box], here: _Box, runs: Sequence[Sequence[int]]) -> list[int]:
-    """The first boxes of the runs in the nearest row below that lies under ``here``."""
+def _below(boxes: Sequence[_Box], box: _Box, runs: Sequence[Sequence[int]]) -> list[int]:
+    """The first boxes of the runs in the nearest row below that lies under ``box``."""
     under: list[tuple[_Box, int]] = []
     for run in runs:
-        whole = boxes[run[0]]
+        run_box = boxes[run[0]]
         for other in run:
-            whole = whole.around(boxes[other])
-        if here.above(whole) and here.stacked(whole):
-            under.append((whole, run[0]))
+            run_box = run_box.around(boxes[other])
+        if box.above(run_box) and box.stacked(run_box):
+            under.append((run_box, run[0]))
     if not under:
         return []
     top = min(under, key=lambda item: item[0].top)[0]
-    return [first for box, first in under if box is top or box.beside(top)]
+    return [first for first_box, first in under if first_box is top or first_box.beside(top)]

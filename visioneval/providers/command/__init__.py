@@ -1,1 +1,1 @@
-"""The `command` provider: a program of the user's own, started once per image."""
+"""The `command` provider: a custom program, started once per image."""

@@ -1,4 +1,4 @@
-"""Checks of a program of the user's own. Places are from the entry of ``models:``."""
+"""Checks of custom programs. Locations are relative to the entry of ``models:``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from visioneval.suite.checks.rules import Found
 from visioneval.suite.loading.paths import Trust
 
 
-def problems(entry: CommandProvider, folder: Path, trust: Trust) -> Found:  # noqa: ARG001 - trust was asked for
-    """A program that is not there."""
+def problems(entry: CommandProvider, folder: Path, trust: Trust) -> Found:  # noqa: ARG001 - trust is checked elsewhere
+    """Yields a missing program."""
     if not _is_program(entry.argv[0], folder):
         yield ("argv",), f"there is no program {entry.argv[0]!r} on this machine"
 

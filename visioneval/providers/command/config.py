@@ -1,4 +1,4 @@
-"""A program of the user's own: how it is started."""
+"""The configuration of a custom program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 
 
 class CommandProvider(GeneratingProvider):
-    """A program of the user's own, called once per image. Needs ``--trust-suite``."""
+    """A custom program, called once per image. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
 

@@ -1,9 +1,9 @@
-"""A program of the user's own generates. It is started once per image, without a shell.
+"""Generates with a custom program. It is started once per image, without a shell.
 
 It reads one JSON object from standard input (``version``, ``task_type``, ``prompt``, ``images``, ``masks``,
-``params``, ``sample_index``, ``output``), writes the image to the path ``output``, and may say
-``{"refused": "why"}`` on the last line of standard output. Its working directory is the suite's folder. ``output``
-ends in ``.png`` for libraries that choose a format by the ending; the bytes alone say what the image is.
+``params``, ``sample_index``, ``output``), writes the image to the path ``output``, and may print
+``{"refused": "why"}`` as the last line of standard output. Its working directory is the suite's folder. ``output``
+ends in ``.png`` for libraries that choose a format by the suffix; only the contents determine the format.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.command.config import CommandProvider
 
 PROTOCOL_VERSION = 1
-KEPT = 64 * 1024
-"""How much of what the program says is kept, from its end."""
-_TOLD = 2000
-_LAST_WORDS_S = 1.0
-_LOOK_S = 0.5
+MAX_OUTPUT_BYTES = 64 * 1024
+"""The most bytes of output that are kept, from its end."""
+_MAX_STDERR_CHARS = 2000
+_OUTPUT_GRACE_S = 1.0
+_POLL_S = 0.5
 
 
 class Command:
@@ -44,7 +44,7 @@ class Command:
     edit = generate
 
     async def _generate(self, request: GenerationRequest, output: Path) -> Generation:
-        asked = {
+        payload = {
             "version": PROTOCOL_VERSION,
             "task_type": request.task_type,
             "prompt": request.prompt,
@@ -54,13 +54,13 @@ class Command:
             "sample_index": request.samples[0],
             "output": str(output),
         }
-        said, errors = await self._run(json.dumps(asked).encode(), request)
-        if refused := _refusal(said):
-            return Generation(refused=refused, run_params=request.params)
-        image = await asyncio.to_thread(_written, output, errors)
+        stdout, stderr = await self._run(json.dumps(payload).encode(), request)
+        if refusal := _refusal(stdout):
+            return Generation(refused=refusal, run_params=request.params)
+        image = await asyncio.to_thread(_read_output, output, stderr)
         return Generation(outputs=(image,), run_params=request.params)
 
-    async def _run(self, asked: bytes, request: GenerationRequest) -> tuple[bytes, bytes]:
+    async def _run(self, payload: bytes, request: GenerationRequest) -> tuple[bytes, bytes]:
         argv = self.config.argv
         program = str(request.folder / argv[0]) if "/" in argv[0] else argv[0]
         try:
@@ -74,60 +74,62 @@ class Command:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            told = getattr(error, "strerror", None) or error
-            raise ProviderError(f"cannot start {argv[0]!r}: {told}", kind="invalid") from None
+            reason = getattr(error, "strerror", None) or error
+            raise ProviderError(f"cannot start {argv[0]!r}: {reason}", kind="invalid") from None
         try:
             async with asyncio.timeout(self.config.timeout_s):
-                said, errors = await _converse(process, asked)
+                stdout, stderr = await _converse(process, payload)
         except BaseException as error:
             await _kill(process)
             if isinstance(error, TimeoutError):
                 raise ProviderError(f"the command took over {self.config.timeout_s:g} s", kind="transient") from None
             raise
         finally:
-            _let_go(process)
+            _close_pipes(process)
         if process.returncode:
-            raise ProviderError(f"the command ended with {_status(process.returncode)}{_told(errors)}", kind="invalid")
-        return said, errors
+            raise ProviderError(
+                f"the command ended with {_status(process.returncode)}{_stderr_message(stderr)}", kind="invalid"
+            )
+        return stdout, stderr
 
 
-async def _converse(process: asyncio.subprocess.Process, asked: bytes) -> tuple[bytes, bytes]:
-    """Sends the request and waits for the program to end; gives the ends of its standard output and error."""
+async def _converse(process: asyncio.subprocess.Process, payload: bytes) -> tuple[bytes, bytes]:
+    """Sends the request and waits for the program to end; returns the ends of its standard output and error."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    said, errors = bytearray(), bytearray()
+    stdout, stderr = bytearray(), bytearray()
     async with asyncio.TaskGroup() as group:
-        group.create_task(_send(process.stdin, asked))
-        waiting = {
-            group.create_task(_keep_end(process.stdout, said)),
-            group.create_task(_keep_end(process.stderr, errors)),
+        group.create_task(_send(process.stdin, payload))
+        readers = {
+            group.create_task(_collect_end(process.stdout, stdout)),
+            group.create_task(_collect_end(process.stderr, stderr)),
         }
-        while waiting and process.returncode is None:
-            _, waiting = await asyncio.wait(waiting, timeout=_LOOK_S)
-        if waiting:  # a child that lives on may hold the pipes open for ever, and process.wait() waits for them
-            await asyncio.wait(waiting, timeout=_LAST_WORDS_S)
+        while readers and process.returncode is None:
+            _, readers = await asyncio.wait(readers, timeout=_POLL_S)
+        if readers:  # a surviving child may keep the pipes open, and process.wait() waits for them
+            await asyncio.wait(readers, timeout=_OUTPUT_GRACE_S)
         else:
             await process.wait()
-        for task in waiting:
+        for task in readers:
             task.cancel()
-    return bytes(said), bytes(errors)
+    return bytes(stdout), bytes(stderr)
 
 
-async def _send(stdin: asyncio.StreamWriter, asked: bytes) -> None:
+async def _send(stdin: asyncio.StreamWriter, payload: bytes) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a program need not read its input
-        stdin.write(asked)
+        stdin.write(payload)
         await stdin.drain()
     stdin.close()
 
 
-async def _keep_end(stream: asyncio.StreamReader, kept: bytearray) -> None:
-    while part := await stream.read(KEPT):
-        kept += part
-        del kept[:-KEPT]
+async def _collect_end(stream: asyncio.StreamReader, buffer: bytearray) -> None:
+    while part := await stream.read(MAX_OUTPUT_BYTES):
+        buffer += part
+        del buffer[:-MAX_OUTPUT_BYTES]
 
 
-def _written(output: Path, errors: bytes) -> bytes:
+def _read_output(output: Path, stderr: bytes) -> bytes:
     try:
         if not output.is_file():
             raise FileNotFoundError
@@ -136,19 +138,21 @@ def _written(output: Path, errors: bytes) -> bytes:
             raise ProviderError(f"the command wrote {size:,} bytes, over the limit of {MAX_BYTES:,}", kind="bad_image")
         return output.read_bytes()
     except OSError:
-        raise ProviderError(f"the command wrote no image to 'output'{_told(errors)}", kind="invalid") from None
+        raise ProviderError(
+            f"the command wrote no image to 'output'{_stderr_message(stderr)}", kind="invalid"
+        ) from None
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:
-    """Ends a program that was cut short, and whatever it started in its session."""
+    """Kills the program and all processes in its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    _let_go(process)
+    _close_pipes(process)
     await process.wait()
 
 
-def _let_go(process: asyncio.subprocess.Process) -> None:
-    """Closes our ends of the pipes, which a child may still hold; asyncio has no public name for this."""
+def _close_pipes(process: asyncio.subprocess.Process) -> None:
+    """Closes the pipes, which a child may still have open; asyncio has no public function for this."""
     getattr(process, "_transport").close()  # noqa: B009
 
 
@@ -161,16 +165,16 @@ def _status(code: int) -> str:
         return f"signal {-code}"
 
 
-def _told(errors: bytes) -> str:
-    text = errors.decode("utf-8", "replace").strip()
-    return f"; its standard error: {text[-_TOLD:]}" if text else "; its standard error is empty"
+def _stderr_message(stderr: bytes) -> str:
+    text = stderr.decode("utf-8", "replace").strip()
+    return f"; its standard error: {text[-_MAX_STDERR_CHARS:]}" if text else "; its standard error is empty"
 
 
-def _refusal(said: bytes) -> str | None:
-    """The refusal on the last line of standard output, if any; other output is the program's own business."""
-    last = said.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
+def _refusal(stdout: bytes) -> str | None:
+    """The refusal on the last line of standard output, if any; other output is ignored."""
+    last_line = stdout.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
     try:
-        reply: Any = json.loads(last) if last else None
+        reply: Any = json.loads(last_line) if last_line else None
     except (ValueError, RecursionError):
         return None
     return str(reply["refused"]) if isinstance(reply, dict) and reply.get("refused") else None

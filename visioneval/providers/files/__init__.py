@@ -1,1 +1,1 @@
-"""The `files` provider: images and videos that exist already."""
+"""The `files` provider: existing images and videos."""

@@ -1,4 +1,4 @@
-"""Checks of where finished images are. Places are from the entry of ``models:``."""
+"""Checks of the sources of existing outputs. Locations are relative to the entry of ``models:``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from visioneval.suite.outputs import split_run
 
 
 def problems(entry: FilesProvider, folder: Path, trust: Trust) -> Found:
-    """Files and runs that the suite may not read."""
+    """Yields files and runs that the suite may not read."""
     for key, path, start in _named_paths(entry, folder):
         if refusal := trust.refusal(path, start, remote=key != ("run",)):
             yield key, refusal
 
 
 def run_problems(entry: FilesProvider, folder: Path) -> Found:
-    """Columns that a dataset does not have, once it could be read."""
+    """Yields missing columns of a readable dataset."""
     if entry.dataset is not None:
         missing = missing_columns(dataset_rows(entry.dataset, folder), entry.dataset.fields)
         yield from ((("dataset", "fields", key), message) for key, message in missing)

@@ -1,4 +1,4 @@
-"""Images and videos that exist already: where they are."""
+"""The configuration of existing images and videos."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visioneval.types import TaskType
 
 
 class FilesProvider(BaseProvider):
-    """Images and videos that exist already: a path pattern, another run, or rows of a dataset."""
+    """Existing images and videos: a path pattern, another run, or a dataset."""
 
     can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
     is_free: ClassVar[bool] = True
@@ -25,10 +25,10 @@ class FilesProvider(BaseProvider):
 
     provider: Literal["files"]
     path: FilePath | None = Field(default=None, description="A pattern with {case}, {model} (the label) and {sample}.")
-    run: FilePath | None = Field(default=None, description="RUN or RUN@label: another run's images.")
+    run: FilePath | None = Field(default=None, description="RUN or RUN@label: the outputs of another run.")
     dataset: OutputDataset | None = None
     outputs: Literal["none"] | None = Field(
-        default=None, description="none: cells without an image, about which there are recorded answers only."
+        default=None, description="none: cells without outputs, for recorded answers."
     )
 
     @property
@@ -39,9 +39,9 @@ class FilesProvider(BaseProvider):
     def _one_source(self) -> Self:
         given = [name for name in ("path", "run", "dataset", "outputs") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"files takes one source of images, not {' and '.join(given)}")
+            raise ValueError(f"files takes one source of outputs, not {' and '.join(given)}")
         if self.path is not None:
-            _only_known_fields(self.path)
+            _check_pattern(self.path)
         return self
 
     def model_runs(
@@ -49,8 +49,8 @@ class FilesProvider(BaseProvider):
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         if self.run is not None:
             run, label = split_run(self.run)
-            for each in [label] if label else run_labels(run):
-                yield (self.label if label and self.label else each), {"run": f"{run}@{each}"}
+            for run_label in [label] if label else run_labels(run):
+                yield (self.label if label and self.label else run_label), {"run": f"{run}@{run_label}"}
         elif self.dataset is not None:
             yield from ((label, {}) for label in dataset_labels(self.dataset, self.label, folder))
         elif self.path is not None or not self.has_outputs:
@@ -84,10 +84,10 @@ class FilesProvider(BaseProvider):
         return {case.id: case.outputs[label] for case in cases if label in case.outputs}
 
 
-def _only_known_fields(pattern: str) -> None:
+def _check_pattern(pattern: str) -> None:
     try:
         parts = list(Formatter().parse(pattern))
     except ValueError:
         parts = [("", "?", "", None)]
     if any(name not in (None, "case", "model", "sample") or spec or how for _, name, spec, how in parts):
-        raise ValueError("path may hold {case}, {model} and {sample}, and no other braces")
+        raise ValueError("path may contain {case}, {model} and {sample}, and no other braces")

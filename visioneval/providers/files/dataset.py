@@ -1,4 +1,4 @@
-"""A dataset of finished images: its columns, its model runs, and the images of each case."""
+"""A dataset of existing outputs: its columns, its model runs, and the outputs of each case."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from visioneval.types import Frozen
 
 
 class OutputDataset(Frozen):
-    """Finished images in a file of rows; rows meet cases by id, or by prompt where they have no id."""
+    """Existing outputs listed in a table; rows match cases by id, or by prompt if they have no id."""
 
     path: FilePath
-    fields: dict[str, str] = Field(description="image, and id or prompt, and optionally model: the column of each.")
+    fields: dict[str, str] = Field(description="output, and id or prompt, and optionally model: the column of each.")
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
@@ -35,23 +35,23 @@ class OutputDataset(Frozen):
         return self
 
 
-def dataset_labels(dataset: OutputDataset, wanted: str | None, folder: Path) -> list[str]:
+def dataset_labels(dataset: OutputDataset, only: str | None, folder: Path) -> list[str]:
     rows = dataset_rows(dataset, folder)
     column = dataset.fields.get("model")
     if column is None:
-        return [wanted or file_stem(dataset.path)]
+        return [only or file_stem(dataset.path)]
     labels = dict.fromkeys(str(row.cells[column]) for row in rows if row.cells.get(column) not in (None, ""))
-    return [label for label in labels if wanted in (None, label)]
+    return [label for label in labels if only in (None, label)]
 
 
 def dataset_rows(dataset: OutputDataset, folder: Path) -> Sequence[Row]:
-    """The rows of a dataset of finished images. Raises as ``read_rows``; an unchanged file is read once."""
+    """The rows of a dataset. Raises like ``read_rows``; an unchanged file is read once."""
     path = located(dataset.path, folder)
     if isinstance(path, str):
         return _rows(path, dataset.path, (0, 0))
     try:
-        now = path.stat()
-        return _rows(path, dataset.path, (now.st_mtime_ns, now.st_size))
+        status = path.stat()
+        return _rows(path, dataset.path, (status.st_mtime_ns, status.st_size))
     except OSError as error:
         raise UsageError((error.strerror or str(error)).lower()) from None
 
@@ -64,22 +64,22 @@ def _rows(path: Path | str, name: str, _state: tuple[int, int]) -> Sequence[Row]
 def dataset_outputs(
     dataset: OutputDataset, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
 ) -> Finished:
-    """The images of a model run in a dataset, by case."""
-    found: dict[str, list[ExistingOutput]] = {}
+    """The outputs of a model run in a dataset, by case."""
+    outputs: dict[str, list[ExistingOutput]] = {}
     start = dataset.path if is_url(dataset.path) else (folder / dataset.path).parent
     ids = _ids_by_prompt(cases, variables) if "prompt" in dataset.fields else {}
     for key, cell, row in _rows_of(dataset, label, ids, folder):
         raw = output_of_cell(cell, row)
         if "path" in raw:
             raw["path"] = rebased(raw["path"], start, folder)
-        found.setdefault(key, []).append(ExistingOutput.model_validate(raw))
-    return found
+        outputs.setdefault(key, []).append(ExistingOutput.model_validate(raw))
+    return outputs
 
 
 def _rows_of(
     dataset: OutputDataset, label: str, by_prompt: Mapping[str, str], folder: Path
 ) -> Iterator[tuple[str, Any, str]]:
-    """Case, image cell and place of every row of a model run that meets a case."""
+    """The case, output cell and location of each row of a model run that matches a case."""
     fields = dataset.fields
     for row in dataset_rows(dataset, folder):
         cell = {key: "" if (value := row.cells.get(column)) is None else str(value) for key, column in fields.items()}

@@ -1,4 +1,4 @@
-"""Images that exist already: nothing is generated, and nothing is called."""
+"""Existing outputs: nothing is generated, and no provider is called."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.providers.files.config import FilesProvider
 
 _FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
-"""Waiting for a bucket takes no core: it must not fill up the run's own pool, which is as large as the machine."""
+"""Downloads need no CPU, so they must not block the run's pool, which is sized to the machine."""
 
 
 class Files:
-    """Reads the image that the plan found for a cell; ``params["path"]`` names it."""
+    """Reads the output that the plan found for a cell; ``params["path"]`` is its path."""
 
     def __init__(self, config: FilesProvider) -> None:
         self.config = config
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """The finished image; nothing for cells without one. Raises ``ProviderError`` where one is missing."""
+        """The existing output; empty for cells without one. Raises ``ProviderError`` if it is missing."""
         if not self.config.has_outputs:
             return Generation()
         path = str(request.params["path"])
         if problem := request.params.get("problem"):
-            raise ProviderError(_at(request.params, str(problem)), kind="invalid")
+            raise ProviderError(_with_source(request.params, str(problem)), kind="invalid")
         if not path:
             raise ProviderError(
-                f"there is no finished image of {request.case.id!r} by {request.model_label!r}",
+                f"there is no output of {request.model_label!r} for the case {request.case.id!r}",
                 kind="invalid",
             )
         if request.params.get("by_address"):
@@ -45,25 +45,25 @@ class Files:
     edit = generate
 
 
-def _at(params: Mapping[str, Any], message: str) -> str:
-    """A message about an image, with the file and line that name it where a dataset does."""
+def _with_source(params: Mapping[str, Any], message: str) -> str:
+    """Prefixes a message with the file and line of the dataset, if there is one."""
     return f"{params['row']}: {message}" if "row" in params else message
 
 
 def _read(request: GenerationRequest, name: str) -> bytes:
-    shown = _at(request.params, name)
+    source = _with_source(request.params, name)
     if is_url(name):
         try:
             return fetch(name, MAX_BYTES)
         except UsageError as error:
-            raise ProviderError(f"{shown}: {error}", kind="invalid") from None
+            raise ProviderError(f"{source}: {error}", kind="invalid") from None
     path = request.folder / name
     try:
-        found = path.stat()
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # a pipe would be waited for for ever
-            raise ProviderError(f"{shown}: not a file", kind="invalid")
-        if found.st_size > MAX_BYTES:
-            raise ProviderError(f"{shown}: over the limit of {MAX_BYTES:,} bytes", kind="bad_image")
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # reading a pipe could block forever
+            raise ProviderError(f"{source}: not a file", kind="invalid")
+        if status.st_size > MAX_BYTES:
+            raise ProviderError(f"{source}: over the limit of {MAX_BYTES:,} bytes", kind="bad_image")
         return path.read_bytes()
     except OSError as error:
-        raise ProviderError(f"{shown}: {error.strerror or error}", kind="invalid") from None
+        raise ProviderError(f"{source}: {error.strerror or error}", kind="invalid") from None

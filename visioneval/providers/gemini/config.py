@@ -1,4 +1,4 @@
-"""Gemini, as models and as judges: their options."""
+"""The configuration of Gemini models and judges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
 
     provider: Literal["gemini"]
     mask_mode: Literal["as_image", "ignore"] = Field(
-        default="as_image", description="as_image: the mask is one more image, as there is no mask argument; ignore."
+        default="as_image",
+        description="as_image: send the mask as an additional image, since there is no mask argument; ignore.",
     )
 
     @property

@@ -44,12 +44,12 @@ REFUSING = {
     "MODEL_ARMOR",
 }
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-"""How a call ends that reached nobody, and so costs nothing."""
+"""Errors of calls that never reached the server and cost nothing."""
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-_TAKEN = ("image/png", "image/jpeg", "image/webp")
+_ACCEPTED_TYPES = ("image/png", "image/jpeg", "image/webp")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _KEY_REASONS = re.compile(r"API_KEY_\w+|CONSUMER_(INVALID|SUSPENDED)|SERVICE_DISABLED")
-_SAID = 500
+_MAX_MESSAGE = 500
 _CODES = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
@@ -63,7 +63,7 @@ _CODES = {
 
 
 def client_for(options: GeminiOptions) -> genai.Client:
-    """A client for the Developer API, or for Vertex AI where the suite names a project; no variable decides that.
+    """A client for the Developer API, or for Vertex AI if the suite sets a project. No variable changes that.
 
     Raises ``UsageError`` without a key, or without credentials for Vertex AI.
     """
@@ -76,7 +76,7 @@ def client_for(options: GeminiOptions) -> genai.Client:
         http = _http(options.base_url or DEVELOPER_URL, API_VERSION)
         return genai.Client(vertexai=False, api_key=key, http_options=http)
     except (ImportError, ValueError) as error:
-        raise UsageError(f"gemini: no client can be made: {error}") from None
+        raise UsageError(f"gemini: cannot create a client: {error}") from None
 
 
 def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
@@ -94,10 +94,10 @@ def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
 
 
 def _http(base_url: str, api_version: str) -> types.HttpOptions:
-    """Options with an HTTP client of our own, with which the SDK retries nothing.
+    """Options with a custom HTTP client, with which the SDK does not retry.
 
-    It opens as many connections as there are calls and keeps none: one that idled through somebody else's minutes
-    may be dead, and fails a call. It follows no redirect: the key would go along.
+    It opens one connection per call and keeps none: an idle connection may be dead and fail the next call. It
+    follows no redirects, which would send the key along.
     """
     client = httpx2.AsyncClient(
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
@@ -105,7 +105,7 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         follow_redirects=False,
         headers=ACCEPT_ENCODING,
         event_hooks={
-            "request": [_only_to(urlsplit(base_url).hostname or "")],
+            "request": [_restrict_host(urlsplit(base_url).hostname or "")],
             "response": [check_reply(), _raise_error],
         },
     )
@@ -115,71 +115,75 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
 
 
 async def _raise_error(response: httpx2.Response) -> None:
-    """Raises the ``APIError`` that a reply with the status 200 holds, in which the SDK would see an empty answer."""
+    """Raises the ``APIError`` in a reply with status 200, which the SDK would treat as an empty answer."""
     body = await response.aread() if response.status_code == 200 else b""
     if len(body) > MAX_ERROR_BYTES or b'"error"' not in body:
         return
     try:
-        told = json.loads(body)
+        data = json.loads(body)
     except (ValueError, RecursionError):
-        return  # the SDK says what is wrong with it
-    told = told[0] if isinstance(told, list) and len(told) == 1 else told
-    error = told.get("error") if isinstance(told, dict) and not told.get("candidates") else None
+        return  # the SDK reports it
+    data = data[0] if isinstance(data, list) and len(data) == 1 else data
+    error = data.get("error") if isinstance(data, dict) and not data.get("candidates") else None
     if error:
         fields = error if isinstance(error, dict) else {}
         code = fields.get("code")
         if not isinstance(code, int) or not 400 <= code < 600:
             code = _CODES.get(str(fields.get("status")), 500)
-        raise errors.APIError(code, told, response)
+        raise errors.APIError(code, data, response)
 
 
-def _only_to(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
-    """Lets no request out to another host than the one that was checked, whatever a URL was put together from."""
+def _restrict_host(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Blocks requests to any host except the checked one, however the URL was built."""
 
     async def check(request: httpx2.Request) -> None:
-        meant = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
-        if not meant:
-            raise ProviderError(f"nothing is sent to {request.url.host!r}: calls go to {host!r}", kind="invalid")
+        is_allowed = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
+        if not is_allowed:
+            raise ProviderError(
+                f"blocked a request to {request.url.host!r}: calls may only go to {host!r}", kind="invalid"
+            )
 
     return check
 
 
 @asynccontextmanager
 async def provider_errors() -> AsyncIterator[None]:
-    """Turns what the SDK raises into ``ProviderError``, in the provider's own words."""
+    """Converts exceptions of the SDK to ``ProviderError`` with the provider's message."""
     try:
         yield
     except errors.APIError as error:
-        message = f"{error.code}: {_words(error)[:_SAID]}"
+        message = f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
         raise ProviderError(message, kind=_kind(error), retry_after=_retry_after(error)) from None
     except GoogleAuthError as error:
-        again = isinstance(error, TransportError) or error.retryable
-        raise ProviderError(f"Vertex AI: {error}"[:_SAID], kind="transient" if again else "auth") from None
+        is_retryable = isinstance(error, TransportError) or error.retryable
+        raise ProviderError(
+            f"Vertex AI: {error}"[:_MAX_MESSAGE], kind="transient" if is_retryable else "auth"
+        ) from None
     except (httpx2.HTTPError, OSError) as error:
-        told = f": {error}" if str(error) else ""
-        sent = not isinstance(error, NEVER_SENT)
-        message = f"no answer: {type(error).__name__}{told}"
-        raise ProviderError(message, kind="transient", may_be_billed=sent) from None
+        detail = f": {error}" if str(error) else ""
+        may_be_sent = not isinstance(error, NEVER_SENT)
+        message = f"no answer: {type(error).__name__}{detail}"
+        raise ProviderError(message, kind="transient", may_be_billed=may_be_sent) from None
     except json.JSONDecodeError as error:
         message = f"the answer is not JSON: it begins {error.doc[:60]!r}"
         raise ProviderError(message, kind="transient", may_be_billed=True) from None
     except (errors.UnknownApiResponseError, ValidationError) as error:
         message = f"the answer could not be read: {' '.join(str(error).split())}"
-        raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
     except (RecursionError, UnicodeDecodeError) as error:
         message = f"the answer could not be read: {error}"
-        raise ProviderError(message[:_SAID], kind="transient", may_be_billed=True) from None
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
     except ValueError as error:
-        raise ProviderError(f"bad parameter: {error}"[:_SAID], kind="invalid") from None
+        raise ProviderError(f"bad parameter: {error}"[:_MAX_MESSAGE], kind="invalid") from None
 
 
-def _words(error: errors.APIError) -> str:
+def _error_message(error: errors.APIError) -> str:
     inner = error.details.get("error") if isinstance(error.details, Mapping) else None
     return str(error.message or (inner if isinstance(inner, str) else None) or error.status or "no message").strip()
 
 
 def _kind(error: errors.APIError) -> ProviderErrorKind:
-    """A 403 is of the key only where Google says so: else it may be about one model alone."""
+    """A 403 means a bad key only if Google says so; otherwise it may concern a single model."""
     reasons = (str(detail.get("reason", "")) for detail in _details(error))
     if error.code == 401 or (error.code in (400, 403) and any(map(_KEY_REASONS.fullmatch, reasons))):
         return "auth"
@@ -198,13 +202,13 @@ def _details(error: errors.APIError) -> list[Mapping[str, Any]]:
 def _retry_after(error: errors.APIError) -> float | None:
     """Seconds from the header, or from the ``RetryInfo`` detail of the error's body."""
     headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
-    said = retry_after(headers)
-    found = (_SECONDS.fullmatch(str(detail.get("retryDelay", ""))) for detail in _details(error))
-    return said if said is not None else next((seconds(match[1]) for match in found if match), None)
+    from_header = retry_after(headers)
+    matches = (_SECONDS.fullmatch(str(detail.get("retryDelay", ""))) for detail in _details(error))
+    return from_header if from_header is not None else next((seconds(match[1]) for match in matches if match), None)
 
 
 class GeminiGenerator:
-    """One client for a model entry. ``n`` images are ``n`` calls: the API gives one each."""
+    """One client per model entry. ``n`` images take ``n`` calls: the API returns one each."""
 
     def __init__(self, config: GeminiProvider) -> None:
         self._config = config
@@ -215,7 +219,7 @@ class GeminiGenerator:
         return await self._generate(request, [types.Part(text=request.prompt)], dict(request.params))
 
     async def edit(self, request: GenerationRequest) -> Generation:
-        """Shows the input images in order, then the prompt; a mask is one more image with words about it."""
+        """Sends the input images in order, then the prompt; a mask is an additional image with an instruction."""
         use = mask_use(self._config.mask_mode, request.files)
         parts = [await asyncio.to_thread(_inline, path) for _, path in request.files.images]
         if use.as_image is not None:
@@ -243,16 +247,15 @@ class GeminiGenerator:
 
 
 def _image(answer: types.GenerateContentResponse) -> bytes:
-    """The first image that is no thought; empty where there is none."""
-    found = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
-    return next(filter(None, found), b"")
+    """The first image that is not a thought; empty if there is none."""
+    images_data = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
+    return next(filter(None, images_data), b"")
 
 
 def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
     """The generation config as the suite wrote it.
 
-    Raises ``ProviderError`` for what the SDK does not know, and for ``http_options``, which could send the key
-    anywhere.
+    Raises ``ProviderError`` for unknown options, and for ``http_options``, which could send the key anywhere.
     """
     try:
         config = types.GenerateContentConfig.model_validate(dict(options))
@@ -261,18 +264,18 @@ def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
         where = ".".join(map(str, first["loc"]))
         raise ProviderError(f"bad parameter {where}: {first['msg']}", kind="invalid") from None
     if config.http_options is not None:
-        raise ProviderError("bad parameter http_options: only base_url says where calls go", kind="invalid")
+        raise ProviderError("bad parameter http_options: set base_url instead", kind="invalid")
     return config
 
 
 def refuse(answer: types.GenerateContentResponse) -> None:
-    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``transient`` for no answer at all."""
+    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``transient`` if there is no answer."""
     feedback = answer.prompt_feedback
     if feedback is not None and feedback.block_reason:
         why = f" ({feedback.block_reason_message})" if feedback.block_reason_message else ""
         raise ProviderError(f"the prompt was blocked: {feedback.block_reason.name}{why}", kind="refused")
     if not answer.candidates:
-        raise ProviderError("the answer holds no candidate", kind="transient", may_be_billed=True)
+        raise ProviderError("the answer has no candidates", kind="transient", may_be_billed=True)
     for candidate in answer.candidates:
         reason = candidate.finish_reason.name if candidate.finish_reason else ""
         if reason in REFUSING:
@@ -281,7 +284,7 @@ def refuse(answer: types.GenerateContentResponse) -> None:
 
 
 def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
-    """The parts of the first candidate; none where there is no content."""
+    """The parts of the first candidate; empty if there is no content."""
     candidates = answer.candidates or []
     content = candidates[0].content if candidates else None
     return list(content.parts or []) if content else []
@@ -289,17 +292,17 @@ def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
 
 def add_usage(usage: dict[str, int], answer: types.GenerateContentResponse) -> None:
     """Adds the token counts of one answer."""
-    told = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
-    for name, count in told.items():
+    counts = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
+    for name, count in counts.items():
         for kind, tokens in _by_modality(name, count):
             usage[kind] = usage.get(kind, 0) + tokens
 
 
-def _by_modality(name: str, told: object) -> Iterator[tuple[str, int]]:
+def _by_modality(name: str, value: object) -> Iterator[tuple[str, int]]:
     """A count, or the parts of one by modality: ``candidates_image_tokens`` of ``candidates_tokens_details``."""
-    if isinstance(told, int):
-        yield name, told
-    for part in told if isinstance(told, list) else ():
+    if isinstance(value, int):
+        yield name, value
+    for part in value if isinstance(value, list) else ():
         modality, tokens = part.get("modality"), part.get("token_count")
         if modality and isinstance(tokens, int):
             yield f"{name.removesuffix('tokens_details')}{modality.value.lower()}_tokens", tokens
@@ -308,6 +311,6 @@ def _by_modality(name: str, told: object) -> Iterator[tuple[str, int]]:
 def _inline(path: Path) -> types.Part:
     data = path.read_bytes()
     mime, _, _ = images.inspect(data)
-    if mime not in _TAKEN:
+    if mime not in _ACCEPTED_TYPES:
         data, mime = images.encode_png(images.load_rgb(data)), "image/png"
     return types.Part.from_bytes(data=data, mime_type=mime)

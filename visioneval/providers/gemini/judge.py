@@ -20,25 +20,25 @@ from visioneval.providers.gemini.generator import (
     refuse,
 )
 
-WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
+COMPLETE_REASONS = ("STOP", "FINISH_REASON_UNSPECIFIED")
 
 
 class GeminiJudgeClient:
-    """Asks with a JSON schema. A model that takes no schema beside tools gets the schema once it calls no more."""
+    """Asks with a JSON schema. It cannot be combined with tools, so the last round sends it."""
 
     def __init__(self, config: GeminiJudge) -> None:
         self._config = config
         self._client: genai.Client = client_for(config)
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
-        """One round. A question with tools has one more at its end, for the answer in shape."""
+        """One round. A question with tools has an additional last round, for the answer in the schema."""
         turns = [types.Content(role="user", parts=[_part(part) for part in question.parts])]
         for turn in question.turns:
             turns += _turns(turn)
-        looking = bool(question.tools) and not question.must_answer
+        with_tools = bool(question.tools) and not question.must_answer
         usage: dict[str, int] = {}
-        answer = await self._send(turns, self._options(question, tools=looking), usage)
-        return _reply(answer, usage, self._config.model, looking=looking)
+        answer = await self._send(turns, self._options(question, tools=with_tools), usage)
+        return _reply(answer, usage, self._config.model, with_tools=with_tools)
 
     def _options(self, question: Question, *, tools: bool) -> dict[str, Any]:
         options: dict[str, Any] = dict(self._config.params)
@@ -82,21 +82,21 @@ def _image(part: ImagePart) -> types.Part:
 
 
 def _turns(turn: Turn) -> list[types.Content]:
-    """The judge's own turn as it was; then a response per call with its words, and the images in the same order."""
-    turns = [types.Content.model_validate_json(json.dumps(turn.said))] if turn.said.get("parts") else []
+    """The judge's turn unchanged; then a response with text per call, and the images in the same order."""
+    turns = [types.Content.model_validate_json(json.dumps(turn.raw))] if turn.raw.get("parts") else []
     responses: list[types.Part] = []
     images: list[types.Part] = []
     for call, parts in turn.results:
-        words = {"result": "\n".join(part for part in parts if isinstance(part, str))}
-        response = types.FunctionResponse(id=call.id or None, name=call.name, response=words)
+        result = {"result": "\n".join(part for part in parts if isinstance(part, str))}
+        response = types.FunctionResponse(id=call.id or None, name=call.name, response=result)
         responses.append(types.Part(function_response=response))
         images += [_image(part) for part in parts if isinstance(part, ImagePart)]
-    told = responses + images or [types.Part(text="Now give your answer.")]
-    return [*turns, types.Content(role="user", parts=told)]
+    reply_parts = responses + images or [types.Part(text="Now give your answer.")]
+    return [*turns, types.Content(role="user", parts=reply_parts)]
 
 
 def _call(call: types.FunctionCall) -> ToolCall:
-    """Whole numbers as such: the service's own form of arguments knows only floats."""
+    """Converts integral floats to integers: the service has only floats in arguments."""
     arguments = {
         name: int(value) if isinstance(value, float) and value.is_integer() else value
         for name, value in (call.args or {}).items()
@@ -104,7 +104,7 @@ def _call(call: types.FunctionCall) -> ToolCall:
     return ToolCall(call.name or "", json.dumps(arguments), call.id or "")
 
 
-def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: str, *, looking: bool) -> Reply:
+def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: str, *, with_tools: bool) -> Reply:
     candidate = answer.candidates[0] if answer.candidates else None
     reason = candidate.finish_reason if candidate else None
     content = candidate.content if candidate else None
@@ -112,7 +112,7 @@ def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: 
         text="".join(part.text for part in content_parts(answer) if part.text and not part.thought),
         model=answer.model_version or model,
         usage=usage or None,
-        stopped=reason.name.lower() if reason and reason.name not in WHOLE else None,
+        stopped=reason.name.lower() if reason and reason.name not in COMPLETE_REASONS else None,
         calls=tuple(_call(part.function_call) for part in content_parts(answer) if part.function_call),
-        said=(content.model_dump(mode="json", exclude_none=True) if content else {}) if looking else None,
+        raw=(content.model_dump(mode="json", exclude_none=True) if content else {}) if with_tools else None,
     )

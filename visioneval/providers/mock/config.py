@@ -1,4 +1,4 @@
-"""The mock provider: its parameters, and what its flaws are good for."""
+"""The configuration of the mock provider, and the graders that detect its flaws."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Flaw = Literal["none", "typo", "missing_line", "extra_text", "spill", "drift", "
 
 _NONE: frozenset[str] = frozenset()
 _TEXT = frozenset({"text"})
-_IMAGE = frozenset({"image"})
+_PROPERTIES = frozenset({"properties"})
 _LOCALITY = frozenset({"locality"})
 
 SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
@@ -27,8 +27,8 @@ SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
         "extra_text": _TEXT,
         "spill": _NONE,
         "drift": _NONE,
-        "blank": _TEXT | _IMAGE,
-        "wrong_size": _IMAGE,
+        "blank": _TEXT | _PROPERTIES,
+        "wrong_size": _PROPERTIES,
     },
     TaskType.IMAGE_EDITING: {
         "none": _NONE,
@@ -37,20 +37,20 @@ SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
         "extra_text": _TEXT | _LOCALITY,
         "spill": _LOCALITY,
         "drift": _LOCALITY,
-        "blank": _TEXT | _IMAGE | _LOCALITY,
-        "wrong_size": _IMAGE | _LOCALITY,
+        "blank": _TEXT | _PROPERTIES | _LOCALITY,
+        "wrong_size": _PROPERTIES | _LOCALITY,
     },
 }
-"""The types of the measuring graders that can see a flaw, where the case gives them something to measure.
+"""The grader types that detect a flaw, if the case gives them something to measure.
 
 ``text`` needs the line in ``expect.text.required``, and for ``extra_text`` either a forbidden line or
-``extra: forbid``. ``image`` needs ``expect.size`` or ``expect.aspect_ratio`` to see ``wrong_size``. ``locality``
-needs an editable mask. A flaw with nothing to act on, such as a typo where the case has no copy, draws as ``none``.
+``extra: forbid``. ``properties`` needs ``expect.size`` or ``expect.aspect_ratio`` to see ``wrong_size``. ``locality``
+needs an editable mask. A flaw with nothing to act on, such as a typo where the case has no copy, renders as ``none``.
 """
 
 
 class MockParams(Frozen):
-    """What a mock may be asked for."""
+    """The parameters of a mock."""
 
     model: Literal["mock"] = "mock"
     flaw: Flaw = "none"
@@ -60,7 +60,7 @@ class MockParams(Frozen):
 
 
 class MockProvider(GeneratingProvider):
-    """A stand-in that draws plain layouts. It is no model; it shows that graders and rules work."""
+    """A stand-in that renders plain layouts. It is not a model; it shows that graders and rules work."""
 
     stand_in: ClassVar[bool] = True
     is_free: ClassVar[bool] = True

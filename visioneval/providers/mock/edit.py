@@ -1,4 +1,4 @@
-"""The mock's edits: the inside of a mask painted over and lettered, and marks where there should be none."""
+"""The mock's edits: repaints the inside of a mask, writes text in it, and adds unwanted marks."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from visioneval.errors import ProviderError
-from visioneval.providers.mock.text import MIN_SIZE, Colour, Dice, fit_box
+from visioneval.providers.mock.text import MIN_SIZE, Color, Dice, fit_box
 
 Pixels = NDArray[np.uint8]
 Box = tuple[int, int, int, int]
 
-_DARK: Colour = (30, 28, 28)
-_LIGHT: Colour = (252, 250, 246)
-_MARKS: tuple[Colour, ...] = ((214, 48, 74), (30, 132, 196), (244, 190, 40), (34, 150, 92))
-_TINTS: tuple[Colour, ...] = ((96, 40, 150), (20, 120, 110))
+_DARK: Color = (30, 28, 28)
+_LIGHT: Color = (252, 250, 246)
+_MARKS: tuple[Color, ...] = ((214, 48, 74), (30, 132, 196), (244, 190, 40), (34, 150, 92))
+_TINTS: tuple[Color, ...] = ((96, 40, 150), (20, 120, 110))
 _READABLE = 3.5
-"""The contrast ratio (WCAG 2.2) from which the ink that was there is used again."""
+"""The contrast ratio (WCAG 2.2) from which the existing ink color is reused."""
 _CELLS = 96
-"""Places are looked for on a grid with this many cells along the longer side."""
+"""Free areas are searched on a grid with this many cells along the longer side."""
 
 
-def middle(size: tuple[int, int]) -> Image.Image:
-    """The mask that an edit without one gets: the middle third of the rows, but for the outer columns."""
+def default_mask(size: tuple[int, int]) -> Image.Image:
+    """The mask for cases without one: the middle third of the rows, without the outer columns."""
     width, height = size
     mask = Image.new("L", size, 0)
     mask.paste(255, (width // 10, height // 3, width - width // 10, max(height * 2 // 3, height // 3 + 1)))
@@ -35,16 +35,16 @@ def middle(size: tuple[int, int]) -> Image.Image:
 
 
 def repaint(base: Image.Image, mask: Image.Image, line: str | None, dice: Dice) -> Image.Image:
-    """The RGB image with the inside of an ``L`` mask cleared and ``line`` drawn there; "" draws nothing.
+    """Clears the inside of an ``L`` mask in an RGB image and draws ``line`` there; "" draws nothing.
 
-    ``None`` draws an ellipse. No pixel outside the mask changes. Raises ``ProviderError`` where the line cannot
-    be drawn large enough to read.
+    ``None`` draws an ellipse. No pixel outside the mask changes. Raises ``ProviderError`` if the line does not
+    fit at a readable size.
     """
     inside = np.asarray(mask) > 0
     pixels = np.array(base)
-    ground, grain = _around(pixels, inside)
+    ground, grain = _surroundings(pixels, inside)
     ink, tallest = _ink(pixels, inside, ground)
-    pixels[inside] = _grained(ground, grain, int(inside.sum()), dice)
+    pixels[inside] = _grain_pixels(ground, grain, int(inside.sum()), dice)
     layer = Image.fromarray(pixels)
     box = _largest_box(inside)
     if line is None:
@@ -53,13 +53,13 @@ def repaint(base: Image.Image, mask: Image.Image, line: str | None, dice: Dice) 
         left, top, right, bottom = _inset(box, 0.05)
         setting = fit_box(line, right - left, bottom - top, tallest or bottom - top)
         if setting is None:
-            raise ProviderError(f"mock: the mask has no room for {line!r} at a size that can be read", kind="invalid")
+            raise ProviderError(f"mock: {line!r} does not fit the mask at a readable size", kind="invalid")
         setting.draw(layer, (left + right) / 2, (top + bottom - setting.height) / 2, "m", ink)
     return Image.composite(layer, base, mask)
 
 
 def add_line(image: Image.Image, mask: Image.Image, line: str) -> Image.Image:
-    """The image with a label outside the mask, where least is to be seen. Raises ``ProviderError``."""
+    """Adds a label outside the mask, in the least detailed area. Raises ``ProviderError``."""
     side = min(image.size)
     size = max(MIN_SIZE, round(side * 0.05))
     while size >= MIN_SIZE:
@@ -67,42 +67,42 @@ def add_line(image: Image.Image, mask: Image.Image, line: str) -> Image.Image:
         if setting is None:
             break
         width, height = setting.width + setting.size, setting.height + setting.size // 2
-        place = _calm_place(image, mask, width, height)
-        if place is not None:
-            left, top = place
+        corner = _calm_corner(image, mask, width, height)
+        if corner is not None:
+            left, top = corner
             marked = image.copy()
             ImageDraw.Draw(marked).rectangle((left, top, left + width - 1, top + height - 1), fill=_LIGHT)
             setting.draw(marked, left + width / 2, top + setting.size // 4, "m", _DARK)
             return marked
         size = min(size - 1, round(size * 0.85))
-    raise ProviderError(f"mock: there is no room for {line!r} outside the mask", kind="invalid")
+    raise ProviderError(f"mock: there is no space for {line!r} outside the mask", kind="invalid")
 
 
 def spill(image: Image.Image, mask: Image.Image) -> Image.Image:
-    """The image with a blot outside the mask, where least is to be seen, so that copy stays readable.
+    """Adds a blot outside the mask, in the least detailed area, so that copy stays readable.
 
-    Raises ``ProviderError`` where the mask leaves no room for it.
+    Raises ``ProviderError`` if there is no space for it.
     """
     for share in (0.4, 0.34, 0.28, 0.22, 0.16):
         width, height = (max(1, round(side * share)) for side in image.size)
-        place = _calm_place(image, mask, width, height)
-        if place is not None:
-            box = (place[0], place[1], place[0] + width - 1, place[1] + height - 1)
+        corner = _calm_corner(image, mask, width, height)
+        if corner is not None:
+            box = (corner[0], corner[1], corner[0] + width - 1, corner[1] + height - 1)
             return blot(image, box)
-    raise ProviderError("mock: there is no room for a spill outside the mask", kind="invalid")
+    raise ProviderError("mock: there is no space for a spill outside the mask", kind="invalid")
 
 
 def blot(image: Image.Image, box: Box) -> Image.Image:
-    """The image with an ellipse in ``box``, in a colour that stands out there."""
+    """Draws an ellipse in ``box`` in a contrasting color."""
     left, top = max(0, box[0]), max(0, box[1])
     ground = _median(np.asarray(image.crop((left, top, box[2] + 1, box[3] + 1))).reshape(-1, 3))
     marked = image.copy()
-    ImageDraw.Draw(marked).ellipse(box, fill=_farthest(_MARKS, ground))
+    ImageDraw.Draw(marked).ellipse(box, fill=_most_distant(_MARKS, ground))
     return marked
 
 
 def drift(image: Image.Image) -> Image.Image:
-    """The image drawn anew: everything a little larger, and of another tint."""
+    """Simulates a full regeneration: everything slightly larger and tinted."""
     width, height = image.size
     zoomed = image.resize(
         image.size, Image.Resampling.BICUBIC, box=(width * 0.008, height * 0.008, width * 0.992, height * 0.992)
@@ -111,18 +111,18 @@ def drift(image: Image.Image) -> Image.Image:
 
 
 def tinted(image: Image.Image) -> Image.Image:
-    """The image with one colour mixed into all of it."""
-    tint = _farthest(_TINTS, flat_colour(image))
+    """Blends one color into the whole image."""
+    tint = _most_distant(_TINTS, flat_colour(image))
     return Image.blend(image, Image.new("RGB", image.size, tint), 0.16)
 
 
-def flat_colour(image: Image.Image) -> Colour:
+def flat_colour(image: Image.Image) -> Color:
     """The median colour of an image."""
     small = image.resize((min(64, image.width), min(64, image.height)), Image.Resampling.BOX)
     return _median(np.asarray(small).reshape(-1, 3))
 
 
-def _around(pixels: Pixels, inside: NDArray[np.bool_]) -> tuple[Colour, NDArray[np.int16]]:
+def _surroundings(pixels: Pixels, inside: NDArray[np.bool_]) -> tuple[Color, NDArray[np.int16]]:
     """The median colour of a ring around the mask, and the small deviations from it, ``(n, 3)``."""
     reach = max(2, min(24, max(inside.shape) // 60))
     square = np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)
@@ -133,19 +133,19 @@ def _around(pixels: Pixels, inside: NDArray[np.bool_]) -> tuple[Colour, NDArray[
     return ground, off[(abs(off) <= 10).all(axis=1)]
 
 
-def _grained(ground: Colour, grain: NDArray[np.int16], count: int, dice: Dice) -> Pixels:
-    """``count`` pixels of a colour with the surroundings' grain, ``(count, 3)``."""
+def _grain_pixels(ground: Color, grain: NDArray[np.int16], count: int, dice: Dice) -> Pixels:
+    """``count`` pixels of a color with the surroundings' grain, ``(count, 3)``."""
     flat = np.tile(np.array(ground, np.int16), (count, 1))
     if len(grain):
-        # The older generator's numbers are the same in every version of numpy.
+        # The legacy generator gives the same numbers in every version of numpy.
         flat += grain[np.random.RandomState(dice.pick("grain", 2**32)).randint(0, len(grain), count)]
     return flat.clip(0, 255).astype(np.uint8)
 
 
-def _ink(pixels: Pixels, inside: NDArray[np.bool_], ground: Colour) -> tuple[Colour, int | None]:
-    """The colour to draw in, and the largest size of letters: those of what stood there, where there was any."""
-    far = abs(pixels.astype(np.int16) - np.array(ground, np.int16)).sum(axis=2)
-    old = inside & (far > max(120, 0.6 * int(far[inside].max())))
+def _ink(pixels: Pixels, inside: NDArray[np.bool_], ground: Color) -> tuple[Color, int | None]:
+    """The colour to draw in, and the largest size of letters: those of the existing content, if there is any."""
+    distance = abs(pixels.astype(np.int16) - np.array(ground, np.int16)).sum(axis=2)
+    old = inside & (distance > max(120, 0.6 * int(distance[inside].max())))
     if old.sum() >= 0.01 * inside.sum():
         ink = _median(pixels[old])
         rows = np.flatnonzero(old.any(axis=1))
@@ -155,7 +155,7 @@ def _ink(pixels: Pixels, inside: NDArray[np.bool_], ground: Colour) -> tuple[Col
 
 
 def _largest_box(inside: NDArray[np.bool_]) -> Box:
-    """The largest upright rectangle within the mask, to about a hundredth: left, top, right, bottom."""
+    """The largest upright rectangle in the mask, to about 1 %: left, top, right, bottom."""
     ys, xs = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
     left, top, right, bottom = int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1
     step = max(1, -(-max(right - left, bottom - top) // _CELLS))
@@ -189,8 +189,8 @@ def _boxes(cells: NDArray[np.bool_]) -> Iterator[Box]:
             open_from.append((start, height))
 
 
-def _calm_place(image: Image.Image, mask: Image.Image, width: int, height: int) -> tuple[int, int] | None:
-    """The top left corner of a box clear of the mask and of the image's rim, over the fewest edges."""
+def _calm_corner(image: Image.Image, mask: Image.Image, width: int, height: int) -> tuple[int, int] | None:
+    """The top left corner of a box away from the mask and the image's border, over the fewest edges."""
     scale = max(image.size) / _CELLS
     size = (max(1, round(image.width / scale)), max(1, round(image.height / scale)))
     grey = np.asarray(image.convert("L").resize((size[0] * 4, size[1] * 4), Image.Resampling.BOX), np.float32)
@@ -210,10 +210,10 @@ def _calm_place(image: Image.Image, mask: Image.Image, width: int, height: int) 
 
 def _box_sums(values: Any, height: int, width: int) -> NDArray[np.float64]:
     sums = cv2.integral(values, sdepth=cv2.CV_64F)
-    found: NDArray[np.float64] = (
+    sums_by_corner: NDArray[np.float64] = (
         sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
     )
-    return found
+    return sums_by_corner
 
 
 def _inset(box: Box, share: float) -> Box:
@@ -221,21 +221,21 @@ def _inset(box: Box, share: float) -> Box:
     return box[0] + x, box[1] + y, max(box[0] + x + 1, box[2] - x), max(box[1] + y + 1, box[3] - y)
 
 
-def _median(colours: Pixels) -> Colour:
+def _median(colours: Pixels) -> Color:
     red, green, blue = (int(value) for value in np.median(colours, axis=0))
     return red, green, blue
 
 
-def _farthest(colours: tuple[Colour, ...], ground: Colour) -> Colour:
+def _most_distant(colours: tuple[Color, ...], ground: Color) -> Color:
     return max(colours, key=lambda colour: sum(abs(a - b) for a, b in zip(colour, ground, strict=True)))
 
 
-def _contrast(one: Colour, other: Colour) -> float:
+def _contrast(first: Color, second: Color) -> float:
     """The contrast ratio of WCAG 2.2: 1 (none) to 21."""
-    dark, light = sorted(map(_luminance, (one, other)))
+    dark, light = sorted(map(_luminance, (first, second)))
     return (light + 0.05) / (dark + 0.05)
 
 
-def _luminance(colour: Colour) -> float:
+def _luminance(colour: Color) -> float:
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in colour)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,8 +1,8 @@
-"""A stand-in that draws plain layouts from what a case expects: no model, no network, no cost.
+"""A stand-in that renders plain layouts from what a case expects: no model, no network, no cost.
 
-It knows the answer, so that a suite, a grader or a gate can be seen to work before anything is paid for. The
-parameter ``flaw`` makes it draw one thing wrong; ``suite.mock.SEEN_BY`` says which graders can tell.
-Every file says that it is a stand-in, in its metadata and never in the image, where it would be extra copy.
+It knows the right answer, so that users can test a suite, a grader or a gate before paying for anything. The
+parameter ``flaw`` makes it render one flaw; ``config.SEEN_BY`` lists the graders that detect it. The metadata of
+each file names the stand-in; the image does not, since that would be extra copy.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from visioneval.media.images import FORMATS, check_size, load_mask, load_rgb, op
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.mock.config import MockParams
-from visioneval.providers.mock.edit import add_line, blot, drift, flat_colour, middle, repaint, spill, tinted
+from visioneval.providers.mock.edit import add_line, blot, default_mask, drift, flat_colour, repaint, spill, tinted
 from visioneval.providers.mock.page import PageCopy, draw_page, flat, rounded
 from visioneval.providers.mock.text import Dice, tidy, with_typo
 from visioneval.suite.case import ExpectText, TestCase, pixel_size
 
 SOFTWARE = "visioneval mock (a stand-in, not a model)"
 
-_UNASKED = ("Limited time offer", "Terms and conditions apply", "Made with love", "Free gift inside")
+_EXTRA_LINES = ("Limited time offer", "Terms and conditions apply", "Made with love", "Free gift inside")
 _SOFTWARE_TAG = 0x0131
 _OPAQUE = ("jpeg", "bmp")
 
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The image that an edit starts from: as seen on white, as stored where it is transparent, and its mask."""
+    """The image to edit: composited on white, as stored if it is transparent, and its mask."""
 
     rgb: Image.Image
     rgba: Image.Image | None
@@ -44,21 +44,20 @@ class _Base:
 
 
 class Mock:
-    """Draws a case's copy, or paints it into a mask. The same request gives the same bytes."""
+    """Renders a case's copy, or paints it into a mask. The same request gives the same bytes."""
 
     def __init__(self, config: object) -> None:
         self.config = config
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Flyers of the size asked for. Raises ``ProviderError``."""
+        """Renders flyers of the requested size. Raises ``ProviderError``."""
         return await asyncio.to_thread(_generate, request)
 
     async def edit(self, request: GenerationRequest) -> Generation:
-        """The base image with its mask painted over and lettered. Raises ``ProviderError``.
+        """Repaints the mask of the base image with text. Raises ``ProviderError``.
 
-        The text is the case's ``metadata.draw``, else its first required line, else there is an ellipse; without a
-        mask it goes to the middle of the image. Only pixels inside the mask change, but for what a
-        lossy format does to all of them.
+        The text is the case's ``metadata.draw``, else its first required line, else an ellipse; without a mask it
+        goes to the middle of the image. Only pixels inside the mask change, except by lossy encoding.
         """
         return await asyncio.to_thread(_edit, request)
 
@@ -95,7 +94,7 @@ def _generation(request: GenerationRequest, params: MockParams, size: tuple[int,
     copy = _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice)
     page, art = draw_page(size, copy, dice)
     if params.flaw == "blank":
-        return _see_through(flat(size, dice), request.case.expect.alpha)
+        return _blank_image(flat(size, dice), request.case.expect.alpha)
     if params.flaw == "spill":
         radius = max(1, min(art[2] - art[0], art[3] - art[1]) // 2)
         page = blot(page, (art[0] - radius, art[1] - radius, art[0] + radius, art[1] + radius))
@@ -106,15 +105,15 @@ def _generation(request: GenerationRequest, params: MockParams, size: tuple[int,
     return page
 
 
-def _see_through(image: Image.Image, wanted: bool | None) -> Image.Image:
-    """A blank image: where transparency is wanted, there is nothing but that."""
-    if wanted:
+def _blank_image(image: Image.Image, is_transparent: bool | None) -> Image.Image:
+    """A blank image; fully transparent if the case expects transparency."""
+    if is_transparent:
         image.putalpha(0)
     return image
 
 
 def _sticker(size: tuple[int, int]) -> Image.Image:
-    """Opaque but for a thin rim with round corners, in which no page has copy."""
+    """Opaque except for a thin border with round corners, where no page has copy."""
     rim = max(1, min(size) // 50)
     alpha = Image.new("L", size, 0)
     inner = (max(1, size[0] - 2 * rim), max(1, size[1] - 2 * rim))
@@ -128,54 +127,56 @@ def _page_copy(text: ExpectText, params: MockParams, dice: Dice) -> PageCopy:
     small = tuple(line for line in tidy(text.allowed) if line not in required)
     extra: tuple[str, ...] = ()
     if params.flaw == "typo":
-        required = with_typo(required, dice, keep=small)
+        required = with_typo(required, dice, excluded=small)
     elif params.flaw == "missing_line" and required:
-        gone = dice.pick("missing", len(required))
-        required = required[:gone] + required[gone + 1 :]
+        removed = dice.pick("missing", len(required))
+        required = required[:removed] + required[removed + 1 :]
     elif params.flaw == "extra_text":
-        extra = (_unasked(text),)
+        extra = (_unexpected_line(text),)
     return PageCopy(small=small, required=required, extra=extra)
 
 
-def _unasked(text: ExpectText) -> str:
-    """A line that the case does not want: one that it forbids, else one that it says nothing of."""
-    wanted = [line.casefold() for line in (*text.required, *text.allowed)]
+def _unexpected_line(text: ExpectText) -> str:
+    """A line that the case does not expect: a forbidden one, else an unknown one."""
+    expected = [line.casefold() for line in (*text.required, *text.allowed)]
     for line in text.forbidden:
         try:
             drawable = tidy([line])
         except ProviderError:
             continue
-        if drawable and drawable[0].casefold() not in wanted:
+        if drawable and drawable[0].casefold() not in expected:
             return drawable[0]
-    return next((line for line in _UNASKED if not any(line.casefold() in other for other in wanted)), _UNASKED[0])
+    return next(
+        (line for line in _EXTRA_LINES if not any(line.casefold() in other for other in expected)), _EXTRA_LINES[0]
+    )
 
 
 def _edited(request: GenerationRequest, params: MockParams, base: _Base, line: str | None, sample: int) -> Image.Image:
     flaw, text = params.flaw, request.case.expect.text or ExpectText(extra="forbid")
     dice = Dice(params.seed, sample, request.prompt)
     if flaw == "blank":
-        return _see_through(Image.new("RGB", base.rgb.size, flat_colour(base.rgb)), request.case.expect.alpha)
+        return _blank_image(Image.new("RGB", base.rgb.size, flat_colour(base.rgb)), request.case.expect.alpha)
     if line is not None and flaw == "typo":
-        line = with_typo([line], dice, keep=(*text.required, *text.allowed))[0]
+        line = with_typo([line], dice, excluded=(*text.required, *text.allowed))[0]
     elif line is not None and flaw == "missing_line":
         line = ""
     image = repaint(base.rgb, base.mask, line, dice)
     changes: dict[str, Callable[[], Image.Image]] = {
-        "extra_text": lambda: add_line(image, base.mask, _unasked(text)),
+        "extra_text": lambda: add_line(image, base.mask, _unexpected_line(text)),
         "spill": lambda: spill(image, base.mask),
         "drift": lambda: drift(image),
     }
     image = changes[flaw]() if flaw in changes else image
     alpha = _edit_alpha(image, base, request.case.expect.alpha)
     if alpha is not None:
-        image = _restored(image, base) if base.rgba is not None else image
+        image = _with_base_colors(image, base) if base.rgba is not None else image
         image.putalpha(alpha)
     return image if flaw != "wrong_size" else image.resize(_other_size(image.size), Image.Resampling.LANCZOS)
 
 
-def _edit_alpha(image: Image.Image, base: _Base, wanted: bool | None) -> Image.Image | None:
-    """The base's transparency where nothing changed; where it has none and must, a thin rim within the mask."""
-    if wanted is False or (base.rgba is None and not wanted):
+def _edit_alpha(image: Image.Image, base: _Base, is_transparent: bool | None) -> Image.Image | None:
+    """The base's transparency where nothing changed; if it has none but must, a thin border inside the mask."""
+    if is_transparent is False or (base.rgba is None and not is_transparent):
         return None
     if base.rgba is not None:
         return ImageChops.lighter(base.rgba.getchannel("A"), _changed(image, base))
@@ -184,14 +185,14 @@ def _edit_alpha(image: Image.Image, base: _Base, wanted: bool | None) -> Image.I
     return ImageChops.invert(rim)
 
 
-def _restored(image: Image.Image, base: _Base) -> Image.Image:
-    """The edit with the base's own colours, not those on white, where nothing changed."""
+def _with_base_colors(image: Image.Image, base: _Base) -> Image.Image:
+    """The edit with the base's original colors, not those on white, where nothing changed."""
     assert base.rgba is not None
     return Image.composite(image, base.rgba.convert("RGB"), _changed(image, base))
 
 
 def _changed(image: Image.Image, base: _Base) -> Image.Image:
-    """255 where a pixel is not the base's, or lies inside the mask."""
+    """255 where a pixel differs from the base or is inside the mask."""
     bands = ImageChops.difference(image, base.rgb).split()
     most = ImageChops.lighter(ImageChops.lighter(bands[0], bands[1]), bands[2])
     return ImageChops.lighter(base.mask, most.point([0] + [255] * 255))
@@ -205,13 +206,13 @@ def _load_base(request: GenerationRequest) -> _Base:
         rgb = load_rgb(source)
         with opened(source) as handle:
             kind = FORMATS[handle.format or ""]
-            seen = handle.has_transparency_data
-            rgba = ImageOps.exif_transpose(handle).convert("RGBA") if seen else None
-        mask = middle(rgb.size) if mask_path is None else load_mask(mask_path)
+            has_transparency = handle.has_transparency_data
+            rgba = ImageOps.exif_transpose(handle).convert("RGBA") if has_transparency else None
+        mask = default_mask(rgb.size) if mask_path is None else load_mask(mask_path)
     except ImageError as error:
         raise ProviderError(f"mock: the base image or its mask: {error}", kind="invalid") from None
     if mask.size != rgb.size:
-        raise ProviderError("mock: the mask is not of the size of the base image", kind="invalid")
+        raise ProviderError("mock: the mask and the base image have different sizes", kind="invalid")
     if mask.getbbox() is None:
         raise ProviderError("mock: the mask has no transparent pixel, so there is nothing to edit", kind="invalid")
     return _Base(rgb, rgba, kind, mask)
@@ -220,7 +221,7 @@ def _load_base(request: GenerationRequest) -> _Base:
 def _line_to_draw(case: TestCase) -> str | None:
     stated = case.metadata.get("draw")
     if stated is not None and not isinstance(stated, str):
-        raise ProviderError("mock: metadata.draw must be a text, the one to draw in the mask", kind="invalid")
+        raise ProviderError("mock: metadata.draw must be a string: the text to draw in the mask", kind="invalid")
     lines = [stated] if stated else case.expect.text.required if case.expect.text else ()
     return next(iter(tidy(lines[:1])), None)
 
@@ -242,7 +243,7 @@ def _check_size(size: tuple[int, int]) -> None:
 
 
 def _other_size(size: tuple[int, int]) -> tuple[int, int]:
-    """Another size of another shape: the longer side is cut by a quarter (a single pixel becomes two)."""
+    """A size with another aspect ratio: the longer side is reduced by a quarter (a single pixel becomes two)."""
     width, height = size
     if height >= width:
         return width, height * 3 // 4 if height > 1 else 2
@@ -250,11 +251,13 @@ def _other_size(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _encode(image: Image.Image, case: TestCase, usual: str) -> bytes:
-    """The file, in the format that the case expects or else the ``usual`` one. Raises ``ProviderError``."""
+    """Encodes the file in the format that the case expects, else in ``usual``. Raises ``ProviderError``."""
     kind = case.expect.format or usual
     if image.mode == "RGBA" and kind in _OPAQUE:
         if case.expect.format is not None:
-            raise ProviderError(f"mock: expect.alpha asks for transparency, which {kind} cannot hold", kind="invalid")
+            raise ProviderError(
+                f"mock: expect.alpha requires transparency, which {kind} does not support", kind="invalid"
+            )
         kind = "png"
     buffer = io.BytesIO()
     try:
@@ -265,7 +268,7 @@ def _encode(image: Image.Image, case: TestCase, usual: str) -> bytes:
 
 
 def _options(kind: str) -> dict[str, Any]:
-    """How a format is written: with the stand-in's mark, and with as little loss as it allows."""
+    """The encoder options: the stand-in's name as metadata, and as little loss as possible."""
     if kind == "png":
         info = PngImagePlugin.PngInfo()
         info.add_text("Software", SOFTWARE)

@@ -1,4 +1,4 @@
-"""The mock's generations: a plain flyer with a little landscape, lettering, a card and a button."""
+"""The mock's generated images: a plain flyer with a small landscape, text, a card and a button."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from dataclasses import dataclass, replace
 from PIL import Image, ImageDraw, ImageFilter
 
 from visioneval.errors import ProviderError
-from visioneval.providers.mock.text import MIN_SIZE, Colour, Dice, Setting, set_line
+from visioneval.providers.mock.text import MIN_SIZE, Color, Dice, Setting, set_line
 
 Box = tuple[int, int, int, int]
 
 _ART_SHARES = (0.14, 0.08, 0.03)
-"""Of a page's height: the least that a landscape above the copy gets, and what it gives up where copy needs it."""
+"""Shares of a page's height for the landscape above the copy, tried in order until the copy fits."""
 _LARGEST_ART = 0.58
 _LANDSCAPE = 1.3
 _COMFORTABLE = 14
-"""Pixels: the size of letters below which the landscape and the gaps give way."""
-_SHARP_PIXELS = 8_000_000
-"""Shapes over more pixels than this are drawn without smooth edges, to bound the memory."""
+"""Pixels: letter size below which the landscape and the gaps are reduced."""
+_MAX_SMOOTH_PIXELS = 8_000_000
+"""Larger shapes are drawn without smooth edges, to limit memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Palette:
-    paper: Colour
-    ink: Colour
-    accent: Colour
-    sky: Colour
-    sun: Colour
-    far_hill: Colour
-    near_hill: Colour
+    paper: Color
+    ink: Color
+    accent: Color
+    sky: Color
+    sun: Color
+    far_hill: Color
+    near_hill: Color
 
 
-def _colour(digits: str) -> Colour:
+def _parse_color(digits: str) -> Color:
     red, green, blue = bytes.fromhex(digits)
     return red, green, blue
 
 
-_CARD: Colour = (255, 255, 255)
+_CARD: Color = (255, 255, 255)
 _ROOM_FOR_RULE = 6
-_RULE: Colour = (226, 224, 222)
+_RULE: Color = (226, 224, 222)
 _PALETTES = tuple(
-    _Palette(*map(_colour, row.split()))
+    _Palette(*map(_parse_color, row.split()))
     for row in (
         "faf5ec 2c2420 a63d27 f7d6b2 e98046 c6603e 7c3830",
         "f0f6f8 182836 145e80 bcdeec facd6e 5c9cb2 245c7a",
@@ -65,18 +65,18 @@ class PageCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Lines that stand together. ``frame`` says what is drawn around them, ``pad`` pixels away."""
+    """Lines of one group. ``frame`` is the color of the box around them, ``pad`` pixels away."""
 
     lines: tuple[Setting, ...]
-    colour: Colour
+    colour: Color
     gap: int = 0
     pad: int = 0
-    frame: Colour | None = None
+    frame: Color | None = None
     columns: int = 1
 
     @property
     def rows(self) -> list[tuple[Setting, ...]]:
-        """The lines, a row after the other."""
+        """The lines by row."""
         return [self.lines[at : at + self.columns] for at in range(0, len(self.lines), self.columns)]
 
     @property
@@ -92,12 +92,12 @@ class _Part:
 def draw_page(size: tuple[int, int], copy: PageCopy, dice: Dice) -> tuple[Image.Image, Box]:
     """An RGB page of ``size`` and the box of its landscape, in which there is no text.
 
-    Raises ``ProviderError`` where the copy cannot be set large enough to read.
+    Raises ``ProviderError`` if the copy does not fit at a readable size.
     """
     palette = _PALETTES[dice.pick("palette", len(_PALETTES))]
     page = Image.new("RGB", size, palette.paper)
     if not (copy.small or copy.required or copy.extra):
-        _draw_art(page, (0, 0, *size), _hazy(palette), dice)
+        _draw_art(page, (0, 0, *size), _hazy_palette(palette), dice)
         return page.filter(ImageFilter.GaussianBlur(min(size) * 0.03)), (0, 0, *size)
     art, column, parts, gap = _lay_out(size, copy, palette, dice)
     height = _height(parts, gap)
@@ -110,25 +110,29 @@ def draw_page(size: tuple[int, int], copy: PageCopy, dice: Dice) -> tuple[Image.
     return page, art
 
 
-def _hazy(palette: _Palette) -> _Palette:
-    """The landscape's colours close to the sky's: on a page without copy, OCR takes clear shapes for letters."""
-    sun, far, near = (_mixed(palette.sky, colour) for colour in (palette.sun, palette.far_hill, palette.near_hill))
-    return replace(palette, sun=sun, far_hill=far, near_hill=near)
+def _hazy_palette(palette: _Palette) -> _Palette:
+    """The palette with landscape colors close to the sky: without copy, OCR mistakes clear shapes for letters."""
+    sun, far_hill_color, near_hill_color = (
+        _mix(palette.sky, colour) for colour in (palette.sun, palette.far_hill, palette.near_hill)
+    )
+    return replace(palette, sun=sun, far_hill=far_hill_color, near_hill=near_hill_color)
 
 
-def _mixed(ground: Colour, colour: Colour) -> Colour:
+def _mix(ground: Color, colour: Color) -> Color:
     red, green, blue = (round(0.8 * a + 0.2 * b) for a, b in zip(ground, colour, strict=True))
     return red, green, blue
 
 
 def flat(size: tuple[int, int], dice: Dice) -> Image.Image:
-    """The page's paper and nothing on it."""
+    """An empty page."""
     return Image.new("RGB", size, _PALETTES[dice.pick("palette", len(_PALETTES))].paper)
 
 
 def smooth_mask(size: tuple[int, int], paint: Callable[[ImageDraw.ImageDraw, int], None]) -> Image.Image:
     """An ``L`` mask with smooth edges; ``paint`` draws with 255, every length multiplied by its second argument."""
-    scale = 4 if size[0] * size[1] * 16 <= _SHARP_PIXELS else 2 if size[0] * size[1] * 4 <= _SHARP_PIXELS else 1
+    scale = (
+        4 if size[0] * size[1] * 16 <= _MAX_SMOOTH_PIXELS else 2 if size[0] * size[1] * 4 <= _MAX_SMOOTH_PIXELS else 1
+    )
     mask = Image.new("L", (size[0] * scale, size[1] * scale), 0)
     paint(ImageDraw.Draw(mask), scale)
     return mask.reduce(scale) if scale > 1 else mask
@@ -145,7 +149,7 @@ def rounded(size: tuple[int, int], radius: int) -> Image.Image:
 def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dice) -> tuple[Box, Box, list[_Part], int]:
     """The landscape's box, the column's, and what stands in the column, with the gap between.
 
-    Much copy on a small page takes the landscape's room. Raises ``ProviderError`` where even that is too little.
+    A lot of copy on a small page shrinks the landscape. Raises ``ProviderError`` if it still does not fit.
     """
     best: tuple[Box, Box, list[_Part], int, int] | None = None
     for share in _ART_SHARES:
@@ -158,10 +162,10 @@ def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dic
     if best is None:
         count = len(copy.small) + len(copy.required) + len(copy.extra)
         raise ProviderError(
-            f"mock: {count} lines of copy do not fit {size[0]}x{size[1]} at a size that can be read", kind="invalid"
+            f"mock: {count} lines of copy do not fit {size[0]}x{size[1]} at a readable size", kind="invalid"
         )
     art, column, parts, gap, _ = best
-    if art[2] == size[0]:  # the landscape lies above the column, and takes what the copy leaves free
+    if art[2] == size[0]:  # the landscape is above the column and takes the free space
         space = column[1] - art[3]
         free = min(column[3] - _height(parts, gap) - space, round(size[1] * _LARGEST_ART))
         art = (0, 0, size[0], max(art[3], free))
@@ -186,15 +190,15 @@ def _areas(size: tuple[int, int], share: float, dice: Dice) -> tuple[Box, Box]:
 
 
 def _set_parts(copy: PageCopy, width: int, height: int, palette: _Palette) -> tuple[int, list[_Part], int]:
-    """The largest unit at which the copy fits, the parts, which are none where it does not, and their gap."""
+    """The largest unit at which the copy fits, the parts (empty if it does not fit), and their gap."""
     across = 0.06 if height < 2 * width else 0.09  # on a tall page there is room to wrap lines
     unit = max(MIN_SIZE, round(min(width * across, height * 0.1)))
     columns = range(1, max(1, min(6, width // max(1, height))) + 1)
     while unit >= MIN_SIZE:
-        for air in (1.0, 0.5) if unit >= _COMFORTABLE else (1.0, 0.5, 0.15):
+        for spacing in (1.0, 0.5) if unit >= _COMFORTABLE else (1.0, 0.5, 0.15):
             for count in columns:
-                parts = _parts(copy, unit, air, width, count, palette)
-                gap = round(unit * air)
+                parts = _parts(copy, unit, spacing, width, count, palette)
+                gap = round(unit * spacing)
                 if parts is not None and _height(parts, gap) <= height:
                     return unit, parts, gap
         unit = min(unit - 1, round(unit * 0.94))
@@ -205,27 +209,29 @@ def _height(parts: Sequence[_Part], gap: int) -> int:
     return sum(part.height for part in parts) + gap * (len(parts) - 1)
 
 
-def _parts(copy: PageCopy, unit: int, air: float, width: int, columns: int, palette: _Palette) -> list[_Part] | None:
+def _parts(
+    copy: PageCopy, unit: int, spacing: float, width: int, columns: int, palette: _Palette
+) -> list[_Part] | None:
     title, body, action = _roles(copy.required)
-    tight = unit * air
-    pad = round(tight * 0.55)
-    wanted = (
-        (copy.small, 0.85, _Part((), palette.accent, gap=round(tight / 6))),
-        (title, 1.1 + air, _Part((), palette.ink)),
-        (body, 1.0, _Part((), palette.ink, gap=round(tight / 2), pad=pad, frame=_CARD, columns=columns)),
-        (action, 1.1, _Part((), _CARD, pad=round(tight * 0.4), frame=palette.accent)),
-        (copy.extra, 0.85, _Part((), palette.ink, gap=round(tight / 6))),
+    tight_unit = unit * spacing
+    pad = round(tight_unit * 0.55)
+    groups = (
+        (copy.small, 0.85, _Part((), palette.accent, gap=round(tight_unit / 6))),
+        (title, 1.1 + spacing, _Part((), palette.ink)),
+        (body, 1.0, _Part((), palette.ink, gap=round(tight_unit / 2), pad=pad, frame=_CARD, columns=columns)),
+        (action, 1.1, _Part((), _CARD, pad=round(tight_unit * 0.4), frame=palette.accent)),
+        (copy.extra, 0.85, _Part((), palette.ink, gap=round(tight_unit / 6))),
     )
     parts = []
-    for lines, scale, part in wanted:
+    for lines, scale, part in groups:
         size = max(MIN_SIZE, round(unit * scale))
         room = (width - 4 * part.pad) // part.columns - (unit if part.columns > 1 else 0)
         settings = [set_line(line, size, room) for line in lines]
-        done = tuple(setting for setting in settings if setting is not None)
-        if len(done) < len(lines):
+        fitted = tuple(setting for setting in settings if setting is not None)
+        if len(fitted) < len(lines):
             return None
-        if done:
-            parts.append(replace(part, lines=done))
+        if fitted:
+            parts.append(replace(part, lines=fitted))
     return parts
 
 
@@ -243,23 +249,23 @@ def _draw_part(page: Image.Image, part: _Part, column: Box, top: int, *, centred
     if part.frame is not None:
         radius = part.pad if is_card else part.height // 2
         page.paste(part.frame, (left, top), rounded((width, part.height), min(radius, part.height // 2)))
-    in_the_middle = centred or (part.frame is not None and not is_card)
-    first = left + 2 * part.pad
+    is_middle = centred or (part.frame is not None and not is_card)
+    text_left = left + 2 * part.pad
     step = (width - 4 * part.pad) / part.columns
     top += part.pad
     for number, row in enumerate(part.rows):
         if number and is_card and part.gap >= _ROOM_FOR_RULE:
             y = top - part.gap // 2
-            rule = (first, y, left + width - part.pad * 2, y)
+            rule = (text_left, y, left + width - part.pad * 2, y)
             ImageDraw.Draw(page).line(rule, _RULE, max(1, part.pad // 10))
-        for place, line in enumerate(row):
-            x = first + step * (place + (0.5 if in_the_middle else 0))
-            line.draw(page, x, top, "m" if in_the_middle else "l", part.colour)
+        for column_index, line in enumerate(row):
+            x = text_left + step * (column_index + (0.5 if is_middle else 0))
+            line.draw(page, x, top, "m" if is_middle else "l", part.colour)
         top += max(line.height for line in row) + part.gap
 
 
 def _draw_art(page: Image.Image, box: Box, palette: _Palette, dice: Dice) -> None:
-    """A sky, a sun in its corner and rows of low hills: OCR takes a whole disc for an O, and steep hills for an M."""
+    """A sky, a sun in a corner and rows of low hills: OCR mistakes a whole disc for an O, and steep hills for an M."""
     width, height = box[2] - box[0], box[3] - box[1]
     page.paste(palette.sky, box)
     radius = max(1, round(min(width, height) * (0.36 + 0.14 * dice.share("sun size"))))
@@ -276,8 +282,8 @@ def _draw_art(page: Image.Image, box: Box, palette: _Palette, dice: Dice) -> Non
         ridge = [
             (width * step / 64, level + swing * math.sin(math.tau * (phase + waves * step / 64))) for step in range(65)
         ]
-        page.paste(colour, box, _filled((width, height), [(0, height), *ridge, (width, height)]))
+        page.paste(colour, box, _polygon_mask((width, height), [(0, height), *ridge, (width, height)]))
 
 
-def _filled(size: tuple[int, int], points: Sequence[tuple[float, float]]) -> Image.Image:
+def _polygon_mask(size: tuple[int, int], points: Sequence[tuple[float, float]]) -> Image.Image:
     return smooth_mask(size, lambda pen, k: pen.polygon([(k * x, k * y) for x, y in points], fill=255))

@@ -1,7 +1,7 @@
-"""The mock's lettering: Pillow's built-in font, lines set to fit a box, and typos.
+"""The mock's text: Pillow's built-in font, lines fitted to a box, and typos.
 
-A character that the font lacks is an error, never a little box: an image that shows a box instead of a letter
-would be graded as if a model had drawn it.
+A character that the font lacks is an error: an image with a placeholder box would be graded as if a model had
+generated it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from PIL import Image, ImageDraw, ImageFont, features
 from visioneval.characters import ignorable
 from visioneval.errors import ProviderError
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 MIN_SIZE = 10
-"""Pixels: smaller letters are hard to read, for people and for OCR."""
+"""Pixels: smaller letters are hard to read for people and for OCR."""
 
 _PITCH = 1.24
 _STROKE = 0.022
@@ -29,8 +29,8 @@ _FINE_BELOW = 40
 _SHRINK = 0.95
 _NO_GLYPH = "\uffff"  # a noncharacter: what every font shows for it is its sign for a missing glyph
 
-# Each letter becomes one of another build, so that no reader can take one for the other.
-_OTHER = {
+# Each letter maps to one with another shape, so that no reader can confuse them.
+_LETTER_TYPOS = {
     **dict.fromkeys("OQCGDSUJ", "K"),
     **dict.fromkeys("ILTEFHN", "O"),
     **dict.fromkeys("AVWXYKMZ", "B"),
@@ -40,11 +40,11 @@ _OTHER = {
     **dict.fromkeys("vwxyzk", "a"),
     **dict.fromkeys("hnm", "z"),
 }
-_OTHER_DIGIT = {**dict.fromkeys("0356892", "4"), **dict.fromkeys("147", "8")}
+_DIGIT_TYPOS = {**dict.fromkeys("0356892", "4"), **dict.fromkeys("147", "8")}
 
 
 class Dice:
-    """Rolls that depend on nothing but the seed and a roll's name."""
+    """Random numbers that depend only on the seed and a name."""
 
     def __init__(self, *seed: object) -> None:
         self._seed = "\0".join(map(str, seed))
@@ -61,7 +61,7 @@ class Dice:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A line of copy, set: its rows and its letters' size, all in pixels."""
+    """A fitted line of copy: its rows and letter size, in pixels."""
 
     rows: tuple[str, ...]
     size: int
@@ -69,15 +69,15 @@ class Setting:
 
     @property
     def pitch(self) -> int:
-        """From one row to the next."""
+        """The distance between rows."""
         return round(self.size * _PITCH)
 
     @property
     def height(self) -> int:
-        """Of all rows."""
+        """The height of all rows."""
         return self.pitch * len(self.rows)
 
-    def draw(self, image: Image.Image, x: float, top: float, align: str, colour: Colour) -> None:
+    def draw(self, image: Image.Image, x: float, top: float, align: str, colour: Color) -> None:
         """Draws the rows. ``x`` is the left end (``align`` "l") or the middle ("m") of every row."""
         scale = _scale(self.size)
         size = self.size * scale
@@ -94,32 +94,32 @@ class Setting:
 
 @lru_cache(maxsize=256)
 def font(size: int) -> ImageFont.FreeTypeFont:
-    """Pillow's own font. Raises ``ProviderError`` where Pillow was built without FreeType."""
+    """Pillow's built-in font. Raises ``ProviderError`` if Pillow was built without FreeType."""
     if not features.check("freetype2"):
         raise ProviderError("mock needs a Pillow that was built with FreeType", kind="invalid")
     default = ImageFont.load_default(size)
     assert isinstance(default, ImageFont.FreeTypeFont)
-    # The other engine is there on some machines only, and the same request must give the same image.
+    # The other layout engine is not available everywhere, and the same request must give the same image.
     return default.font_variant(layout_engine=ImageFont.Layout.BASIC)
 
 
 def tidy(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines as they can be drawn; empty ones are left out. Raises ``ProviderError`` for what the font lacks."""
-    found = []
+    """Normalizes lines and drops empty ones. Raises ``ProviderError`` for characters that the font lacks."""
+    cleaned = []
     for line in lines:
         visible = (char for char in unicodedata.normalize("NFC", line) if char.isspace() or not ignorable(char))
         text = " ".join("".join(visible).split())
         lacking = sorted({char for char in text if not _has_glyph(char)})
         if lacking:
             chars = ", ".join(f"{ascii(char)[1:-1]} ({unicodedata.name(char, 'no name')})" for char in lacking)
-            raise ProviderError(f"mock: its font cannot draw {chars} in the line {line!r}", kind="invalid")
+            raise ProviderError(f"mock: the font has no glyph for {chars} in the line {line!r}", kind="invalid")
         if text:
-            found.append(text)
-    return tuple(found)
+            cleaned.append(text)
+    return tuple(cleaned)
 
 
 def set_line(line: str, size: int, width: int) -> Setting | None:
-    """The line at ``size`` or a little below in one row, else wrapped; ``None`` where it does not fit ``width``."""
+    """The line in one row at ``size`` or slightly smaller, else wrapped; ``None`` if it does not fit ``width``."""
     for smaller in _sizes(size, round(size * 0.72)):
         if _length(line, smaller) <= width:
             return Setting((line,), smaller, _length(line, smaller))
@@ -131,7 +131,7 @@ def set_line(line: str, size: int, width: int) -> Setting | None:
 
 
 def fit_box(line: str, width: int, height: int, largest: int) -> Setting | None:
-    """The line as large as a box takes it, up to ``largest``; ``None`` where it would be too small to read."""
+    """The line as large as the box allows, up to ``largest``; ``None`` if it would be unreadably small."""
     for size in _sizes(min(largest, height), MIN_SIZE):
         rows = _wrap(line, size, width)
         if rows is not None:
@@ -141,25 +141,25 @@ def fit_box(line: str, width: int, height: int, largest: int) -> Setting | None:
     return None
 
 
-def with_typo(lines: Sequence[str], dice: Dice, keep: Iterable[str] = ()) -> tuple[str, ...]:
-    """The lines with one letter of one of them changed, never into a line of ``lines`` or ``keep``.
+def with_typo(lines: Sequence[str], dice: Dice, excluded: Iterable[str] = ()) -> tuple[str, ...]:
+    """The lines with one letter of one of them changed, never into a line of ``lines`` or ``excluded``.
 
-    A digit is changed where there is no letter at all; without either, nothing is.
+    Without letters, a digit is changed; without both, nothing.
     """
-    known = {*lines, *keep}
-    for table in (_OTHER, _OTHER_DIGIT):
+    known = {*lines, *excluded}
+    for table in (_LETTER_TYPOS, _DIGIT_TYPOS):
         options = [
-            (number, place)
+            (number, position)
             for number, line in enumerate(lines)
-            for place, char in enumerate(line)
-            if char in table and line[:place] + table[char] + line[place + 1 :] not in known
+            for position, char in enumerate(line)
+            if char in table and line[:position] + table[char] + line[position + 1 :] not in known
         ]
-        inside = [(n, p) for n, p in options if lines[n][p - 1 : p].isalpha() and lines[n][p + 1 : p + 2].isalpha()]
-        options = inside or options
+        inner = [(n, i) for n, i in options if lines[n][i - 1 : i].isalpha() and lines[n][i + 1 : i + 2].isalpha()]
+        options = inner or options
         if options:
-            number, place = options[dice.pick("typo", len(options))]
+            number, position = options[dice.pick("typo", len(options))]
             line = lines[number]
-            wrong = line[:place] + table[line[place]] + line[place + 1 :]
+            wrong = line[:position] + table[line[position]] + line[position + 1 :]
             return (*lines[:number], wrong, *lines[number + 1 :])
     return tuple(lines)
 
@@ -175,19 +175,19 @@ def _sizes(largest: int, smallest: int) -> list[int]:
 
 
 def _wrap(line: str, size: int, width: int) -> tuple[str, ...] | None:
-    """As few rows as possible, of about the same length; ``None`` where a word is too long."""
-    rows = _greedy(line, size, width)
+    """As few rows as possible, of similar length; ``None`` if a word is too long."""
+    rows = _wrap_greedily(line, size, width)
     if rows is None:
         return None
     for narrower in range(95, 45, -5):
-        even = _greedy(line, size, width * narrower // 100)
+        even = _wrap_greedily(line, size, width * narrower // 100)
         if even is None or len(even) > len(rows):
             break
         rows = even
     return tuple(rows)
 
 
-def _greedy(line: str, size: int, width: int) -> list[str] | None:
+def _wrap_greedily(line: str, size: int, width: int) -> list[str] | None:
     rows: list[str] = []
     for word in line.split():
         if rows and _length(f"{rows[-1]} {word}", size) <= width:
@@ -205,12 +205,12 @@ def _length(text: str, size: int) -> int:
 
 
 def _scale(size: int) -> int:
-    """Small letters are drawn larger and scaled down: fitted to whole pixels, they lose their shapes and spaces."""
+    """Small letters are rendered larger and scaled down: hinting would distort their shapes and spaces."""
     return 4 if size < _FINE_BELOW else 1
 
 
 def _stroke(size: int) -> float:
-    """How much bolder than the font, in pixels; small letters would run into one another."""
+    """Additional stroke width in pixels; none for small letters, which would touch."""
     return size * _STROKE if size >= _BOLD_FROM else 0.0
 
 

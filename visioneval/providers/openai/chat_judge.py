@@ -1,4 +1,4 @@
-"""A judge behind chat completions, for servers that speak only those."""
+"""A judge with chat completions, for servers that support only those."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Literal
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.providers.openai.generator import Connection, encoded, error_in_reply, flat_usage, known_form
+from visioneval.providers.openai.generator import Connection, encoded, error_in_reply, flat_usage, parse_errors
 
 Shape = Literal["schema", "json", "text"]
 SHAPES: tuple[Shape, ...] = ("schema", "json", "text")
 
 
 class ChatJudge:
-    """Chat completions. Where a server knows no schema, a JSON object is asked for, and where not that, plain text.
+    """Chat completions. If a server does not support schemas, requests a JSON object, and otherwise plain text.
 
-    What a server took is remembered, and told in every reply (``Reply.shape``).
+    The supported shape is remembered, and part of each reply (``Reply.shape``).
     """
 
     def __init__(self, config: OpenAIJudge, connection: Connection) -> None:
@@ -27,16 +27,16 @@ class ChatJudge:
         self._shape: Shape = "schema"
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
-        """One round, in the strongest shape that the server takes."""
+        """One round, in the strictest shape that the server supports."""
         while True:
             shape = self._shape
             try:
                 answer = await self._connection.post("/chat/completions", encoded(self._body(question, shape)))
-                with known_form():
+                with parse_errors():
                     return _reply(answer, shape)
             except ProviderError as error:
                 weaker = SHAPES.index(shape) + 1
-                if not _knows_no_shape(error) or question.schema is None or weaker == len(SHAPES):
+                if not _is_unsupported_shape(error) or question.schema is None or weaker == len(SHAPES):
                     raise
                 self._shape = max(self._shape, SHAPES[weaker], key=SHAPES.index)
 
@@ -57,16 +57,16 @@ class ChatJudge:
 
 
 def with_params(body: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """A body with the suite's parameters, which win; but ``text: {verbosity: low}`` leaves ``text.format`` alone."""
+    """Merges the suite's parameters into a body; they win, but ``text: {verbosity: low}`` keeps ``text.format``."""
     merged = dict(body)
     for name, value in params.items():
-        own = body.get(name)
-        merged[name] = {**own, **value} if isinstance(own, Mapping) and isinstance(value, Mapping) else value
+        default = body.get(name)
+        merged[name] = {**default, **value} if isinstance(default, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
-def readable(arguments: str) -> str:
-    """Arguments that are no JSON would fail the whole next request, not only the call."""
+def valid_arguments(arguments: str) -> str:
+    """Replaces invalid JSON arguments with ``{}``: they would fail the whole next request."""
     try:
         json.loads(arguments)
     except (ValueError, RecursionError):
@@ -79,10 +79,10 @@ def function(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
 
 
-def _knows_no_shape(error: ProviderError) -> bool:
-    said = str(error).lower()
-    words = ("response_format", "json_schema", "json_object", "structured output", "grammar")
-    return error.kind == "invalid" and any(word in said for word in words)
+def _is_unsupported_shape(error: ProviderError) -> bool:
+    message = str(error).lower()
+    names = ("response_format", "json_schema", "json_object", "structured output", "grammar")
+    return error.kind == "invalid" and any(word in message for word in names)
 
 
 def _response_format(schema: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
@@ -98,32 +98,33 @@ def _part(part: Part, question: Question) -> dict[str, Any]:
 
 
 def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
-    """The judge's own turn, one tool message per call, and one user message with the images: tools send text."""
-    messages: list[dict[str, Any]] = [turn.said]
-    shown: list[dict[str, Any]] = []
+    """The judge's turn, one tool message per call, and one user message with the images: tools can only send text."""
+    messages: list[dict[str, Any]] = [turn.raw]
+    image_parts: list[dict[str, Any]] = []
     for call, parts in turn.results:
-        words = "\n".join(part for part in parts if isinstance(part, str))
-        messages.append({"role": "tool", "tool_call_id": call.id, "content": words})
+        text = "\n".join(part for part in parts if isinstance(part, str))
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
         if any(isinstance(part, ImagePart) for part in parts):
-            shown += [_part(part, question) for part in parts]
-    return [*messages, {"role": "user", "content": shown}] if shown else messages
+            image_parts += [_part(part, question) for part in parts]
+    return [*messages, {"role": "user", "content": image_parts}] if image_parts else messages
 
 
 def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
     if not answer.get("choices"):
-        raise ProviderError("the answer holds no choice", kind="transient", may_be_billed=True)
+        raise ProviderError("the answer has no choices", kind="transient", may_be_billed=True)
     choice = answer["choices"][0]
-    if choice.get("error"):  # so do routers that pass on what a model's own host said
+    if choice.get("error"):  # sent by routers that forward errors of a model's host
         raise error_in_reply(choice["error"])
     message = choice["message"]
     if message.get("refusal"):
         raise ProviderError(f"the judge refused: {message['refusal']}", kind="refused", may_be_billed=True)
     if choice.get("finish_reason") == "content_filter":
         raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
-    asked = message.get("tool_calls") or ()
-    calls = tuple(ToolCall(c["function"]["name"], c["function"].get("arguments") or "", c["id"]) for c in asked)
-    own = [
-        {**c, "function": {**c["function"], "arguments": readable(c["function"].get("arguments", ""))}} for c in asked
+    tool_calls = message.get("tool_calls") or ()
+    calls = tuple(ToolCall(c["function"]["name"], c["function"].get("arguments") or "", c["id"]) for c in tool_calls)
+    sent_back = [
+        {**c, "function": {**c["function"], "arguments": valid_arguments(c["function"].get("arguments", ""))}}
+        for c in tool_calls
     ]
     return Reply(
         text=message.get("content") or "",
@@ -132,5 +133,5 @@ def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
         usage=flat_usage(answer.get("usage")) or None,
         stopped="max_tokens" if choice.get("finish_reason") == "length" else None,
         calls=calls,
-        said={"role": "assistant", "content": message.get("content"), "tool_calls": own} if calls else None,
+        raw={"role": "assistant", "content": message.get("content"), "tool_calls": sent_back} if calls else None,
     )

@@ -1,4 +1,4 @@
-"""OpenAI and servers that speak its protocol, as models and as judges: their options."""
+"""The configuration of OpenAI and compatible models and judges."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from visioneval.suite.remote import MaskMode, OpenAIOptions
 
 
 class OpenAIProvider(GeneratingProvider, OpenAIOptions):
-    """OpenAI's Images API, or a server that speaks it. Parameters are passed through as written."""
+    """OpenAI's Images API, or a compatible server. Parameters are passed through as written."""
 
     provider: Literal["openai"]
-    mask_mode: MaskMode = Field(default="send", description="send: as the mask; as_image: as one more image; ignore.")
+    mask_mode: MaskMode = Field(
+        default="send", description="send: as the mask argument; as_image: as an additional image; ignore."
+    )
 
     @property
     def needs_key(self) -> str | None:
@@ -31,7 +33,7 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions):
 
 
 class OpenAIJudge(BaseJudge, OpenAIOptions):
-    """A vision model behind the Responses API, or behind chat completions (``api: chat``)."""
+    """A vision model with the Responses API, or with chat completions (``api: chat``)."""
 
     provider: Literal["openai"]
     model: Text

@@ -1,4 +1,4 @@
-"""Generation and editing with OpenAI's Images API, or with a server that speaks it."""
+"""Generation and editing with OpenAI's Images API, or with a compatible server."""
 
 from __future__ import annotations
 
@@ -35,29 +35,31 @@ _STATUS_BY_NAME = {
     429: {"rate_limit_exceeded", "rate_limit_error", "requests", "tokens"},
     400: {"invalid_request_error", "model_not_found"},
 }
-"""The status that an error's code or type stands for, where the reply's own says nothing."""
-_MOST_WORDS = 1000
-"""Of what a provider says in an error: a gateway's whole web page helps nobody."""
+"""The status for the code or type of an error in a reply with status 200."""
+_MAX_MESSAGE = 1000
+"""The most characters of a provider's error message: gateways may send whole web pages."""
 _SHORTEST_SECRET = 8
-"""Local servers take any key, such as ``ollama``: a word that may well stand in what they say."""
+"""Shorter keys are not redacted: local servers accept any key, such as ``ollama``, which is also a normal word."""
 
 
 def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
-    """A client whose host, key and headers come from the suite alone.
+    """A client whose host, key and headers come only from the suite.
 
     Raises ``UsageError`` without a usable key.
     """
     key = os.environ.get(options.key_variable)
     if not key:
         raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'OpenAI'}")
-    if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's own error would show all of it
-        raise UsageError(f"{options.key_variable} holds a space, a line end or another character that no key has")
-    with _no_settings_around():
+    if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's error would show the whole key
+        raise UsageError(
+            f"{options.key_variable} contains a space, a line break or another character that is invalid in a key"
+        )
+    with _without_openai_variables():
         return openai.AsyncOpenAI(
             api_key=key,
             base_url=options.base_url or BASE_URL,
             max_retries=0,
-            http_client=openai.DefaultAioHttpClient(  # half of the default client's cost a call
+            http_client=openai.DefaultAioHttpClient(  # half the overhead of the default client
                 limits=LIMITS,
                 follow_redirects=False,
                 headers=ACCEPT_ENCODING,
@@ -67,43 +69,47 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
 
 
 @contextmanager
-def _no_settings_around() -> Iterator[None]:
-    """The SDK reads an organisation, a project, headers and more from the environment, and sends them to any host."""
-    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
+def _without_openai_variables() -> Iterator[None]:
+    """Hides ``OPENAI_*`` variables, such as organization and headers: the SDK would send them to any host."""
+    removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
     try:
         yield
     finally:
-        os.environ.update(kept)
+        os.environ.update(removed)
 
 
 @asynccontextmanager
 async def provider_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
-    """Turns what the SDK and its transport raise into ``ProviderError``, in the provider's own words, less the key."""
+    """Converts exceptions of the SDK and its transport to ``ProviderError``; removes the key from messages."""
     try:
         yield
     except ProviderError as error:
-        raise _told(client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed) from None
+        raise _provider_error(
+            client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
+        ) from None
     except openai.APIStatusError as error:
         kind = _kind(error.status_code, error.code)
-        raise _told(client, _words(error), kind, retry_after(error.response.headers)) from None
-    except openai.APIConnectionError as error:  # time-outs are among them
-        cause = error.__cause__ or error  # the SDK's own words say of all that it timed out
+        raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
+    except openai.APIConnectionError as error:  # includes timeouts
+        cause = error.__cause__ or error  # the SDK reports all of them as timeouts
         message = f"no answer: {str(cause) or type(cause).__name__}"
-        raise _told(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
-    except aiohttp.ClientResponseError as error:  # a reply that is not HTTP, which the SDK lets through
+        raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+    except aiohttp.ClientResponseError as error:  # invalid HTTP, which the SDK does not catch
         message = f"the answer is not HTTP: {' '.join(error.message.split())}"
-        raise _told(client, message, "transient", may_be_billed=True) from None
+        raise _provider_error(client, message, "transient", may_be_billed=True) from None
     except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
         message = f"no answer: {' '.join(str(error).split()) or type(error).__name__}"
-        raise _told(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+        raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
     except (openai.OpenAIError, ValueError, RecursionError) as error:
-        raise _told(client, f"the answer could not be read: {error}", "transient", may_be_billed=True) from None
+        raise _provider_error(
+            client, f"the answer could not be read: {error}", "transient", may_be_billed=True
+        ) from None
 
 
 def _may_be_sent(error: BaseException | None) -> bool:
-    """Whether a call may have reached the provider before its connection was lost, and so may cost something.
+    """Whether a call may have reached the provider before its connection was lost, and so may be billed.
 
-    The transport above aiohttp calls a connection that was reset in the middle of an answer a connect error too.
+    The transport above aiohttp also reports a connection reset during an answer as a connect error.
     """
     while error is not None:
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
@@ -112,53 +118,53 @@ def _may_be_sent(error: BaseException | None) -> bool:
     return True
 
 
-def _told(
+def _provider_error(
     client: openai.AsyncOpenAI,
-    words: str,
+    message: str,
     kind: ProviderErrorKind,
     wait: float | None = None,
     *,
     may_be_billed: bool = False,
 ) -> ProviderError:
     if len(client.api_key) >= _SHORTEST_SECRET:
-        words = words.replace(client.api_key, "***")
-    return ProviderError(words[:_MOST_WORDS], kind=kind, retry_after=wait, may_be_billed=may_be_billed)
+        message = message.replace(client.api_key, "***")
+    return ProviderError(message[:_MAX_MESSAGE], kind=kind, retry_after=wait, may_be_billed=may_be_billed)
 
 
 def read_json(response: httpx2.Response) -> dict[str, Any]:
     """The JSON object of an answer.
 
-    Raises ``ProviderError`` for a web page and for an error, which some servers send with the status 200, and
-    ``ValueError`` for cut JSON.
+    Raises ``ProviderError`` for a web page and for an error, which some servers send with status 200, and
+    ``ValueError`` for incomplete JSON.
     """
-    told = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
-    if isinstance(told, dict):
-        if told.get("error") and told.get("status") != "failed":  # which the judge itself reads
-            raise error_in_reply(told["error"], retry_after(response.headers))
-        return told
-    shown = " ".join(response.text.split())[:80]
-    message = f"the answer is none of this API, so base_url may be wrong; it begins with {shown!r}"
+    data = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
+    if isinstance(data, dict):
+        if data.get("error") and data.get("status") != "failed":  # the judge handles those
+            raise error_in_reply(data["error"], retry_after(response.headers))
+        return data
+    start = " ".join(response.text.split())[:80]
+    message = f"the answer is not from this API; check base_url. It begins with {start!r}"
     raise ProviderError(message, kind="invalid")
 
 
 def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
-    """What an ``error`` in a reply with the status 200 stands for. One whose code says nothing may pass."""
+    """The error in a reply with status 200. Unknown codes count as transient."""
     fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
     code = str(fields.get("code"))
     by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
     status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
-    said = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
-    return ProviderError(f"the reply is an error: {said}"[:_MOST_WORDS], kind=_kind(status, code), retry_after=wait)
+    message = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
+    return ProviderError(f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=_kind(status, code), retry_after=wait)
 
 
 @contextmanager
-def known_form() -> Iterator[None]:
-    """Turns what reading an answer of an unknown form raises into ``ProviderError``."""
+def parse_errors() -> Iterator[None]:
+    """Converts exceptions from parsing an unexpected answer to ``ProviderError``."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         message = f"the answer could not be read: {type(error).__name__}: {error}"
-        raise ProviderError(message[:_MOST_WORDS], kind="transient", may_be_billed=True) from None
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 
 
 def _kind(status: int, code: object) -> ProviderErrorKind:
@@ -171,14 +177,14 @@ def _kind(status: int, code: object) -> ProviderErrorKind:
     return "transient" if status in (408, 409) or status >= 500 else "invalid"
 
 
-def _words(error: openai.APIStatusError) -> str:
+def _error_message(error: openai.APIStatusError) -> str:
     body = error.body if isinstance(error.body, Mapping) else {}
-    said = body.get("message") or error.response.text.strip() or error.message
-    return f"{error.status_code}: {said}"
+    message = body.get("message") or error.response.text.strip() or error.message
+    return f"{error.status_code}: {message}"
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """A body as JSON. Raises ``ProviderError`` for a parameter that JSON cannot hold."""
+    """Encodes a body as JSON. Raises ``ProviderError`` for a parameter that is not JSON."""
     try:
         return orjson.dumps(body)
     except TypeError as error:
@@ -186,7 +192,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 class Connection:
-    """The client of one entry. It is closed with the event loop in which it was used first."""
+    """The client of one entry. It is closed with the event loop of its first use."""
 
     def __init__(self, options: OpenAIOptions) -> None:
         self._client = client_for(options)
@@ -194,15 +200,15 @@ class Connection:
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[openai.AsyncOpenAI]:
-        """The client, for one call. Raises ``ProviderError`` for whatever the SDK raises."""
+        """Yields the client for one call. Converts exceptions of the SDK to ``ProviderError``."""
         if self._closing is None:
             self._closing = self._close_at_end()
-            await anext(self._closing)  # a loop that ends closes every generator that was begun in it
+            await anext(self._closing)  # a loop closes its async generators when it ends
         async with provider_errors(self._client):
             yield self._client
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """Sends a JSON body and gives the answer's. The SDK's own models are passed by: they cost most of a call."""
+        """Sends a JSON body and returns the answer's. Skips the SDK's models, which are slow."""
         async with self.call() as client:
             answer = await client.post(path, content=body, cast_to=httpx2.Response)
             return read_json(answer)
@@ -215,7 +221,7 @@ class Connection:
 
 
 class OpenAIGenerator:
-    """One client for a model entry; parameters are passed through as the suite wrote them."""
+    """One client per model entry; parameters are passed through as the suite wrote them."""
 
     def __init__(self, config: OpenAIProvider) -> None:
         self._config = config
@@ -227,7 +233,7 @@ class OpenAIGenerator:
         return _generation(await self._connection.post("/images/generations", encoded(body)), request.params)
 
     async def edit(self, request: GenerationRequest) -> Generation:
-        """Edits the first image; the others, in order, are references."""
+        """Edits the first image; the others are references, in order."""
         use = mask_use(self._config.mask_mode, request.files)
         outputs, mask = await asyncio.to_thread(_uploads, request, use)
         prompt = use.worded(request.prompt, len(outputs))
@@ -262,16 +268,16 @@ def _upload(path: Path) -> Upload:
 
 
 def _generation(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
-    with known_form():
+    with parse_errors():
         outputs = tuple(map(_decoded, answer.get("data") or ()))
     return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
 
 
 def _decoded(image: Mapping[str, Any]) -> bytes:
-    """The image's bytes; empty where it is damaged, so that only its own cell is an error."""
+    """The image's bytes; empty if it is damaged, so that only its cell fails."""
     text = image.get("b64_json")
     if not text and image.get("url"):
-        raise ProviderError("the answer holds a URL: set params.response_format to b64_json", kind="invalid")
+        raise ProviderError("the answer contains a URL: set params.response_format to b64_json", kind="invalid")
     try:
         return b64decode(text or "", validate=True)
     except (binascii.Error, ValueError, TypeError):
@@ -279,10 +285,10 @@ def _decoded(image: Mapping[str, Any]) -> bytes:
 
 
 def flat_usage(usage: object) -> dict[str, int]:
-    """Token counts by name: ``input_tokens``, and of its details such as ``input_image_tokens``."""
+    """Token counts by name: ``input_tokens``, and details such as ``input_image_tokens``."""
     flat: dict[str, int] = {}
-    for name, told in usage.items() if isinstance(usage, Mapping) else ():
-        inner = told if isinstance(told, Mapping) else {"": told}
-        side = name.removesuffix("tokens_details") if isinstance(told, Mapping) else name
-        flat |= {f"{side}{part}": tokens for part, tokens in inner.items() if isinstance(tokens, int)}
+    for name, value in usage.items() if isinstance(usage, Mapping) else ():
+        counts = value if isinstance(value, Mapping) else {"": value}
+        prefix = name.removesuffix("tokens_details") if isinstance(value, Mapping) else name
+        flat |= {f"{prefix}{part}": tokens for part, tokens in counts.items() if isinstance(tokens, int)}
     return flat

@@ -1,4 +1,4 @@
-"""A judge behind OpenAI's Responses API."""
+"""A judge with OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from visioneval.errors import ProviderError, ProviderErrorKind
 from visioneval.providers.base import CellRef, Part, Question, Reply, ToolCall, Turn
-from visioneval.providers.openai.chat_judge import ChatJudge, function, readable, with_params
+from visioneval.providers.openai.chat_judge import ChatJudge, function, valid_arguments, with_params
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.providers.openai.generator import Connection, encoded, flat_usage, known_form
+from visioneval.providers.openai.generator import Connection, encoded, flat_usage, parse_errors
 
-_THOUGHT = "reasoning.encrypted_content"
-"""What a reasoning model must be handed back between rounds, where nothing is stored."""
+_REASONING = "reasoning.encrypted_content"
+"""Reasoning that must be sent back between rounds, since nothing is stored."""
 _FAILED: Mapping[str, ProviderErrorKind] = {
     "server_error": "transient",
     "rate_limit_exceeded": "rate_limit",
@@ -27,12 +27,12 @@ class ResponsesJudge:
     def __init__(self, config: OpenAIJudge, connection: Connection) -> None:
         self._config = config
         self._connection = connection
-        self._thinks = True
+        self._reasons = True
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002 - no judge is told the cell
         """One round."""
         answer = await self._answer(question)
-        with known_form():
+        with parse_errors():
             return _reply(answer)
 
     def _body(self, question: Question) -> dict[str, Any]:
@@ -48,36 +48,36 @@ class ResponsesJudge:
             body["text"] = {"format": form}
         if question.tools:
             body["tools"] = [{"type": "function", "strict": True, **function(tool)} for tool in question.tools]
-            body |= {"include": [_THOUGHT]} if self._thinks else {}
+            body |= {"include": [_REASONING]} if self._reasons else {}
         body = with_params(body, self._config.params)
         return {**body, "tool_choice": "none"} if question.must_answer else body
 
     async def _answer(self, question: Question) -> dict[str, Any]:
-        """A model that does not reason has no thoughts to hand back, and says so with a 400."""
-        thinks = self._thinks
+        """Retries without encrypted reasoning if the model does not support it (status 400)."""
+        reasons = self._reasons
         try:
             return await self._connection.post("/responses", encoded(self._body(question)))
         except ProviderError as error:
-            asked = question.tools and "include" not in self._config.params
-            if error.kind != "invalid" or "ncrypted" not in str(error) or not (asked and thinks):
+            is_included = question.tools and "include" not in self._config.params
+            if error.kind != "invalid" or "ncrypted" not in str(error) or not (is_included and reasons):
                 raise
-        self._thinks = False
+        self._reasons = False
         return await self._answer(question)
 
 
 def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
-    """Every item that the judge gave, its reasoning included, and what each of its calls was answered."""
-    told = [
+    """All items of the judge, including reasoning, and the result of each tool call."""
+    outputs = [
         {"type": "function_call_output", "call_id": call.id, "output": [_part(part, question) for part in parts]}
         for call, parts in turn.results
     ]
-    return [*turn.said, *told]
+    return [*turn.raw, *outputs]
 
 
 def _sent_back(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item of an answer, as it must stand in the next request."""
+    """An item of an answer, converted for the next request."""
     sent = {name: value for name, value in item.items() if value is not None}
-    return {**sent, "arguments": readable(sent["arguments"])} if "arguments" in sent else sent
+    return {**sent, "arguments": valid_arguments(sent["arguments"])} if "arguments" in sent else sent
 
 
 def _part(part: Part, question: Question) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _reply(answer: Mapping[str, Any]) -> Reply:
         usage=flat_usage(answer.get("usage")) or None,
         stopped=(reason or "incomplete") if answer.get("status") == "incomplete" else None,
         calls=calls,
-        said=[_sent_back(item) for item in output] if calls else None,
+        raw=[_sent_back(item) for item in output] if calls else None,
     )
 
 
@@ -112,13 +112,13 @@ def _refuse(answer: Mapping[str, Any], contents: list[Mapping[str, Any]]) -> Non
         raise ProviderError(f"the judge refused: {refusal}", kind="refused", may_be_billed=True)
     if answer.get("status") == "failed":
         error = answer.get("error") or {}
-        words = error.get("message") or "no reason given"
-        raise ProviderError(f"the answer failed: {words}", kind=_FAILED.get(str(error.get("code")), "invalid"))
+        message = error.get("message") or "no reason given"
+        raise ProviderError(f"the answer failed: {message}", kind=_FAILED.get(str(error.get("code")), "invalid"))
     if (answer.get("incomplete_details") or {}).get("reason") == "content_filter":
         raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
 
 
 def open_judge(config: OpenAIJudge) -> ResponsesJudge | ChatJudge:
-    """The judge that a suite's entry stands for. Raises ``UsageError`` without its key."""
+    """Creates the judge of an entry. Raises ``UsageError`` without its key."""
     connection = Connection(config)
     return ResponsesJudge(config, connection) if config.api == "responses" else ChatJudge(config, connection)

@@ -1,4 +1,4 @@
-"""Checks of a file of recorded answers."""
+"""Checks of files with recorded answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visioneval.suite.loading.paths import Trust
 
 
 def problems(judge: RecordedJudge, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | Problem]:
-    """A file that may not or cannot be read, and columns that it does not have; places are from the judge's entry."""
+    """Yields unreadable files and missing columns. Locations are relative to the judge's entry."""
     if refusal := trust.refusal(judge.path, folder):
         yield ("path",), refusal
         return

@@ -1,4 +1,4 @@
-"""Recorded answers: where they are, and which column holds what."""
+"""The configuration of recorded answers: the file and its columns."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from visioneval.types import Frozen
 
 
 class RecordedFields(Frozen):
-    """The column of each fact in a file of recorded answers."""
+    """The columns of a file of recorded answers."""
 
     case: Text = "case"
-    model: Text | None = Field(default=None, description="Without it, an answer is for every model run.")
-    sample: Text | None = Field(default=None, description="Without it, an answer is for every sample.")
+    model: Text | None = Field(default=None, description="Without it, answers apply to all model runs.")
+    sample: Text | None = Field(default=None, description="Without it, answers apply to all samples.")
     question: Text = Field(default="question", description="A question's id or text, or a metric's name.")
     answer: Text = "answer"
 
 
 class RecordedJudge(BaseJudge):
-    """Answers that somebody recorded, in a JSONL, CSV or TSV file. Nothing is called, and the record says so."""
+    """Recorded answers in a JSONL, CSV or TSV file. Makes no calls; the record marks them as ``recorded``."""
 
     is_free: ClassVar[bool] = True
     watches: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Answers that somebody recorded, as a judge. Nothing is called; the record says ``recorded``."""
+"""A judge with recorded answers. It makes no calls; records mark its replies as ``recorded``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Key = tuple[str, str | None, str | None]
 
 
 class Recorded:
-    """Looks answers up by case, model run, sample and question. The file is read once, when the run is built."""
+    """Looks answers up by case, model run, sample and question. The file is read once, at the start of a run."""
 
     def __init__(self, config: RecordedJudge) -> None:
         """``config.path`` is absolute, or relative to the working directory.
 
-        Raises ``UsageError`` or ``SuiteError`` for a file that cannot be read.
+        Raises ``UsageError`` or ``SuiteError`` if the file cannot be read.
         """
         self._config = config
         self._answers: dict[Key, dict[str, Any]] = {}
@@ -36,10 +36,10 @@ class Recorded:
             self._answers.setdefault(key, {})[str(cell.get(fields.question, ""))] = cell.get(fields.answer)
 
     async def ask(self, question: Question, about: CellRef) -> Reply:
-        """A JSON object of the recorded answers to ``question.names``, and of what else its schema asks for.
+        """Returns a JSON object with the recorded answers to ``question.names`` and to other keys of its schema.
 
-        Names without an answer are left out. Raises ``ProviderError`` where the cell has no answer at all, unless the
-        question is made of questions in words: those are each unanswered.
+        Names without an answer are omitted. Raises ``ProviderError`` if the cell has no answers, unless the question
+        consists of questions in words: those count as unanswered.
         """
         fields = self._config.fields
         key = (
@@ -49,19 +49,19 @@ class Recorded:
         )
         recorded = self._answers.get(key, {})
         if not recorded and not question.texts:
-            where = f"case {about.test_id!r}, model {about.model_label!r}, sample {about.sample_index}"
-            raise ProviderError(f"{Path(self._config.path).name}: no recorded answer for {where}", kind="invalid")
+            cell = f"case {about.test_id!r}, model {about.model_label!r}, sample {about.sample_index}"
+            raise ProviderError(f"{Path(self._config.path).name}: no recorded answer for {cell}", kind="invalid")
         shapes = (question.schema or {}).get("properties", {})
         names = [name for name in dict.fromkeys((*question.names, *shapes)) if recorded.get(name) not in (None, "")]
-        said = {name: _value(recorded[name], shapes.get(name, {})) for name in names}
-        for name, words in question.texts.items():
-            answer = recorded.get(name) if recorded.get(name) not in (None, "") else recorded.get(words)
-            said |= {} if answer in (None, "") else {name: answer}
-        return Reply(text=json.dumps(said), model="recorded", shape="recorded")
+        answers = {name: _value(recorded[name], shapes.get(name, {})) for name in names}
+        for name, text in question.texts.items():
+            answer = recorded.get(name) if recorded.get(name) not in (None, "") else recorded.get(text)
+            answers |= {} if answer in (None, "") else {name: answer}
+        return Reply(text=json.dumps(answers), model="recorded", shape="recorded")
 
 
 def _value(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A cell of a table as JSON where it is JSON: ``true``, ``4``, and a spreadsheet's ``TRUE``; text stays text."""
+    """Parses a table cell as JSON if possible: ``true``, ``4``, or a spreadsheet's ``TRUE``; other text stays text."""
     if not isinstance(value, str) or schema.get("type") == "string":
         return value
     text = value.strip()

@@ -22,10 +22,10 @@ CONFIG = PropertiesGrader(type="properties", key="image")
 def graded(path: Path, requested: str | None = None, **expect: Any) -> Grade:
     case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": expect})
     output = Output(path, "0" * 64, "image/png", 1, 1)
-    subject = GradingContext(
+    context = GradingContext(
         case, TaskType.IMAGE_GENERATION, "p", requested, output, CaseFiles(), lambda name, data: name
     )
-    grade = asyncio.run(Properties(CONFIG).grade(subject))
+    grade = asyncio.run(Properties(CONFIG).grade(context))
     assert set(grade.scores) == set(CONFIG.metrics(case))
     return grade
 
@@ -104,7 +104,7 @@ def test_the_format_is_that_of_the_bytes(photo: Any) -> None:
 def test_a_wrong_format_says_what_it_is(photo: Any) -> None:
     grade = graded(photo("a.jpg"), format="png")
     assert grade.scores["image"] is False
-    assert grade.reasons == {"image.format": "the file is jpeg, png is expected"}
+    assert grade.reasons == {"image.format": "the file is jpeg, expected png"}
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
@@ -188,4 +188,4 @@ def test_real_images_are_not_blank(shared_data: Path) -> None:
         "image.alpha": True,
         "image.blank": False,
     }
-    assert grade.reasons == {"image.size": "the image is 256x256, 1024x1024 is expected"}
+    assert grade.reasons == {"image.size": "the image is 256x256, expected 1024x1024"}
