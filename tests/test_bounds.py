@@ -211,7 +211,7 @@ def test_pixels_are_held_first_come_first_served_and_never_over_the_limit(monkey
 
     def work(pixels: int) -> None:
         nonlocal held, most
-        with budget.hold(pixels), budget.hold(10**9):  # what a thread does within its share takes no more
+        with budget.reserve(pixels), budget.reserve(10**9):  # what a thread does within its share takes no more
             with lock:
                 held += min(pixels, 10**6)
                 most = max(most, held)

@@ -38,7 +38,7 @@ def edit(image: str, mask: str = "mask.png") -> str:
         (
             "https://x.org/a.png",
             None,
-            "'https://x.org/a.png' is a URL: only datasets and finished images are read from one",
+            "'https://x.org/a.png' is a URL: only datasets and existing outputs can be read from URLs",
         ),
     ],
 )
@@ -83,7 +83,7 @@ def test_masks(problems: Problems, output: Make, mask: Make) -> None:
         "suite.yaml:2:51: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask"
     ]
     assert problems(suite(cases="cases: [{id: a, prompt: x, masks: {clothing: mask.png}}]")) == [
-        "suite.yaml:2:35: a mask needs an image: the case has none"
+        "suite.yaml:2:35: a mask needs a base image: add 'images' to the case"
     ]
     named = "cases: [{id: a, prompt: x, images: [a.png], masks: {editable: mask.png, occluders: a.png}}]"
     assert problems(suite(cases=named)) == [
@@ -149,20 +149,20 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
     ("cases", "models", "told"),
     [
         ("{id: a, prompt: x, task: image_editing}", "{provider: mock}",
-         ["2:9: an editing case needs images: the first is the image to edit"]),
+         ["2:9: an editing case needs 'images': the first is the image to edit"]),
         ("{id: a, prompt: x, task: video_generation}", "{provider: mock}",
          ["2:9: no model of this suite does video_generation: the case would never run",
-          "3:10: no case of this suite is of a task that this model does",
+          "3:10: this model supports no task of this suite's cases",
           "5:11: 'not image.blank': no grader writes 'image.blank'"]),
         ("{id: a, prompt: x}", "{provider: mock, tasks: [video_generation]}",
          ["2:9: no model of this suite does image_generation: the case would never run",
           "3:36: this provider cannot do video_generation"]),
         ("{id: a, prompt: x}", "{provider: mock}, {provider: mock, label: b, tasks: [image_editing]}",
-         ["3:30: no case of this suite is of a task that this model does"]),
+         ["3:30: this model supports no task of this suite's cases"]),
         ("{id: a, prompt: x}", "{provider: mock}, {provider: mock}",
-         ["3:30: two model runs are labeled 'mock': give each entry a label of its own"]),
+         ["3:30: two model runs are labeled 'mock': set a different 'label' for each entry"]),
         ("{id: a, prompt: x}", "{provider: mock, grid: {seed: [1, 2, 1]}}",
-         ["3:10: two model runs are labeled 'mock,seed=1': list each value of the grid once"]),
+         ["3:10: two model runs are labeled 'mock,seed=1': remove the duplicate value from the grid"]),
         ("{id: a, prompt: x}", "{provider: mock, grid: {flaw: [tpyo, tpyo2], seed: [1, 2]}}",
          ["3:42: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size",
           "3:42: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size"]),
@@ -212,12 +212,12 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
     ("verdict", "told"),
     [
         ("[imge.blank]", ["11: 'imge.blank': no grader writes 'imge.blank' (did you mean 'image.blank'?)"]),
-        ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes or no; write it alone or with 'not'"]),
+        ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes or no; write 'METRIC' or 'not METRIC'"]),
         ("[image, text.recall]", ["18: 'text.recall': 'text.recall' is a number; compare it: 'METRIC >= NUMBER'"]),
         (
             "[image, {rule: text, tags: [plain]}]",
             [
-                "18: 'text': no grader writes 'text' for any case that this is for: "
+                "18: 'text': no grader writes 'text' for the cases in its scope: "
                 "the grader 'text' writes it for cases with expect.text, and there is none"
             ],
         ),
@@ -230,10 +230,13 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
             ],
         ),
         ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),
-        ("[image, {rule: image, cases: [a*, z]}]", ["18: no case is called 'z' (known: one, two)"]),
+        ("[image, {rule: image, cases: [a*, z]}]", ["18: there is no case 'z' (known: one, two)"]),
         ("[image, {rule: image, tasks: [image_editing]}]", ["18: no case is of the task image_editing"]),
         ("[image, {rule: image, models: [sktch]}]", ["18: no model run is labeled 'sktch' (did you mean 'mock'?)"]),
-        ("[image, {rule: image, cases: [one], tags: [plain]}]", ["18: 'image' is for no cell of this suite"]),
+        (
+            "[image, {rule: image, cases: [one], tags: [plain]}]",
+            ["18: 'image' matches no cell of this suite: check its scope (models, cases, tags, tasks)"],
+        ),
         ("[image, {rule: not image.blank, models: ['sk*'], cases: ['t*']}]", []),
     ],
 )
@@ -244,7 +247,7 @@ def test_verdict_rules(problems: Problems, verdict: str, told: list[str]) -> Non
         verdict=f"verdict: {verdict}",
     )
     if "cases: [a*, z]" in verdict:
-        told = ["18: no case is called 'a*' (known: one, two)", *told]
+        told = ["18: there is no case 'a*' (known: one, two)", *told]
     assert problems(text) == [f"suite.yaml:5:{line}" for line in told]
 
 

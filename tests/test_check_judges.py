@@ -143,7 +143,7 @@ REMOTE = "{provider: openai, model: gpt-5}"
             "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: LOCAL_KEY}",
             "base_url '10.0.0.1' is not the provider's own host: pass --trust-suite",
         ),
-        ("{provider: openai, model: m, base_url: 'http://api.openai.com/v1'}", "api.openai.com takes https only"),
+        ("{provider: openai, model: m, base_url: 'http://api.openai.com/v1'}", "api.openai.com accepts only https"),
         ("{provider: gemini, model: m, base_url: 'https://evil-googleapis.com'}", "GEMINI_API_KEY is not sent there"),
         ("{provider: 'own:Judge'}", "'own:Judge' runs code that the suite brings"),
         ("{provider: recorded, path: ../answers.csv}", "lies outside the suite's folder"),

@@ -38,7 +38,7 @@ def rubric_suite(*more: str) -> str:
         ("{key: a, ask: b, type: one_of, choices: [x]}", "a question of the type one_of needs 'choices'"),
         ("{key: a, ask: b, type: tags}", "a question of the type tags needs 'choices'"),
         ("{key: a, ask: b, type: tags, choices: [x, x]}", "choices: 'x' stands here twice"),
-        ("{key: a, ask: b, type: scale}", "a question of the type scale needs 'scale', such as [1, 5]"),
+        ("{key: a, ask: b, type: scale}", "a question of type scale needs 'scale', such as [1, 5]"),
         ("{key: a, ask: b, type: scale, scale: [5, 1]}", "scale: 5 is not below 1"),
         ("{key: a, ask: b, type: scale, scale: [0, 1000]}", "a scale of over 100 steps: choose a larger step"),
         ("{key: a, ask: b, type: text, scale: [1, 5]}", "'scale' is for the type scale: the type is text"),
@@ -123,8 +123,8 @@ def test_a_broken_grader_hides_no_other_mistake(problems: Callable[..., list[str
 )
 def test_what_is_an_answer(options: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
     question = LabelQuestion.model_validate({"key": "q", "ask": "?", **options})
-    assert [question.misfit(answer) for answer in good] == [None] * len(good)
-    assert all(question.misfit(answer) for answer in bad)
+    assert [question.answer_problem(answer) for answer in good] == [None] * len(good)
+    assert all(question.answer_problem(answer) for answer in bad)
 
 
 def test_steps_of_a_scale_are_plain_numbers() -> None:
@@ -137,7 +137,7 @@ def test_steps_of_a_scale_are_plain_numbers() -> None:
 
 def test_a_suite_that_says_nothing_asks_what_its_rubrics_ask(load: Callable[..., LoadedSuite], tmp_path: Path) -> None:
     (tmp_path / "answers.csv").write_text(ANSWERS["answers.csv"])
-    found = load(rubric_suite()).suite.asked
+    found = load(rubric_suite()).suite.resolved_labels
     assert [(each.key, each.type, each.metric) for each in found.questions] == [
         ("usable", "yes_no", "verdict"),
         ("as_asked", "yes_no", None),
@@ -147,4 +147,4 @@ def test_a_suite_that_says_nothing_asks_what_its_rubrics_ask(load: Callable[...,
     ]
     assert [pair.key for pair in found.pairs] == ["preferred"]
     assert info().suite.labels is None
-    assert [each.key for each in info().suite.asked.questions] == ["usable", "as_asked", "note"]
+    assert [each.key for each in info().suite.resolved_labels.questions] == ["usable", "as_asked", "note"]

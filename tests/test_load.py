@@ -49,10 +49,10 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "suite.yaml:1:1: the suite is empty: 'visioneval init' writes one to start from"),
-        ("# nothing\n", "suite.yaml:1:1: the suite is empty: 'visioneval init' writes one to start from"),
-        ("\n- 1\n", "suite.yaml:2:1: a suite is a mapping with name, cases, models, graders, verdict"),
-        ("hello", "suite.yaml:1:1: a suite is a mapping with name, cases, models, graders, verdict"),
+        ("", "suite.yaml:1:1: the suite is empty: create a starting point with 'visioneval init'"),
+        ("# nothing\n", "suite.yaml:1:1: the suite is empty: create a starting point with 'visioneval init'"),
+        ("\n- 1\n", "suite.yaml:2:1: a suite must be a mapping with the keys name, cases, models, graders and verdict"),
+        ("hello", "suite.yaml:1:1: a suite must be a mapping with the keys name, cases, models, graders and verdict"),
         (b"name: caf\xe9\n", "suite.yaml:1:10: not UTF-8: save the file as UTF-8"),
         (suite("name: again"), "suite.yaml:6:1: the key 'name' stands here twice"),
         ("vars: &a {b: *a}", "suite.yaml:1:14: the alias *a stands inside its own anchor"),
@@ -74,7 +74,7 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
             suite("vars: {ok: 1, a-b: 2}"),
             "suite.yaml:6:15: a-b: 'a-b' does not fit: templates know names of letters, digits and _, not first a digit",
         ),
-        (suite("vars: {case: 2}"), "suite.yaml:6:8: the name 'case' is taken: templates see the case by it"),
+        (suite("vars: {case: 2}"), "suite.yaml:6:8: the name 'case' is reserved for templates: rename the variable"),
     ],
 )
 def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
@@ -100,19 +100,25 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ),
         (
             "[{id: ../a, prompt: x}]",
-            "2:14: id: '../a' does not fit: letters, digits, _ - and . (not first), at most 120",
+            "2:14: id: '../a' does not fit: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
         ),
-        ("[{id: .a, prompt: x}]", "2:14: id: '.a' does not fit: letters, digits, _ - and . (not first), at most 120"),
+        (
+            "[{id: .a, prompt: x}]",
+            "2:14: id: '.a' does not fit: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
+        ),
         (
             r'[{id: "a\n", prompt: x}]',
-            r"2:14: id: 'a\n' does not fit: letters, digits, _ - and . (not first), at most 120",
+            r"2:14: id: 'a\n' does not fit: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
         ),
         ("[{id: 5, prompt: x}]", "2:14: id: expected text, not 5: put it in quotes"),
         (f"[{{id: {'x' * 121}, prompt: x}}]", f"2:14: id: '{'x' * 56}... is longer than 120 characters"),
         ("[{id: a, prompt: 1.50}]", "2:25: prompt: expected text, not 1.5: put it in quotes"),
         ("[{id: a, prompt: ''}]", "2:25: prompt: must not be empty"),
         ("[{id: a, prompt: '  '}]", "2:25: the prompt is empty once it is rendered"),
-        (r'[{id: a, prompt: "a\x1b[31m"}]', r"2:25: prompt: 'a\x1b[31m' does not fit: a control character is not text"),
+        (
+            r'[{id: a, prompt: "a\x1b[31m"}]',
+            r"2:25: prompt: 'a\x1b[31m' does not fit: control characters are not allowed",
+        ),
         ("[{id: a, prompt: x, task: edit}]", f"2:34: task: 'edit' is not one of {TASKS}"),
         ("[{id: a, prompt: x, expect: {refusal: no}}]", "2:46: refusal: expected true or false, not 'no'"),
         ("[{id: a, prompt: x, tags: t}]", "2:34: tags: expected a list, not 't'"),
@@ -121,10 +127,10 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ("[{id: a, prompt: x, images: [{pth: a}]}]", "2:38: unknown key 'pth' (did you mean 'path'?)"),
         (
             r'[{id: a, prompt: x, images: ["a\0"]}]',
-            r"2:37: path: 'a\x00' does not fit: a control character is not text",
+            r"2:37: path: 'a\x00' does not fit: control characters are not allowed",
         ),
         ("[{id: a, prompt: x, mask: 5}]", "2:34: editable: expected text, not 5: put it in quotes"),
-        ("[{id: a, prompt: x, mask: m, masks: {}}]", "2:9: give mask or masks, not both"),
+        ("[{id: a, prompt: x, mask: m, masks: {}}]", "2:9: 'mask' and 'masks' are both set: use only one"),
         ("[{id: a, prompt: x, masks: {edit: m}}]", "2:36: unknown key 'edit' (did you mean 'editable'?)"),
         (
             "[{id: a, prompt: x, expect: {size: 5x}}]",
@@ -140,7 +146,7 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ),
         (
             "[{id: a, prompt: x, expect: {text: {}}}]",
-            "2:43: expect.text says nothing to check: give required or forbidden lines, or 'extra: forbid'",
+            "2:43: expect.text is empty: add 'required' or 'forbidden' lines, or set 'extra: forbid'",
         ),
         ("[{id: a, prompt: x, verdict: []}]", "2:37: verdict: must not be empty"),
         ("[{id: a, prompt: x, verdict: [a b]}]", f"2:38: 'a b' {RULE}"),
@@ -193,7 +199,7 @@ def test_models(problems: Problems, models: str, told: str) -> None:
         ("[{key: a, type: text, min_confidence: 5}]", "4:48: min_confidence: must be at most 1, not 5"),
         (
             "[{key: a, type: 'm:C'}]",
-            "4:26: 'm:C' runs code that the suite brings: pass --trust-suite if you trust this suite",
+            "4:26: 'm:C' runs code from the suite: pass --trust-suite if you trust this suite",
         ),
         (
             "[{key: a, type: 'm:C', writes: {x: {range: [1]}}}]",
@@ -304,7 +310,7 @@ def test_no_message_speaks_of_the_inside(problems: Problems) -> None:
 def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> None:
     cases = "- {id: a, prompt: x}\n- {id: ../b, prompt: y}\n- {id: c, prompt: z, mask: gone.png, images: [no.png]}\n- {id: a, prompt: '{{ u }}'}\n"
     assert problems(suite(cases="cases: [{file: sub/cases.yaml}]"), {"sub/cases.yaml": cases}) == [
-        "sub/cases.yaml:2:8: id: '../b' does not fit: letters, digits, _ - and . (not first), at most 120",
+        "sub/cases.yaml:2:8: id: '../b' does not fit: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
         "sub/cases.yaml:3:28: sub/gone.png: there is no such file",
         "sub/cases.yaml:3:47: sub/no.png: there is no such file",
         "sub/cases.yaml:4:8: two cases have the id 'a'",
@@ -316,18 +322,18 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
     ("entry", "content", "told"),
     [
         ("{file: c.yaml}", None, "suite.yaml:2:16: file: c.yaml: no such file or directory"),
-        ("{file: .}", None, "suite.yaml:2:16: file: .: is a directory; name the file in it"),
+        ("{file: .}", None, "suite.yaml:2:16: file: .: is a directory: name a file in it"),
         ("{file: 5}", None, "suite.yaml:2:16: file: expected text, not 5: put it in quotes"),
         ("{file: c.yaml, tags: [a]}", "[]", "suite.yaml:2:24: unknown key 'tags' (known: file)"),
-        ("{file: c.yaml}, {file: ./c.yaml}", "- {id: a, prompt: x}", "suite.yaml:2:32: file: ./c.yaml is included already, here or further up"),
-        ("{file: c.yaml}", "- {file: c.yaml}", "c.yaml:1:10: file: c.yaml is included already, here or further up"),
-        ("{file: c.yaml}", "", "c.yaml:1:1: a file of cases is a list: '- id: ...'"),
-        ("{file: c.yaml}", "\ncases: []", "c.yaml:2:1: a file of cases is a list: '- id: ...'"),
+        ("{file: c.yaml}, {file: ./c.yaml}", "- {id: a, prompt: x}", "suite.yaml:2:32: file: ./c.yaml is already included"),
+        ("{file: c.yaml}", "- {file: c.yaml}", "c.yaml:1:10: file: c.yaml is already included"),
+        ("{file: c.yaml}", "", "c.yaml:1:1: a case file must be a list: '- id: ...'"),
+        ("{file: c.yaml}", "\ncases: []", "c.yaml:2:1: a case file must be a list: '- id: ...'"),
         ("{file: c.yaml}", "[]", "suite.yaml:2:8: cases: must not be empty"),
         ("{file: c.yaml}", "- {id: a", "c.yaml:1:3: not YAML: the mapping that opens at line 1, column 3 is not closed with '}', or lacks a ','"),
         ("{file: c.yaml}", "- id: a\n  id: b", "c.yaml:2:3: the key 'id' stands here twice"),
         ("{file: c.yaml}", b"- {id: \xff}", "c.yaml:1:8: not UTF-8: save the file as UTF-8"),
-        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and finished images are read from one"),
+        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and existing outputs can be read from URLs"),
     ],
 )  # fmt: skip
 def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, told: str) -> None:
@@ -357,7 +363,7 @@ def test_paths_in_a_file_of_cases_are_relative_to_that_file(
 def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
     for path, told in [
         (tmp_path / "gone.yaml", "no such file or directory"),
-        (tmp_path, "is a directory; name the file in it"),
+        (tmp_path, "is a directory: name a file in it"),
         (tmp_path / ("x" * 300), "file name too long"),
         (Path("/dev/null"), "is not a regular file"),
     ]:

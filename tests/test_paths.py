@@ -12,7 +12,7 @@ from visioneval.suite.loading.paths import Trust, rebased, rebased_case
 
 Problems = Callable[..., list[str]]
 OUTSIDE = "lies outside the suite's folder and the working directory; pass --trust-suite if you trust this suite"
-CODE = "runs code that the suite brings: pass --trust-suite if you trust this suite"
+CODE = "runs code from the suite: pass --trust-suite if you trust this suite"
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def test_urls_are_refused_whatever_is_trusted(trust: Trust, path: str) -> None:
     for each in (trust, Trust(trust.folder, trust.working, everything=True)):
         assert (
             each.refusal(path, trust.folder)
-            == f"{path!r} is a URL: only datasets and finished images are read from one"
+            == f"{path!r} is a URL: only datasets and existing outputs can be read from URLs"
         )
 
 
 def test_a_nul_is_in_no_path(trust: Trust) -> None:
-    assert trust.refusal("a\0b", trust.folder) == "a path cannot hold a NUL character"
+    assert trust.refusal("a\0b", trust.folder) == "a path cannot contain a NUL character"
 
 
 def test_rebasing() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from visioneval.rules import Gate, Pool, Rule, gate_holds, judge_cell, parse_gate, parse_rule
+from visioneval.rules import Gate, Pool, Rule, gate_passes, judge_cell, parse_gate, parse_rule
 from visioneval.types import Score, Status, Verdict
 
 
@@ -178,7 +178,7 @@ def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:
 def test_gates_over_verdicts(gate: str, run: str, value: tuple[float | None, int], holds: bool) -> None:
     parsed = parse_gate(gate)
     assert pooled(parsed, cells(run)) == value
-    assert gate_holds(parsed, value[0]) is holds
+    assert gate_passes(parsed, value[0]) is holds
 
 
 def test_gates_over_metrics_leave_out_what_was_not_measured() -> None:
@@ -194,7 +194,7 @@ def test_gates_over_metrics_leave_out_what_was_not_measured() -> None:
 
 
 def test_only_an_error_gate_is_about_errors() -> None:
-    assert [parse_gate(f"{fn} > 0").about_errors for fn in ("error_rate", "pass_rate", "mean(m)")] == [
+    assert [parse_gate(f"{fn} > 0").is_about_errors for fn in ("error_rate", "pass_rate", "mean(m)")] == [
         True,
         False,
         False,
@@ -215,5 +215,5 @@ def test_a_mean_lies_between_the_scores(scores: list[float]) -> None:
 def test_a_pass_rate_meets_the_threshold_that_states_it(passed: int, failed: int) -> None:
     run = cells("P" * passed + "F" * failed)
     rate = pooled(parse_gate("pass_rate >= 0"), run)[0]
-    assert gate_holds(parse_gate(f"pass_rate == {rate!r}"), rate)
+    assert gate_passes(parse_gate(f"pass_rate == {rate!r}"), rate)
     assert rate == passed / (passed + failed)

@@ -11,28 +11,28 @@ from visioneval.errors import ClosingError, StoppedError
 T = TypeVar("T")
 
 
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """``asyncio.gather``, but where one fails the others still come to their end, as they may be paid for.
 
-    Raises the error to report; see ``first_cause``. What is alone needs no task: most cells have one grader, which
+    Raises the error to report; see ``primary_error``. What is alone needs no task: most cells have one grader, which
     asks one question.
     """
-    each = list(work)
-    if len(each) == 1:
-        return [await each[0]]
+    coroutines = list(work)
+    if len(coroutines) == 1:
+        return [await coroutines[0]]
     results: list[T] = []
     errors: list[BaseException] = []
-    for ended in await asyncio.gather(*each, return_exceptions=True):
-        if isinstance(ended, BaseException):
-            errors.append(ended)
+    for result in await asyncio.gather(*coroutines, return_exceptions=True):
+        if isinstance(result, BaseException):
+            errors.append(result)
         else:
-            results.append(ended)
+            results.append(result)
     if errors:
-        raise first_cause(errors)
+        raise primary_error(errors)
     return results
 
 
-def first_cause(errors: Sequence[BaseException]) -> BaseException:
+def primary_error(errors: Sequence[BaseException]) -> BaseException:
     """The error to report of several: what stopped the run; last of all a call that did not begin because of it."""
 
     def rank(error: BaseException) -> int:
@@ -41,6 +41,6 @@ def first_cause(errors: Sequence[BaseException]) -> BaseException:
     return min(errors, key=rank)
 
 
-async def in_thread(work: Callable[..., T], *words: Any, when: bool) -> T:
+async def run_in_thread(work: Callable[..., T], *args: Any, when: bool) -> T:
     """``asyncio.to_thread`` where that is worth it: the way there and back takes longer than most short work."""
-    return await asyncio.to_thread(work, *words) if when else work(*words)
+    return await asyncio.to_thread(work, *args) if when else work(*args)

@@ -16,19 +16,19 @@ HIGHEST = 10**12
 
 @dataclass(slots=True)
 class Bound:
-    """A limit, in whole numbers of at least 1. ``given`` is what the flag says."""
+    """A limit, in whole numbers of at least 1. ``override`` is the value of the flag."""
 
     flag: str
     variable: str
     default: int
     help: str
-    given: int | None = None
+    override: int | None = None
 
     @property
     def limit(self) -> int:
         """The limit in force. Raises ``UsageError`` where the environment variable is no whole number."""
-        if self.given is not None:
-            return self.given
+        if self.override is not None:
+            return self.override
         text = os.environ.get(self.variable)
         if not text:
             return self.default

@@ -60,11 +60,11 @@ class SuiteError(VisionEvalError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
         lines: list[str] = []
-        for file, own in groupby(self.problems, lambda problem: problem.file):
-            told = list(map(str, own))
-            lines += told[:SHOWN_PROBLEMS]
-            if (more := len(told) - SHOWN_PROBLEMS) > 0:
-                lines.append(f"{file}: ... and {more:,} more problem{'s' * (more != 1)} in this file")
+        for file, file_problems in groupby(self.problems, lambda problem: problem.file):
+            file_lines = list(map(str, file_problems))
+            lines += file_lines[:SHOWN_PROBLEMS]
+            if (hidden_count := len(file_lines) - SHOWN_PROBLEMS) > 0:
+                lines.append(f"{file}: ... and {hidden_count:,} more problem{'s' * (hidden_count != 1)} in this file")
         super().__init__("\n".join(lines))
 
 
@@ -126,8 +126,8 @@ class ProviderError(VisionEvalError):
     ) -> None:
         super().__init__(message)
         self.kind = kind
-        said = retry_after is not None and isfinite(retry_after)
-        self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if said else None
+        is_given = retry_after is not None and isfinite(retry_after)
+        self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if is_given else None
         self.may_be_billed = may_be_billed
 
 

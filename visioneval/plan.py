@@ -24,7 +24,7 @@ from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite, template_folders
-from visioneval.suite.output_of import dependents_by_case, with_their_outputs
+from visioneval.suite.output_of import dependents_by_case, with_output_sources
 from visioneval.suite.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import BaseProvider
@@ -35,7 +35,7 @@ from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
 
 T = TypeVar("T")
-SHOWN_FAR = 20
+MAX_REPORTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,37 +89,39 @@ class Plan:
         """Every generation call, case by case, with the cases that look at its images."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
         grading = self._grading()
-        looked_at = dependents_by_case(self.suite.cases)
+        dependents_by_id = dependents_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
             if not runs or case.output_of is not None:
                 continue
-            make = self._caller(case, rules, grading)
-            looking = [self._caller(each, rules, grading) for each in looked_at.get(case.id, ())]
+            make_call = self._caller(case, rules, grading)
+            dependent_callers = [
+                self._caller(dependent, rules, grading) for dependent in dependents_by_id.get(case.id, ())
+            ]
             for run in runs:
                 for samples, params in self._samples(case, run):
-                    call = make(run, params, samples)
-                    dependents = tuple(look(run, params, samples) for look in looking)
-                    graders = (grader for each in (call, *dependents) for grader in each.graders)
+                    call = make_call(run, params, samples)
+                    dependents = tuple(make_dependent(run, params, samples) for make_dependent in dependent_callers)
+                    graders = (grader for dependent in (call, *dependents) for grader in dependent.graders)
                     yield replace(call, dependents=dependents, params=addressed(params, graders, self.suite.judges))
 
     def _caller(
         self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], grading: Mapping[str, str]
     ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
         """Makes the calls of a case; what is the same for all of them is worked out once."""
-        own = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
+        rule_entries = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
         prompt, criteria = rendered(case, self.suite.vars)
-        shown = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
+        resolved = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
         graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
         files = self.suite.files_of(case, self.folder, self._source(case))
 
         def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
             in_scope = tuple(
                 (rule, entry.level == "warn")
-                for entry, rule in own
+                for entry, rule in rule_entries
                 if entry.covers(case.id, case.task_type, case.tags, run.label)
             )
-            return Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, grading)
+            return Call(resolved, case.task_type, prompt, run, params, samples, files, graders, in_scope, grading)
 
         return call
 
@@ -128,15 +130,15 @@ class Plan:
             for index, image in enumerate(self._images(case, run)):
                 yield (index,), {"path": ""} if image is None else image.params
             return
-        each, repeats = self.outputs_per_call(run), self.calls_per_sample(run)
+        per_call, repeats = self.outputs_per_call(run), self.calls_per_sample(run)
         for call in range(self.suite.samples * repeats):
-            yield tuple(range(call * each, (call + 1) * each)), run.params
+            yield tuple(range(call * per_call, (call + 1) * per_call)), run.params
 
     def outputs_of(self, run: ModelRun) -> Iterator[str]:
         """The path of every finished image that a ``files`` model run would read, from the suite's folder."""
         for case in self.suite.cases:
             if run.config.does(case.task_type) and run.config.has_outputs and case.output_of is None:
-                yield from (each.path for each in self._images(case, run) if each and each.path)
+                yield from (image.path for image in self._images(case, run) if image and image.path)
 
     def _images(self, case: TestCase, run: ModelRun) -> list[ExistingOutput | None]:
         paths = [run.config.path_of(case.id, run.label, sample) for sample in range(self.suite.samples)]
@@ -179,14 +181,16 @@ class Plan:
 
     def _grading(self) -> dict[str, str]:
         folders = template_folders(self.suite, self.folder, builtin("prompts"))
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         for grader in self.suite.graders:
-            judge, asked = self.suite.judges.get(grader.judge_name or ""), None
+            judge, judge_parts = self.suite.judges.get(grader.judge_name or ""), None
             if judge is not None:
                 templates = template_digest(grader.templates, folders)
-                asked = [judge.model_dump(exclude=_HOST), templates, self.suite.vars]
-            found[grader.key] = _short([grader.key_options, asked, *([grader.version] if grader.version else [])])
-        return found
+                judge_parts = [judge.model_dump(exclude=_HOST_FIELDS), templates, self.suite.vars]
+            hashes[grader.key] = _short(
+                [grader.key_options, judge_parts, *([grader.version] if grader.version else [])]
+            )
+        return hashes
 
     @cached_property
     def config_sha256(self) -> Mapping[str, str]:
@@ -199,22 +203,22 @@ class Plan:
     @property
     def judges(self) -> dict[str, BaseJudge]:
         """The judges that some grader of the plan asks."""
-        asked = {
+        names = {
             grader.judge_name
             for grader in self.suite.graders
             if grader.judge_name and any(asks(grader, case) for case in self.suite.cases)
         }
-        return {name: judge for name, judge in self.suite.judges.items() if name in asked}
+        return {name: judge for name, judge in self.suite.judges.items() if name in names}
 
     @property
     def metrics(self) -> dict[str, Metric]:
         """Every metric that some cell gets, in the graders' order."""
-        found: dict[str, Metric] = {}
+        metrics: dict[str, Metric] = {}
         for grader in self.suite.graders:
             for case in self.suite.cases:
                 if applies(grader, case):
-                    found.update(grader.metrics(case))
-        return found
+                    metrics.update(grader.metrics(case))
+        return metrics
 
 
 def applies(grader: BaseGrader, case: TestCase) -> bool:
@@ -238,9 +242,9 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     runs = tuple(
         _pinned(run, runs_root) for entry in suite.models for run in model_runs(entry, suite, folder, labels_of)
     )
-    runs = _chosen("--model", selection.models, runs, lambda run: run.label)
-    graders = _chosen("--grader", selection.graders, suite.graders, lambda grader: grader.key)
-    cases = _chosen("--case", selection.cases, suite.cases, lambda case: case.id)
+    runs = _select("--model", selection.models, runs, lambda run: run.label)
+    graders = _select("--grader", selection.graders, suite.graders, lambda grader: grader.key)
+    cases = _select("--case", selection.cases, suite.cases, lambda case: case.id)
     tags = {tag for case in suite.cases for tag in case.tags}
     for tag in selection.tags:
         if tag not in tags:
@@ -248,11 +252,11 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     if selection.tags:
         cases = tuple(case for case in cases if not set(case.tags).isdisjoint(selection.tags))
     cases = tuple(case for case in cases if any(run.config.does(case.task_type) for run in runs))[: selection.limit]
-    cases = with_their_outputs(cases, suite.cases)
+    cases = with_output_sources(cases, suite.cases)
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
         raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
-    graders = tuple(left for each in graders if (left := each.narrowed([run.label for run in runs])))
+    graders = tuple(narrowed for each in graders if (narrowed := each.narrowed([run.label for run in runs])))
     if not graders:
         raise UsageError("the flags leave nothing to grade: comparing takes two model runs or more")
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
@@ -262,14 +266,14 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     finished = {run.label: existing_outputs(run, suite, folder, runs_root) for run in runs if run.config.reads_outputs}
     plan = Plan(resolved, folder, runs, finished, trusted=loaded.trust.everything, secrets=loaded.secrets)
     if not loaded.trust.everything:
-        _refuse_far(plan, loaded)
+        _check_output_access(plan, loaded)
     return plan
 
 
-def _chosen(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
+def _select(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
     names = [name(item) for item in items]
     for pattern in patterns:
-        if not any(any_glob([pattern], each) for each in names):
+        if not any(any_glob([pattern], candidate) for candidate in names):
             raise UsageError(f"{flag}: nothing is called {pattern!r}{did_you_mean(pattern, names[:200])}")
     return tuple(item for item in items if not patterns or any_glob(patterns, name(item)))
 
@@ -295,23 +299,23 @@ def _pinned(run: ModelRun, root: Path) -> ModelRun:
     return replace(run, config=config.from_run(f"{full}@{label}"))
 
 
-def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
+def _check_output_access(plan: Plan, loaded: LoadedSuite) -> None:
     """Raises ``SuiteError`` for finished images that only a trusted suite may read.
 
     A pattern or a dataset names them, so they are known only now. Each folder is resolved once.
     """
-    told: dict[str, None] = {}
+    messages: dict[str, None] = {}
     refusal = lru_cache(maxsize=None)(loaded.trust.refusal)
     for run in plan.runs:
         if not run.config.reads_outputs or run.config.source_run is not None:
             continue
         for path in plan.outputs_of(run):
             folder, name = os.path.split(path)
-            whole = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
-            if why := refusal(path if whole else folder or ".", plan.folder, remote=True):
-                told[f"{run.label}: {path!r}: {why}" if not whole else f"{run.label}: {why}"] = None
-    if told:
-        raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(told)[:SHOWN_FAR])
+            checks_file = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
+            if reason := refusal(path if checks_file else folder or ".", plan.folder, remote=True):
+                messages[f"{run.label}: {path!r}: {reason}" if not checks_file else f"{run.label}: {reason}"] = None
+    if messages:
+        raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(messages)[:MAX_REPORTED])
 
 
 def needed_keys(plan: Plan) -> dict[str, list[str]]:
@@ -327,8 +331,8 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
 
 
 HashOf = Callable[[Path], str]
-_HOST = {"base_url", "api_key_env", "google"}
-_NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST}
+_HOST_FIELDS = {"base_url", "api_key_env", "google"}
+_NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
 def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
@@ -336,7 +340,7 @@ def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
 
     No host, path or time is in it: two machines make the same key.
     """
-    return f"{_words(_generation_parts(call, hash_of))} sample:{sample}"
+    return f"{_join_parts(_generation_parts(call, hash_of))} sample:{sample}"
 
 
 def call_key(call: Call, hash_of: HashOf) -> str:
@@ -363,7 +367,7 @@ def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
 
 def grade_key(call: Call, hash_of: HashOf) -> str:
     """What the grading of an image depends on beside the image, in the form of ``generation_key``."""
-    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_asked_of(call)})
+    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_graded_fields(call)})
     parts: dict[str, Any] = {
         "case": [call.prompt, case],
         "images": [[role, hash_of(path)] for role, path in call.files.images],
@@ -372,10 +376,10 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
         "rules": [[rule.text, warn] for rule, warn in call.rules],
     }
     graders = (f"grader.{grader.key}:{call.grading[grader.key]}" for grader in call.graders)
-    return " ".join((_words(parts), *graders))
+    return " ".join((_join_parts(parts), *graders))
 
 
-def _asked_of(call: Call) -> set[str]:
+def _graded_fields(call: Call) -> set[str]:
     """The fields of a case that some grader's grade depends on alone."""
     return {name for grader in call.graders for name in grader.case_fields}
 
@@ -385,7 +389,7 @@ def _own_options(run: ModelRun) -> dict[str, Any]:
     return dumped
 
 
-def _words(parts: Mapping[str, Any]) -> str:
+def _join_parts(parts: Mapping[str, Any]) -> str:
     return " ".join(f"{name}:{_short(value)}" for name, value in parts.items() if value not in (None, [], {}))
 
 

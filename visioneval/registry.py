@@ -63,7 +63,7 @@ JUDGES: Mapping[str, Part] = {
 
 
 @cache
-def named(target: str) -> Any:
+def load_object(target: str) -> Any:
     """What stands at ``module:Name``."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
@@ -71,16 +71,16 @@ def named(target: str) -> Any:
 
 def config_of(table: Mapping[str, Part], name: str) -> Any:
     """The class of the options of ``name``; ``KeyError`` where ``table`` has no such name."""
-    return named(table[name].config)
+    return load_object(table[name].config)
 
 
-def check_of(table: Mapping[str, Part], name: str, what: str) -> Any:
-    """The function ``what`` among the checks of ``name``; ``None`` where it has none, or is no name of ``table``."""
+def check_of(table: Mapping[str, Part], name: str, function: str) -> Any:
+    """The function ``function`` among the checks of ``name``; ``None`` where it has none, or is no name of ``table``."""
     part = table.get(name)
-    return None if part is None or part.checks is None else getattr(import_module(part.checks), what, None)
+    return None if part is None or part.checks is None else getattr(import_module(part.checks), function, None)
 
 
-_BESIDE: dict[str, None] = {}
+_SUITE_FOLDERS: dict[str, None] = {}
 
 
 def load_class(name: str, table: Mapping[str, Part], folder: Path) -> Any:
@@ -89,33 +89,33 @@ def load_class(name: str, table: Mapping[str, Part], folder: Path) -> Any:
     Modules of the user's own are looked for beside the suite (``folder``) too. Raises ``UsageError`` in one line.
     """
     if name in table:
-        return named(table[name].work)
+        return load_object(table[name].work)
     module_name, _, class_name = name.partition(":")
     try:
-        _look_beside(folder)
-        found = getattr(import_module(module_name), class_name)
+        _add_suite_folder(folder)
+        cls = getattr(import_module(module_name), class_name)
     except (Exception, SystemExit) as error:
         raise UsageError(f"{name}: cannot be imported: {type(error).__name__}: {error}") from error
-    return found
+    return cls
 
 
-def _look_beside(folder: Path) -> None:
+def _add_suite_folder(folder: Path) -> None:
     """Lets modules be found in ``folder``, after installed ones.
 
     Modules that were loaded from another suite's folder, and are here too, are forgotten: each suite has its own, and
     its own of what that imports.
     """
-    here = str(folder)
-    others = [path for path in _BESIDE if path != here]
-    sys.path[:] = [path for path in sys.path if path not in _BESIDE] + [here, *others]
-    _BESIDE.update({here: None})
+    current = str(folder)
+    others = [path for path in _SUITE_FOLDERS if path != current]
+    sys.path[:] = [path for path in sys.path if path not in _SUITE_FOLDERS] + [current, *others]
+    _SUITE_FOLDERS.update({current: None})
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
         origin = str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), ""))
-        owners = [path for path in (here, *others) if origin.startswith(f"{path}{os.sep}")]
+        owners = [path for path in (current, *others) if origin.startswith(f"{path}{os.sep}")]
         if (
             owners
-            and max(owners, key=len) != here
+            and max(owners, key=len) != current
             and "site-packages" not in Path(origin).parts
             and ((folder / f"{top}.py").is_file() or (folder / top).is_dir())
         ):

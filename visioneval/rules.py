@@ -38,28 +38,28 @@ _GATE = re.compile(rf"\s*(?P<fn>[a-z_]+)\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE
 MAX_RULE = 1000
 """Characters of a rule or a gate."""
 
-Answer = Literal["holds", "broken", "unmeasured", "skipped"]
+Outcome = Literal["passed", "failed", "unmeasured", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One verdict rule. ``op`` is ``None`` for a bool metric, which must then equal ``wanted``."""
+    """One verdict rule. ``op`` is ``None`` for a bool metric, which must then equal ``expected``."""
 
     text: str
     metric: str
     op: str | None = None
     threshold: float = 0.0
-    wanted: bool = True
+    expected: bool = True
 
-    def answer(self, scores: Mapping[str, Score]) -> Answer:
+    def outcome(self, scores: Mapping[str, Score]) -> Outcome:
         """What the scores of a cell say of this rule."""
         if self.metric not in scores:
             return "skipped"
         score = scores[self.metric]
         if score is None:
             return "unmeasured"
-        held = bool(score) is self.wanted if self.op is None else OPERATORS[self.op](score, self.threshold)
-        return "holds" if held else "broken"
+        is_met = bool(score) is self.expected if self.op is None else OPERATORS[self.op](score, self.threshold)
+        return "passed" if is_met else "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Gate:
     threshold: float
 
     @property
-    def about_errors(self) -> bool:
+    def is_about_errors(self) -> bool:
         """Whether an unmet gate means that the run is incomplete, rather than that a model is bad."""
         return self.fn == "error_rate"
 
@@ -90,7 +90,7 @@ def parse_rule(text: str) -> Rule:
         )
     metric = match["single"] or match["double"] or match["plain"]
     if match["op"] is None:
-        return Rule(text.strip(), metric, wanted=not match["not"])
+        return Rule(text.strip(), metric, expected=not match["not"])
     return Rule(text.strip(), metric, match["op"], float(match["number"]))
 
 
@@ -109,9 +109,9 @@ def parse_gate(text: str) -> Gate:
     return Gate(text.strip(), match["fn"], metric, match["op"], float(match["number"]))
 
 
-def _check_length(text: str, what: str) -> None:
+def _check_length(text: str, kind: str) -> None:
     if len(text) > MAX_RULE:
-        raise ValueError(f"a {what} of {len(text):,} characters: {MAX_RULE:,} are the most")
+        raise ValueError(f"a {kind} of {len(text):,} characters: {MAX_RULE:,} are the most")
 
 
 def _finite(number: str | None) -> bool:
@@ -135,19 +135,19 @@ def judge_cell(rules: Sequence[tuple[Rule, bool]], scores: Mapping[str, Score]) 
     A broken rule is a FAIL whatever else could not be measured; then an unmeasured one, or no rule at all that
     could be evaluated, is an ERROR.
     """
-    said: dict[tuple[bool, Answer], list[str]] = {}
+    rules_by_outcome: dict[tuple[bool, Outcome], list[str]] = {}
     for rule, warn in rules:
-        said.setdefault((warn, rule.answer(scores)), []).append(rule.text)
-    failed = said.get((False, "broken"), [])
-    unmeasured = said.get((False, "unmeasured"), [])
+        rules_by_outcome.setdefault((warn, rule.outcome(scores)), []).append(rule.text)
+    failed = rules_by_outcome.get((False, "failed"), [])
+    unmeasured = rules_by_outcome.get((False, "unmeasured"), [])
     if failed:
         verdict = Verdict.FAIL
-    elif unmeasured or (False, "holds") not in said:
+    elif unmeasured or (False, "passed") not in rules_by_outcome:
         verdict = Verdict.ERROR
     else:
         verdict = Verdict.PASS
-    skipped = said.get((False, "skipped"), []) + said.get((True, "skipped"), [])
-    warned = said.get((True, "broken"), [])
+    skipped = rules_by_outcome.get((False, "skipped"), []) + rules_by_outcome.get((True, "skipped"), [])
+    warned = rules_by_outcome.get((True, "failed"), [])
     return CellVerdict(verdict, tuple(failed), tuple(warned), tuple(skipped), tuple(unmeasured))
 
 
@@ -172,7 +172,7 @@ class Pool:
 
     def add(self, cell: CellFacts, *, is_counter: bool = False) -> None:
         """Counts a cell. Only ``separation`` parts counter-examples from the others."""
-        value = _counts_as(self._gate, cell)
+        value = _cell_value(self._gate, cell)
         if value is not None:
             self._sides[is_counter and self._gate.fn == "separation"].append(value)
 
@@ -196,12 +196,12 @@ def _mean(values: Sequence[float]) -> float | None:
     return min(max(math.fsum(values) / len(values), min(values)), max(values))  # rounding must not lead out of them
 
 
-def gate_holds(gate: Gate, value: float | None) -> bool:
+def gate_passes(gate: Gate, value: float | None) -> bool:
     """Whether a pooled value meets the gate."""
     return value is not None and OPERATORS[gate.op](value, gate.threshold)
 
 
-def _counts_as(gate: Gate, cell: CellFacts) -> float | None:
+def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
     if gate.fn == "pass_rate":
         return None if cell.verdict is Verdict.ERROR else float(cell.verdict is Verdict.PASS)
     if gate.fn == "error_rate":

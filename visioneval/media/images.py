@@ -36,7 +36,7 @@ def opened(source: Path | bytes) -> Iterator[Image.Image]:
 
     Raises ``ImageError``.
     """
-    with header(source) as handle, IN_MEMORY.hold(handle.width * handle.height):
+    with header(source) as handle, IN_MEMORY.reserve(handle.width * handle.height):
         yield handle
 
 
@@ -50,7 +50,7 @@ def room_for(*sources: Path | bytes) -> Iterator[None]:
     for source in sources:
         with suppress(ImageError), header(source) as handle:
             pixels += handle.width * handle.height
-    with IN_MEMORY.hold(pixels):
+    with IN_MEMORY.reserve(pixels):
         yield
 
 
@@ -78,9 +78,9 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
     except FileNotFoundError:
         raise ImageError("there is no such file") from None
     except Exception as error:  # a decoder that is fed a hostile file may raise anything
-        told = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
-        why = (isinstance(error, OSError) and error.strerror) or told or "it is damaged"
-        raise ImageError(f"the image does not decode: {why[:1].lower()}{why[1:]}") from error
+        detail = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
+        reason = (isinstance(error, OSError) and error.strerror) or detail or "it is damaged"
+        raise ImageError(f"the image does not decode: {reason[:1].lower()}{reason[1:]}") from error
 
 
 def within(folder: Path, relative: str) -> Path:
@@ -215,11 +215,11 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     samples = np.nan_to_num(np.asarray(image, dtype=np.float64))
     highest = samples.max(initial=0)
     top = 65535 if image.mode != "F" or highest > 255 else 255 if highest > 1 else 1
-    shown = Image.fromarray((samples / top * 255).clip(0, 255).round().astype(np.uint8))
+    converted = Image.fromarray((samples / top * 255).clip(0, 255).round().astype(np.uint8))
     clear = image.info.get("transparency")
     if isinstance(clear, int):
-        shown.putalpha(Image.fromarray(np.where(samples == clear, 0, 255).astype(np.uint8)))
-    return shown
+        converted.putalpha(Image.fromarray(np.where(samples == clear, 0, 255).astype(np.uint8)))
+    return converted
 
 
 def frames(source: Path) -> int:

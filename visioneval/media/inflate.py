@@ -25,9 +25,9 @@ class Inflater:
     """
 
     def __init__(self, coding: str) -> None:
-        codings = [word for each in coding.split(",") if (word := each.strip().lower()) not in ("", "identity")]
-        known = len(codings) <= 1 and _CODINGS.issuperset(codings)
-        self.problem = None if known else f"it is encoded as {coding[:80]!r}, which was not asked for"
+        codings = [name for part in coding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
+        is_supported = len(codings) <= 1 and _CODINGS.issuperset(codings)
+        self.problem = None if is_supported else f"it is encoded as {coding[:80]!r}, which was not asked for"
         self._packed = zlib.decompressobj(zlib.MAX_WBITS | 32) if codings else None  # 32: zlib or gzip, by its head
 
     def feed(self, data: bytes) -> Iterator[bytes]:

@@ -29,7 +29,7 @@ def is_complete(data: bytes) -> bool:
 
 def _expected(data: bytes) -> int:
     """Bytes of all rows, each with its filter byte."""
-    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    width, height = (int.from_bytes(data[start : start + 4], "big") for start in (16, 20))
     depth, colour, interlaced = data[24], data[25], data[28]
     bits = depth * _CHANNELS.get(colour, 0)
     if not interlaced:
@@ -39,9 +39,9 @@ def _expected(data: bytes) -> int:
 
 
 def _pixel_data(data: bytes) -> Iterator[bytes]:
-    at = HEAD
-    while at + 8 <= len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        if data[at + 4 : at + 8] == b"IDAT":
-            yield data[at + 8 : at + 8 + length]
-        at += 12 + length
+    offset = HEAD
+    while offset + 8 <= len(data):
+        length = int.from_bytes(data[offset : offset + 4], "big")
+        if data[offset + 4 : offset + 8] == b"IDAT":
+            yield data[offset + 8 : offset + 8 + length]
+        offset += 12 + length

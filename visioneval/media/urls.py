@@ -106,10 +106,10 @@ def fetch(url: str, limit: int) -> bytes:
     except FileNotFoundError:
         raise UsageError("there is no such file") from None
     except Exception as error:  # every library behind fsspec has errors of its own
-        raise UsageError(_told(error)) from error
+        raise UsageError(_error_message(error)) from error
 
 
-def _told(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     codes = (vars(error).get("status"), vars(error).get("code"))
     refused = isinstance(error, PermissionError) or any(str(code) in ("401", "403") for code in codes)
     refused = refused or str(error).startswith("Forbidden:")  # gcsfs says it in words alone
@@ -132,18 +132,18 @@ def _from_bucket(url: str, scheme: str, limit: int) -> bytes:
 
 def _from_web(url: str, limit: int) -> bytes:
     """A page, through a few redirects, which published files need. Each must lead where anyone may read."""
-    at = url
+    current = url
     for _ in range(_MOST_REDIRECTS + 1):
-        data, location = _page(at, limit)
+        data, location = _page(current, limit)
         if location is None:
             return data
-        target = urljoin(at, location)
-        if _origin(target) != _origin(at) and url_problem(target):
+        target = urljoin(current, location)
+        if _origin(target) != _origin(current) and url_problem(target):
             raise UsageError(
                 f"it redirects to {_origin(target)!r}, which is not public over https: list its host in {TRUSTED_HOSTS}"
                 " to read it"
             )
-        at = target
+        current = target
     raise UsageError(f"it redirects more than {_MOST_REDIRECTS} times")
 
 
@@ -165,9 +165,9 @@ def _page(url: str, limit: int) -> tuple[bytes, str | None]:
     options: dict[str, Any] = {"client_kwargs": {"auto_decompress": False}}
     if url_problem(url) is None and urlsplit(url).hostname not in trusted_hosts():
         options["get_client"] = _public_client
-    asked = {"headers": {"Accept-Encoding": ACCEPTED}, "allow_redirects": False}
-    kept, compressed = bytearray(), 0
-    with fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1, **asked) as file:
+    request = {"headers": {"Accept-Encoding": ACCEPTED}, "allow_redirects": False}
+    content, compressed = bytearray(), 0
+    with fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1, **request) as file:
         file.r.raise_for_status()
         if file.r.status in _REDIRECTS and (location := file.r.headers.get("location")):
             return b"", location
@@ -175,13 +175,13 @@ def _page(url: str, limit: int) -> tuple[bytes, str | None]:
         while data := file.read(1 << 20):
             compressed += len(data)
             for piece in inflater.feed(data):
-                kept += piece
-                if len(kept) > limit:
+                content += piece
+                if len(content) > limit:
                     raise _too_large(limit)
             if compressed > limit:
                 raise _too_large(limit)
         inflater.finish()
-    return bytes(kept), None
+    return bytes(content), None
 
 
 def _too_large(limit: int) -> UsageError:

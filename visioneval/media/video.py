@@ -25,7 +25,7 @@ MAX_FRAMES = 36_000
 """Ten minutes at 60 frames a second."""
 LARGEST_SIDE = 1536
 _MUXERS = {"video/mp4": "mp4", "video/quicktime": "mov", "video/webm": "webm"}
-_SAID_WITHIN = {"h264": "filter_units=remove_types=6"}
+_METADATA_FILTERS = {"h264": "filter_units=remove_types=6"}
 """Codecs whose stream often holds words of its encoder, and the filter that takes them out."""
 _DEMUXERS = {"mp4": "mp4", "quicktime": "mp4", "webm": "matroska", "x-matroska": "matroska", "x-msvideo": "avi"}
 
@@ -67,20 +67,20 @@ def sample_frames(path: Path, count: int) -> list[Frame]:
     with path.open("rb") as file:
         mime = video_mime(file.read(64)) or ""
     with _opened(str(path), mime) as (container, stream):
-        shown = _times(container, stream)
-        if not shown:
+        times = _times(container, stream)
+        if not times:
             raise ImageError("the video has no frames")
-        wanted = {shown[int((part + 0.5) * len(shown) / count)] for part in range(count)}
+        selected = {times[int((part + 0.5) * len(times) / count)] for part in range(count)}
     with _opened(str(path), mime) as (container, stream):
-        kept: dict[int, bytes] = {}
+        jpegs: dict[int, bytes] = {}
         for frame in container.decode(stream):
-            if frame.pts in wanted and frame.pts not in kept:
-                kept[frame.pts] = _jpeg(frame)
-            if len(kept) == len(wanted):
+            if frame.pts in selected and frame.pts not in jpegs:
+                jpegs[frame.pts] = _jpeg(frame)
+            if len(jpegs) == len(selected):
                 break
-        if not kept:
+        if not jpegs:
             raise ImageError("the video does not decode: none of its frames could be read")
-        return [Frame(float((pts - shown[0]) * stream.time_base), data) for pts, data in sorted(kept.items())]
+        return [Frame(float((pts - times[0]) * stream.time_base), data) for pts, data in sorted(jpegs.items())]
 
 
 def without_metadata(path: Path) -> bytes:
@@ -102,8 +102,8 @@ def without_metadata(path: Path) -> bytes:
         _opened(str(path), mime) as (container, stream),
         av.open(target, "w", format=_MUXERS[mime], container_options={"fflags": "+bitexact"}) as copy,
     ):
-        streams = {each.index: _Copied(each, copy) for each in (stream, *container.streams.audio[:1])}
-        for packet in container.demux(*(each.source for each in streams.values())):
+        streams = {track.index: _Copied(track, copy) for track in (stream, *container.streams.audio[:1])}
+        for packet in container.demux(*(track.source for track in streams.values())):
             streams[packet.stream.index].take(packet, copy)
     return target.getvalue()
 
@@ -117,15 +117,15 @@ class _Copied:
         self.source = source
         self.target = copy.add_stream_from_template(source)
         self.target.metadata.clear()
-        words = _SAID_WITHIN.get(source.codec_context.name)
-        self.filter = av.BitStreamFilterContext(words, source) if words else None
+        filters = _METADATA_FILTERS.get(source.codec_context.name)
+        self.filter = av.BitStreamFilterContext(filters, source) if filters else None
 
     def take(self, packet: Any, copy: Any) -> None:
         """Copies a packet; the last one is empty and ends the stream."""
-        for each in self.filter.filter(packet) if self.filter else [packet]:
-            if each.dts is not None:
-                each.stream = self.target
-                copy.mux(each)
+        for part in self.filter.filter(packet) if self.filter else [packet]:
+            if part.dts is not None:
+                part.stream = self.target
+                copy.mux(part)
 
 
 def _times(container: Any, stream: Any) -> list[int]:
@@ -165,7 +165,7 @@ def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
             stream = container.streams.video[0]
             width, height = stream.codec_context.width, stream.codec_context.height
             check_size(width, height)
-            with IN_MEMORY.hold(width * height):
+            with IN_MEMORY.reserve(width * height):
                 yield container, stream
     except (av.FFmpegError, ValueError, OverflowError) as error:
         raise ImageError(f"the video does not decode: {getattr(error, 'strerror', None) or error}") from error

@@ -41,7 +41,7 @@ def render(text: str, context: Mapping[str, Any]) -> str:
         return text
     if len(text) > MAX_CHARACTERS:
         raise TemplateError(f"a template of over {MAX_CHARACTERS:,} characters")
-    return _rendered("template", lambda: _parts(text), context)
+    return _render_parts("template", lambda: _parts(text), context)
 
 
 def _parts(text: str) -> list[str | jinja2.Template]:
@@ -57,28 +57,28 @@ def _parts(text: str) -> list[str | jinja2.Template]:
 
 def render_file(name: str, folders: Folders, context: Mapping[str, Any]) -> str:
     """Renders a template file, from the first of the folders that has it. Raises ``TemplateError`` in one line."""
-    return _rendered(f"template {name!r}", lambda: [_environment(folders).get_template(name)], context)
+    return _render_parts(f"template {name!r}", lambda: [_environment(folders).get_template(name)], context)
 
 
 def template_files(name: str, folders: Folders) -> dict[str, Path]:
     """The file of a template and of every template that it names, by name. Raises ``TemplateError``."""
-    environment, found, todo = _environment(folders), dict[str, Path](), [name]
+    environment, files, todo = _environment(folders), dict[str, Path](), [name]
     try:
         while todo:
-            if (current := todo.pop()) in found:
+            if (current := todo.pop()) in files:
                 continue
             text, path, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, current)
-            found[current] = Path(str(path))
-            todo += _named_in(text)
+            files[current] = Path(str(path))
+            todo += _referenced(text)
     except jinja2.TemplateNotFound as error:
         raise TemplateError(f"there is no template {error.name!r} beside the suite or built in") from None
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(f"{current} line {error.lineno}: {error.message}") from None
-    return found
+    return files
 
 
 @lru_cache(maxsize=256)
-def _named_in(text: str) -> tuple[str, ...]:
+def _referenced(text: str) -> tuple[str, ...]:
     """The templates that a template names. Raises ``TemplateSyntaxError``."""
     return tuple(filter(None, meta.find_referenced_templates(_environment().parse(text))))
 
@@ -91,10 +91,10 @@ def template_digest(names: tuple[str, ...], folders: Folders) -> str:
     return sha256(json.dumps(texts).encode()).hexdigest()
 
 
-def _rendered(name: str, find: Callable[[], list[str | jinja2.Template]], context: Mapping[str, Any]) -> str:
+def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]], context: Mapping[str, Any]) -> str:
     try:
         with counted():
-            return "".join(_bounded(find(), context))
+            return "".join(_bounded(get_parts(), context))
     except TemplateError:
         raise
     except jinja2.TemplateNotFound as error:
@@ -107,8 +107,8 @@ def _rendered(name: str, find: Callable[[], list[str | jinja2.Template]], contex
     except RecursionError:
         raise TemplateError(f"the {name} is nested too deeply") from None
     except Exception as error:
-        why = "a number of too many digits" if "digits" in str(error) else str(error) or type(error).__name__
-        raise TemplateError(f"the {name} does not render: {why}") from None
+        reason = "a number of too many digits" if "digits" in str(error) else str(error) or type(error).__name__
+        raise TemplateError(f"the {name} does not render: {reason}") from None
 
 
 def _bounded(parts: list[str | jinja2.Template], context: Mapping[str, Any]) -> Iterator[str]:

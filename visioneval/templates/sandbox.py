@@ -35,7 +35,7 @@ CALL_STEPS = 10
 COMPILING = 100
 """Steps of the whole suite for each token that is compiled."""
 
-_WORK, _LOOP, _WEIGHED, _JOINED = "the work", "the loop", "the weight", "the joined text"
+_CHARGE, _CHARGE_LOOP, _CHARGE_VALUE, _JOINED = "the work", "the loop", "the weight", "the joined text"
 _REFUSED_METHODS = {"center", "expandtabs", "format", "format_map", "join", "ljust", "replace", "rjust", "zfill"}
 _REFUSED_FILTERS = {
     *("attr", "batch", "center", "filesizeformat", "format", "indent", "pprint", "random", "slice", "striptags"),
@@ -63,7 +63,7 @@ _METHODS: Mapping[type, frozenset[str]] = {
 }
 
 
-def _counted_call(function: Callable[..., Any], factor: Callable[..., int]) -> Callable[..., Any]:
+def _charged_call(function: Callable[..., Any], factor: Callable[..., int]) -> Callable[..., Any]:
     """A filter or a test that pays for what it is given and what it gives; what is lazy is done at once."""
 
     @wraps(function)
@@ -79,7 +79,7 @@ def _counted_call(function: Callable[..., Any], factor: Callable[..., int]) -> C
     return run
 
 
-def _once(*_: Any, **__: Any) -> int:
+def _factor_one(*_: Any, **__: Any) -> int:
     return 1
 
 
@@ -94,10 +94,10 @@ class _Missing(jinja2.StrictUndefined):
     def __init__(
         self, hint: str | None = None, obj: Any = missing, name: str | None = None, exc: Any = jinja2.UndefinedError
     ) -> None:
-        super().__init__(hint or _why_missing(obj, name), obj, name, exc)
+        super().__init__(hint or _undefined_message(obj, name), obj, name, exc)
 
 
-def _why_missing(above: Any, name: str | None) -> str:
+def _undefined_message(above: Any, name: str | None) -> str:
     if above is missing:
         return f"{name!r} is not set"
     if isinstance(above, Mapping):
@@ -113,7 +113,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
         super().__init__(
             undefined=_Missing,
-            finalize=_finalized,
+            finalize=_finalize,
             loader=jinja2.FileSystemLoader(folders) if folders else None,
             keep_trailing_newline=not folders,
             trim_blocks=bool(folders),
@@ -122,17 +122,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
             optimized=False,  # what is worked out while compiling is counted once only
             auto_reload=False,  # a run renders by the words that its records name, and looks for no new ones
         )
-        own = {"join": _join, "replace": _replace, "round": _round, "string": str, "sum": _sum, "tojson": _tojson}
-        known = {name: each for name, each in (self.filters | own).items() if name not in _REFUSED_FILTERS}
+        overrides = {"join": _join, "replace": _replace, "round": _round, "string": str, "sum": _sum, "tojson": _tojson}
+        allowed = {
+            name: function for name, function in (self.filters | overrides).items() if name not in _REFUSED_FILTERS
+        }
         factors = dict.fromkeys(_BY_ATTRIBUTE, _path_length)
         self.globals = {"range": _range}
         tests: Mapping[str, Any] = self.tests
-        self.tests = {name: _counted_call(test, _once) for name, test in tests.items()}
+        self.tests = {name: _charged_call(test, _factor_one) for name, test in tests.items()}
         self.filters = {
-            name: _counted_call(cast("Callable[..., Any]", each), factors.get(name, _once))
-            for name, each in known.items()
+            name: _charged_call(cast("Callable[..., Any]", function), factors.get(name, _factor_one))
+            for name, function in allowed.items()
         }
-        self.filters |= {_WORK: _pay, _LOOP: _pay_loop, _WEIGHED: _pay_value, _JOINED: _joined}
+        self.filters |= {_CHARGE: _charge, _CHARGE_LOOP: _charge_loop, _CHARGE_VALUE: _charge_value, _JOINED: _joined}
 
     def compile(
         self,
@@ -152,12 +154,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         take_from_suite(COMPILING * self._tokens(source, name, filename))
         tree = super().parse(source, name, filename)
         for node in tree.find_all(_REFUSED_NODES):
-            what = f"{type(node).__name__.lower()!r} is not for a suite's templates"
-            raise jinja2.TemplateSyntaxError(what, node.lineno, name, filename)
+            message = f"{type(node).__name__.lower()!r} is not for a suite's templates"
+            raise jinja2.TemplateSyntaxError(message, node.lineno, name, filename)
         for loop in tree.find_all(nodes.For):
             if loop.recursive:
                 raise jinja2.TemplateSyntaxError("a loop cannot be recursive", loop.lineno, name, filename)
-        return cast("nodes.Template", _Counting(self).visit(tree))
+        return cast("nodes.Template", _ChargeInserter(self).visit(tree))
 
     def parse(self, source: str, name: str | None = None, filename: str | None = None) -> nodes.Template:
         """The syntax tree as it is written, of a template that is not too long."""
@@ -200,28 +202,28 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """An operator, once it is known that its result is of a size that can be paid."""
         sides = (left, right)
-        whole = [side for side in sides if isinstance(side, int)]
+        integers = [side for side in sides if isinstance(side, int)]
         if all(isinstance(side, (int, float)) for side in sides):
-            _check_numbers(operator, whole)
+            _check_numbers(operator, integers)
         elif operator == "%":
             raise OverflowError("'%' is for numbers: join texts with '~'")
         else:
             sized = [side for side in sides if not isinstance(side, (int, float))]
-            weigh(*sized, times=max(1, *whole) if operator == "*" and whole else 1)
+            weigh(*sized, times=max(1, *integers) if operator == "*" and integers else 1)
         return super().call_binop(context, operator, left, right)
 
 
-def _check_numbers(operator: str, whole: list[int]) -> None:
-    bits = [side.bit_length() for side in whole]
-    if len(whole) == 2 and operator == "**":
-        bits.append(bits[0] * abs(whole[1]))
+def _check_numbers(operator: str, integers: list[int]) -> None:
+    bits = [side.bit_length() for side in integers]
+    if len(integers) == 2 and operator == "**":
+        bits.append(bits[0] * abs(integers[1]))
     elif operator == "*":
         bits.append(sum(bits))
     if max(bits, default=0) > MAX_BITS:
         raise OverflowError(f"a number of over {MAX_BITS:,} bits")
 
 
-class _Counting(NodeTransformer):
+class _ChargeInserter(NodeTransformer):
     """Puts what pays into a syntax tree: for the nodes of templates, blocks and loops, and for their values."""
 
     def __init__(self, environment: Sandbox) -> None:
@@ -229,18 +231,18 @@ class _Counting(NodeTransformer):
 
     def visit_Template(self, node: nodes.Template) -> nodes.Template:  # noqa: N802 - the visitor's naming
         self.generic_visit(node)
-        node.body.insert(0, self._payment(node))
+        node.body.insert(0, self._charge_statement(node))
         return node
 
     def visit_Block(self, node: nodes.Block) -> nodes.Block:  # noqa: N802
         self.generic_visit(node)
-        node.body.insert(0, self._payment(node))
+        node.body.insert(0, self._charge_statement(node))
         return node
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
         self.generic_visit(node)
-        each = _nodes_in([*node.body, *([node.test] if node.test else [])])
-        node.iter = self._filter(node.iter, _LOOP, 1 + each)
+        steps = _count_nodes([*node.body, *([node.test] if node.test else [])])
+        node.iter = self._filter(node.iter, _CHARGE_LOOP, 1 + steps)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
@@ -250,39 +252,39 @@ class _Counting(NodeTransformer):
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802
         self.generic_visit(node)
-        node.expr = self._weighed(node.expr)
+        node.expr = self._charged(node.expr)
         for operand in node.ops:
-            operand.expr = self._weighed(operand.expr)
+            operand.expr = self._charged(operand.expr)
         return node
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
         if isinstance(node.arg, nodes.Slice):
-            return self._filter(node, _WEIGHED)
-        node.arg = self._weighed(node.arg)
+            return self._filter(node, _CHARGE_VALUE)
+        node.arg = self._charged(node.arg)
         return node
 
     def visit_Pair(self, node: nodes.Pair) -> nodes.Pair:  # noqa: N802
         self.generic_visit(node)
-        node.key = self._weighed(node.key)
+        node.key = self._charged(node.key)
         return node
 
-    def _weighed(self, node: nodes.Expr) -> nodes.Expr:
-        return node if isinstance(node, nodes.Const) else self._filter(node, _WEIGHED)
+    def _charged(self, node: nodes.Expr) -> nodes.Expr:
+        return node if isinstance(node, nodes.Const) else self._filter(node, _CHARGE_VALUE)
 
-    def _payment(self, node: nodes.Template | nodes.Block) -> nodes.ExprStmt:
+    def _charge_statement(self, node: nodes.Template | nodes.Block) -> nodes.ExprStmt:
         nothing = nodes.Const(None, lineno=node.lineno, environment=self._environment)
-        paid = self._filter(nothing, _WORK, _nodes_in(node.body))
+        paid = self._filter(nothing, _CHARGE, _count_nodes(node.body))
         return nodes.ExprStmt(paid, lineno=node.lineno, environment=self._environment)
 
-    def _filter(self, node: nodes.Node, name: str, *words: int) -> nodes.Filter:
-        args = [nodes.Const(word, lineno=node.lineno, environment=self._environment) for word in words]
+    def _filter(self, node: nodes.Node, name: str, *values: int) -> nodes.Filter:
+        args = [nodes.Const(value, lineno=node.lineno, environment=self._environment) for value in values]
         return nodes.Filter(
             cast("nodes.Expr", node), name, args, [], None, None, lineno=node.lineno, environment=self._environment
         )
 
 
-def _nodes_in(parts: Iterable[nodes.Node]) -> int:
+def _count_nodes(parts: Iterable[nodes.Node]) -> int:
     """The nodes that run once each time that these do: bodies of inner loops and blocks pay for themselves."""
     total, todo = 0, list(parts)
     while todo:
@@ -293,24 +295,24 @@ def _nodes_in(parts: Iterable[nodes.Node]) -> int:
     return total
 
 
-def _pay(_: None, steps: int) -> None:
+def _charge(_: None, steps: int) -> None:
     take(steps)
 
 
-def _pay_value(value: Any) -> Any:
+def _charge_value(value: Any) -> Any:
     weigh(value)
     return value
 
 
-def _pay_loop(items: Iterable[Any], each: int) -> list[Any]:
+def _charge_loop(items: Iterable[Any], steps: int) -> list[Any]:
     weigh(items)
-    taken = list(items)
-    take(each * len(taken))
-    return taken
+    values = list(items)
+    take(steps * len(values))
+    return values
 
 
 @jinja2.pass_context  # so that no output is worked out while compiling
-def _finalized(_: Context, value: Any) -> Any:
+def _finalize(_: Context, value: Any) -> Any:
     weigh(value)
     return value
 
@@ -321,9 +323,9 @@ def _joined(parts: list[Any]) -> str:
 
 
 def _replace(text: Any, old: str, new: str, count: int = -1) -> str:
-    whole = str(text)
-    take(whole.count(old) * len(new) // CHARACTERS_PER_STEP)
-    return whole.replace(old, new, count)
+    source = str(text)
+    take(source.count(old) * len(new) // CHARACTERS_PER_STEP)
+    return source.replace(old, new, count)
 
 
 @jinja2.pass_eval_context

@@ -24,14 +24,14 @@ class TooMuchWorkError(Exception):
 class Steps:
     """What is left of a budget; ``above`` is a larger one that pays too."""
 
-    def __init__(self, most: int, what: str, above: Steps | None = None) -> None:
-        self.left, self._most, self._what, self._above = most, most, what, above
+    def __init__(self, limit: int, subject: str, above: Steps | None = None) -> None:
+        self.remaining, self._limit, self._subject, self._above = limit, limit, subject, above
 
     def take(self, steps: int) -> None:
         """Takes from the budget. Raises ``TooMuchWorkError`` where it does not last."""
-        self.left -= steps
-        if self.left < 0:
-            raise TooMuchWorkError(f"{self._what} over {self._most:,} steps of work ({TEMPLATE_STEPS.hint})")
+        self.remaining -= steps
+        if self.remaining < 0:
+            raise TooMuchWorkError(f"{self._subject} over {self._limit:,} steps of work ({TEMPLATE_STEPS.hint})")
         if self._above is not None:
             self._above.take(steps)
 
@@ -76,7 +76,7 @@ def take_from_suite(steps: int) -> None:
 def weigh(*values: Any, times: int = 1) -> None:
     """Takes the steps that it costs to walk so many times through values. Raises ``TooMuchWorkError``."""
     if (budget := _steps.get()) is not None:
-        budget.take(_weight(list(values), budget.left) * times)
+        budget.take(_weight(list(values), budget.remaining) * times)
 
 
 def _weight(todo: list[Any], most: int) -> int:

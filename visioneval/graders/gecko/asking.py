@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from visioneval.aio import together
+from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.gecko.answers import MAX_SAID, Said, answer_faults, answers_schema, as_json, read_answers
 from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, OffSchemaError, exchange, past_cache
@@ -46,13 +46,13 @@ async def ask_all(
 ) -> Answered:
     """Asks every question; recorded answers are looked up once. Raises nothing that a judge can cause."""
     groups = [(question,) for question in questions] if single else [tuple(questions)]
-    first = await together(_asked(ask, group, words(group), shown) for group in groups)
+    first = await gather_all(_asked(ask, group, words(group), shown) for group in groups)
     whole = _joined(first)
     recorded = any(reply.shape == "recorded" for reply in whole.replies)
     if whole.fault or recorded:
         return whole
     open_ones = [each for each in questions if whole.said[each.id].fault and each.id not in whole.again]
-    second = await together(
+    second = await gather_all(
         _asked(ask, (each,), _again(words, each, whole.said[each.id]), shown, again=True) for each in open_ones
     )
     return _joined([whole, *second])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from visioneval.aio import in_thread
+from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text import judge as text_judge
@@ -61,7 +61,7 @@ class Text:
         except ProviderError as error:
             return _unread(self._config, subject, (), str(error))
         size = sum(len(reading.text) for reading in said.readings)
-        found = await in_thread(_unfolded, said.readings, expected, when=size > SHORT)
+        found = await run_in_thread(_unfolded, said.readings, expected, when=size > SHORT)
         graded = _grade(self._config, expected, said.readings, found, "judge")
         return replace(
             _with_criteria(graded, self._config.key, said),
