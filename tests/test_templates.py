@@ -71,9 +71,9 @@ def test_rendering(text: str, rendered: str) -> None:
         ("{{ brand | shout }}", "template line 1: No filter named 'shout'."),
         ("{{ [1, 2] | random }}", "template line 1: No filter named 'random'."),
         ("{{ 1 / 0 }}", "the template does not render: division by zero"),
-        ("{% macro a() %}{% endmacro %}", "template line 1: 'macro' is not for a suite's templates"),
-        ("{% set a = 1 %}", "template line 1: 'assign' is not for a suite's templates"),
-        ("{% for a in [1] recursive %}{% endfor %}", "template line 1: a loop cannot be recursive"),
+        ("{% macro a() %}{% endmacro %}", "template line 1: 'macro' is not allowed in a suite's templates"),
+        ("{% set a = 1 %}", "template line 1: 'assign' is not allowed in a suite's templates"),
+        ("{% for a in [1] recursive %}{% endfor %}", "template line 1: recursive loops are not allowed"),
         ("{{ case.__class__ }}", "the template does not render: access to attribute '__class__' of 'dict' object is unsafe."),
         (
             "{{ ', '.join(case.tags) }}",

@@ -100,7 +100,7 @@ def test_a_suite_that_nobody_vouched_for(problems: Problems) -> None:
         cases="cases: [{dataset: {path: d.jsonl, fields: {prompt: p, output: f}}}]",
         models="models: [{provider: files}]",
     )
-    told = "is read with this machine's credentials: pass --trust-suite if you trust this suite"
+    told = "needs this machine's credentials: pass --trust-suite if you trust this suite"
     assert problems(fed, {"d.jsonl": rows}) == [f"d.jsonl:1:1: 's3://b/1.png' {told}"]
     far = suite(cases="cases: [{dataset: {path: 's3://b/d.jsonl', fields: {prompt: p}}}]")
     assert problems(far) == [f"suite.yaml:2:26: dataset: 's3://b/d.jsonl' {told}"]

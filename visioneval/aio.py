@@ -1,4 +1,4 @@
-"""Waiting for work: for several things at once, or for a thread."""
+"""Helpers for asyncio: running coroutines concurrently, and functions in threads."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ T = TypeVar("T")
 
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """``asyncio.gather``, but where one fails the others still come to their end, as they may be paid for.
+    """Like ``asyncio.gather``, but if one fails, the others still finish, since they may be paid for.
 
-    Raises the error to report; see ``primary_error``. What is alone needs no task: most cells have one grader, which
-    asks one question.
+    Raises the error to report; see ``primary_error``. A single coroutine runs without a task, which is the common case.
     """
     coroutines = list(work)
     if len(coroutines) == 1:
@@ -33,7 +32,7 @@ async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def primary_error(errors: Sequence[BaseException]) -> BaseException:
-    """The error to report of several: what stopped the run; last of all a call that did not begin because of it."""
+    """The most important of several errors: first errors that stop the run, last calls that never started."""
 
     def rank(error: BaseException) -> int:
         return 2 if isinstance(error, ClosingError) else int(not isinstance(error, StoppedError))
@@ -42,5 +41,5 @@ def primary_error(errors: Sequence[BaseException]) -> BaseException:
 
 
 async def run_in_thread(work: Callable[..., T], *args: Any, when: bool) -> T:
-    """``asyncio.to_thread`` where that is worth it: the way there and back takes longer than most short work."""
+    """Runs ``work`` in a thread if ``when`` is true. For short work, a thread costs more than it saves."""
     return await asyncio.to_thread(work, *args) if when else work(*args)

@@ -1,4 +1,4 @@
-"""A budget of pixels: threads that decode and measure images wait until there is room for theirs."""
+"""A budget of pixels in memory: threads that decode images wait until their image fits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from visioneval.bounds import max_pixels
 class PixelBudget:
     """A weighted semaphore over pixels, first come, first served.
 
-    What is larger than the whole budget is reserved alone. A thread that holds pixels takes no more of them for what it
-    does meanwhile, so that it never waits for itself.
+    A request larger than the whole budget is granted when no other is active. Nested requests of a thread reserve
+    nothing, so that a thread never waits for itself.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class PixelBudget:
 
     @contextmanager
     def reserve(self, pixels: int) -> Iterator[None]:
-        """Waits until there is room for so many pixels, and holds them."""
+        """Waits until the budget has room for ``pixels``, and reserves them."""
         if getattr(self._thread, "has_share", False):
             yield
             return
@@ -54,4 +54,4 @@ class PixelBudget:
 
 
 IN_MEMORY = PixelBudget()
-"""The pixels that all threads of this process hold."""
+"""The pixel budget of this process."""

@@ -120,7 +120,7 @@ class TestCase(Frozen):
     expect: Expect = Expect()
     outputs: dict[str, Annotated[tuple[OutputEntry, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Existing outputs by model label, one path per sample. A dataset's 'output' column fills this in; "
+        description="Existing outputs by model label, one path per sample. A dataset's output column fills this in; "
         "a {provider: files} model without a source reads it.",
     )
     output_of: CaseId | None = Field(

@@ -114,7 +114,7 @@ class PinnedQuestions(Frozen):
 
 
 def folded_text(text: str) -> str:
-    """Normalizes a choice or an answer for comparison: ignores case, width, repeated spaces, quotes and a final period."""
+    """Normalizes a choice or an answer for comparison: ignores case, width, extra spaces, quotes and a final period."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return plain.strip(_ENDS) or plain
 

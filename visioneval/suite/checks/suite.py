@@ -150,7 +150,7 @@ def _labels(runs: Sequence[tuple[int, ModelRun]]) -> Problems:
         elif len(label) > _LONGEST_LABEL:
             yield (
                 loc,
-                f"the label {label[:40]!r}... is longer than {_LONGEST_LABEL} characters: set a shorter 'label' or shorten the grid's values",
+                f"the label {label[:40]!r}... is over {_LONGEST_LABEL} characters long: shorten the label or the grid",
             )
         elif label in first:
             yield loc, f"two model runs are labeled {label!r}: set a different 'label' for each entry"

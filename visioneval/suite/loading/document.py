@@ -74,7 +74,7 @@ class Document:
         source: Source | None = None,
         prefix: Loc = (),
     ) -> None:
-        """Adds a problem for every entry of a pydantic ``errors()`` list. ``prefix`` is the path of the checked data."""
+        """Adds a problem for each entry of a pydantic ``errors()`` list. ``prefix`` is the path of the checked data."""
         for error in root_errors(errors):
             loc, of_key = (*prefix, *document_path(error["loc"])), error["type"] in KEY_ERRORS
             position = source.position(loc, of_key=of_key) if source else self.position(loc, of_key=of_key)

@@ -159,7 +159,7 @@ def _cases_of_rows(
         case = case_of(row, fields)
         line, first = cases.setdefault(key, (row.line, case))
         if different := sorted(k for k in case.keys() | first.keys() if case.get(k) != first.get(k)):
-            message = f"{', '.join(different)} of {key!r} differs from line {line}: rows of one case must have the same values"
+            message = f"{', '.join(different)} of {key!r} differs from line {line}: rows of one case must be equal"
             document.problems.append(Problem(name, row.line, 1, message))
         label = row.cells.get(fields["model"]) if "model" in fields else file_stem(name)
         if "image" in fields and label not in (None, ""):

@@ -40,7 +40,7 @@ class _Pins:
 
 
 def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Suite:
-    """Adds the questions of the suite's file to the cases without pinned questions. Reports problems to the document."""
+    """Adds the questions of the suite's file to the cases without pinned questions. The document gets the problems."""
     naming = [(index, grader) for index, grader in enumerate(suite.graders) if grader.question_file]
     for index, grader in naming[1:]:
         if grader.question_file != naming[0][1].question_file:
