@@ -71,7 +71,7 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def output(tmp_path: Path) -> Callable[..., Path]:
+def image(tmp_path: Path) -> Callable[..., Path]:
     """``image(name="a.png", size=(64, 48), color="white", mode="RGB", **save)`` writes an image in tmp_path."""
 
     def make(

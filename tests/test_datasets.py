@@ -87,14 +87,14 @@ def test_text_of_a_dataset_is_no_template(load: Load, tmp_path: Path) -> None:
 def test_rows_that_share_an_id_and_a_model_are_samples(load: Load, tmp_path: Path) -> None:
     rows = [("a", "x", "1.png", "m"), ("a", "x", "2.png", "m"), ("a", "x", "3.png", "n"), ("b", "y", "4.png", "m")]
     lines = "".join(json.dumps(dict(zip("ipfm", row, strict=True))) + "\n" for row in rows)
-    found = cases(load, tmp_path, "id: i, prompt: p, image: f, model: m", lines)
+    found = cases(load, tmp_path, "id: i, prompt: p, output: f, model: m", lines)
     assert [paths(case.outputs) for case in found] == [{"m": ["1.png", "2.png"], "n": ["3.png"]}, {"m": ["4.png"]}]
     assert found[0].outputs["n"][0].row == "d.jsonl:3"
 
 
 def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path) -> None:
     found = cases(
-        load, tmp_path, "prompt: p, image: f", '{"p": "A red fox!", "f": "1.png"}\n{"p": "日本", "f": "2.png"}\n'
+        load, tmp_path, "prompt: p, output: f", '{"p": "A red fox!", "f": "1.png"}\n{"p": "日本", "f": "2.png"}\n'
     )
     assert [case.id for case in found] == [prompt_id("A red fox!"), prompt_id("日本")]
     assert found[0].id.startswith("a_red_fox_")
@@ -104,16 +104,16 @@ def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path
 
 BAD_ROWS = [
     ('{"i": "a"', "1:10: not JSON: expecting ',' delimiter"),
-    ("[1]", '1:1: a row is an object: {"column": value, ...}'),
-    ('{"i": "\\ud800"}', "1:1: a lone surrogate (\\ud800) is not text"),
-    ('{"i": "a", "\\udfff": 1}', "1:1: a lone surrogate (\\udfff) is not text"),
+    ("[1]", '1:1: a row must be an object: {"column": value, ...}'),
+    ('{"i": "\\ud800"}', "1:1: invalid text: a lone surrogate (\\ud800)"),
+    ('{"i": "a", "\\udfff": 1}', "1:1: invalid text: a lone surrogate (\\udfff)"),
     ('{"i": NaN}', "1:1: NaN is not valid JSON: write null or a quoted string"),
     ('{"i": [-Infinity]}', "1:1: -Infinity is not valid JSON: write null or a quoted string"),
-    ('{"i": 1e999}', "1:1: 1e999 is too large a number"),
+    ('{"i": 1e999}', "1:1: the number 1e999 is too large"),
     ('{"i": ' + "9" * 5000 + "}", "1:1: a number has more than 100 digits: put it in quotes"),
-    ('{"i": 1, "i": 2}', "1:1: the key 'i' stands here twice"),
-    ('{"i": ' + "[" * 61 + "]" * 61 + "}", "1:1: nested deeper than 60 levels"),
-    ('{"i": ' + "[" * 100_000, "1:1: nested deeper than 60 levels"),
+    ('{"i": 1, "i": 2}', "1:1: the key 'i' is duplicated"),
+    ('{"i": ' + "[" * 61 + "]" * 61 + "}", "1:1: nested more than 60 levels deep"),
+    ('{"i": ' + "[" * 100_000, "1:1: nested more than 60 levels deep"),
 ]
 
 
@@ -136,19 +136,19 @@ def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
     [
         ("", "1:1: the dataset has no rows"),
         ("i,p\n", "1:1: the dataset has no rows"),
-        ("i,p,p\na,b,c\n", "1:1: two columns of the header are called 'p'"),
-        ("i,p\na,b\nc\n", "3:1: 1 cells, but the header has 2"),
-        ('i,p\na,"b\nb"\nc,d,e\n', "4:1: 3 cells, but the header has 2"),
-        ('i,p\na,"b\nc,d\n', "2:1: not a table: unexpected end of data"),
-        (b"i,p\na,caf\xe9\n", "2:6: not UTF-8: save the file as UTF-8"),
-        ("i,p\na,x\na,y\n", "3:1: prompt of 'a': not what line 2 says"),
+        ("i,p,p\na,b,c\n", "1:1: the header has two columns named 'p'"),
+        ("i,p\na,b\nc\n", "3:1: the row has 1 cells, but the header has 2"),
+        ('i,p\na,"b\nb"\nc,d,e\n', "4:1: the row has 3 cells, but the header has 2"),
+        ('i,p\na,"b\nc,d\n', "2:1: not a valid table: unexpected end of data"),
+        (b"i,p\na,caf\xe9\n", "2:6: not valid UTF-8: save the file as UTF-8"),
+        ("i,p\na,x\na,y\n", "3:1: prompt of 'a' differs from line 2: rows of one case must be equal"),
         (
             "i,p\n../a,x\n",
-            "2:1: id: '../a' does not fit: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
+            "2:1: id: '../a' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
         ),
         ("i,p\na,\n", "2:1: the key 'prompt' is missing"),
         ("i,p\n,\n", "2:1: the row has no id and no prompt: fill in one of them"),
-        ("i,p\na,x\x07\n", "2:1: prompt: 'x\\x07' does not fit: control characters are not allowed"),
+        ("i,p\na,x\x07\n", "2:1: prompt: 'x\\x07' is not valid: control characters are not allowed"),
     ],
 )
 def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, told: str) -> None:
@@ -161,7 +161,11 @@ def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, told:
         ("id: i, prompt: pp", "2:59", "the dataset has no column 'pp' (did you mean 'p'?)"),
         ("id: i, promt: p", "2:51", "a case has no key 'promt' (did you mean 'prompt'?)"),
         ("id: i, prompt: p, expect.txt: q", "2:62", "a case has no key 'expect.txt' (did you mean 'expect.text'?)"),
-        ("id: i, prompt: p, prompt.x: q", "2:62", "'prompt' has a column of its own, so 'prompt.x' cannot have one"),
+        (
+            "id: i, prompt: p, prompt.x: q",
+            "2:62",
+            "'prompt.x' cannot have a column because 'prompt' has one: remove either",
+        ),
         ("id: i, prompt: p, tags.x: q", "2:62", "a case has no key 'tags.x'"),
         ("id: i, prompt: 5", "2:59", "prompt: expected text, not 5: put it in quotes"),
     ],
@@ -175,7 +179,11 @@ def test_fields_that_no_case_or_row_has(problems: Problems, fields: str, place: 
     ("entry", "place", "told"),
     [
         ("{path: gone.jsonl, fields: {id: i}}", "2:26", "dataset: gone.jsonl: no such file or directory"),
-        ("{path: d.xlsx, fields: {id: i}}", "2:26", "dataset: d.xlsx: a dataset ends in .jsonl, .ndjson, .csv, .tsv"),
+        (
+            "{path: d.xlsx, fields: {id: i}}",
+            "2:26",
+            "dataset: d.xlsx: unknown file type: a dataset's name must end in .jsonl, .ndjson, .csv, .tsv",
+        ),
         ("{path: d.jsonl}", "2:19", "the key 'fields' is missing"),
         ("{path: d.jsonl, fields: {}}", "2:43", "fields: must not be empty"),
         ("x.csv", "2:19", "dataset: expected a mapping of keys to values, not 'x.csv'"),
@@ -243,7 +251,7 @@ def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -
         {"i": "one", "f": "2.png", "m": "a"},
         {"i": "one", "f": "3.png", "m": "b"},
     ]
-    assert outputs(load, tmp_path, "image: f, id: i, model: m", rows) == {
+    assert outputs(load, tmp_path, "output: f, id: i, model: m", rows) == {
         "b": {"one": ["out/1.png", "out/3.png"]},
         "a": {"one": ["out/2.png"]},
     }
@@ -254,7 +262,7 @@ def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp
     found = outputs(
         load,
         tmp_path,
-        "image: f, prompt: p",
+        "output: f, prompt: p",
         rows,
         cases="cases: [{id: one, prompt: 'a {{ colour }} tree'}]\nvars: {colour: red}",
     )
@@ -263,24 +271,24 @@ def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp
 
 def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
     rows = [{"i": "one", "f": "1.png", "m": "b"}, {"i": "one", "f": "2.png", "m": "a"}]
-    assert list(outputs(load, tmp_path, "image: f, id: i, model: m", rows, ", label: a")) == ["a"]
+    assert list(outputs(load, tmp_path, "output: f, id: i, model: m", rows, ", label: a")) == ["a"]
 
 
 @pytest.mark.parametrize(
     ("fields", "rows", "told"),
     [
         (
-            "image: img, id: i",
+            "output: img, id: i",
             '{"i": "one", "f": "1.png"}',
             "suite.yaml:3:69: the dataset has no column 'img' (known: f, i)",
         ),
-        ("image: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
-        ("output: f", "{}", "suite.yaml:3:37: fields must map image, and id or prompt"),
-        ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, image, model, prompt)"),
+        ("output: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
+        ("output: f", "{}", "suite.yaml:3:37: fields: unknown output (known: id, image, model, prompt)"),
+        ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di, output (known: id, image, model, prompt)"),
         (
-            "image: f, id: i, model: m",
+            "output: f, id: i, model: m",
             '{"i": "one", "f": "1", "m": "a\\nb"}',
-            "suite.yaml:3:10: the label 'a\\nb' is not text on one line, without spaces around it",
+            "suite.yaml:3:10: the label 'a\\nb' must be one line of text without leading or trailing spaces",
         ),
     ],
 )
@@ -290,9 +298,9 @@ def test_finished_images_that_cannot_be_read(problems: Problems, fields: str, ro
 
 
 def test_a_label_that_no_image_has(problems: Problems) -> None:
-    text = fed("id: i, prompt: p, image: f, model: m", models="models: [{provider: files, label: x}]")
+    text = fed("id: i, prompt: p, output: f, model: m", models="models: [{provider: files, label: x}]")
     rows = {"d.jsonl": '{"i": "a", "p": "x", "f": "1.png", "m": "y"}\n'}
-    assert problems(text, rows) == ["suite.yaml:3:10: this entry makes no model run: no image is labeled 'x'"]
+    assert problems(text, rows) == ["suite.yaml:3:10: this entry has no model run: no output is labeled 'x'"]
 
 
 def test_the_real_generations_are_four_models_over_two_prompts(

@@ -116,9 +116,9 @@ def test_a_image_is_found_among_words_and_thoughts(api: FakeAPI, name: str) -> N
 
 
 @pytest.fixture
-def files(output: Callable[..., Path], mask: Callable[..., Path]) -> CaseFiles:
+def files(image: Callable[..., Path], mask: Callable[..., Path]) -> CaseFiles:
     """A person, a jacket in a format that the service does not take, and a mask."""
-    images = (("person", output("a.jpg", (80, 60), "red")), ("garment", output("b.gif", (40, 30), "blue")))
+    images = (("person", image("a.jpg", (80, 60), "red")), ("garment", image("b.gif", (40, 30), "blue")))
     return CaseFiles(images=images, masks={"editable": mask(size=(80, 60))})
 
 

@@ -114,8 +114,8 @@ def test_a_bad_parameter_is_answered_in_the_providers_words(api: FakeAPI, params
     assert (error.kind, error.retry_after) == ("invalid", None)
 
 
-def test_usage_tells_image_and_text_tokens_apart(api: FakeAPI, output: Callable[..., Path]) -> None:
-    files = CaseFiles(images=(("base", output()),))
+def test_usage_tells_image_and_text_tokens_apart(api: FakeAPI, image: Callable[..., Path]) -> None:
+    files = CaseFiles(images=(("base", image()),))
     generation = generate(api.openai_base_url, request({**PLAIN, "quality": "low", "n": 2}, files))
     assert generation.usage == {
         "input_tokens": 325,
@@ -133,28 +133,28 @@ def test_an_answer_without_usage_has_none() -> None:
         assert generate(server.url, request()) == Generation(outputs=(b"x",), run_params=PLAIN)
 
 
-def test_several_images_are_sent_in_order(api: FakeAPI, output: Callable[..., Path]) -> None:
-    paths = [output("a.png"), output("b.jpg", size=(40, 30)), output("c.webp", size=(20, 10)), output("d.gif")]
+def test_several_images_are_sent_in_order(api: FakeAPI, image: Callable[..., Path]) -> None:
+    paths = [image("a.png"), image("b.jpg", size=(40, 30)), image("c.webp", size=(20, 10)), image("d.gif")]
     files = CaseFiles(images=tuple((f"role_{place}", path) for place, path in enumerate(paths)))
     generate(api.openai_base_url, request({**PLAIN, "input_fidelity": "high"}, files, "put it on"))
     sent = asked_generate(api)
-    assert [(image.filename, image.mime, image.size) for image in sent.images] == [
+    assert [(part.filename, part.mime, part.size) for part in sent.images] == [
         ("a.png", "image/png", (64, 48)),
         ("b.jpg", "image/jpeg", (40, 30)),
         ("c.webp", "image/webp", (20, 10)),
         ("d.png", "image/png", (64, 48)),
     ]
-    assert [image.data for image in sent.images[:3]] == [path.read_bytes() for path in paths[:3]]
+    assert [part.data for part in sent.images[:3]] == [path.read_bytes() for path in paths[:3]]
     assert (sent.mask, sent.prompt) == (None, "put it on")
     assert sent.params == {**PLAIN, "input_fidelity": "high", "prompt": "put it on"}
 
 
-def masked(output: Callable[..., Path], mask: Path) -> CaseFiles:
-    return CaseFiles(images=(("base", output()), ("logo", output("b.png"))), masks={"editable": mask})
+def masked(image: Callable[..., Path], mask: Path) -> CaseFiles:
+    return CaseFiles(images=(("base", image()), ("logo", image("b.png"))), masks={"editable": mask})
 
 
-def test_a_mask_is_sent_as_the_mask(api: FakeAPI, output: Callable[..., Path], mask: Callable[..., Path]) -> None:
-    generation = generate(api.openai_base_url, request(files=masked(output, mask())))
+def test_a_mask_is_sent_as_the_mask(api: FakeAPI, image: Callable[..., Path], mask: Callable[..., Path]) -> None:
+    generation = generate(api.openai_base_url, request(files=masked(image, mask())))
     sent = asked_generate(api)
     assert sent.mask is not None
     assert (sent.mask.data, len(sent.images), sent.prompt) == (mask().read_bytes(), 2, "a tree")
@@ -162,11 +162,11 @@ def test_a_mask_is_sent_as_the_mask(api: FakeAPI, output: Callable[..., Path], m
 
 
 def test_a_mask_of_another_format_becomes_a_png_with_alpha(
-    api: FakeAPI, output: Callable[..., Path], mask: Callable[..., Path], tmp_path: Path
+    api: FakeAPI, image: Callable[..., Path], mask: Callable[..., Path], tmp_path: Path
 ) -> None:
-    with Image.open(mask()) as image:
-        image.save(tmp_path / "mask.webp", lossless=True)
-    generate(api.openai_base_url, request(files=masked(output, tmp_path / "mask.webp")))
+    with Image.open(mask()) as opened_mask:
+        opened_mask.save(tmp_path / "mask.webp", lossless=True)
+    generate(api.openai_base_url, request(files=masked(image, tmp_path / "mask.webp")))
     sent = asked_generate(api).mask
     assert sent is not None
     alpha = opened(sent.data).getchannel("A")
@@ -174,9 +174,9 @@ def test_a_mask_of_another_format_becomes_a_png_with_alpha(
 
 
 def test_a_mask_as_an_image_is_the_last_image(
-    api: FakeAPI, output: Callable[..., Path], mask: Callable[..., Path]
+    api: FakeAPI, image: Callable[..., Path], mask: Callable[..., Path]
 ) -> None:
-    generation = generate(api.openai_base_url, request(files=masked(output, mask())), mask_mode="as_image")
+    generation = generate(api.openai_base_url, request(files=masked(image, mask())), mask_mode="as_image")
     sent = asked_generate(api)
     assert (sent.mask, len(sent.images)) == (None, 3)
     shown = opened(sent.images[2].data)
@@ -185,8 +185,8 @@ def test_a_mask_as_an_image_is_the_last_image(
     assert generation.run_params == {**PLAIN, "mask_mode": "as_image"}
 
 
-def test_an_ignored_mask_is_not_sent(api: FakeAPI, output: Callable[..., Path], mask: Callable[..., Path]) -> None:
-    generation = generate(api.openai_base_url, request(files=masked(output, mask())), mask_mode="ignore")
+def test_an_ignored_mask_is_not_sent(api: FakeAPI, image: Callable[..., Path], mask: Callable[..., Path]) -> None:
+    generation = generate(api.openai_base_url, request(files=masked(image, mask())), mask_mode="ignore")
     sent = asked_generate(api)
     assert (sent.mask, len(sent.images), sent.prompt) == (None, 2, "a tree")
     assert generation.run_params == {**PLAIN, "mask_mode": "ignore"}

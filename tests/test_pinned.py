@@ -149,7 +149,7 @@ def test_a_file_pins_the_questions_of_its_prompts(load: Callable[..., LoadedSuit
          "q.yaml:1:60: 'a' depends on 'z', but there is no such question"),
         ("- {prompt: a tree, questions: [{id: a, question: Q}]}\n- {prompt: a tree, questions: [{id: a, question: Q}]}",
          "q.yaml:2:3: an earlier entry is about 'a tree' already"),
-        ("- [", "q.yaml:2:1: not YAML: "),
+        ("- [", "q.yaml:2:1: invalid YAML: "),
     ],
 )  # fmt: skip
 def test_a_bad_file(problems: Problems, text: str, told: str) -> None:
@@ -161,7 +161,7 @@ def test_a_file_that_is_not_there_or_out_of_reach(problems: Problems) -> None:
     (line,) = problems(gecko("", ", questions: q.yaml"))
     assert line == "suite.yaml:4:60: questions: q.yaml: no such file or directory"
     (line,) = problems(gecko("", ", questions: ../../../q.yaml"))
-    assert "lies outside the suite's folder" in line
+    assert "is outside the suite's folder" in line
     two = gecko("").replace(
         "graders: [", "graders: [{key: a, type: gecko, judge: eye, questions: a.yaml}, {key: b, type: gecko, judge: eye, questions: b.yaml}, "
     )  # fmt: skip

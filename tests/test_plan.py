@@ -229,7 +229,7 @@ def test_only_a_trusted_suite_reads_finished_images_elsewhere(
     }
     path.write_text(json.dumps(data))
     monkeypatch.chdir(suite)
-    with pytest.raises(SuiteError, match="lies outside the suite's folder and the working directory"):
+    with pytest.raises(SuiteError, match="is outside the suite's folder and the working directory"):
         planned(path, trust=False)
     assert planned(path, trust=True).cells == 1
     result = toy("run", path)

@@ -80,9 +80,9 @@ def test_rendering(text: str, rendered: str) -> None:
             "the template does not render: access to attribute 'join' of 'str' object is unsafe.",
         ),
         ("{{ case.clear() }}", "the template does not render: access to attribute 'clear' of 'dict' object is unsafe."),
-        ("{{ " + "9" * 5000 + " }}", "the template does not render: a number of too many digits"),
+        ("{{ " + "9" * 5000 + " }}", "the template does not render: a number has too many digits"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "the template is nested too deeply"),
-        ("{{ 1 }}" + "x" * 1_000_000, "a template of over 1,000,000 characters"),
+        ("{{ 1 }}" + "x" * 1_000_000, "the template has more than 1,000,000 characters"),
     ],
 )  # fmt: skip
 def test_what_is_refused(text: str, told: str) -> None:

@@ -111,7 +111,7 @@ def parse_gate(text: str) -> Gate:
 
 def _check_length(text: str, kind: str) -> None:
     if len(text) > MAX_RULE:
-        raise ValueError(f"the {kind} has {len(text):,} characters, more than the limit of {MAX_RULE:,}")
+        raise ValueError(f"the {kind} has {len(text):,} characters, over the limit of {MAX_RULE:,}")
 
 
 def _finite(number: str | None) -> bool:

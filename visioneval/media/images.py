@@ -75,7 +75,7 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
     except Image.DecompressionBombError:
         raise too_many_pixels("more pixels than") from None
     except FileNotFoundError:
-        raise ImageError("the file does not exist") from None
+        raise ImageError("there is no such file") from None
     except Exception as error:  # decoders may raise anything for a hostile file
         detail = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
         reason = (isinstance(error, OSError) and error.strerror) or detail or "it is damaged"
@@ -109,7 +109,7 @@ def _check_file(source: Path | bytes) -> None:
     if size == 0:
         raise ImageError("the file is empty")
     if size > MAX_BYTES:
-        raise ImageError(f"the file has {size:,} bytes, more than the limit of {MAX_BYTES:,}")
+        raise ImageError(f"the file has {size:,} bytes, over the limit of {MAX_BYTES:,}")
 
 
 def _check_pixels(image: Image.Image) -> None:

@@ -104,7 +104,7 @@ def fetch(url: str, limit: int) -> bytes:
             f"{scheme}:// needs an extra: run pip install '.[{BUCKETS[scheme]}]' in a checkout of visioneval"
         ) from None
     except FileNotFoundError:
-        raise UsageError("the file does not exist") from None
+        raise UsageError("there is no such file") from None
     except Exception as error:  # each library behind fsspec has its own errors
         raise UsageError(_error_message(error)) from error
 
@@ -185,7 +185,7 @@ def _page(url: str, limit: int) -> tuple[bytes, str | None]:
 
 
 def _too_large(limit: int) -> UsageError:
-    return UsageError(f"larger than the limit of {limit:,} bytes")
+    return UsageError(f"over the limit of {limit:,} bytes")
 
 
 async def _public_client(**options: Any) -> aiohttp.ClientSession:

@@ -55,7 +55,7 @@ def video_at(path: Path, data: bytes) -> Output:
     if mime is None:
         raise ImageError(f"not a supported video (supported: {', '.join(EXTENSIONS.values())})")
     if len(data) > MAX_BYTES:
-        raise ImageError(f"the file has {len(data):,} bytes, more than the limit of {MAX_BYTES:,}")
+        raise ImageError(f"the file has {len(data):,} bytes, over the limit of {MAX_BYTES:,}")
     with _opened(io.BytesIO(data), mime) as (container, stream):
         if next(container.decode(stream), None) is None:
             raise ImageError("the video has no frames")
@@ -92,7 +92,7 @@ def without_metadata(path: Path) -> bytes:
     import av
 
     if path.stat().st_size > MAX_BYTES:
-        raise ImageError(f"the file has {path.stat().st_size:,} bytes, more than the limit of {MAX_BYTES:,}")
+        raise ImageError(f"the file has {path.stat().st_size:,} bytes, over the limit of {MAX_BYTES:,}")
     with path.open("rb") as file:
         mime = video_mime(file.read(64)) or ""
     if mime not in _MUXERS:

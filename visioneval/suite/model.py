@@ -55,7 +55,7 @@ class CaseFile(Frozen):
 class CaseRows(Frozen):
     """A file of rows, and the column of each key of a case. Keys may be dotted, such as ``masks.editable``.
 
-    ``image`` and ``model`` are an existing output and the label of its model.
+    ``output`` and ``model`` are an existing output and the label of its model.
     """
 
     path: FilePath

@@ -23,7 +23,7 @@ def grid_problems(suite: Suite) -> Iterator[tuple[Loc, str]]:
     loc: Loc = ("models", largest, "grid") if has_grid else ("models",)
     yield (
         loc,
-        f"the suite has {sum(sizes):,} model runs, more than the limit of {MODEL_RUNS.limit:,} ({MODEL_RUNS.hint})",
+        f"the suite has {sum(sizes):,} model runs, over the limit of {MODEL_RUNS.limit:,} ({MODEL_RUNS.hint})",
     )
 
 
@@ -38,7 +38,7 @@ def cell_problem(suite: Suite, runs: Sequence[ModelRun]) -> str | None:
         return None
     return (
         f"{len(suite.cases):,} cases on {len(runs):,} model runs result in {cells:,} cells,"
-        f" more than the limit of {CELLS.limit:,} ({CELLS.hint})"
+        f" over the limit of {CELLS.limit:,} ({CELLS.hint})"
     )
 
 

@@ -37,7 +37,7 @@ class FilesProvider(BaseProvider):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [name for name in ("path", "run", "dataset", "images") if getattr(self, name) is not None]
+        given = [name for name in ("path", "run", "dataset", "outputs") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"files takes one source of images, not {' and '.join(given)}")
         if self.path is not None:

@@ -27,11 +27,11 @@ class OutputDataset(Frozen):
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
-        known = {"image", "id", "prompt", "model"}
+        known = {"output", "id", "prompt", "model"}
         if unknown := sorted(self.fields.keys() - known):
             raise ValueError(f"fields: unknown {', '.join(unknown)} (known: {', '.join(sorted(known))})")
-        if "image" not in self.fields or not self.fields.keys() & {"id", "prompt"}:
-            raise ValueError("fields must map image, and id or prompt")
+        if "output" not in self.fields or not self.fields.keys() & {"id", "prompt"}:
+            raise ValueError("fields: map 'output', and 'id' or 'prompt'")
         return self
 
 
@@ -87,7 +87,7 @@ def _rows_of(
             continue
         key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
         if key:
-            yield key, row.cells.get(fields["image"]), f"{dataset.path}:{row.line}"
+            yield key, row.cells.get(fields["output"]), f"{dataset.path}:{row.line}"
 
 
 def _ids_by_prompt(cases: Sequence[TestCase], variables: Mapping[str, Any]) -> dict[str, str]:

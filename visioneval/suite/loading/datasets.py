@@ -88,7 +88,7 @@ def _read_bytes(path: Path | str) -> bytes:
         if path.exists() and not path.is_file():
             raise UsageError("is not a regular file")
         if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"larger than the limit of {MAX_BYTES:,} bytes")
+            raise UsageError(f"over the limit of {MAX_BYTES:,} bytes")
         return path.read_bytes()
     except OSError as error:
         raise UsageError((error.strerror or str(error)).lower()) from None
@@ -224,7 +224,7 @@ def _unknown_key(key: str) -> str | None:
     if steps[0] == "metadata" and all(steps):
         return None
     for depth, step in enumerate(steps):
-        known = known_keys(schema, steps[:depth]) | ({"image", "model"} if len(steps) == 1 else set())
+        known = known_keys(schema, steps[:depth]) | ({"output", "model"} if len(steps) == 1 else set())
         if step not in known:
             dotted = (".".join([*steps[:depth], name]) for name in known)
             return f"a case has no key {key!r}{did_you_mean(key, dotted)}"
@@ -260,7 +260,7 @@ def case_of(row: Row, fields: Mapping[str, str]) -> dict[str, Any]:
     case: dict[str, Any] = {}
     for key, column in fields.items():
         value = row.cells.get(column)
-        if key in ("image", "model") or value in (None, ""):
+        if key in ("output", "model") or value in (None, ""):
             continue
         *parents, last = key.split(".")
         inner = case

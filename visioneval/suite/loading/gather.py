@@ -41,7 +41,7 @@ def read_bytes(path: Path) -> bytes:
         if path.exists() and not path.is_file():
             raise UsageError("is not a regular file")
         if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"larger than the limit of {MAX_BYTES:,} bytes: move the cases to a dataset")
+            raise UsageError(f"over the limit of {MAX_BYTES:,} bytes: move the cases to a dataset")
         return path.read_bytes()
     except OSError as error:
         raise UsageError((error.strerror or str(error)).lower()) from None
@@ -162,8 +162,8 @@ def _cases_of_rows(
             message = f"{', '.join(different)} of {key!r} differs from line {line}: rows of one case must be equal"
             document.problems.append(Problem(name, row.line, 1, message))
         label = row.cells.get(fields["model"]) if "model" in fields else file_stem(name)
-        if "image" in fields and label not in (None, ""):
-            image = output_of_cell(row.cells.get(fields["image"]), f"{spec['path']}:{row.line}")
+        if "output" in fields and label not in (None, ""):
+            image = output_of_cell(row.cells.get(fields["output"]), f"{spec['path']}:{row.line}")
             images.setdefault(key, {}).setdefault(str(label), []).append(image)
     for key, (line, case) in cases.items():
         yield line, {**case, "outputs": images[key]} if key in images else case
