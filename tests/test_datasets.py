@@ -280,11 +280,11 @@ def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
         (
             "output: img, id: i",
             '{"i": "one", "f": "1.png"}',
-            "suite.yaml:3:69: the dataset has no column 'img' (known: f, i)",
+            "suite.yaml:3:70: the dataset has no column 'img' (known: f, i)",
         ),
         ("output: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
-        ("output: f", "{}", "suite.yaml:3:37: fields: unknown output (known: id, image, model, prompt)"),
-        ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di, output (known: id, image, model, prompt)"),
+        ("output: f", "{}", "suite.yaml:3:37: fields: map 'output', and 'id' or 'prompt'"),
+        ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, model, output, prompt)"),
         (
             "output: f, id: i, model: m",
             '{"i": "one", "f": "1", "m": "a\\nb"}',

@@ -106,7 +106,7 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
         (suite(cases="cases: [{id: a, prompt: x, images: [{path: /a.png}]}]"), "2:44", f"'/a.png' {OUTSIDE}"),
         (suite(cases="cases: [{id: a, prompt: x, reference: ../a.png}]"), "2:39", f"'../a.png' {OUTSIDE}"),
         (suite(cases="cases: [{id: a, prompt: x, images: [a.png], mask: ../a.png}]"), "2:51", f"'../a.png' {OUTSIDE}"),
-        (suite(cases="cases: [{id: a, prompt: x, outputs: {m: [a.png, ../b.png]}}]"), "2:50", f"'../b.png' {OUTSIDE}"),
+        (suite(cases="cases: [{id: a, prompt: x, outputs: {m: [a.png, ../b.png]}}]"), "2:49", f"'../b.png' {OUTSIDE}"),
         (suite(cases="cases: [{file: ../c.yaml}]"), "2:16", f"file: '../c.yaml' {OUTSIDE}"),
         (
             suite(cases="cases: [{dataset: {path: ../d.csv, fields: {id: id}}}]"),

@@ -38,8 +38,8 @@ def gecko(case: str, options: str = "", judge: str = JUDGE, **changes: str) -> s
         ("questions: [{question: Is it?}]", "2:47: the key 'id' is missing"),
         ("questions: [{id: a, question: Q, choices: [x]}]", "2:77: choices: add at least two"),
         ("questions: [{id: a, question: Q, answer: maybe}]",
-         "2:47: answer: 'maybe' is not among the choices (yes, no)"),
-        ("questions: [{id: a, question: Q, choices: [x, y, X.]}]", "2:77: choices: 'X.' stands here twice"),
+         "2:47: answer: 'maybe' is not one of the choices (yes, no)"),
+        ("questions: [{id: a, question: Q, choices: [x, y, X.]}]", "2:77: choices: 'X.' is listed twice"),
         ("questions: [{id: a, question: Q}, {id: a, question: R}]", "2:74: two questions have the id 'a'"),
         ("questions: [{id: a, question: Q}], add_questions: [{id: a, question: R}]",
          "2:91: two questions have the id 'a'"),
@@ -51,7 +51,7 @@ def gecko(case: str, options: str = "", judge: str = JUDGE, **changes: str) -> s
         ("add_questions: [{id: a, question: Q, depends_on: [b]}]",
          "2:84: 'a' depends on 'b', but there is no such question"),
         ("questions: [{id: a, question: Q, weight: 2}]", "2:68: unknown key 'weight'"),
-        ("questions: [{id: a, question: Q, type: it's}]", "2:74: type: \"it's\" holds a quote, so that no rule could name it"),
+        ("questions: [{id: a, question: Q, type: it's}]", "2:74: type: \"it's\" contains a quote: remove it, since rules must be able to name the type"),
     ],
 )  # fmt: skip
 def test_bad_questions(problems: Problems, case: str, told: str) -> None:
@@ -62,7 +62,7 @@ def test_bad_questions(problems: Problems, case: str, told: str) -> None:
 def test_over_a_hundred_questions(problems: Problems) -> None:
     many = ", ".join(f"{{id: q{at}, question: Is {at} there?}}" for at in range(300))
     (line,) = problems(gecko(f"questions: [{many}]"))
-    assert line == "suite.yaml:2:46: questions: holds too many values"
+    assert line == "suite.yaml:2:46: questions: has too many values"
 
 
 def test_bad_dependencies_may_be_dropped(problems: Problems) -> None:
@@ -89,7 +89,7 @@ def test_cells_without_a_image_are_for_recorded_judges(problems: Problems) -> No
     two = "graders: [{key: gecko, type: gecko, judge: eye}, {key: image, type: properties}]"
     told = problems(suite(NOBODY, cases=case, models=blind, graders=two, verdict="verdict: [gecko >= 0]"), ANSWERS)
     assert told == [
-        "suite.yaml:3:38: the grader 'image' looks at images: without any there are recorded answers only, to a gecko or a rubric grader"
+        "suite.yaml:3:37: the grader 'image' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
     live = suite(JUDGE, cases=case, models=blind, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                  verdict="verdict: [gecko >= 0]")  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_file_pins_the_questions_of_its_prompts(load: Callable[..., LoadedSuit
         ("- {case: one, questions: [{id: a, question: Q, depends_on: [z]}]}",
          "q.yaml:1:60: 'a' depends on 'z', but there is no such question"),
         ("- {prompt: a tree, questions: [{id: a, question: Q}]}\n- {prompt: a tree, questions: [{id: a, question: Q}]}",
-         "q.yaml:2:3: an earlier entry is about 'a tree' already"),
+         "q.yaml:2:3: an earlier entry already has the questions of 'a tree'"),
         ("- [", "q.yaml:2:1: invalid YAML: "),
     ],
 )  # fmt: skip
@@ -198,7 +198,7 @@ def test_made_questions_declare_every_type_of_their_medium(load: Callable[..., L
         ('one,"[{""id"": 1, ""question"": ""Q"", ""depends_on"": [7]}]"',
          "d.csv:2:1: '1' depends on '7', but there is no such question"),
         ('one,"[{""id"": 1, ""question"": ""Q"", ""answer"": ""maybe""}]"',
-         "d.csv:2:1: answer: 'maybe' is not among the choices (yes, no)"),
+         "d.csv:2:1: answer: 'maybe' is not one of the choices (yes, no)"),
     ],
 )  # fmt: skip
 def test_bad_questions_in_a_dataset_are_told_by_their_row(problems: Problems, row: str, told: str) -> None:

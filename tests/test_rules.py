@@ -39,7 +39,7 @@ def test_rules(text: str, rule: Rule) -> None:
      "a >= 4 and b", "5", "a >= 1e999", "a >= nan", "a >= ٤", "größe"],
 )  # fmt: skip
 def test_what_is_no_rule(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a rule: write a bool metric"):
+    with pytest.raises(ValueError, match="is not a valid rule: write a bool metric"):
         parse_rule(text)
 
 
@@ -60,7 +60,7 @@ def test_gates(text: str, gate: Gate) -> None:
     "text", ["", "pass_rate", "passrate > 1", "pass_rate(x) > 1", "mean > 1", "mean() > 1", "fit >= 4", "rate(a b) > 0"]
 )
 def test_what_is_no_gate(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a gate: write 'FN OP NUMBER'"):
+    with pytest.raises(ValueError, match="is not a valid gate: write 'FN OP NUMBER'"):
         parse_gate(text)
 
 

@@ -106,7 +106,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
         (
             "a:\n\t- b\n",
             "s.yaml:2:1: invalid YAML: a value starts with a tab or a reserved character (@ ` %):"
-            " indent with spaces, and quote such text",
+            " indent with spaces and put such text in quotes",
         ),
         ("a:\n  - b: 1\n\t  c: 2", "s.yaml:3:1: invalid YAML: the indentation contains a tab: use spaces"),
         ("a: b: c", "s.yaml:1:5: invalid YAML: a second ':' in one line: put text with ':' in quotes"),

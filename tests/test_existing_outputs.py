@@ -1,4 +1,4 @@
-"""A dataset's cell as a finished image: paths, addresses, Vertex contents, and what is none of them."""
+"""A dataset cell as an existing output: paths, URLs, Vertex contents, and invalid cells."""
 
 from __future__ import annotations
 
