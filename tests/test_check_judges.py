@@ -103,7 +103,7 @@ def test_templates_of_the_suite_come_first_and_are_tried_for_text_too(problems: 
     found = problems(text, {"text/list.md.j2": "{{ lines }}"})
     assert len(found) == 1
     assert found[0].startswith("suite.yaml:10:5: text/list.md.j2: undefined template variable: 'lines'")
-    moved = changed(("name: demo", "name: demo\nprompts_dir: words"), TEMPLATE)
+    moved = changed(("name: demo", "name: demo\ntemplates_dir: words"), TEMPLATE)
     assert problems(moved, {"words/mine.j2": "Look at {{ case.id }}."}) == []
 
 
@@ -121,7 +121,7 @@ def test_a_link_that_leads_out_is_not_followed_without_trust(problems: Problems,
     (tmp_path / "mine.j2").symlink_to(outside)
     assert "is outside the suite's folder" in problems(changed(TEMPLATE))[0]
     assert problems(changed(TEMPLATE), trust=True) == []
-    moved = changed(("name: demo", "name: demo\nprompts_dir: ../elsewhere"))
+    moved = changed(("name: demo", "name: demo\ntemplates_dir: ../elsewhere"))
     assert problems(moved)[0].startswith("suite.yaml:2:14: '../elsewhere' is outside the suite's folder")
 
 

@@ -309,7 +309,8 @@ def test_the_real_generations_are_four_models_over_two_prompts(
     rows = read_rows(shared_data / "generations" / "dataset.jsonl", "dataset.jsonl")
     columns = set(rows[0].cells)
     assert len(rows) == 8
-    fields = {key: next(c for c in columns if key in c) for key in ("prompt", "image", "model")}
+    parts = {"prompt": "prompt", "output": "image", "model": "model"}
+    fields = {key: next(c for c in columns if part in c) for key, part in parts.items()}
     source = f"{{path: {shared_data}/generations/dataset.jsonl, fields: {json.dumps(fields)}}}"
     path = write_suite(suite(cases=f"cases: [{{dataset: {source}}}]", models="models: [{provider: files}]"))
     loaded = load_suite(path, trust=True, run_labels=lambda run: [])
@@ -322,5 +323,5 @@ def test_the_real_generations_are_four_models_over_two_prompts(
 
 
 def test_a_file_of_another_kind(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a dataset ends in"):
+    with pytest.raises(UsageError, match="unknown file type"):
         read_rows(tmp_path / "x.parquet", "x.parquet")

@@ -158,13 +158,13 @@ def test_a_mask_is_white_where_it_is_transparent(mask: Make) -> None:
     assert [shown.getpixel((x, 0)) for x in (0, 7, 8, 63)] == [255, 255, 0, 0]
 
 
-def test_only_full_transparency_is_inside_a_mask(output: Make) -> None:
-    assert images.load_mask(output(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
-    assert images.load_mask(output(mode="LA", color=(0, 0))).getextrema() == (255, 255)
+def test_only_full_transparency_is_inside_a_mask(image: Make) -> None:
+    assert images.load_mask(image(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
+    assert images.load_mask(image(mode="LA", color=(0, 0))).getextrema() == (255, 255)
 
 
-def test_a_mask_without_alpha_is_refused(output: Make) -> None:
-    path = output()
+def test_a_mask_without_alpha_is_refused(image: Make) -> None:
+    path = image()
     assert not images.has_alpha(path)
     assert (
         refusal(lambda: images.load_mask(path))
@@ -176,7 +176,7 @@ NOISE = Image.effect_noise((120, 90), 60)
 
 BAD = {
     "empty": (b"", "the file is empty"),
-    "text": (b"hello, world", "not an image we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
+    "text": (b"hello, world", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
     "cut.png": (encoded(NOISE)[:-40], "the image does not decode: truncated File Read"),
     "cut.jpg": (encoded(NOISE, "JPEG")[:900], "the image does not decode: image file is truncated"),
     "cut.webp": (encoded(NOISE, "WEBP")[:200], "the image does not decode: "),
