@@ -80,7 +80,7 @@ def test_cells_are_bounded_by_flag_and_environment(monkeypatch: pytest.MonkeyPat
     assert f"suite.yaml:1:30: {told} {hint}" in refused("validate", suite, "--max-cells", "9")
     monkeypatch.setenv("VISIONEVAL_MAX_CELLS", "9")
     assert told in refused("run", suite)
-    assert "--samples 6: 2 cases on 1 model runs make 12 cells" in refused(
+    assert "--samples 6: 2 cases on 1 model runs result in 12 cells" in refused(
         "run", suite, "--samples", "6", "--max-cells", "11"
     )
     assert call("run", suite, "--samples", "1").exit_code == 2, "the suite as it is written has too many"
@@ -108,7 +108,7 @@ def test_rows_of_a_dataset_count_as_cells() -> None:
 @pytest.mark.parametrize("value", ["many", "0", "-1", "1.5", "9" * 40])
 def test_an_environment_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("VISIONEVAL_MAX_CELLS", value)
-    assert refused("validate", write()).startswith(f"VISIONEVAL_MAX_CELLS='{value}': write a whole number from 1 to ")
+    assert refused("validate", write()).startswith(f"VISIONEVAL_MAX_CELLS='{value}': must be a whole number from 1 to ")
 
 
 def test_the_line_to_go_on_keeps_the_bounds() -> None:

@@ -122,7 +122,7 @@ def test_a_link_that_leads_out_is_not_followed_without_trust(problems: Problems,
     assert "is outside the suite's folder" in problems(changed(TEMPLATE))[0]
     assert problems(changed(TEMPLATE), trust=True) == []
     moved = changed(("name: demo", "name: demo\ntemplates_dir: ../elsewhere"))
-    assert problems(moved)[0].startswith("suite.yaml:2:14: '../elsewhere' is outside the suite's folder")
+    assert problems(moved)[0].startswith("suite.yaml:2:16: '../elsewhere' is outside the suite's folder")
 
 
 REMOTE = "{provider: openai, model: gpt-5}"

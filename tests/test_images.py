@@ -181,7 +181,7 @@ BAD = {
     "cut.jpg": (encoded(NOISE, "JPEG")[:900], "the image does not decode: image file is truncated"),
     "cut.webp": (encoded(NOISE, "WEBP")[:200], "the image does not decode: "),
     "cut.bmp": (encoded(NOISE, "BMP")[:600], "the image does not decode: image file is truncated"),
-    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image we can read"),
+    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a supported image"),
     "bomb": (png(50_000, 50_000), "it declares more pixels than the limit of 50 million pixels"),
     "large": (png(12_000, 10_000), "it declares 12000 x 10000 pixels, over the limit of 50 million pixels"),
 }

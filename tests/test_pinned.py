@@ -94,7 +94,7 @@ def test_cells_without_a_image_are_for_recorded_judges(problems: Problems) -> No
     live = suite(JUDGE, cases=case, models=blind, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                  verdict="verdict: [gecko >= 0]")  # fmt: skip
     assert problems(live) == [
-        "suite.yaml:3:38: the grader 'gecko' looks at images: without any there are recorded answers only, to a gecko or a rubric grader"
+        "suite.yaml:3:38: the grader 'gecko' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
     both = "models: [{provider: files, outputs: none, label: m}, {provider: mock}]"
     told = problems(suite(NOBODY, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",

@@ -119,7 +119,7 @@ def _check_pixels(image: Image.Image) -> None:
 def check_size(width: int, height: int) -> None:
     """Raises ``ImageError`` if a declared size in pixels exceeds the limit."""
     if width * height > max_pixels():
-        raise too_many_pixels(f"{width} x {height} pixels, more than")
+        raise too_many_pixels(f"{width} x {height} pixels, over")
 
 
 def too_many_pixels(declares: str) -> ImageError:
