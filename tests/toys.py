@@ -49,10 +49,10 @@ class Generate:
     edit = generate
 
     def fine(self, request):
-        return Generation(images=(encoded(),), cost_usd=0.5, usage={"images": 1})
+        return Generation(outputs=(encoded(),), cost_usd=0.5, usage={"images": 1})
 
     def jpeg(self, request):
-        return Generation(images=(encoded(kind="JPEG"),))
+        return Generation(outputs=(encoded(kind="JPEG"),))
 
     def raises(self, request):
         raise RuntimeError("the model is on fire")
@@ -67,7 +67,7 @@ class Generate:
         return None
 
     def gives_path(self, request):
-        return Generation(images=(Path("/etc/hostname"),))
+        return Generation(outputs=(Path("/etc/hostname"),))
 
     def limited(self, request):
         raise ProviderError("slow down", kind="rate_limit", retry_after=3)
@@ -79,20 +79,20 @@ class Generate:
         raise ProviderError("against the rules", kind="refused")
 
     def text(self, request):
-        return Generation(images=(b"I am no image",))
+        return Generation(outputs=(b"I am no image",))
 
     def empty(self, request):
-        return Generation(images=(b"",))
+        return Generation(outputs=(b"",))
 
     def cut(self, request):
-        return Generation(images=(encoded((320, 240), "red")[:200],))
+        return Generation(outputs=(encoded((320, 240), "red")[:200],))
 
     def few(self, request):
         return Generation()
 
     def odd(self, request):
         params = {"path": Path("a"), "nan": float("nan"), "surrogate": "\\ud800", "set": {1}, "bytes": b"x", 3: object}
-        return Generation(images=(encoded(),), run_params=params, usage={"a": "b", "c": 2}, cost_usd=float("inf"))
+        return Generation(outputs=(encoded(),), run_params=params, usage={"a": "b", "c": 2}, cost_usd=float("inf"))
 
     def tells_key(self, request):
         raise RuntimeError("401 for the key " + os.environ["TOY_KEY"])
