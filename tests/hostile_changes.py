@@ -200,7 +200,7 @@ def faults(name: str, folder: Path) -> list[str]:
         found.append(f"{name}: traceback: {done.exception!r:.300}")
     if done.exit_code not in (0, 1, 2, 3):
         found.append(f"{name}: exit code {done.exit_code}")
-    problems = [line for line in done.stderr.splitlines() if " as the run holds it: " not in line]
+    problems = [line for line in done.stderr.splitlines() if " as stored in the run: " not in line]
     if done.exit_code == 2 and (len(problems) > 2 or not done.stderr.strip()):
         found.append(f"{name}: not one line of error: {done.stderr!r:.800}")
     if hit := CONTROL.search(done.output):

@@ -125,7 +125,7 @@ def test_an_image_of_more_pixels_than_the_limit(paying: Paying, monkeypatch: pyt
     paying.write("tree", prices={}, models=[{"provider": "files", "path": "large.png"}])
     (paying.folder / "large.png").write_bytes(flat_png(1100, 1000))
     told = "it declares 1100 x 1000 pixels, over the limit of 1 million pixels"
-    told += " (to allow more: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)"
+    told += " (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)"
     is_bad_image(only(paying, "--max-megapixels", "1", run_id="flag"), told)
     monkeypatch.setenv("VISIONEVAL_MAX_MEGAPIXELS", "1")
     is_bad_image(only(paying, run_id="environment"), told)

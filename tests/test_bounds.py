@@ -61,7 +61,7 @@ def refused(*words: object) -> str:
 def test_a_grid_of_a_million_is_not_expanded(command: str) -> None:
     suite = write(models=[{"provider": "mock", "params": {"model": "mock"}, "grid": GRID}])
     told = "the suite has 1,000,000 model runs, over the limit of 10,000"
-    assert f"{told} (to allow more: --max-model-runs N or VISIONEVAL_MAX_MODEL_RUNS=N)" in refused(command, suite)
+    assert f"{told} (to raise it: --max-model-runs N or VISIONEVAL_MAX_MODEL_RUNS=N)" in refused(command, suite)
 
 
 def test_model_runs_are_bounded_over_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,12 +75,12 @@ def test_model_runs_are_bounded_over_all_entries(monkeypatch: pytest.MonkeyPatch
 
 def test_cells_are_bounded_by_flag_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     suite = write(samples=5)
-    told = "2 cases on 1 model runs make 10 cells, over the limit of 9"
-    hint = "(to allow more: --max-cells N or VISIONEVAL_MAX_CELLS=N)"
+    told = "2 cases on 1 model runs result in 10 cells, over the limit of 9"
+    hint = "(to raise it: --max-cells N or VISIONEVAL_MAX_CELLS=N)"
     assert f"suite.yaml:1:30: {told} {hint}" in refused("validate", suite, "--max-cells", "9")
     monkeypatch.setenv("VISIONEVAL_MAX_CELLS", "9")
     assert told in refused("run", suite)
-    assert "--samples 6: 2 cases on 1 model runs make 12 cells" in refused(
+    assert "--samples 6: 2 cases on 1 model runs result in 12 cells" in refused(
         "run", suite, "--samples", "6", "--max-cells", "11"
     )
     assert call("run", suite, "--samples", "1").exit_code == 2, "the suite as it is written has too many"
@@ -91,7 +91,7 @@ def test_cells_are_bounded_by_flag_and_environment(monkeypatch: pytest.MonkeyPat
 
 def test_images_per_call_count_as_cells() -> None:
     models = [{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 100}}]
-    assert "make 200,000 cells" in refused("validate", write(models=models, samples=1000), "--max-cells", "199999")
+    assert "result in 200,000 cells" in refused("validate", write(models=models, samples=1000), "--max-cells", "199999")
 
 
 def test_rows_of_a_dataset_count_as_cells() -> None:
@@ -99,13 +99,16 @@ def test_rows_of_a_dataset_count_as_cells() -> None:
     dataset = {"path": "rows.csv", "fields": {"id": "id", "prompt": "prompt"}}
     suite = write(cases=[{"dataset": dataset}])
     told = refused("validate", suite, "--max-cells", "20")
-    assert "rows.csv:22:1: over 20 rows, each of which is a cell at least (to allow more: --max-cells N" in told
+    assert (
+        "rows.csv:22:1: the dataset has more than 20 rows, and each row is at least one cell (to raise it: --max-cells N"
+        in told
+    )
 
 
 @pytest.mark.parametrize("value", ["many", "0", "-1", "1.5", "9" * 40])
 def test_an_environment_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("VISIONEVAL_MAX_CELLS", value)
-    assert refused("validate", write()).startswith(f"VISIONEVAL_MAX_CELLS='{value}': write a whole number from 1 to ")
+    assert refused("validate", write()).startswith(f"VISIONEVAL_MAX_CELLS='{value}': must be a whole number from 1 to ")
 
 
 def test_the_line_to_go_on_keeps_the_bounds() -> None:
@@ -118,7 +121,7 @@ def test_the_line_to_go_on_keeps_the_bounds() -> None:
 @pytest.mark.parametrize("key", ["prompt", "criteria"])
 def test_the_work_of_a_prompt_is_bounded(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = write(cases=[{"id": "a", "prompt": "a tree", key: ISSUE}])
-    told = "it takes over 1,000,000 steps of work (to allow more: --max-template-steps N"
+    told = "it takes over 1,000,000 steps of work (to raise it: --max-template-steps N"
     assert f"suite.yaml:1:{53 if key == 'prompt' else 75}: the template does not render: {told}" in refused(
         "validate", suite
     )
@@ -206,12 +209,12 @@ def test_the_same_template_takes_the_same_steps_each_time(monkeypatch: pytest.Mo
 
 
 def test_pixels_are_held_first_come_first_served_and_never_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MEGAPIXELS, "given", 1)
+    monkeypatch.setattr(MEGAPIXELS, "override", 1)
     budget, lock, held, most = PixelBudget(), threading.Lock(), 0, 0
 
     def work(pixels: int) -> None:
         nonlocal held, most
-        with budget.hold(pixels), budget.hold(10**9):  # what a thread does within its share takes no more
+        with budget.reserve(pixels), budget.reserve(10**9):  # what a thread does within its share takes no more
             with lock:
                 held += min(pixels, 10**6)
                 most = max(most, held)

@@ -29,16 +29,16 @@ def edit(image: str, mask: str = "mask.png") -> str:
         ("gone.png", None, "gone.png: there is no such file"),
         (".", None, ".: it is a directory, not an image"),
         ("empty.png", b"", "empty.png: the file is empty"),
-        ("text.png", b"hello", "text.png: not an image we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
+        ("text.png", b"hello", "text.png: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
         (
             "bomb.png",
             png(50_000, 50_000),
-            "bomb.png: it declares more pixels than the limit of 50 million pixels (to allow more: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)",
+            "bomb.png: it declares more pixels than the limit of 50 million pixels (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)",
         ),
         (
             "https://x.org/a.png",
             None,
-            "'https://x.org/a.png' is a URL: only datasets and finished images are read from one",
+            "'https://x.org/a.png' is a URL: only datasets and existing outputs can be read from URLs",
         ),
     ],
 )
@@ -64,26 +64,24 @@ def test_a_image_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path,
     assert told.startswith(f"suite.yaml:2:37: a.{kind}: the image does not decode: ")
 
 
-def test_a_image_that_many_cases_name_is_looked_at_once(problems: Problems, save_image: Make, mask: Make) -> None:
-    save_image()
+def test_a_image_that_many_cases_name_is_looked_at_once(problems: Problems, image: Make, mask: Make) -> None:
+    image()
     mask()
     cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(3000))
     assert problems(suite(cases=f"cases: [{cases}]")) == []
 
 
-def test_masks(problems: Problems, save_image: Make, mask: Make) -> None:
-    save_image()
-    save_image("large.png", size=(65, 48))
+def test_masks(problems: Problems, image: Make, mask: Make) -> None:
+    image()
+    image("large.png", size=(65, 48))
     mask()
     assert problems(edit("a.png")) == []
-    assert problems(edit("large.png")) == [
-        "suite.yaml:2:55: mask.png has 64 x 48 pixels, but the base image has 65 x 48"
-    ]
+    assert problems(edit("large.png")) == ["suite.yaml:2:55: mask.png is 64 x 48 pixels, but the base image is 65 x 48"]
     assert problems(edit("a.png", "a.png")) == [
         "suite.yaml:2:51: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask"
     ]
     assert problems(suite(cases="cases: [{id: a, prompt: x, masks: {clothing: mask.png}}]")) == [
-        "suite.yaml:2:35: a mask needs an image: the case has none"
+        "suite.yaml:2:35: a mask needs a base image: add 'images' to the case"
     ]
     named = "cases: [{id: a, prompt: x, images: [a.png], masks: {editable: mask.png, occluders: a.png}}]"
     assert problems(suite(cases=named)) == [
@@ -99,7 +97,7 @@ def test_a_mask_fits_the_image_as_a_viewer_shows_it(problems: Problems, mask: Ma
     mask("as_stored.png", size=(64, 48))
     assert problems(edit("turned.jpg", "upright.png")) == []
     assert problems(edit("turned.jpg", "as_stored.png")) == [
-        "suite.yaml:2:56: as_stored.png has 64 x 48 pixels, but the base image has 48 x 64"
+        "suite.yaml:2:56: as_stored.png is 64 x 48 pixels, but the base image is 48 x 64"
     ]
 
 
@@ -127,8 +125,8 @@ def test_ids(problems: Problems, ids: str, told: list[str]) -> None:
         ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (there is: nothing)"),
         ("prompt: '{{ expect.text }}'", "25: undefined template variable: there is no 'text' (there is: refusal)"),
         ("prompt: '{{ case }'", "25: template line 1: unexpected '}'"),
-        ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template does not render: it takes over 1,000,000 steps of work (to allow more: --max-template-steps N or VISIONEVAL_MAX_TEMPLATE_STEPS=N)"),
-        ("prompt: '{{ metadata.empty }}', metadata: {empty: ''}", "25: the prompt is empty once it is rendered"),
+        ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template does not render: it takes over 1,000,000 steps of work (to raise it: --max-template-steps N or VISIONEVAL_MAX_TEMPLATE_STEPS=N)"),
+        ("prompt: '{{ metadata.empty }}', metadata: {empty: ''}", "25: the prompt is empty after rendering"),
         ("prompt: x, criteria: '{{ brand }}'", "38: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
     ],
 )  # fmt: skip
@@ -149,26 +147,26 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
     ("cases", "models", "told"),
     [
         ("{id: a, prompt: x, task: image_editing}", "{provider: mock}",
-         ["2:9: an editing case needs images: the first is the image to edit"]),
+         ["2:9: an editing case needs 'images': the first is the image to edit"]),
         ("{id: a, prompt: x, task: video_generation}", "{provider: mock}",
-         ["2:9: no model of this suite does video_generation: the case would never run",
-          "3:10: no case of this suite is of a task that this model does",
+         ["2:9: no model of this suite supports video_generation: add such a model or remove the case",
+          "3:10: this model supports no task of this suite's cases",
           "5:11: 'not image.blank': no grader writes 'image.blank'"]),
         ("{id: a, prompt: x}", "{provider: mock, tasks: [video_generation]}",
-         ["2:9: no model of this suite does image_generation: the case would never run",
-          "3:36: this provider cannot do video_generation"]),
+         ["2:9: no model of this suite supports image_generation: add such a model or remove the case",
+          "3:34: this provider does not support video_generation"]),
         ("{id: a, prompt: x}", "{provider: mock}, {provider: mock, label: b, tasks: [image_editing]}",
-         ["3:30: no case of this suite is of a task that this model does"]),
+         ["3:28: this model supports no task of this suite's cases"]),
         ("{id: a, prompt: x}", "{provider: mock}, {provider: mock}",
-         ["3:30: two model runs are labeled 'mock': give each entry a label of its own"]),
+         ["3:28: two model runs are labeled 'mock': set a different 'label' for each entry"]),
         ("{id: a, prompt: x}", "{provider: mock, grid: {seed: [1, 2, 1]}}",
-         ["3:10: two model runs are labeled 'mock,seed=1': list each value of the grid once"]),
+         ["3:10: two model runs are labeled 'mock,seed=1': remove the duplicate value from the grid"]),
         ("{id: a, prompt: x}", "{provider: mock, grid: {flaw: [tpyo, tpyo2], seed: [1, 2]}}",
-         ["3:42: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size",
-          "3:42: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size"]),
-        ("{id: a, prompt: x}", "{provider: mock, params: {flow: typo}}", ["3:44: unknown key 'flow' (did you mean 'flaw'?)"]),
-        ("{id: a, prompt: x}", "{provider: mock, params: {size: 5}}", ["3:44: size: expected text, not 5: put it in quotes"]),
-        ("{id: a, prompt: x}", "{provider: files}", ["3:10: this entry makes no model run: no case brings a finished image"]),
+         ["3:40: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size",
+          "3:40: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size"]),
+        ("{id: a, prompt: x}", "{provider: mock, params: {flow: typo}}", ["3:42: unknown key 'flow' (did you mean 'flaw'?)"]),
+        ("{id: a, prompt: x}", "{provider: mock, params: {size: 5}}", ["3:42: size: expected text, not 5: put it in quotes"]),
+        ("{id: a, prompt: x}", "{provider: files}", ["3:10: this entry has no model run: no case has an existing output"]),
         ("{id: a, prompt: x}", "{provider: files, run: gone}", ["3:33: there is no run 'gone'"]),
     ],
 )  # fmt: skip
@@ -180,9 +178,15 @@ def test_models(problems: Problems, cases: str, models: str, told: list[str]) ->
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (r'"a\x1b[31mb"', r"3:10: the label 'command,x=a\x1b[31mb' is not text on one line, without spaces around it"),
-        ("'b '", "3:10: the label 'command,x=b ' is not text on one line, without spaces around it"),
-        ("y" * 300, f"3:10: the label 'command,x={'y' * 30}'... has over 200 characters: shorten the grid's values"),
+        (
+            r'"a\x1b[31mb"',
+            r"3:10: the label 'command,x=a\x1b[31mb' must be one line of text without leading or trailing spaces",
+        ),
+        ("'b '", "3:10: the label 'command,x=b ' must be one line of text without leading or trailing spaces"),
+        (
+            "y" * 300,
+            f"3:10: the label 'command,x={'y' * 30}'... is over 200 characters long: shorten the label or the grid",
+        ),
     ],
 )
 def test_labels_that_a_sweep_makes(problems: Problems, value: str, told: str) -> None:
@@ -212,13 +216,16 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
     ("verdict", "told"),
     [
         ("[imge.blank]", ["11: 'imge.blank': no grader writes 'imge.blank' (did you mean 'image.blank'?)"]),
-        ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes or no; write it alone or with 'not'"]),
-        ("[image, text.recall]", ["18: 'text.recall': 'text.recall' is a number; compare it: 'METRIC >= NUMBER'"]),
+        ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes/no metric; write 'METRIC' or 'not METRIC'"]),
+        (
+            "[image, text.recall]",
+            ["18: 'text.recall': 'text.recall' is a numeric metric; compare it: 'METRIC >= NUMBER'"],
+        ),
         (
             "[image, {rule: text, tags: [plain]}]",
             [
-                "18: 'text': no grader writes 'text' for any case that this is for: "
-                "the grader 'text' writes it for cases with expect.text, and there is none"
+                "18: 'text': no grader writes 'text' for the cases in its scope: "
+                "the grader 'text' writes it only for cases with expect.text, and no case has that"
             ],
         ),
         ("[image, text.cre]", ["18: 'text.cre': no grader writes 'text.cre' (did you mean 'text.cer'?)"]),
@@ -226,15 +233,18 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
             "[image, image.alpha]",
             [
                 "18: 'image.alpha': no grader writes 'image.alpha': "
-                "the grader 'image' writes it for cases with expect.alpha, and there is none"
+                "the grader 'image' writes it only for cases with expect.alpha, and no case has that"
             ],
         ),
         ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),
-        ("[image, {rule: image, cases: [a*, z]}]", ["18: no case is called 'z' (known: one, two)"]),
-        ("[image, {rule: image, tasks: [image_editing]}]", ["18: no case is of the task image_editing"]),
-        ("[image, {rule: image, models: [sktch]}]", ["18: no model run is labeled 'sktch' (did you mean 'mock'?)"]),
-        ("[image, {rule: image, cases: [one], tags: [plain]}]", ["18: 'image' is for no cell of this suite"]),
-        ("[image, {rule: not image.blank, models: ['sk*'], cases: ['t*']}]", []),
+        ("[image, {rule: image, cases: [a*, z]}]", ["18: there is no case 'z' (known: one, two)"]),
+        ("[image, {rule: image, tasks: [image_editing]}]", ["18: no case has the task image_editing"]),
+        ("[image, {rule: image, models: [sktch]}]", ["18: no model run is labeled 'sktch' (known: mock)"]),
+        (
+            "[image, {rule: image, cases: [one], tags: [plain]}]",
+            ["18: 'image' matches no cell of this suite: check its scope (models, cases, tags, tasks)"],
+        ),
+        ("[image, {rule: not image.blank, models: ['mo*'], cases: ['t*']}]", []),
     ],
 )
 def test_verdict_rules(problems: Problems, verdict: str, told: list[str]) -> None:
@@ -244,7 +254,7 @@ def test_verdict_rules(problems: Problems, verdict: str, told: list[str]) -> Non
         verdict=f"verdict: {verdict}",
     )
     if "cases: [a*, z]" in verdict:
-        told = ["18: no case is called 'a*' (known: one, two)", *told]
+        told = ["18: there is no case 'a*' (known: one, two)", *told]
     assert problems(text) == [f"suite.yaml:5:{line}" for line in told]
 
 
@@ -285,11 +295,11 @@ def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
     [
         ("[]", ["8: gates: must not be empty"]),
         ("[pass_rate >= 0.9, error_rate <= 0.1, refusal_rate == 0, rate(image) > 0, mean(text.recall) > 0]", []),
-        ("[pass_rate > 7]", ["9: 'pass_rate > 7': a rate is from 0 to 1"]),
-        ("[mean(image) > 0]", ["9: 'mean(image) > 0': 'image' is a yes or no; use rate(METRIC)"]),
+        ("[pass_rate > 7]", ["9: 'pass_rate > 7': a rate is between 0 and 1"]),
+        ("[mean(image) > 0]", ["9: 'mean(image) > 0': 'image' is a yes/no metric; use rate(METRIC)"]),
         (
             "[rate(text.recall) > 0]",
-            ["9: 'rate(text.recall) > 0': 'text.recall' is a number; use mean(METRIC)"],
+            ["9: 'rate(text.recall) > 0': 'text.recall' is a numeric metric; use mean(METRIC)"],
         ),
         ("[rate(imge) > 0]", ["9: 'rate(imge) > 0': no grader writes 'imge' (did you mean 'image'?)"]),
         ("[{rule: pass_rate == 1, models: [z]}]", ["9: no model run is labeled 'z' (known: mock)"]),
@@ -308,10 +318,10 @@ def test_gates(problems: Problems, gates: str, told: list[str]) -> None:
 @pytest.mark.parametrize(
     ("graders", "told"),
     [
-        ("{key: image, type: properties}, {key: image, type: text}", ["44: two graders have the key 'image'"]),
+        ("{key: image, type: properties}, {key: image, type: text}", ["49: two graders have the key 'image'"]),
         ("{key: image, type: properties}, {key: x, type: 'm:C', writes: {image.blank: {}, own: {}}}",
-         ["38: writes the metric 'image.blank', which the grader 'image' writes too"]),
-        ("{key: image, type: properties, when: {tags: [z]}}", ["43: no case has the tag 'z' (known: t)"]),
+         ["43: the grader 'image' writes the metric 'image.blank' too: give this grader another key or scope"]),
+        ("{key: image, type: properties, when: {tags: [z]}}", ["48: no case has the tag 'z' (known: t)"]),
         ("{key: image, type: properties, when: {cases: [one]}}, {key: x, type: 'm:C', when: {cases: [two]}, writes: {image: {}}}", []),
     ],
 )  # fmt: skip

@@ -38,11 +38,11 @@ def test_a_suite_with_a_judge_is_right(problems: Problems) -> None:
 def test_a_judge_that_is_not_there(problems: Problems) -> None:
     found = problems(changed(("type: rubric,", "type: rubric, judge: defualt,")))
     assert found == [
-        "suite.yaml:10:38: there is no judge 'defualt' under 'judges:' (did you mean 'default'?)",
+        "suite.yaml:10:38: there is no judge 'defualt' under 'judges' (did you mean 'default'?)",
     ]
     text = changed(("type: rubric,", "type: text, extract: judge, judge: eyes}\n  - {key: more, type: rubric,"))
     assert [line.split(": ", 1)[1] for line in problems(text)] == [
-        "there is no judge 'eyes' under 'judges:' (known: default)"
+        "there is no judge 'eyes' under 'judges' (known: default)"
     ]
 
 
@@ -103,7 +103,7 @@ def test_templates_of_the_suite_come_first_and_are_tried_for_text_too(problems: 
     found = problems(text, {"text/list.md.j2": "{{ lines }}"})
     assert len(found) == 1
     assert found[0].startswith("suite.yaml:10:5: text/list.md.j2: undefined template variable: 'lines'")
-    moved = changed(("name: demo", "name: demo\nprompts_dir: words"), TEMPLATE)
+    moved = changed(("name: demo", "name: demo\ntemplates_dir: words"), TEMPLATE)
     assert problems(moved, {"words/mine.j2": "Look at {{ case.id }}."}) == []
 
 
@@ -119,10 +119,10 @@ def test_a_link_that_leads_out_is_not_followed_without_trust(problems: Problems,
     outside = tmp_path.parent / f"{tmp_path.name}-outside.j2"
     outside.write_text("secret")
     (tmp_path / "mine.j2").symlink_to(outside)
-    assert "lies outside the suite's folder" in problems(changed(TEMPLATE))[0]
+    assert "is outside the suite's folder" in problems(changed(TEMPLATE))[0]
     assert problems(changed(TEMPLATE), trust=True) == []
-    moved = changed(("name: demo", "name: demo\nprompts_dir: ../elsewhere"))
-    assert problems(moved)[0].startswith("suite.yaml:2:14: '../elsewhere' lies outside the suite's folder")
+    moved = changed(("name: demo", "name: demo\ntemplates_dir: ../elsewhere"))
+    assert problems(moved)[0].startswith("suite.yaml:2:16: '../elsewhere' is outside the suite's folder")
 
 
 REMOTE = "{provider: openai, model: gpt-5}"
@@ -133,7 +133,7 @@ REMOTE = "{provider: openai, model: gpt-5}"
     [
         (
             "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1'}",
-            "name an environment variable of its own",
+            "set api_key_env to a separate environment variable",
         ),
         (
             "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: OPENAI_API_KEY}",
@@ -143,12 +143,15 @@ REMOTE = "{provider: openai, model: gpt-5}"
             "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: LOCAL_KEY}",
             "base_url '10.0.0.1' is not the provider's own host: pass --trust-suite",
         ),
-        ("{provider: openai, model: m, base_url: 'http://api.openai.com/v1'}", "api.openai.com takes https only"),
+        ("{provider: openai, model: m, base_url: 'http://api.openai.com/v1'}", "api.openai.com accepts only https"),
         ("{provider: gemini, model: m, base_url: 'https://evil-googleapis.com'}", "GEMINI_API_KEY is not sent there"),
-        ("{provider: 'own:Judge'}", "'own:Judge' runs code that the suite brings"),
-        ("{provider: recorded, path: ../answers.csv}", "lies outside the suite's folder"),
+        ("{provider: 'own:Judge'}", "'own:Judge' runs code from the suite"),
+        ("{provider: recorded, path: ../answers.csv}", "is outside the suite's folder"),
         ("{provider: recorded, path: none.csv}", "none.csv: no such file or directory"),
-        ("{provider: recorded, path: answers.txt}", "answers.txt: a dataset ends in .jsonl"),
+        (
+            "{provider: recorded, path: answers.txt}",
+            "answers.txt: unknown file type: a dataset's name must end in .jsonl",
+        ),
     ],
 )
 def test_a_judge_that_cannot_be_asked(judge: str, message: str, problems: Problems) -> None:

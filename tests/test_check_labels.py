@@ -33,21 +33,20 @@ def rubric_suite(*more: str) -> str:
 @pytest.mark.parametrize(
     ("question", "told"),
     [
-        ("{key: a, ask: b, type: yes_no, choices: [x]}", "'choices' are for one_of and tags: the type is yes_no"),
-        ("{key: a, ask: b, type: one_of}", "a question of the type one_of needs 'choices'"),
-        ("{key: a, ask: b, type: one_of, choices: [x]}", "a question of the type one_of needs 'choices'"),
-        ("{key: a, ask: b, type: tags}", "a question of the type tags needs 'choices'"),
-        ("{key: a, ask: b, type: tags, choices: [x, x]}", "choices: 'x' stands here twice"),
-        ("{key: a, ask: b, type: scale}", "a question of the type scale needs 'scale', such as [1, 5]"),
-        ("{key: a, ask: b, type: scale, scale: [5, 1]}", "scale: 5 is not below 1"),
-        ("{key: a, ask: b, type: scale, scale: [0, 1000]}", "a scale of over 100 steps: choose a larger step"),
-        ("{key: a, ask: b, type: text, scale: [1, 5]}", "'scale' is for the type scale: the type is text"),
-        ("{key: a, ask: b, type: text, metric: right}", "a grader's answer is a yes or a number: a question of the "
-         "type text has no 'metric'"),
+        ("{key: a, ask: b, type: yes_no, choices: [x]}", "'choices' needs the type one_of or tags, not yes_no"),
+        ("{key: a, ask: b, type: one_of}", "a question of type one_of needs 'choices'"),
+        ("{key: a, ask: b, type: one_of, choices: [x]}", "a question of type one_of needs 'choices'"),
+        ("{key: a, ask: b, type: tags}", "a question of type tags needs 'choices'"),
+        ("{key: a, ask: b, type: tags, choices: [x, x]}", "choices: 'x' is listed twice"),
+        ("{key: a, ask: b, type: scale}", "a question of type scale needs 'scale', such as [1, 5]"),
+        ("{key: a, ask: b, type: scale, scale: [5, 1]}", "scale: 5 is not less than 1"),
+        ("{key: a, ask: b, type: scale, scale: [0, 1000]}", "the scale has more than 100 steps: use a larger 'step'"),
+        ("{key: a, ask: b, type: text, scale: [1, 5]}", "'scale' needs the type scale, not text"),
+        ("{key: a, ask: b, type: text, metric: right}", "'metric' needs a question of type yes_no or scale, not text"),
         ("{key: a, ask: b, type: stars}", "'stars' is not one of yes_no, one_of, scale, tags, text"),
         ("{key: a, type: yes_no}", "the key 'ask' is missing"),
         ("{key: a, ask: b, type: yes_no, metrics: x}", "unknown key 'metrics' (did you mean 'metric'?)"),
-        ("{key: a b, ask: b, type: yes_no}", "does not fit"),
+        ("{key: a b, ask: b, type: yes_no}", "is not valid"),
     ],
 )  # fmt: skip
 def test_a_question_that_cannot_be_asked(problems: Callable[..., list[str]], question: str, told: str) -> None:
@@ -60,13 +59,13 @@ def test_a_question_that_cannot_be_asked(problems: Callable[..., list[str]], que
     ("question", "told"),
     [
         ("{key: a, ask: b, type: yes_no, metric: rihgt}", "no grader writes 'rihgt' (did you mean 'right'?)"),
-        ("{key: a, ask: b, type: yes_no, metric: layout}", "'layout' is a number: ask with the type scale"),
+        ("{key: a, ask: b, type: yes_no, metric: layout}", "'layout' is a numeric metric: use the type scale"),
         ("{key: a, ask: b, type: scale, scale: [1, 5], metric: right}",
-         "'right' is a yes or no: ask with the type yes_no"),
+         "'right' is a yes/no metric: use the type yes_no"),
         ("{key: a, ask: b, type: scale, scale: [1, 5], metric: verdict}",
-         "the verdict is a yes or no: ask with the type yes_no"),
+         "the verdict is yes or no: use the type yes_no"),
         ("{key: a, ask: b, type: scale, scale: [1, 10], metric: layout}",
-         "the scale from 1 to 10 leaves the rubric's, from 0 to 5"),
+         "the scale from 1 to 10 exceeds the rubric's scale from 0 to 5"),
     ],
 )  # fmt: skip
 def test_a_metric_that_cannot_be_compared(problems: Callable[..., list[str]], question: str, told: str) -> None:
@@ -90,11 +89,11 @@ def test_keys_are_unique_and_so_are_reasons(problems: Callable[..., list[str]]) 
 
 def test_nothing_asked_is_a_mistake(problems: Callable[..., list[str]]) -> None:
     (line,) = problems(suite("labels: {}"))
-    assert "nothing is asked" in line
+    assert "there are no questions" in line
 
 
 def test_anchors_are_a_file_within_reach(problems: Callable[..., list[str]]) -> None:
-    for name, told in (("none.jsonl", "none.jsonl: there is no such file"), ("/etc/passwd", "lies outside")):
+    for name, told in (("none.jsonl", "none.jsonl: there is no such file"), ("/etc/passwd", "is outside")):
         (line,) = problems(suite(f"labels: {{questions: [{{key: a, ask: b, type: yes_no}}], anchors: {name}}}"))
         assert told in line
     assert problems(
@@ -123,8 +122,8 @@ def test_a_broken_grader_hides_no_other_mistake(problems: Callable[..., list[str
 )
 def test_what_is_an_answer(options: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
     question = LabelQuestion.model_validate({"key": "q", "ask": "?", **options})
-    assert [question.misfit(answer) for answer in good] == [None] * len(good)
-    assert all(question.misfit(answer) for answer in bad)
+    assert [question.answer_problem(answer) for answer in good] == [None] * len(good)
+    assert all(question.answer_problem(answer) for answer in bad)
 
 
 def test_steps_of_a_scale_are_plain_numbers() -> None:
@@ -137,7 +136,7 @@ def test_steps_of_a_scale_are_plain_numbers() -> None:
 
 def test_a_suite_that_says_nothing_asks_what_its_rubrics_ask(load: Callable[..., LoadedSuite], tmp_path: Path) -> None:
     (tmp_path / "answers.csv").write_text(ANSWERS["answers.csv"])
-    found = load(rubric_suite()).suite.asked
+    found = load(rubric_suite()).suite.resolved_labels
     assert [(each.key, each.type, each.metric) for each in found.questions] == [
         ("usable", "yes_no", "verdict"),
         ("as_asked", "yes_no", None),
@@ -147,4 +146,4 @@ def test_a_suite_that_says_nothing_asks_what_its_rubrics_ask(load: Callable[...,
     ]
     assert [pair.key for pair in found.pairs] == ["preferred"]
     assert info().suite.labels is None
-    assert [each.key for each in info().suite.asked.questions] == ["usable", "as_asked", "note"]
+    assert [each.key for each in info().suite.resolved_labels.questions] == ["usable", "as_asked", "note"]

@@ -179,7 +179,7 @@ def test_a_program_is_not_run_without_trust(toy: Toy) -> None:
     for command in ("validate", "plan", "run"):
         result = toy(command, path)
         assert result.exit_code == 2
-        assert "runs code that the suite brings: pass --trust-suite" in result.stderr
+        assert "runs code from the suite: pass --trust-suite" in result.stderr
     assert not (toy.folder / "ran").exists()
 
 

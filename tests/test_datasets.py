@@ -104,16 +104,16 @@ def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path
 
 BAD_ROWS = [
     ('{"i": "a"', "1:10: not JSON: expecting ',' delimiter"),
-    ("[1]", '1:1: a row is an object: {"column": value, ...}'),
-    ('{"i": "\\ud800"}', "1:1: a lone surrogate (\\ud800) is not text"),
-    ('{"i": "a", "\\udfff": 1}', "1:1: a lone surrogate (\\udfff) is not text"),
-    ('{"i": NaN}', "1:1: NaN is not a number that JSON knows: write null or a text"),
-    ('{"i": [-Infinity]}', "1:1: -Infinity is not a number that JSON knows: write null or a text"),
-    ('{"i": 1e999}', "1:1: 1e999 is too large a number"),
-    ('{"i": ' + "9" * 5000 + "}", "1:1: a number of over 100 digits: write it as a text"),
-    ('{"i": 1, "i": 2}', "1:1: the key 'i' stands here twice"),
-    ('{"i": ' + "[" * 61 + "]" * 61 + "}", "1:1: nested deeper than 60 levels"),
-    ('{"i": ' + "[" * 100_000, "1:1: nested deeper than 60 levels"),
+    ("[1]", '1:1: a row must be an object: {"column": value, ...}'),
+    ('{"i": "\\ud800"}', "1:1: invalid text: a lone surrogate (\\ud800)"),
+    ('{"i": "a", "\\udfff": 1}', "1:1: invalid text: a lone surrogate (\\udfff)"),
+    ('{"i": NaN}', "1:1: NaN is not valid JSON: write null or a quoted string"),
+    ('{"i": [-Infinity]}', "1:1: -Infinity is not valid JSON: write null or a quoted string"),
+    ('{"i": 1e999}', "1:1: the number 1e999 is too large"),
+    ('{"i": ' + "9" * 5000 + "}", "1:1: a number has more than 100 digits: put it in quotes"),
+    ('{"i": 1, "i": 2}', "1:1: the key 'i' is duplicated"),
+    ('{"i": ' + "[" * 61 + "]" * 61 + "}", "1:1: nested more than 60 levels deep"),
+    ('{"i": ' + "[" * 100_000, "1:1: nested more than 60 levels deep"),
 ]
 
 
@@ -136,16 +136,19 @@ def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
     [
         ("", "1:1: the dataset has no rows"),
         ("i,p\n", "1:1: the dataset has no rows"),
-        ("i,p,p\na,b,c\n", "1:1: two columns of the header are called 'p'"),
-        ("i,p\na,b\nc\n", "3:1: 1 cells, but the header has 2"),
-        ('i,p\na,"b\nb"\nc,d,e\n', "4:1: 3 cells, but the header has 2"),
-        ('i,p\na,"b\nc,d\n', "2:1: not a table: unexpected end of data"),
-        (b"i,p\na,caf\xe9\n", "2:6: not UTF-8: save the file as UTF-8"),
-        ("i,p\na,x\na,y\n", "3:1: prompt of 'a': not what line 2 says"),
-        ("i,p\n../a,x\n", "2:1: id: '../a' does not fit: letters, digits, _ - and . (not first), at most 120"),
+        ("i,p,p\na,b,c\n", "1:1: the header has two columns named 'p'"),
+        ("i,p\na,b\nc\n", "3:1: the row has 1 cells, but the header has 2"),
+        ('i,p\na,"b\nb"\nc,d,e\n', "4:1: the row has 3 cells, but the header has 2"),
+        ('i,p\na,"b\nc,d\n', "2:1: not a valid table: unexpected end of data"),
+        (b"i,p\na,caf\xe9\n", "2:6: not valid UTF-8: save the file as UTF-8"),
+        ("i,p\na,x\na,y\n", "3:1: prompt of 'a' differs from line 2: rows of one case must be equal"),
+        (
+            "i,p\n../a,x\n",
+            "2:1: id: '../a' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
+        ),
         ("i,p\na,\n", "2:1: the key 'prompt' is missing"),
-        ("i,p\n,\n", "2:1: the row has neither an id nor a prompt"),
-        ("i,p\na,x\x07\n", "2:1: prompt: 'x\\x07' does not fit: a control character is not text"),
+        ("i,p\n,\n", "2:1: the row has no id and no prompt: fill in one of them"),
+        ("i,p\na,x\x07\n", "2:1: prompt: 'x\\x07' is not valid: control characters are not allowed"),
     ],
 )
 def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, told: str) -> None:
@@ -158,7 +161,11 @@ def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, told:
         ("id: i, prompt: pp", "2:59", "the dataset has no column 'pp' (did you mean 'p'?)"),
         ("id: i, promt: p", "2:51", "a case has no key 'promt' (did you mean 'prompt'?)"),
         ("id: i, prompt: p, expect.txt: q", "2:62", "a case has no key 'expect.txt' (did you mean 'expect.text'?)"),
-        ("id: i, prompt: p, prompt.x: q", "2:62", "'prompt' has a column of its own, so 'prompt.x' cannot have one"),
+        (
+            "id: i, prompt: p, prompt.x: q",
+            "2:62",
+            "'prompt.x' cannot have a column because 'prompt' has one: remove either",
+        ),
         ("id: i, prompt: p, tags.x: q", "2:62", "a case has no key 'tags.x'"),
         ("id: i, prompt: 5", "2:59", "prompt: expected text, not 5: put it in quotes"),
     ],
@@ -172,7 +179,11 @@ def test_fields_that_no_case_or_row_has(problems: Problems, fields: str, place: 
     ("entry", "place", "told"),
     [
         ("{path: gone.jsonl, fields: {id: i}}", "2:26", "dataset: gone.jsonl: no such file or directory"),
-        ("{path: d.xlsx, fields: {id: i}}", "2:26", "dataset: d.xlsx: a dataset ends in .jsonl, .ndjson, .csv, .tsv"),
+        (
+            "{path: d.xlsx, fields: {id: i}}",
+            "2:26",
+            "dataset: d.xlsx: unknown file type: a dataset's name must end in .jsonl, .ndjson, .csv, .tsv",
+        ),
         ("{path: d.jsonl}", "2:19", "the key 'fields' is missing"),
         ("{path: d.jsonl, fields: {}}", "2:43", "fields: must not be empty"),
         ("x.csv", "2:19", "dataset: expected a mapping of keys to values, not 'x.csv'"),
@@ -272,12 +283,12 @@ def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
             "suite.yaml:3:70: the dataset has no column 'img' (known: f, i)",
         ),
         ("output: f, id: i", '{"i": "one"', "f.jsonl:1:12: not JSON: expecting ',' delimiter"),
-        ("output: f", "{}", "suite.yaml:3:37: fields must map output, and id or prompt"),
+        ("output: f", "{}", "suite.yaml:3:37: fields: map 'output', and 'id' or 'prompt'"),
         ("output: f, di: i", "{}", "suite.yaml:3:37: fields: unknown di (known: id, model, output, prompt)"),
         (
             "output: f, id: i, model: m",
             '{"i": "one", "f": "1", "m": "a\\nb"}',
-            "suite.yaml:3:10: the label 'a\\nb' is not text on one line, without spaces around it",
+            "suite.yaml:3:10: the label 'a\\nb' must be one line of text without leading or trailing spaces",
         ),
     ],
 )
@@ -289,7 +300,7 @@ def test_finished_images_that_cannot_be_read(problems: Problems, fields: str, ro
 def test_a_label_that_no_image_has(problems: Problems) -> None:
     text = fed("id: i, prompt: p, output: f, model: m", models="models: [{provider: files, label: x}]")
     rows = {"d.jsonl": '{"i": "a", "p": "x", "f": "1.png", "m": "y"}\n'}
-    assert problems(text, rows) == ["suite.yaml:3:10: this entry makes no model run: no image is labeled 'x'"]
+    assert problems(text, rows) == ["suite.yaml:3:10: this entry has no model run: no output is labeled 'x'"]
 
 
 def test_the_real_generations_are_four_models_over_two_prompts(
@@ -298,7 +309,8 @@ def test_the_real_generations_are_four_models_over_two_prompts(
     rows = read_rows(shared_data / "generations" / "dataset.jsonl", "dataset.jsonl")
     columns = set(rows[0].cells)
     assert len(rows) == 8
-    fields = {key: next(c for c in columns if key in c) for key in ("prompt", "image", "model")}
+    parts = {"prompt": "prompt", "output": "image", "model": "model"}
+    fields = {key: next(c for c in columns if part in c) for key, part in parts.items()}
     source = f"{{path: {shared_data}/generations/dataset.jsonl, fields: {json.dumps(fields)}}}"
     path = write_suite(suite(cases=f"cases: [{{dataset: {source}}}]", models="models: [{provider: files}]"))
     loaded = load_suite(path, trust=True, run_labels=lambda run: [])
@@ -311,5 +323,5 @@ def test_the_real_generations_are_four_models_over_two_prompts(
 
 
 def test_a_file_of_another_kind(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a dataset ends in"):
+    with pytest.raises(UsageError, match="unknown file type"):
         read_rows(tmp_path / "x.parquet", "x.parquet")

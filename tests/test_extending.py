@@ -85,7 +85,7 @@ def test_without_trust_the_options_are_not_checked_and_that_is_said(toy: Toy, fo
     result = toy("validate", "suite.yaml")
     assert result.exit_code == 2
     assert (
-        result.stderr.count("pass --trust-suite if you trust this suite; its options are not checked until then") == 3
+        result.stderr.count("pass --trust-suite if you trust this suite; until then, its options are not checked") == 3
     )
     assert len(result.stderr.splitlines()) == 3
 
@@ -261,5 +261,5 @@ def test_metrics_that_fail_are_told_in_one_line(toy: Toy, folder: Path, code: st
 def test_options_that_are_no_model_are_told_in_one_line(toy: Toy, folder: Path) -> None:
     changed(folder, "plugins.py", ("class Options(BaseModel):\n        tolerance", "class Options:\n        tolerance"))
     assert run(toy).stderr.strip() == (
-        "plugins:CountGrader: its Options are no pydantic model: derive them from pydantic.BaseModel"
+        "plugins:CountGrader: Options must be a pydantic model: derive it from pydantic.BaseModel"
     )

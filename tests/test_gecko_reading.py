@@ -98,7 +98,7 @@ def test_usable_questions_and_their_coverage() -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({**TWO, "answer": "perhaps"}, "answer: 'perhaps' is not among the choices (yes, no)"),
+        ({**TWO, "answer": "perhaps"}, "answer: 'perhaps' is not one of the choices (yes, no)"),
         ({**TWO, "answer": ""}, "answer: String should have at least 1 character"),
         ({**TWO, "id": "q1"}, "another question has the id 'q1'"),
         ({**TWO, "question": "are there  DOGS?"}, "the same question as 'q1'"),

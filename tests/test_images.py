@@ -158,13 +158,13 @@ def test_a_mask_is_white_where_it_is_transparent(mask: Make) -> None:
     assert [shown.getpixel((x, 0)) for x in (0, 7, 8, 63)] == [255, 255, 0, 0]
 
 
-def test_only_full_transparency_is_inside_a_mask(save_image: Make) -> None:
-    assert images.load_mask(save_image(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
-    assert images.load_mask(save_image(mode="LA", color=(0, 0))).getextrema() == (255, 255)
+def test_only_full_transparency_is_inside_a_mask(image: Make) -> None:
+    assert images.load_mask(image(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
+    assert images.load_mask(image(mode="LA", color=(0, 0))).getextrema() == (255, 255)
 
 
-def test_a_mask_without_alpha_is_refused(save_image: Make) -> None:
-    path = save_image()
+def test_a_mask_without_alpha_is_refused(image: Make) -> None:
+    path = image()
     assert not images.has_alpha(path)
     assert (
         refusal(lambda: images.load_mask(path))
@@ -176,12 +176,12 @@ NOISE = Image.effect_noise((120, 90), 60)
 
 BAD = {
     "empty": (b"", "the file is empty"),
-    "text": (b"hello, world", "not an image we can read (we read png, jpeg, webp, gif, bmp, tiff)"),
+    "text": (b"hello, world", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
     "cut.png": (encoded(NOISE)[:-40], "the image does not decode: truncated File Read"),
     "cut.jpg": (encoded(NOISE, "JPEG")[:900], "the image does not decode: image file is truncated"),
     "cut.webp": (encoded(NOISE, "WEBP")[:200], "the image does not decode: "),
     "cut.bmp": (encoded(NOISE, "BMP")[:600], "the image does not decode: image file is truncated"),
-    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image we can read"),
+    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a supported image"),
     "bomb": (png(50_000, 50_000), "it declares more pixels than the limit of 50 million pixels"),
     "large": (png(12_000, 10_000), "it declares 12000 x 10000 pixels, over the limit of 50 million pixels"),
 }

@@ -39,7 +39,7 @@ def test_a_judge_is_replaced(suite: Path) -> None:
     ("word", "told"),
     [
         ("default", "--judge 'default': write NAME=PROVIDER:MODEL"),
-        ("defualt=openai:x", "--judge defualt: the suite has no such judge (it has: default)"),
+        ("defualt=openai:x", "--judge defualt: the suite has no such judge (known: default)"),
         ("default=gpt-5.4", "--judge default=gpt-5.4: write PROVIDER:MODEL with the provider openai or gemini"),
         ("default=recorded:a.csv", "write PROVIDER:MODEL with the provider openai or gemini"),
     ],

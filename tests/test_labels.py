@@ -173,7 +173,7 @@ def test_a_full_disk_leaves_no_half_of_what_was_given(tmp_path: Path) -> None:
 def test_anchors_of_the_run_come_before_those_of_its_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     suite = info().suite.model_copy(
-        update={"labels": info().suite.asked.model_copy(update={"anchors": "agreed.jsonl"})}
+        update={"labels": info().suite.resolved_labels.model_copy(update={"anchors": "agreed.jsonl"})}
     )
     facts = info(suite=suite, suite_path=str(tmp_path / "suites" / "suite.yaml"))
     (tmp_path / "suites").mkdir()

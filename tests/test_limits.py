@@ -59,7 +59,11 @@ def test_what_is_called_may_be_limited_and_priced(problems: Problems, line: str)
         ("limits: {openai: 8}", 10, "openai"),
         ("prices: {openai: {per_image: -1}}", 19, "per_image"),
         ("prices: {openai: {per_image: .nan}}", 19, "per_image"),
-        ("prices: {openai: {}}", 10, "a price is per_image, per_call, input_per_million or output_per_million"),
+        (
+            "prices: {openai: {}}",
+            10,
+            "the price is empty: set per_image, per_call, input_per_million or output_per_million",
+        ),
         ("prices: {openai: {per_picture: 1}}", 19, "per_picture"),
         ("prices: {openai: {per_image: free}}", 19, "per_image"),
         ("budget_usd: 0", 1, "budget_usd"),

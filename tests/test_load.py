@@ -20,10 +20,10 @@ from visioneval.suite.model import Suite
 Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 
-CASE_KEYS = "add_questions, criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, output_of, images, prompt, questions"
+CASE_KEYS = "add_questions, criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, output_of, outputs, prompt, questions"
 RULE = (
-    "is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
-    " (a name with other signs goes in quotes)"
+    "is not a valid rule: write 'METRIC' or 'not METRIC' for a yes/no metric, or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
+    " (put names with special characters in quotes)"
 )
 TASKS = "image_generation, image_editing, video_generation"
 
@@ -49,16 +49,16 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "suite.yaml:1:1: the suite is empty: 'visioneval init' writes one to start from"),
-        ("# nothing\n", "suite.yaml:1:1: the suite is empty: 'visioneval init' writes one to start from"),
-        ("\n- 1\n", "suite.yaml:2:1: a suite is a mapping with name, cases, models, graders, verdict"),
-        ("hello", "suite.yaml:1:1: a suite is a mapping with name, cases, models, graders, verdict"),
-        (b"name: caf\xe9\n", "suite.yaml:1:10: not UTF-8: save the file as UTF-8"),
-        (suite("name: again"), "suite.yaml:6:1: the key 'name' stands here twice"),
-        ("vars: &a {b: *a}", "suite.yaml:1:14: the alias *a stands inside its own anchor"),
+        ("", "suite.yaml:1:1: the suite is empty: create a starting point with 'visioneval init'"),
+        ("# nothing\n", "suite.yaml:1:1: the suite is empty: create a starting point with 'visioneval init'"),
+        ("\n- 1\n", "suite.yaml:2:1: a suite must be a mapping with the keys name, cases, models, graders and verdict"),
+        ("hello", "suite.yaml:1:1: a suite must be a mapping with the keys name, cases, models, graders and verdict"),
+        (b"name: caf\xe9\n", "suite.yaml:1:10: not valid UTF-8: save the file as UTF-8"),
+        (suite("name: again"), "suite.yaml:6:1: the key 'name' is duplicated"),
+        ("vars: &a {b: *a}", "suite.yaml:1:14: the alias *a refers to itself: it is inside its own anchor"),
         (suite("gatez: []"), "suite.yaml:6:1: unknown key 'gatez' (did you mean 'gates'?)"),
-        (suite(name="name: ''"), "suite.yaml:1:7: name: '' does not fit: letters, digits, _ - and ."),
-        (suite(name="name: a b"), "suite.yaml:1:7: name: 'a b' does not fit: letters, digits, _ - and ."),
+        (suite(name="name: ''"), "suite.yaml:1:7: name: '' is not valid: use letters, digits, '_', '-' and '.'"),
+        (suite(name="name: a b"), "suite.yaml:1:7: name: 'a b' is not valid: use letters, digits, '_', '-' and '.'"),
         (suite(name="name: 5"), "suite.yaml:1:7: name: expected text, not 5: put it in quotes"),
         (suite(name="name: 2024-01-31\nname_of: x"), "suite.yaml:2:1: unknown key 'name_of' (did you mean 'name'?)"),
         (suite("task: image_edit"), f"suite.yaml:6:7: task: 'image_edit' is not one of {TASKS}"),
@@ -72,9 +72,9 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
         (suite("vars: [x]"), "suite.yaml:6:7: vars: expected a mapping of keys to values, not a list"),
         (
             suite("vars: {ok: 1, a-b: 2}"),
-            "suite.yaml:6:15: a-b: 'a-b' does not fit: templates know names of letters, digits and _, not first a digit",
+            "suite.yaml:6:15: a-b: 'a-b' is not valid: use letters, digits and '_' (no digit first)",
         ),
-        (suite("vars: {case: 2}"), "suite.yaml:6:8: the name 'case' is taken: templates see the case by it"),
+        (suite("vars: {case: 2}"), "suite.yaml:6:8: the name 'case' is reserved for templates: rename the variable"),
     ],
 )
 def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
@@ -100,39 +100,45 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ),
         (
             "[{id: ../a, prompt: x}]",
-            "2:14: id: '../a' does not fit: letters, digits, _ - and . (not first), at most 120",
+            "2:14: id: '../a' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
         ),
-        ("[{id: .a, prompt: x}]", "2:14: id: '.a' does not fit: letters, digits, _ - and . (not first), at most 120"),
+        (
+            "[{id: .a, prompt: x}]",
+            "2:14: id: '.a' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
+        ),
         (
             r'[{id: "a\n", prompt: x}]',
-            r"2:14: id: 'a\n' does not fit: letters, digits, _ - and . (not first), at most 120",
+            r"2:14: id: 'a\n' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
         ),
         ("[{id: 5, prompt: x}]", "2:14: id: expected text, not 5: put it in quotes"),
         (f"[{{id: {'x' * 121}, prompt: x}}]", f"2:14: id: '{'x' * 56}... is longer than 120 characters"),
         ("[{id: a, prompt: 1.50}]", "2:25: prompt: expected text, not 1.5: put it in quotes"),
         ("[{id: a, prompt: ''}]", "2:25: prompt: must not be empty"),
-        ("[{id: a, prompt: '  '}]", "2:25: the prompt is empty once it is rendered"),
-        (r'[{id: a, prompt: "a\x1b[31m"}]', r"2:25: prompt: 'a\x1b[31m' does not fit: a control character is not text"),
+        ("[{id: a, prompt: '  '}]", "2:25: the prompt is empty after rendering"),
+        (
+            r'[{id: a, prompt: "a\x1b[31m"}]',
+            r"2:25: prompt: 'a\x1b[31m' is not valid: control characters are not allowed",
+        ),
         ("[{id: a, prompt: x, task: edit}]", f"2:34: task: 'edit' is not one of {TASKS}"),
         ("[{id: a, prompt: x, expect: {refusal: no}}]", "2:46: refusal: expected true or false, not 'no'"),
         ("[{id: a, prompt: x, tags: t}]", "2:34: tags: expected a list, not 't'"),
-        ("[{id: a, prompt: x, tags: [a b]}]", "2:35: tags: 'a b' does not fit: letters, digits, _ - and ."),
+        ("[{id: a, prompt: x, tags: [a b]}]", "2:35: tags: 'a b' is not valid: use letters, digits, '_', '-' and '.'"),
         ("[{id: a, prompt: x, images: [5]}]", "2:37: images: expected text or a mapping of keys to values, not 5"),
         ("[{id: a, prompt: x, images: [{pth: a}]}]", "2:38: unknown key 'pth' (did you mean 'path'?)"),
         (
             r'[{id: a, prompt: x, images: ["a\0"]}]',
-            r"2:37: path: 'a\x00' does not fit: a control character is not text",
+            r"2:37: path: 'a\x00' is not valid: control characters are not allowed",
         ),
         ("[{id: a, prompt: x, mask: 5}]", "2:34: editable: expected text, not 5: put it in quotes"),
-        ("[{id: a, prompt: x, mask: m, masks: {}}]", "2:9: give mask or masks, not both"),
+        ("[{id: a, prompt: x, mask: m, masks: {}}]", "2:9: 'mask' and 'masks' are both set: use only one"),
         ("[{id: a, prompt: x, masks: {edit: m}}]", "2:36: unknown key 'edit' (did you mean 'editable'?)"),
         (
             "[{id: a, prompt: x, expect: {size: 5x}}]",
-            "2:43: size: '5x' does not fit: a size such as 1024x1536, or 'requested'",
+            "2:43: size: '5x' is not valid: write a size such as 1024x1536, or 'requested'",
         ),
         (
             "[{id: a, prompt: x, expect: {aspect_ratio: 2/3}}]",
-            "2:51: aspect_ratio: '2/3' does not fit: a ratio such as 2:3",
+            "2:51: aspect_ratio: '2/3' is not valid: write a ratio such as 2:3",
         ),
         (
             "[{id: a, prompt: x, expect: {format: svg}}]",
@@ -140,7 +146,7 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ),
         (
             "[{id: a, prompt: x, expect: {text: {}}}]",
-            "2:43: expect.text says nothing to check: give required or forbidden lines, or 'extra: forbid'",
+            "2:43: expect.text is empty: add 'required' or 'forbidden' lines, or set 'extra: forbid'",
         ),
         ("[{id: a, prompt: x, verdict: []}]", "2:37: verdict: must not be empty"),
         ("[{id: a, prompt: x, verdict: [a b]}]", f"2:38: 'a b' {RULE}"),
@@ -157,24 +163,24 @@ def test_cases(problems: Problems, cases: str, told: str) -> None:
         ("[]", "3:9: models: must not be empty"),
         ("[mock]", "3:10: expected a mapping with the key 'provider', not 'mock'"),
         ("[{label: a}]", "3:10: the key 'provider' is missing"),
-        ("[{provider: sketsh}]", "3:10: unknown provider 'sketsh' (did you mean 'mock'?)"),
-        ("[{provider: mock, parms: {}}]", "3:29: unknown key 'parms' (did you mean 'params'?)"),
-        ("[{provider: mock, params: 5}]", "3:37: params: expected a mapping of keys to values, not 5"),
-        ("[{provider: mock, grid: {flaw: []}}]", "3:42: flaw: must not be empty"),
-        ("[{provider: mock, grid: {flaw: typo}}]", "3:42: flaw: expected a list, not 'typo'"),
+        ("[{provider: mokc}]", "3:10: unknown provider 'mokc' (did you mean 'mock'?)"),
+        ("[{provider: mock, parms: {}}]", "3:27: unknown key 'parms' (did you mean 'params'?)"),
+        ("[{provider: mock, params: 5}]", "3:35: params: expected a mapping of keys to values, not 5"),
+        ("[{provider: mock, grid: {flaw: []}}]", "3:40: flaw: must not be empty"),
+        ("[{provider: mock, grid: {flaw: typo}}]", "3:40: flaw: expected a list, not 'typo'"),
         (
             "[{provider: mock, params: {flaw: typo}, grid: {flaw: [none]}}]",
-            "3:10: params and grid both set flaw",
+            "3:10: params and grid both set flaw: remove one of them",
         ),
-        (r'[{provider: mock, label: "a\x1b"}]', r"3:36: label: 'a\x1b' does not fit: text without control characters"),
-        ("[{provider: files, path: a, run: b}]", "3:10: files takes one source of outputs, not path and run"),
-        ("[{provider: files, path: '{cse}'}]", "3:10: path may contain {case}, {model} and {sample}, and no other braces"),
-        ("[{provider: files, path: '{case!r}'}]", "3:10: path may contain {case}, {model} and {sample}, and no other braces"),
-        ("[{provider: files, path: '{case'}]", "3:10: path may contain {case}, {model} and {sample}, and no other braces"),
+        (r'[{provider: mock, label: "a\x1b"}]', r"3:34: label: 'a\x1b' is not valid: control characters are not allowed"),
+        ("[{provider: files, path: a, run: b}]", "3:10: files takes one source of images, not path and run"),
+        ("[{provider: files, path: '{cse}'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
+        ("[{provider: files, path: '{case!r}'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
+        ("[{provider: files, path: '{case'}]", "3:10: path may hold {case}, {model} and {sample}, and no other braces"),
         ("[{provider: command, argv: []}]", "3:36: argv: must not be empty"),
-        ("[{provider: command, argv: [a], timeout_s: 0}]", "3:52: timeout_s: must be over 0, not 0"),
+        ("[{provider: command, argv: [a], timeout_s: 0}]", "3:52: timeout_s: must be more than 0, not 0"),
         ("[{provider: command, argv: [a], timeout_s: '5'}]", "3:52: timeout_s: expected a number, not '5'"),
-        ("[{provider: 'a:'}]", "3:21: provider: 'a:' does not fit: a class of your own is written package.module:Class"),
+        ("[{provider: 'a:'}]", "3:21: provider: 'a:' is not valid: write a custom class as package.module:Class"),
     ],
 )  # fmt: skip
 def test_models(problems: Problems, models: str, told: str) -> None:
@@ -186,18 +192,21 @@ def test_models(problems: Problems, models: str, told: str) -> None:
     [
         ("[text]", "4:11: expected a mapping with the key 'type', not 'text'"),
         ("[{key: a}]", "4:11: the key 'type' is missing"),
-        ("[{key: a, type: imge}]", "4:11: unknown grader type 'imge' (did you mean 'image'?)"),
-        ("[{key: a b, type: properties}]", "4:17: key: 'a b' does not fit: letters, digits, _ - and ."),
-        ("[{key: a, type: properties, wen: {}}]", "4:33: unknown key 'wen' (did you mean 'when'?)"),
-        ("[{key: a, type: properties, when: {tag: [a]}}]", "4:40: unknown key 'tag' (did you mean 'tags'?)"),
+        (
+            "[{key: a, type: propertis}]",
+            "4:11: unknown grader type 'propertis' (did you mean 'properties'?)",
+        ),
+        ("[{key: a b, type: properties}]", "4:17: key: 'a b' is not valid: use letters, digits, '_', '-' and '.'"),
+        ("[{key: a, type: properties, wen: {}}]", "4:38: unknown key 'wen' (did you mean 'when'?)"),
+        ("[{key: a, type: properties, when: {tag: [a]}}]", "4:45: unknown key 'tag' (did you mean 'tags'?)"),
         ("[{key: a, type: text, min_confidence: 5}]", "4:48: min_confidence: must be at most 1, not 5"),
         (
             "[{key: a, type: 'm:C'}]",
-            "4:26: 'm:C' runs code that the suite brings: pass --trust-suite if you trust this suite",
+            "4:26: 'm:C' runs code from the suite: pass --trust-suite if you trust this suite",
         ),
         (
             "[{key: a, type: 'm:C', writes: {x: {range: [1]}}}]",
-            "4:53: range: holds too few values",
+            "4:53: range: has too few values",
         ),
     ],
 )
@@ -248,10 +257,10 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
         "gone.png: there is no such file",
         "two cases have the id 'b'",
         "flaw: 'tpyo' is not one of none, typo,",
-        "unknown provider 'skech' (did you mean",
+        "unknown provider 'skech' (known: comma",
         "two graders have the key 'image'",
-        "'a b' is not a rule: write a bool metr",
-        "a-b: 'a-b' does not fit: templates kno",
+        "'a b' is not a valid rule: write 'METR",
+        "a-b: 'a-b' is not valid: use letters, ",
         "unknown key 'sampels' (did you mean 's",
     ]
     places = [tuple(map(int, line.split(":")[1:3])) for line in told]
@@ -304,7 +313,7 @@ def test_no_message_speaks_of_the_inside(problems: Problems) -> None:
 def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> None:
     cases = "- {id: a, prompt: x}\n- {id: ../b, prompt: y}\n- {id: c, prompt: z, mask: gone.png, images: [no.png]}\n- {id: a, prompt: '{{ u }}'}\n"
     assert problems(suite(cases="cases: [{file: sub/cases.yaml}]"), {"sub/cases.yaml": cases}) == [
-        "sub/cases.yaml:2:8: id: '../b' does not fit: letters, digits, _ - and . (not first), at most 120",
+        "sub/cases.yaml:2:8: id: '../b' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
         "sub/cases.yaml:3:28: sub/gone.png: there is no such file",
         "sub/cases.yaml:3:47: sub/no.png: there is no such file",
         "sub/cases.yaml:4:8: two cases have the id 'a'",
@@ -316,18 +325,18 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
     ("entry", "content", "told"),
     [
         ("{file: c.yaml}", None, "suite.yaml:2:16: file: c.yaml: no such file or directory"),
-        ("{file: .}", None, "suite.yaml:2:16: file: .: is a directory; name the file in it"),
+        ("{file: .}", None, "suite.yaml:2:16: file: .: is a directory: name a file in it"),
         ("{file: 5}", None, "suite.yaml:2:16: file: expected text, not 5: put it in quotes"),
         ("{file: c.yaml, tags: [a]}", "[]", "suite.yaml:2:24: unknown key 'tags' (known: file)"),
-        ("{file: c.yaml}, {file: ./c.yaml}", "- {id: a, prompt: x}", "suite.yaml:2:32: file: ./c.yaml is included already, here or further up"),
-        ("{file: c.yaml}", "- {file: c.yaml}", "c.yaml:1:10: file: c.yaml is included already, here or further up"),
-        ("{file: c.yaml}", "", "c.yaml:1:1: a file of cases is a list: '- id: ...'"),
-        ("{file: c.yaml}", "\ncases: []", "c.yaml:2:1: a file of cases is a list: '- id: ...'"),
+        ("{file: c.yaml}, {file: ./c.yaml}", "- {id: a, prompt: x}", "suite.yaml:2:32: file: ./c.yaml is already included"),
+        ("{file: c.yaml}", "- {file: c.yaml}", "c.yaml:1:10: file: c.yaml is already included"),
+        ("{file: c.yaml}", "", "c.yaml:1:1: a case file must be a list: '- id: ...'"),
+        ("{file: c.yaml}", "\ncases: []", "c.yaml:2:1: a case file must be a list: '- id: ...'"),
         ("{file: c.yaml}", "[]", "suite.yaml:2:8: cases: must not be empty"),
-        ("{file: c.yaml}", "- {id: a", "c.yaml:1:3: not YAML: the mapping that opens at line 1, column 3 is not closed with '}', or lacks a ','"),
-        ("{file: c.yaml}", "- id: a\n  id: b", "c.yaml:2:3: the key 'id' stands here twice"),
-        ("{file: c.yaml}", b"- {id: \xff}", "c.yaml:1:8: not UTF-8: save the file as UTF-8"),
-        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and finished images are read from one"),
+        ("{file: c.yaml}", "- {id: a", "c.yaml:1:3: invalid YAML: the mapping that opens at line 1, column 3 is missing a '}' or a ','"),
+        ("{file: c.yaml}", "- id: a\n  id: b", "c.yaml:2:3: the key 'id' is duplicated"),
+        ("{file: c.yaml}", b"- {id: \xff}", "c.yaml:1:8: not valid UTF-8: save the file as UTF-8"),
+        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and existing outputs can be read from URLs"),
     ],
 )  # fmt: skip
 def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, told: str) -> None:
@@ -357,7 +366,7 @@ def test_paths_in_a_file_of_cases_are_relative_to_that_file(
 def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
     for path, told in [
         (tmp_path / "gone.yaml", "no such file or directory"),
-        (tmp_path, "is a directory; name the file in it"),
+        (tmp_path, "is a directory: name a file in it"),
         (tmp_path / ("x" * 300), "file name too long"),
         (Path("/dev/null"), "is not a regular file"),
     ]:
@@ -382,7 +391,7 @@ def test_variables_are_replaced_and_read_as_yaml(load: Load) -> None:
 
 
 def test_a_variable_that_the_suite_does_not_have(load: Load) -> None:
-    with pytest.raises(UsageError, match=r"^--var colour: the suite has no such variable \(it has: color\)$"):
+    with pytest.raises(UsageError, match=r"^--var colour: the suite has no such variable \(known: color\)$"):
         load(suite("vars: {color: red}"), variables={"colour": "blue"})
     with pytest.raises(UsageError, match=r"^--var color: not UTF-8$"):
         load(suite("vars: {color: red}"), variables={"color": "\udcff"})

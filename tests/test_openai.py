@@ -138,13 +138,13 @@ def test_several_images_are_sent_in_order(api: FakeAPI, save_image: Callable[...
     files = CaseFiles(images=tuple((f"role_{place}", path) for place, path in enumerate(paths)))
     generate(api.openai_base_url, request({**PLAIN, "input_fidelity": "high"}, files, "put it on"))
     sent = asked_generate(api)
-    assert [(image.filename, image.mime, image.size) for image in sent.images] == [
+    assert [(part.filename, part.mime, part.size) for part in sent.images] == [
         ("a.png", "image/png", (64, 48)),
         ("b.jpg", "image/jpeg", (40, 30)),
         ("c.webp", "image/webp", (20, 10)),
         ("d.png", "image/png", (64, 48)),
     ]
-    assert [image.data for image in sent.images[:3]] == [path.read_bytes() for path in paths[:3]]
+    assert [part.data for part in sent.images[:3]] == [path.read_bytes() for path in paths[:3]]
     assert (sent.mask, sent.prompt) == (None, "put it on")
     assert sent.params == {**PLAIN, "input_fidelity": "high", "prompt": "put it on"}
 

@@ -88,8 +88,11 @@ def test_finished_images_are_looked_at_too(toy: Toy) -> None:
     ("case", "told"),
     [
         ("output_of: on", "2:64: there is no case 'on' (did you mean 'one'?)"),
-        ("output_of: two", "2:64: 'two' is this case itself"),
-        ("output_of: three", "2:64: 'three' generates nothing itself: name the case that generates the image"),
+        ("output_of: two", "2:64: 'two' is this case: name another case"),
+        (
+            "output_of: three",
+            "2:64: 'three' generates no image because it has 'output_of' too: name the case that generates the image",
+        ),
         (
             "output_of: one, task: video_generation",
             "2:75: the image is that of 'one', whose task is image_generation",
@@ -119,8 +122,8 @@ def test_what_cannot_be_looked_at(problems: Problems, save_image: Callable[..., 
 def test_two_cases_that_look_at_each_other(problems: Problems) -> None:
     cases = "cases: [{id: a, prompt: x, output_of: b}, {id: b, prompt: y, output_of: a}]"
     assert problems(suite(cases=cases)) == [
-        "suite.yaml:2:40: 'b' generates nothing itself: name the case that generates the image",
-        "suite.yaml:2:75: 'a' generates nothing itself: name the case that generates the image",
+        "suite.yaml:2:40: 'b' generates no image because it has 'output_of' too: name the case that generates the image",
+        "suite.yaml:2:75: 'a' generates no image because it has 'output_of' too: name the case that generates the image",
     ]
 
 

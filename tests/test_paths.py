@@ -11,8 +11,8 @@ from writing import suite
 from visioneval.suite.loading.paths import Trust, rebased, rebased_case
 
 Problems = Callable[..., list[str]]
-OUTSIDE = "lies outside the suite's folder and the working directory; pass --trust-suite if you trust this suite"
-CODE = "runs code that the suite brings: pass --trust-suite if you trust this suite"
+OUTSIDE = "is outside the suite's folder and the working directory: pass --trust-suite if you trust this suite"
+CODE = "runs code from the suite: pass --trust-suite if you trust this suite"
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def test_urls_are_refused_whatever_is_trusted(trust: Trust, path: str) -> None:
     for each in (trust, Trust(trust.folder, trust.working, everything=True)):
         assert (
             each.refusal(path, trust.folder)
-            == f"{path!r} is a URL: only datasets and finished images are read from one"
+            == f"{path!r} is a URL: only datasets and existing outputs can be read from URLs"
         )
 
 
 def test_a_nul_is_in_no_path(trust: Trust) -> None:
-    assert trust.refusal("a\0b", trust.folder) == "a path cannot hold a NUL character"
+    assert trust.refusal("a\0b", trust.folder) == "a path cannot contain a NUL character"
 
 
 def test_rebasing() -> None:
@@ -106,7 +106,7 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
         (suite(cases="cases: [{id: a, prompt: x, images: [{path: /a.png}]}]"), "2:44", f"'/a.png' {OUTSIDE}"),
         (suite(cases="cases: [{id: a, prompt: x, reference: ../a.png}]"), "2:39", f"'../a.png' {OUTSIDE}"),
         (suite(cases="cases: [{id: a, prompt: x, images: [a.png], mask: ../a.png}]"), "2:51", f"'../a.png' {OUTSIDE}"),
-        (suite(cases="cases: [{id: a, prompt: x, outputs: {m: [a.png, ../b.png]}}]"), "2:50", f"'../b.png' {OUTSIDE}"),
+        (suite(cases="cases: [{id: a, prompt: x, outputs: {m: [a.png, ../b.png]}}]"), "2:49", f"'../b.png' {OUTSIDE}"),
         (suite(cases="cases: [{file: ../c.yaml}]"), "2:16", f"file: '../c.yaml' {OUTSIDE}"),
         (
             suite(cases="cases: [{dataset: {path: ../d.csv, fields: {id: id}}}]"),

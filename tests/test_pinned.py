@@ -36,22 +36,22 @@ def gecko(case: str, options: str = "", judge: str = JUDGE, **changes: str) -> s
         ("questions: []", "2:46: must not be empty; remove the key to have questions generated"),
         ("questions: [{id: a}]", "2:47: the key 'question' is missing"),
         ("questions: [{question: Is it?}]", "2:47: the key 'id' is missing"),
-        ("questions: [{id: a, question: Q, choices: [x]}]", "2:77: choices: a question has at least two"),
+        ("questions: [{id: a, question: Q, choices: [x]}]", "2:77: choices: add at least two"),
         ("questions: [{id: a, question: Q, answer: maybe}]",
-         "2:47: answer: 'maybe' is not among the choices (yes, no)"),
-        ("questions: [{id: a, question: Q, choices: [x, y, X.]}]", "2:77: choices: 'X.' stands here twice"),
+         "2:47: answer: 'maybe' is not one of the choices (yes, no)"),
+        ("questions: [{id: a, question: Q, choices: [x, y, X.]}]", "2:77: choices: 'X.' is listed twice"),
         ("questions: [{id: a, question: Q}, {id: a, question: R}]", "2:74: two questions have the id 'a'"),
         ("questions: [{id: a, question: Q}], add_questions: [{id: a, question: R}]",
          "2:91: two questions have the id 'a'"),
         ("questions: [{id: a, question: Q, depends_on: [b]}]",
-         "2:80: 'a' depends on 'b', which is no question here"),
+         "2:80: 'a' depends on 'b', but there is no such question"),
         ("questions: [{id: a, question: Q, depends_on: [a]}]", "2:80: 'a' depends on itself"),
         ("questions: [{id: a, question: Q, depends_on: b}, {id: b, question: R, depends_on: [a]}]",
-         "2:80: the questions depend on each other in a circle: a -> b -> a"),
+         "2:80: the questions depend on each other in a cycle: a -> b -> a"),
         ("add_questions: [{id: a, question: Q, depends_on: [b]}]",
-         "2:84: 'a' depends on 'b', which is no question here"),
+         "2:84: 'a' depends on 'b', but there is no such question"),
         ("questions: [{id: a, question: Q, weight: 2}]", "2:68: unknown key 'weight'"),
-        ("questions: [{id: a, question: Q, type: it's}]", "2:74: type: \"it's\" holds a quote, so that no rule could name it"),
+        ("questions: [{id: a, question: Q, type: it's}]", "2:74: type: \"it's\" contains a quote: remove it, since rules must be able to name the type"),
     ],
 )  # fmt: skip
 def test_bad_questions(problems: Problems, case: str, told: str) -> None:
@@ -62,7 +62,7 @@ def test_bad_questions(problems: Problems, case: str, told: str) -> None:
 def test_over_a_hundred_questions(problems: Problems) -> None:
     many = ", ".join(f"{{id: q{at}, question: Is {at} there?}}" for at in range(300))
     (line,) = problems(gecko(f"questions: [{many}]"))
-    assert line == "suite.yaml:2:46: questions: holds too many values"
+    assert line == "suite.yaml:2:46: questions: has too many values"
 
 
 def test_bad_dependencies_may_be_dropped(problems: Problems) -> None:
@@ -92,12 +92,12 @@ def test_cells_without_a_image_are_for_recorded_judges(problems: Problems) -> No
     two = "graders: [{key: gecko, type: gecko, judge: eye}, {key: image, type: properties}]"
     told = problems(suite(NOBODY, cases=case, models=blind, graders=two, verdict="verdict: [gecko >= 0]"), ANSWERS)
     assert told == [
-        "suite.yaml:3:38: the grader 'image' looks at images: without any there are recorded answers only, to a gecko or a rubric grader"
+        "suite.yaml:3:37: the grader 'image' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
     live = suite(JUDGE, cases=case, models=blind, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                  verdict="verdict: [gecko >= 0]")  # fmt: skip
     assert problems(live) == [
-        "suite.yaml:3:38: the grader 'gecko' looks at images: without any there are recorded answers only, to a gecko or a rubric grader"
+        "suite.yaml:3:38: the grader 'gecko' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
     both = "models: [{provider: files, outputs: none, label: m}, {provider: mock}]"
     told = problems(suite(NOBODY, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
@@ -136,23 +136,23 @@ def test_a_file_pins_the_questions_of_its_prompts(load: Callable[..., LoadedSuit
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "q.yaml:1:1: a file of questions is a list: '- prompt: ...'"),
-        ("a: b", "q.yaml:1:1: a file of questions is a list: '- prompt: ...'"),
+        ("", "q.yaml:1:1: a question file must be a list: '- prompt: ...'"),
+        ("a: b", "q.yaml:1:1: a question file must be a list: '- prompt: ...'"),
         ("- {prompt: a tree}", "q.yaml:1:3: the key 'questions' is missing"),
         ("- {prompt: a tree, questions: []}", "q.yaml:1:31: questions: must not be empty"),
-        ("- {questions: [{id: a, question: Q}]}", "q.yaml:1:3: an entry has a prompt or a case, and its questions"),
+        ("- {questions: [{id: a, question: Q}]}", "q.yaml:1:3: an entry needs either 'case' or 'prompt', and 'questions'"),
         ("- {prompt: a bush, questions: [{id: a, question: Q}]}", "q.yaml:1:12: no case has this prompt: 'a bush'"),
         ("- {case: won, questions: [{id: a, question: Q}]}",
-         "q.yaml:1:10: no case is called 'won' (did you mean 'one'?)"),
+         "q.yaml:1:10: there is no case 'won' (did you mean 'one'?)"),
         ("- {case: one, questions: [{id: a, question: Q, answr: no}]}",
          "q.yaml:1:48: unknown key 'answr' (did you mean 'answer'?)"),
         ("- {case: one, questions: [{id: a, question: Q}, {id: a, question: R}]}",
          "q.yaml:1:54: two questions have the id 'a'"),
         ("- {case: one, questions: [{id: a, question: Q, depends_on: [z]}]}",
-         "q.yaml:1:60: 'a' depends on 'z', which is no question here"),
+         "q.yaml:1:60: 'a' depends on 'z', but there is no such question"),
         ("- {prompt: a tree, questions: [{id: a, question: Q}]}\n- {prompt: a tree, questions: [{id: a, question: Q}]}",
-         "q.yaml:2:3: an earlier entry is about 'a tree' already"),
-        ("- [", "q.yaml:2:1: not YAML: "),
+         "q.yaml:2:3: an earlier entry already has the questions of 'a tree'"),
+        ("- [", "q.yaml:2:1: invalid YAML: "),
     ],
 )  # fmt: skip
 def test_a_bad_file(problems: Problems, text: str, told: str) -> None:
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_there_or_out_of_reach(problems: Problems) -> None:
     (line,) = problems(gecko("", ", questions: q.yaml"))
     assert line == "suite.yaml:4:60: questions: q.yaml: no such file or directory"
     (line,) = problems(gecko("", ", questions: ../../../q.yaml"))
-    assert "lies outside the suite's folder" in line
+    assert "is outside the suite's folder" in line
     two = gecko("").replace(
         "graders: [", "graders: [{key: a, type: gecko, judge: eye, questions: a.yaml}, {key: b, type: gecko, judge: eye, questions: b.yaml}, "
     )  # fmt: skip
@@ -199,9 +199,9 @@ def test_made_questions_declare_every_type_of_their_medium(load: Callable[..., L
         ('one,"[{""id"": ""a"""', "d.csv:2:1: questions: expected a mapping"),
         ("one,Is it there?", "d.csv:2:1: questions: expected a mapping"),
         ('one,"[{""id"": 1, ""question"": ""Q"", ""depends_on"": [7]}]"',
-         "d.csv:2:1: '1' depends on '7', which is no question here"),
+         "d.csv:2:1: '1' depends on '7', but there is no such question"),
         ('one,"[{""id"": 1, ""question"": ""Q"", ""answer"": ""maybe""}]"',
-         "d.csv:2:1: answer: 'maybe' is not among the choices (yes, no)"),
+         "d.csv:2:1: answer: 'maybe' is not one of the choices (yes, no)"),
     ],
 )  # fmt: skip
 def test_bad_questions_in_a_dataset_are_told_by_their_row(problems: Problems, row: str, told: str) -> None:

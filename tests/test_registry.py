@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.registry import GRADERS, JUDGES, PROVIDERS, Part, config_of, named
+from visioneval.registry import GRADERS, JUDGES, PROVIDERS, Part, config_of, load_object
 from visioneval.suite.graders import BaseGrader
 from visioneval.suite.judges import BaseJudge
 from visioneval.suite.providers import BaseProvider
@@ -34,7 +34,7 @@ def test_every_name_has_options_work_and_the_checks_that_it_names(
     config = config_of(table, name)
     assert issubclass(config, base)
     assert config.model_fields[field].annotation.__args__ == (name,)
-    assert callable(named(part.work))
+    assert callable(load_object(part.work))
     if part.checks is not None:
         assert {"problems", "run_problems"} & vars(import_module(part.checks)).keys()
 

@@ -27,14 +27,14 @@ def test_the_own_host_takes_its_usual_key_and_another_with_trust(url: str | None
     assert problem(url, key, trusted=True) is None
     told = problem(url, key)
     assert told == (
-        "TEAM_KEY is not a usual name of this provider's key: pass --trust-suite to send it there"
+        "TEAM_KEY is not a usual key variable of this provider: pass --trust-suite to allow it"
         if key == "TEAM_KEY"
         else None
     )
 
 
 def test_the_own_host_is_not_called_in_the_clear() -> None:
-    assert problem("http://api.openai.com/v1", trusted=True) == "api.openai.com takes https only"
+    assert problem("http://api.openai.com/v1", trusted=True) == "api.openai.com accepts only https"
 
 
 ELSEWHERE = [

@@ -296,7 +296,7 @@ def test_a_coding_that_nobody_asked_for_is_not_decompressed(
     record = replying.meets(fault, "--log-file", str(tmp_path / "log"))
     assert replying.logged(tmp_path / "log") == ["invalid"]
     coding = fault.coding or "gzip, gzip"
-    assert error_of(record) == f"the reply cannot be read: it is encoded as {coding!r}, which was not asked for"
+    assert error_of(record) == f"the reply cannot be read: it is encoded as {coding!r}, which was not requested"
     assert replying.api.requests[-1].headers["accept-encoding"] == "gzip, deflate"
 
 

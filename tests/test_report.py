@@ -162,7 +162,7 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "artifacts").mkdir(parents=True)
     (run / "artifacts" / "a.png").symlink_to(tmp_path / "secret.png")
-    assert EmbeddedShelf(run, tmp_path, trust=False).own("artifacts/a.png")["why"] == "it lies outside the run"
+    assert EmbeddedShelf(run, tmp_path, trust=False).own("artifacts/a.png")["why"] == "it is outside the run"
     assert EmbeddedShelf(run, tmp_path, trust=False).thumb("artifacts/a.png") == ""
 
 

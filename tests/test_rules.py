@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from visioneval.rules import Gate, Pool, Rule, gate_holds, judge_cell, parse_gate, parse_rule
+from visioneval.rules import Gate, Pool, Rule, gate_passes, judge_cell, parse_gate, parse_rule
 from visioneval.types import Score, Status, Verdict
 
 
@@ -18,8 +18,8 @@ from visioneval.types import Score, Status, Verdict
     [
         ("logo", Rule("logo", "logo")),
         ("  logo ", Rule("logo", "logo")),
-        ("not image.blank", Rule("not image.blank", "image.blank", wanted=False)),
-        ("not  'a b'", Rule("not  'a b'", "a b", wanted=False)),
+        ("not image.blank", Rule("not image.blank", "image.blank", expected=False)),
+        ("not  'a b'", Rule("not  'a b'", "a b", expected=False)),
         ("fit >= 4", Rule("fit >= 4", "fit", ">=", 4.0)),
         ("fit>=4", Rule("fit>=4", "fit", ">=", 4.0)),
         ("fit < -1.5e-3", Rule("fit < -1.5e-3", "fit", "<", -0.0015)),
@@ -39,7 +39,7 @@ def test_rules(text: str, rule: Rule) -> None:
      "a >= 4 and b", "5", "a >= 1e999", "a >= nan", "a >= ٤", "größe"],
 )  # fmt: skip
 def test_what_is_no_rule(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a rule: write a bool metric"):
+    with pytest.raises(ValueError, match="is not a valid rule: write "):
         parse_rule(text)
 
 
@@ -60,35 +60,35 @@ def test_gates(text: str, gate: Gate) -> None:
     "text", ["", "pass_rate", "passrate > 1", "pass_rate(x) > 1", "mean > 1", "mean() > 1", "fit >= 4", "rate(a b) > 0"]
 )
 def test_what_is_no_gate(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a gate: write 'FN OP NUMBER'"):
+    with pytest.raises(ValueError, match="is not a valid gate: write 'FN OP NUMBER'"):
         parse_gate(text)
 
 
 @pytest.mark.parametrize(
     ("rule", "score", "answer"),
     [
-        ("m", True, "holds"),
-        ("m", False, "broken"),
+        ("m", True, "passed"),
+        ("m", False, "failed"),
         ("m", None, "unmeasured"),
-        ("not m", True, "broken"),
-        ("not m", False, "holds"),
+        ("not m", True, "failed"),
+        ("not m", False, "passed"),
         ("not m", None, "unmeasured"),
-        ("m >= 4", 4, "holds"),
-        ("m >= 4", 3.999, "broken"),
-        ("m > 4", 4, "broken"),
-        ("m <= 4", 4, "holds"),
-        ("m < 4", 4, "broken"),
-        ("m == 4", 4.0, "holds"),
-        ("m != 4", 4, "broken"),
+        ("m >= 4", 4, "passed"),
+        ("m >= 4", 3.999, "failed"),
+        ("m > 4", 4, "failed"),
+        ("m <= 4", 4, "passed"),
+        ("m < 4", 4, "failed"),
+        ("m == 4", 4.0, "passed"),
+        ("m != 4", 4, "failed"),
         ("m >= 4", None, "unmeasured"),
     ],
 )
 def test_what_a_rule_says_of_a_score(rule: str, score: Score, answer: str) -> None:
-    assert parse_rule(rule).answer({"m": score}) == answer
+    assert parse_rule(rule).outcome({"m": score}) == answer
 
 
 def test_a_metric_that_no_grader_wrote_skips_its_rule() -> None:
-    assert parse_rule("m").answer({"other": True}) == "skipped"
+    assert parse_rule("m").outcome({"other": True}) == "skipped"
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_a_verdict_never_hides_a_failure_and_never_invents_one(
 ) -> None:
     rules = [(parse_rule(f"not {name}" if negated else name), warn) for name, negated, warn in generated]
     said = judge_cell(rules, scores)
-    answers = {rule.answer(scores) for rule, warn in rules if not warn}
-    assert (said.verdict is Verdict.FAIL) == ("broken" in answers)
-    assert (said.verdict is Verdict.PASS) == (answers - {"skipped"} == {"holds"})
+    answers = {rule.outcome(scores) for rule, warn in rules if not warn}
+    assert (said.verdict is Verdict.FAIL) == ("failed" in answers)
+    assert (said.verdict is Verdict.PASS) == (answers - {"skipped"} == {"passed"})
     assert said == judge_cell(list(rules), dict(scores))
 
 
@@ -161,7 +161,7 @@ def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:
 
 
 @pytest.mark.parametrize(
-    ("gate", "run", "value", "holds"),
+    ("gate", "run", "value", "passed"),
     [
         ("pass_rate >= 0.9", "PPPPPPPPPF", (0.9, 10), True),
         ("pass_rate >= 0.7", "PPPPPPPFFF", (0.7, 10), True),
@@ -175,10 +175,10 @@ def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:
         ("refusal_rate < 0.5", "PPRE", (0.25, 4), True),
     ],
 )
-def test_gates_over_verdicts(gate: str, run: str, value: tuple[float | None, int], holds: bool) -> None:
+def test_gates_over_verdicts(gate: str, run: str, value: tuple[float | None, int], passed: bool) -> None:
     parsed = parse_gate(gate)
     assert pooled(parsed, cells(run)) == value
-    assert gate_holds(parsed, value[0]) is holds
+    assert gate_passes(parsed, value[0]) is passed
 
 
 def test_gates_over_metrics_leave_out_what_was_not_measured() -> None:
@@ -194,7 +194,7 @@ def test_gates_over_metrics_leave_out_what_was_not_measured() -> None:
 
 
 def test_only_an_error_gate_is_about_errors() -> None:
-    assert [parse_gate(f"{fn} > 0").about_errors for fn in ("error_rate", "pass_rate", "mean(m)")] == [
+    assert [parse_gate(f"{fn} > 0").is_about_errors for fn in ("error_rate", "pass_rate", "mean(m)")] == [
         True,
         False,
         False,
@@ -215,5 +215,5 @@ def test_a_mean_lies_between_the_scores(scores: list[float]) -> None:
 def test_a_pass_rate_meets_the_threshold_that_states_it(passed: int, failed: int) -> None:
     run = cells("P" * passed + "F" * failed)
     rate = pooled(parse_gate("pass_rate >= 0"), run)[0]
-    assert gate_holds(parse_gate(f"pass_rate == {rate!r}"), rate)
+    assert gate_passes(parse_gate(f"pass_rate == {rate!r}"), rate)
     assert rate == passed / (passed + failed)

@@ -166,4 +166,4 @@ def test_it_says_what_an_editor_shows() -> None:
     schema: dict[str, Any] = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert set(schema["required"]) == {"name", "cases", "models", "graders", "verdict"}
-    assert schema["$defs"]["TestCase"]["properties"]["mask"]["description"] == "Short for masks.editable."
+    assert schema["$defs"]["TestCase"]["properties"]["mask"]["description"] == "Shorthand for masks.editable."

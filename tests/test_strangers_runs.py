@@ -15,7 +15,7 @@ from PIL import Image
 from toys import Toy
 
 SECRET = (12, 34, 56)
-OUTSIDE = "lies outside the working directory; run this where the suite lies, or pass --trust-suite"
+OUTSIDE = "is outside the working directory: run this from the suite's folder, or pass --trust-suite"
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_report_shows_no_input_from_outside(toy: Toy, secret: Path, words: lis
     as_a_strangers(run, far(secret))
     assert toy("report", "r", *words).exit_code == 0
     pages = "".join(path.read_text() for path in run.rglob("*.js")) + "".join(p.read_text() for p in run.glob("*.html"))
-    assert "lies outside the working directory" in pages
+    assert "is outside the working directory" in pages
     assert leaked(run, secret) == []
     assert not list(run.glob("report/images/*"))
 
@@ -285,7 +285,7 @@ def test_agreed_answers_from_outside_are_not_read(toy: Toy, secret: Path) -> Non
 
     as_a_strangers(run, change)
     result = toy("agreement", "r")
-    assert (result.exit_code, "lies outside the working directory" in result.stderr) == (2, True), result.output
+    assert (result.exit_code, "is outside the working directory" in result.stderr) == (2, True), result.output
 
 
 def test_a_bucket_in_a_record_is_not_read_without_trust(toy: Toy) -> None:

@@ -71,18 +71,18 @@ def test_rendering(text: str, rendered: str) -> None:
         ("{{ brand | shout }}", "template line 1: No filter named 'shout'."),
         ("{{ [1, 2] | random }}", "template line 1: No filter named 'random'."),
         ("{{ 1 / 0 }}", "the template does not render: division by zero"),
-        ("{% macro a() %}{% endmacro %}", "template line 1: 'macro' is not for a suite's templates"),
-        ("{% set a = 1 %}", "template line 1: 'assign' is not for a suite's templates"),
-        ("{% for a in [1] recursive %}{% endfor %}", "template line 1: a loop cannot be recursive"),
+        ("{% macro a() %}{% endmacro %}", "template line 1: 'macro' is not allowed in a suite's templates"),
+        ("{% set a = 1 %}", "template line 1: 'assign' is not allowed in a suite's templates"),
+        ("{% for a in [1] recursive %}{% endfor %}", "template line 1: recursive loops are not allowed"),
         ("{{ case.__class__ }}", "the template does not render: access to attribute '__class__' of 'dict' object is unsafe."),
         (
             "{{ ', '.join(case.tags) }}",
             "the template does not render: access to attribute 'join' of 'str' object is unsafe.",
         ),
         ("{{ case.clear() }}", "the template does not render: access to attribute 'clear' of 'dict' object is unsafe."),
-        ("{{ " + "9" * 5000 + " }}", "the template does not render: a number of too many digits"),
+        ("{{ " + "9" * 5000 + " }}", "the template does not render: a number has too many digits"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "the template is nested too deeply"),
-        ("{{ 1 }}" + "x" * 1_000_000, "a template of over 1,000,000 characters"),
+        ("{{ 1 }}" + "x" * 1_000_000, "the template has more than 1,000,000 characters"),
     ],
 )  # fmt: skip
 def test_what_is_refused(text: str, told: str) -> None:

@@ -52,7 +52,7 @@ def test_a_listed_host_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_bucket_is_read_with_credentials_and_so_needs_trust() -> None:
     for url in ("gs://b/a", "s3://b/a"):
-        assert "with this machine's credentials: pass --trust-suite" in str(url_problem(url))
+        assert "this machine's credentials: pass --trust-suite" in str(url_problem(url))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_bucket_is_read_with_credentials_and_so_needs_trust() -> None:
 )
 def test_nobody_reads_these(url: str) -> None:
     told = str(url_problem(url))
-    assert "we read gs://" in told or "no user" in told or "is no URL" in told
+    assert "unsupported scheme" in told or "must not contain a user name" in told or "is not a valid URL" in told
     with pytest.raises(UsageError):
         fetch(url, 10)
 
@@ -100,7 +100,7 @@ def test_a_suite_that_nobody_vouched_for(problems: Problems) -> None:
         cases="cases: [{dataset: {path: d.jsonl, fields: {prompt: p, output: f}}}]",
         models="models: [{provider: files}]",
     )
-    told = "is read with this machine's credentials: pass --trust-suite if you trust this suite"
+    told = "needs this machine's credentials: pass --trust-suite if you trust this suite"
     assert problems(fed, {"d.jsonl": rows}) == [f"d.jsonl:1:1: 's3://b/1.png' {told}"]
     far = suite(cases="cases: [{dataset: {path: 's3://b/d.jsonl', fields: {prompt: p}}}]")
     assert problems(far) == [f"suite.yaml:2:26: dataset: 's3://b/d.jsonl' {told}"]

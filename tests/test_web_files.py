@@ -190,7 +190,7 @@ def test_a_dataset_that_grows_does_not_fill_the_memory(monkeypatch: pytest.Monke
             tracemalloc.stop()
         assert peak < 60_000_000
         result = validate(f"{server.url}/c.csv", "--trust-suite")
-        assert "it is encoded as 'br', which was not asked for" in result.stderr
+        assert "it is encoded as 'br', which was not requested" in result.stderr
 
 
 def test_an_image_that_grows_is_an_error_of_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:

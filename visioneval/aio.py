@@ -1,4 +1,4 @@
-"""Waiting for work: for several things at once, or for a thread."""
+"""Helpers for asyncio: running coroutines concurrently, and functions in threads."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from visioneval.errors import ClosingError, StoppedError
 T = TypeVar("T")
 
 
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """``asyncio.gather``, but where one fails the others still come to their end, as they may be paid for.
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Like ``asyncio.gather``, but if one fails, the others still finish, since they may be paid for.
 
-    Raises the error to report; see ``first_cause``. What is alone needs no task: most cells have one grader, which
-    asks one question.
+    Raises the error to report; see ``primary_error``. A single coroutine runs without a task, which is the common case.
     """
-    each = list(work)
-    if len(each) == 1:
-        return [await each[0]]
+    coroutines = list(work)
+    if len(coroutines) == 1:
+        return [await coroutines[0]]
     results: list[T] = []
     errors: list[BaseException] = []
-    for ended in await asyncio.gather(*each, return_exceptions=True):
-        if isinstance(ended, BaseException):
-            errors.append(ended)
+    for result in await asyncio.gather(*coroutines, return_exceptions=True):
+        if isinstance(result, BaseException):
+            errors.append(result)
         else:
-            results.append(ended)
+            results.append(result)
     if errors:
-        raise first_cause(errors)
+        raise primary_error(errors)
     return results
 
 
-def first_cause(errors: Sequence[BaseException]) -> BaseException:
-    """The error to report of several: what stopped the run; last of all a call that did not begin because of it."""
+def primary_error(errors: Sequence[BaseException]) -> BaseException:
+    """The most important of several errors: first errors that stop the run, last calls that never started."""
 
     def rank(error: BaseException) -> int:
         return 2 if isinstance(error, ClosingError) else int(not isinstance(error, StoppedError))
@@ -41,6 +40,6 @@ def first_cause(errors: Sequence[BaseException]) -> BaseException:
     return min(errors, key=rank)
 
 
-async def in_thread(work: Callable[..., T], *words: Any, when: bool) -> T:
-    """``asyncio.to_thread`` where that is worth it: the way there and back takes longer than most short work."""
-    return await asyncio.to_thread(work, *words) if when else work(*words)
+async def run_in_thread(work: Callable[..., T], *args: Any, when: bool) -> T:
+    """Runs ``work`` in a thread if ``when`` is true. For short work, a thread costs more than it saves."""
+    return await asyncio.to_thread(work, *args) if when else work(*args)

@@ -1,4 +1,4 @@
-"""Files that a reader sees as they were or as they are, never a half."""
+"""Atomic file writes: a reader sees the old or the new content, never a part."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
-    """Puts a file in the place of an older one; text is UTF-8. Raises ``OSError``, and then the older one is kept."""
+    """Writes or replaces a file atomically; text is UTF-8. On ``OSError``, an existing file stays unchanged."""
     part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         part.write_bytes(data.encode() if isinstance(data, str) else data)

@@ -1,20 +1,20 @@
-"""The whole error tree, with the exit code that each branch ends the program with.
+"""All errors, with the exit code of each.
 
-    VisionEvalError            2   anything that a user can cause and mend
+    VisionEvalError            2   any error that a user can cause and fix
     |-- UsageError             2   a flag, a name or a path on the command line
-    |-- SuiteError             2   a suite, with every problem found in it
+    |-- SuiteError             2   a suite with problems
     |-- RunFormatError         2   a run directory that cannot be read
-    |-- StoppedError           3   a run that cannot go on
-    |   |-- StorageError       3   it cannot be written any more: the disk is full, the folder is gone
-    |   |-- AuthError          3   a provider refuses the key: no other call would fare better
-    |   |-- BudgetError        3   the next call would cost more than the budget has left
-    |   `-- ClosingError       3   a call that was not begun, because the run is being stopped
-    |-- ImageError             -   an image that does not decode; becomes a record, or a suite problem
+    |-- StoppedError           3   a run that cannot continue
+    |   |-- StorageError       3   a run that cannot be written: the disk is full or the folder is gone
+    |   |-- AuthError          3   a provider refuses the key, so all other calls would fail too
+    |   |-- BudgetError        3   the next call would exceed the budget
+    |   `-- ClosingError       3   a call that was not started because the run is stopping
+    |-- ImageError             -   an image that does not decode; becomes a record or a suite problem
     |-- TemplateError          -   a template that does not compile or render; becomes a suite problem
-    |-- ProviderError          -   a generation or a judgement that failed; becomes a record
-    `-- GraderError            -   a measurement that could not be taken; becomes a null score
+    |-- ProviderError          -   a failed generation or judgement; becomes a record
+    `-- GraderError            -   a failed measurement; becomes a null score
 
-Exit codes 0, 1 and 130 are not errors: gates hold, gates do not hold, interrupted.
+Exit codes 0, 1 and 130 are not errors: gates passed, gates failed, interrupted.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import Literal
 
 
 class VisionEvalError(Exception):
-    """An error that is told in one line, without a traceback."""
+    """An error that is reported in one line, without a traceback."""
 
     exit_code = 2
 
 
 class UsageError(VisionEvalError):
-    """The command line asks for something that does not exist or does not fit."""
+    """A flag, a name or a path on the command line that does not exist or is not valid."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong with a suite. ``line`` and ``column`` count from 1; 0 means the whole file."""
+    """One problem of a suite. ``line`` and ``column`` start from 1; 0 means the whole file."""
 
     file: str
     line: int
@@ -55,16 +55,16 @@ SHOWN_PROBLEMS = 100
 
 
 class SuiteError(VisionEvalError):
-    """A suite that cannot be run, with all of its problems; the first ``SHOWN_PROBLEMS`` of each file are told."""
+    """A suite that cannot be run, with all of its problems. The message lists the first ``SHOWN_PROBLEMS`` per file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
         lines: list[str] = []
-        for file, own in groupby(self.problems, lambda problem: problem.file):
-            told = list(map(str, own))
-            lines += told[:SHOWN_PROBLEMS]
-            if (more := len(told) - SHOWN_PROBLEMS) > 0:
-                lines.append(f"{file}: ... and {more:,} more problem{'s' * (more != 1)} in this file")
+        for file, file_problems in groupby(self.problems, lambda problem: problem.file):
+            file_lines = list(map(str, file_problems))
+            lines += file_lines[:SHOWN_PROBLEMS]
+            if (hidden_count := len(file_lines) - SHOWN_PROBLEMS) > 0:
+                lines.append(f"{file}: ... and {hidden_count:,} more problem{'s' * (hidden_count != 1)} in this file")
         super().__init__("\n".join(lines))
 
 
@@ -73,7 +73,7 @@ class RunFormatError(VisionEvalError):
 
 
 class StoppedError(VisionEvalError):
-    """A run that cannot go on: what is recorded is kept, the rest was not done."""
+    """A run that cannot continue. Its records are complete up to this point."""
 
     exit_code = 3
 
@@ -87,15 +87,15 @@ class AuthError(StoppedError):
 
 
 class BudgetError(StoppedError):
-    """A call that was not made, because the run has cost what it may cost."""
+    """A call that was not made because it would exceed the budget."""
 
 
 class ClosingError(StoppedError):
-    """A call that was not begun, because somebody stopped the run."""
+    """A call that was not started because the run is stopping."""
 
 
 class ImageError(VisionEvalError):
-    """A file that is not an image we can read, or an image over the size limits."""
+    """A file that is not a readable image, or an image that exceeds the size limits."""
 
 
 class TemplateError(VisionEvalError):
@@ -106,14 +106,14 @@ ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refus
 
 
 LONGEST_RETRY_AFTER_S = 30 * 86_400.0
-"""What a provider asks for beyond this, 30 days, is taken for this."""
+"""Longer waits that a provider requests are capped to this (30 days)."""
 
 
 class ProviderError(VisionEvalError):
-    """A call to a provider that gave no usable answer.
+    """A call to a provider without a usable answer.
 
-    ``retry_after`` is in seconds, from 0 to ``LONGEST_RETRY_AFTER_S``, where the provider said it. A call that
-    ``may_be_billed`` was sent, and no answer says that it failed: a budget must count it.
+    ``retry_after`` is the wait that the provider requested, in seconds from 0 to ``LONGEST_RETRY_AFTER_S``.
+    ``may_be_billed`` means that the call was sent and its outcome is unknown, so a budget must count it.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class ProviderError(VisionEvalError):
     ) -> None:
         super().__init__(message)
         self.kind = kind
-        said = retry_after is not None and isfinite(retry_after)
-        self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if said else None
+        is_given = retry_after is not None and isfinite(retry_after)
+        self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if is_given else None
         self.may_be_billed = may_be_billed
 
 
 class GraderError(VisionEvalError):
-    """A measurement that could not be taken. Never a low score: the scores stay ``null``."""
+    """A failed measurement. It never counts as a low score: the scores are ``null``."""

@@ -1,4 +1,4 @@
-"""From a suite to its cells: what is generated, what grades it, and by which rules. No network, no clock, no SDK."""
+"""Expands a suite into its cells: what to generate, and which graders and rules apply. No network, no clock, no SDK."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite, template_folders
-from visioneval.suite.output_of import dependents_by_case, with_their_outputs
+from visioneval.suite.output_of import dependents_by_case, with_output_sources
 from visioneval.suite.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.prompts import rendered
 from visioneval.suite.providers import BaseProvider
@@ -35,12 +35,12 @@ from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
 
 T = TypeVar("T")
-SHOWN_FAR = 20
+MAX_REPORTED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One generation call, and the cells (``samples``) that its images become."""
+    """One generation call, and the cells (``samples``) of its images."""
 
     case: TestCase
     task_type: TaskType
@@ -51,75 +51,77 @@ class Call:
     files: CaseFiles
     graders: tuple[BaseGrader, ...]
     rules: tuple[tuple[Rule, bool], ...]
-    """Rules in the suite's order; the flag says that a rule only warns."""
+    """Rules in the suite's order. The flag is true for rules that only warn."""
     grading: Mapping[str, str] = field(default_factory=dict)
-    """For graders, by key, a hash of their options and, where one asks a judge, of judge, templates and ``vars``."""
+    """By grader key: a hash of its options and, if it uses a judge, of the judge, its templates and ``vars``."""
     dependents: tuple[Call, ...] = ()
-    """Cases that look at this call's images and generate none (``output_of``): the same cells of another prompt."""
+    """Calls of the cases that use this call's images (``output_of``): the same cells with another prompt."""
 
     @property
     def has_files(self) -> bool:
-        """Whether files have to be hashed for its keys."""
+        """Whether its keys depend on files, which must be hashed."""
         files = self.files
         return bool(files.images or files.masks or files.reference or "path" in self.params)
 
     @property
     def cells(self) -> int:
-        """How many cells the call's images become."""
+        """The number of cells of the call's images."""
         return len(self.samples) * (1 + len(self.dependents))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A suite narrowed to what was selected, with its sweeps expanded. Calls are made as they are asked for."""
+    """A suite restricted to the selection, with its sweeps expanded. Calls are created on demand."""
 
     suite: Suite
     folder: Path
     runs: tuple[ModelRun, ...]
     finished: Mapping[str, Finished] = field(default_factory=dict)
-    """For model runs of finished images: their paths by case, by label."""
+    """For model runs that read existing outputs: the outputs by case, by label."""
     generates: bool = True
-    """Whether it generates: a grading of images that are there never does."""
+    """Whether it generates; ``visioneval grade`` does not."""
     trusted: bool = False
-    """Whether the user trusts the suite with everything, buckets included."""
+    """Whether the user trusts the suite with everything, including buckets."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """The values of secret variables, by name."""
+    """Values of secret variables, by name."""
 
     def calls(self) -> Iterator[Call]:
-        """Every generation call, case by case, with the cases that look at its images."""
+        """Every generation call, case by case, with the cases that use its images."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
         grading = self._grading()
-        looked_at = dependents_by_case(self.suite.cases)
+        dependents_by_id = dependents_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
             if not runs or case.output_of is not None:
                 continue
-            make = self._caller(case, rules, grading)
-            looking = [self._caller(each, rules, grading) for each in looked_at.get(case.id, ())]
+            make_call = self._caller(case, rules, grading)
+            dependent_callers = [
+                self._caller(dependent, rules, grading) for dependent in dependents_by_id.get(case.id, ())
+            ]
             for run in runs:
                 for samples, params in self._samples(case, run):
-                    call = make(run, params, samples)
-                    dependents = tuple(look(run, params, samples) for look in looking)
-                    graders = (grader for each in (call, *dependents) for grader in each.graders)
+                    call = make_call(run, params, samples)
+                    dependents = tuple(make_dependent(run, params, samples) for make_dependent in dependent_callers)
+                    graders = (grader for dependent in (call, *dependents) for grader in dependent.graders)
                     yield replace(call, dependents=dependents, params=addressed(params, graders, self.suite.judges))
 
     def _caller(
         self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], grading: Mapping[str, str]
     ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
-        """Makes the calls of a case; what is the same for all of them is worked out once."""
-        own = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
+        """A function that creates the calls of a case; computes what they share only once."""
+        rule_entries = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
         prompt, criteria = rendered(case, self.suite.vars)
-        shown = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
+        resolved = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
         graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
         files = self.suite.files_of(case, self.folder, self._source(case))
 
         def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
             in_scope = tuple(
                 (rule, entry.level == "warn")
-                for entry, rule in own
+                for entry, rule in rule_entries
                 if entry.covers(case.id, case.task_type, case.tags, run.label)
             )
-            return Call(shown, case.task_type, prompt, run, params, samples, files, graders, in_scope, grading)
+            return Call(resolved, case.task_type, prompt, run, params, samples, files, graders, in_scope, grading)
 
         return call
 
@@ -128,15 +130,15 @@ class Plan:
             for index, image in enumerate(self._images(case, run)):
                 yield (index,), {"path": ""} if image is None else image.params
             return
-        each, repeats = self.outputs_per_call(run), self.calls_per_sample(run)
+        per_call, repeats = self.outputs_per_call(run), self.calls_per_sample(run)
         for call in range(self.suite.samples * repeats):
-            yield tuple(range(call * each, (call + 1) * each)), run.params
+            yield tuple(range(call * per_call, (call + 1) * per_call)), run.params
 
     def outputs_of(self, run: ModelRun) -> Iterator[str]:
-        """The path of every finished image that a ``files`` model run would read, from the suite's folder."""
+        """The path of every existing output that a model run would read, relative to the suite's folder."""
         for case in self.suite.cases:
             if run.config.does(case.task_type) and run.config.has_outputs and case.output_of is None:
-                yield from (each.path for each in self._images(case, run) if each and each.path)
+                yield from (image.path for image in self._images(case, run) if image and image.path)
 
     def _images(self, case: TestCase, run: ModelRun) -> list[ExistingOutput | None]:
         paths = [run.config.path_of(case.id, run.label, sample) for sample in range(self.suite.samples)]
@@ -146,13 +148,13 @@ class Plan:
 
     @staticmethod
     def outputs_per_call(run: ModelRun) -> int:
-        """How many samples one call of a model run gives."""
+        """How many samples one call of a model run generates."""
         config: BaseProvider = run.config
         return config.outputs_per_call(dict(run.params))
 
     @staticmethod
     def calls_per_sample(run: ModelRun) -> int:
-        """How many calls one of the suite's samples stands for on a model run."""
+        """How many calls one of the suite's samples needs on a model run."""
         config: BaseProvider = run.config
         return config.calls_per_sample(dict(run.params))
 
@@ -179,18 +181,20 @@ class Plan:
 
     def _grading(self) -> dict[str, str]:
         folders = template_folders(self.suite, self.folder, builtin("prompts"))
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         for grader in self.suite.graders:
-            judge, asked = self.suite.judges.get(grader.judge_name or ""), None
+            judge, judge_parts = self.suite.judges.get(grader.judge_name or ""), None
             if judge is not None:
                 templates = template_digest(grader.templates, folders)
-                asked = [judge.model_dump(exclude=_HOST), templates, self.suite.vars]
-            found[grader.key] = _short([grader.key_options, asked, *([grader.version] if grader.version else [])])
-        return found
+                judge_parts = [judge.model_dump(exclude=_HOST_FIELDS), templates, self.suite.vars]
+            hashes[grader.key] = _short(
+                [grader.key_options, judge_parts, *([grader.version] if grader.version else [])]
+            )
+        return hashes
 
     @cached_property
     def config_sha256(self) -> Mapping[str, str]:
-        """For each grader, by key, the hash of its options that its records name."""
+        """By grader key: the hash of its options that its records contain."""
         return {
             grader.key: digest({name: value for name, value in grader.key_options.items() if name != "when"})
             for grader in self.suite.graders
@@ -198,49 +202,49 @@ class Plan:
 
     @property
     def judges(self) -> dict[str, BaseJudge]:
-        """The judges that some grader of the plan asks."""
-        asked = {
+        """The judges that some grader of the plan uses."""
+        names = {
             grader.judge_name
             for grader in self.suite.graders
             if grader.judge_name and any(asks(grader, case) for case in self.suite.cases)
         }
-        return {name: judge for name, judge in self.suite.judges.items() if name in asked}
+        return {name: judge for name, judge in self.suite.judges.items() if name in names}
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Every metric that some cell gets, in the graders' order."""
-        found: dict[str, Metric] = {}
+        """Every metric of any cell, in the graders' order."""
+        metrics: dict[str, Metric] = {}
         for grader in self.suite.graders:
             for case in self.suite.cases:
                 if applies(grader, case):
-                    found.update(grader.metrics(case))
-        return found
+                    metrics.update(grader.metrics(case))
+        return metrics
 
 
 def applies(grader: BaseGrader, case: TestCase) -> bool:
-    """Whether a grader has something to do for a case."""
+    """Whether a grader writes any metric for a case."""
     return grader.is_for(case) and bool(grader.metrics(case))
 
 
 def asks(grader: BaseGrader, case: TestCase) -> bool:
-    """Whether a grader asks somebody about a case, or about pairs of its images."""
+    """Whether a grader applies to a case or to pairs of its images."""
     return applies(grader, case) or (grader.after_run and grader.is_for(case))
 
 
 def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = None, runs_root: Path) -> Plan:
-    """The plan for a checked suite, narrowed by the selection flags.
+    """The plan for a checked suite, restricted by the selection flags.
 
-    The plan's suite is the suite as resolved: only the selected cases, model runs and graders are in it, and
-    every model run stands by itself. Raises ``UsageError`` where a flag leaves nothing.
+    The plan's suite contains only the selected cases, model runs and graders, with one entry per model run. Raises
+    ``UsageError`` if nothing is left.
     """
     suite, folder = loaded.suite, loaded.folder
     labels_of = run_labels(runs_root)
     runs = tuple(
         _pinned(run, runs_root) for entry in suite.models for run in model_runs(entry, suite, folder, labels_of)
     )
-    runs = _chosen("--model", selection.models, runs, lambda run: run.label)
-    graders = _chosen("--grader", selection.graders, suite.graders, lambda grader: grader.key)
-    cases = _chosen("--case", selection.cases, suite.cases, lambda case: case.id)
+    runs = _select("--model", selection.models, runs, lambda run: run.label)
+    graders = _select("--grader", selection.graders, suite.graders, lambda grader: grader.key)
+    cases = _select("--case", selection.cases, suite.cases, lambda case: case.id)
     tags = {tag for case in suite.cases for tag in case.tags}
     for tag in selection.tags:
         if tag not in tags:
@@ -248,13 +252,13 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     if selection.tags:
         cases = tuple(case for case in cases if not set(case.tags).isdisjoint(selection.tags))
     cases = tuple(case for case in cases if any(run.config.does(case.task_type) for run in runs))[: selection.limit]
-    cases = with_their_outputs(cases, suite.cases)
+    cases = with_output_sources(cases, suite.cases)
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
-        raise UsageError("the flags leave no cell to run: no selected case is for a selected model")
-    graders = tuple(left for each in graders if (left := each.narrowed([run.label for run in runs])))
+        raise UsageError("nothing to run: no selected model supports the task of a selected case")
+    graders = tuple(narrowed for each in graders if (narrowed := each.narrowed([run.label for run in runs])))
     if not graders:
-        raise UsageError("the flags leave nothing to grade: comparing takes two model runs or more")
+        raise UsageError("nothing to grade: a comparison needs at least two model runs")
     changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
     resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
     if problem := cell_problem(resolved, runs):
@@ -262,20 +266,20 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     finished = {run.label: existing_outputs(run, suite, folder, runs_root) for run in runs if run.config.reads_outputs}
     plan = Plan(resolved, folder, runs, finished, trusted=loaded.trust.everything, secrets=loaded.secrets)
     if not loaded.trust.everything:
-        _refuse_far(plan, loaded)
+        _check_output_access(plan, loaded)
     return plan
 
 
-def _chosen(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
+def _select(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
     names = [name(item) for item in items]
     for pattern in patterns:
-        if not any(any_glob([pattern], each) for each in names):
-            raise UsageError(f"{flag}: nothing is called {pattern!r}{did_you_mean(pattern, names[:200])}")
+        if not any(any_glob([pattern], candidate) for candidate in names):
+            raise UsageError(f"{flag}: no match for {pattern!r}{did_you_mean(pattern, names[:200])}")
     return tuple(item for item in items if not patterns or any_glob(patterns, name(item)))
 
 
 def run_labels(root: Path) -> Callable[[str], list[str]]:
-    """A look-up of the model runs of another run, by RUN, in a folder of runs."""
+    """A function that returns the labels of the model runs of another run in ``root``."""
 
     def labels(run: str) -> list[str]:
         info = read_info(find_run(run, root))
@@ -285,7 +289,7 @@ def run_labels(root: Path) -> Callable[[str], list[str]]:
 
 
 def _pinned(run: ModelRun, root: Path) -> ModelRun:
-    """A model run whose RUN is named in full, so that ``latest`` or a prefix means the same run tomorrow."""
+    """Replaces ``latest`` or a prefix in a model run's source by the full run name, so that it stays the same run."""
     config: BaseProvider = run.config
     if config.source_run is None:
         return run
@@ -295,27 +299,27 @@ def _pinned(run: ModelRun, root: Path) -> ModelRun:
     return replace(run, config=config.from_run(f"{full}@{label}"))
 
 
-def _refuse_far(plan: Plan, loaded: LoadedSuite) -> None:
-    """Raises ``SuiteError`` for finished images that only a trusted suite may read.
+def _check_output_access(plan: Plan, loaded: LoadedSuite) -> None:
+    """Raises ``SuiteError`` for existing outputs that only a trusted suite may read.
 
-    A pattern or a dataset names them, so they are known only now. Each folder is resolved once.
+    Patterns and datasets name them, so the check happens after expansion. Each folder is resolved once.
     """
-    told: dict[str, None] = {}
+    messages: dict[str, None] = {}
     refusal = lru_cache(maxsize=None)(loaded.trust.refusal)
     for run in plan.runs:
         if not run.config.reads_outputs or run.config.source_run is not None:
             continue
         for path in plan.outputs_of(run):
             folder, name = os.path.split(path)
-            whole = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
-            if why := refusal(path if whole else folder or ".", plan.folder, remote=True):
-                told[f"{run.label}: {path!r}: {why}" if not whole else f"{run.label}: {why}"] = None
-    if told:
-        raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(told)[:SHOWN_FAR])
+            checks_file = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
+            if reason := refusal(path if checks_file else folder or ".", plan.folder, remote=True):
+                messages[f"{run.label}: {path!r}: {reason}" if not checks_file else f"{run.label}: {reason}"] = None
+    if messages:
+        raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(messages)[:MAX_REPORTED])
 
 
 def needed_keys(plan: Plan) -> dict[str, list[str]]:
-    """The environment variables that a plan's run reads keys from, and the model runs and judges that need each."""
+    """The environment variables with keys that a plan needs, each with its model runs and judges."""
     needed: dict[str, list[str]] = {}
     for run in plan.runs:
         if plan.generates and run.config.needs_key:
@@ -327,20 +331,20 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
 
 
 HashOf = Callable[[Path], str]
-_HOST = {"base_url", "api_key_env", "google"}
-_NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST}
+_HOST_FIELDS = {"base_url", "api_key_env", "google"}
+_NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
 def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
-    """What the generation of a cell depends on, as ``part:hash`` words: two keys differ in the parts that changed.
+    """What the generation of a cell depends on, as ``part:hash`` words, so that a diff shows which parts changed.
 
-    No host, path or time is in it: two machines make the same key.
+    It contains no host, path or time: two machines compute the same key.
     """
-    return f"{_words(_generation_parts(call, hash_of))} sample:{sample}"
+    return f"{_join_parts(_generation_parts(call, hash_of))} sample:{sample}"
 
 
 def call_key(call: Call, hash_of: HashOf) -> str:
-    """What the answer to a generation call depends on, its samples included: the key under which it is kept."""
+    """The cache key of a generation call, including its samples."""
     parts = {name: value for name, value in _generation_parts(call, hash_of).items() if value not in (None, [], {})}
     return f"generate:{digest({**parts, 'samples': call.samples})}"
 
@@ -362,8 +366,8 @@ def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
 
 
 def grade_key(call: Call, hash_of: HashOf) -> str:
-    """What the grading of an image depends on beside the image, in the form of ``generation_key``."""
-    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_asked_of(call)})
+    """What the grading of an image depends on in addition to the image, in the format of ``generation_key``."""
+    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_graded_fields(call)})
     parts: dict[str, Any] = {
         "case": [call.prompt, case],
         "images": [[role, hash_of(path)] for role, path in call.files.images],
@@ -372,11 +376,11 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
         "rules": [[rule.text, warn] for rule, warn in call.rules],
     }
     graders = (f"grader.{grader.key}:{call.grading[grader.key]}" for grader in call.graders)
-    return " ".join((_words(parts), *graders))
+    return " ".join((_join_parts(parts), *graders))
 
 
-def _asked_of(call: Call) -> set[str]:
-    """The fields of a case that some grader's grade depends on alone."""
+def _graded_fields(call: Call) -> set[str]:
+    """The additional fields of a case that its graders depend on."""
     return {name for grader in call.graders for name in grader.case_fields}
 
 
@@ -385,7 +389,7 @@ def _own_options(run: ModelRun) -> dict[str, Any]:
     return dumped
 
 
-def _words(parts: Mapping[str, Any]) -> str:
+def _join_parts(parts: Mapping[str, Any]) -> str:
     return " ".join(f"{name}:{_short(value)}" for name, value in parts.items() if value not in (None, [], {}))
 
 
@@ -394,5 +398,5 @@ def _short(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """A hash of plain data that does not depend on the order of keys."""
+    """A hash of plain data, independent of the order of keys."""
     return sha256(json.dumps(value, sort_keys=True, default=str, separators=(",", ":")).encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""Graders, providers and judges by name: where the options, the checks and the work of each one live.
+"""Graders, providers and judges by name: the modules with their options, checks and implementations.
 
-All three are named as text and imported when they are first needed, so that the suite model knows no grader and no
-provider, and reading a suite loads nothing that works. A suite may also name ``my_package.module:Class``.
+Modules are listed as text and imported on first use, so that the suite model depends on no grader or provider, and
+reading a suite loads no implementation. A suite may also name a custom class, ``my_package.module:Class``.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 from visioneval.errors import UsageError
 
 CUSTOM = "module:Class"
-"""What stands for every class of the user's own, where a name is asked for."""
+"""The name that represents every custom class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One grader, provider or judge: each but ``checks`` is a ``module:Name``."""
+    """One grader, provider or judge. ``config`` and ``work`` are ``module:Name``."""
 
     config: str
-    """Its options, a pydantic model that knows nothing of the work."""
+    """Its options: a pydantic model that does not import the implementation."""
     work: str
-    """What does the work, built from the options."""
+    """Its implementation, built from the options."""
     checks: str | None = None
-    """A module with ``problems``, ``run_problems`` or both: what can be wrong with a suite that uses it."""
+    """A module with ``problems``, ``run_problems`` or both: checks of suites that use it."""
 
 
 def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
@@ -63,59 +63,58 @@ JUDGES: Mapping[str, Part] = {
 
 
 @cache
-def named(target: str) -> Any:
-    """What stands at ``module:Name``."""
+def load_object(target: str) -> Any:
+    """Imports the object at ``module:Name``."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
 
 
 def config_of(table: Mapping[str, Part], name: str) -> Any:
-    """The class of the options of ``name``; ``KeyError`` where ``table`` has no such name."""
-    return named(table[name].config)
+    """The options class of ``name``. Raises ``KeyError`` if ``table`` has no such name."""
+    return load_object(table[name].config)
 
 
-def check_of(table: Mapping[str, Part], name: str, what: str) -> Any:
-    """The function ``what`` among the checks of ``name``; ``None`` where it has none, or is no name of ``table``."""
+def check_of(table: Mapping[str, Part], name: str, function: str) -> Any:
+    """The check ``function`` of ``name``; ``None`` if it has none or ``table`` has no such name."""
     part = table.get(name)
-    return None if part is None or part.checks is None else getattr(import_module(part.checks), what, None)
+    return None if part is None or part.checks is None else getattr(import_module(part.checks), function, None)
 
 
-_BESIDE: dict[str, None] = {}
+_SUITE_FOLDERS: dict[str, None] = {}
 
 
 def load_class(name: str, table: Mapping[str, Part], folder: Path) -> Any:
-    """The class that ``name`` stands for in ``table``, or the one at ``module:Class``.
+    """The class called ``name`` in ``table``, or the custom class at ``module:Class``.
 
-    Modules of the user's own are looked for beside the suite (``folder``) too. Raises ``UsageError`` in one line.
+    Custom modules may also be in the suite's folder (``folder``). Raises ``UsageError``.
     """
     if name in table:
-        return named(table[name].work)
+        return load_object(table[name].work)
     module_name, _, class_name = name.partition(":")
     try:
-        _look_beside(folder)
-        found = getattr(import_module(module_name), class_name)
+        _add_suite_folder(folder)
+        cls = getattr(import_module(module_name), class_name)
     except (Exception, SystemExit) as error:
         raise UsageError(f"{name}: cannot be imported: {type(error).__name__}: {error}") from error
-    return found
+    return cls
 
 
-def _look_beside(folder: Path) -> None:
-    """Lets modules be found in ``folder``, after installed ones.
+def _add_suite_folder(folder: Path) -> None:
+    """Makes modules in ``folder`` importable, after installed ones.
 
-    Modules that were loaded from another suite's folder, and are here too, are forgotten: each suite has its own, and
-    its own of what that imports.
+    Unloads modules of another suite's folder that also exist in this folder, so that each suite uses its own modules.
     """
-    here = str(folder)
-    others = [path for path in _BESIDE if path != here]
-    sys.path[:] = [path for path in sys.path if path not in _BESIDE] + [here, *others]
-    _BESIDE.update({here: None})
+    current = str(folder)
+    others = [path for path in _SUITE_FOLDERS if path != current]
+    sys.path[:] = [path for path in sys.path if path not in _SUITE_FOLDERS] + [current, *others]
+    _SUITE_FOLDERS.update({current: None})
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
         origin = str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), ""))
-        owners = [path for path in (here, *others) if origin.startswith(f"{path}{os.sep}")]
+        owners = [path for path in (current, *others) if origin.startswith(f"{path}{os.sep}")]
         if (
             owners
-            and max(owners, key=len) != here
+            and max(owners, key=len) != current
             and "site-packages" not in Path(origin).parts
             and ((folder / f"{top}.py").is_file() or (folder / top).is_dir())
         ):

@@ -1,4 +1,4 @@
-"""Where the suites that come with the program are: at the top of a checkout, or inside an installed wheel."""
+"""The location of built-in suites and prompts: at the top of a checkout, or inside an installed wheel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def builtin(kind: str) -> Path:
-    """The folder of built-in ``suites`` (or another kind that is shipped)."""
+    """The folder of built-in files of a kind, such as ``suites`` or ``prompts``."""
     package = Path(__file__).parent
     shipped = package / "_builtin" / kind
     return shipped if shipped.is_dir() else package.parent / kind

@@ -1,8 +1,8 @@
-"""Verdict rules and gates: what a suite writes, parsed, and what it says of scores. Pure.
+"""Verdict rules and gates: parses them and evaluates them on scores. No I/O.
 
 A verdict rule is ``metric``, ``not metric`` or ``metric OP number``; a gate is ``FN OP number`` with FN one of
 ``pass_rate``, ``error_rate``, ``refusal_rate``, ``mean(metric)``, ``rate(metric)`` and ``separation(metric)``. A metric
-whose name holds anything but letters, digits, ``_``, ``-`` and ``.`` is written in quotes.
+name with other characters than letters, digits, ``_``, ``-`` and ``.`` needs quotes.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ _RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*", re.ASCII)
 _GATE = re.compile(rf"\s*(?P<fn>[a-z_]+)\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*", re.ASCII)
 
 MAX_RULE = 1000
-"""Characters of a rule or a gate."""
+"""Maximum length of a rule or gate, in characters."""
 
-Answer = Literal["holds", "broken", "unmeasured", "skipped"]
+Outcome = Literal["passed", "failed", "unmeasured", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One verdict rule. ``op`` is ``None`` for a bool metric, which must then equal ``wanted``."""
+    """One verdict rule. ``op`` is ``None`` for a yes/no metric, which must equal ``expected``."""
 
     text: str
     metric: str
     op: str | None = None
     threshold: float = 0.0
-    wanted: bool = True
+    expected: bool = True
 
-    def answer(self, scores: Mapping[str, Score]) -> Answer:
-        """What the scores of a cell say of this rule."""
+    def outcome(self, scores: Mapping[str, Score]) -> Outcome:
+        """Evaluates the rule on the scores of a cell."""
         if self.metric not in scores:
             return "skipped"
         score = scores[self.metric]
         if score is None:
             return "unmeasured"
-        held = bool(score) is self.wanted if self.op is None else OPERATORS[self.op](score, self.threshold)
-        return "holds" if held else "broken"
+        is_met = bool(score) is self.expected if self.op is None else OPERATORS[self.op](score, self.threshold)
+        return "passed" if is_met else "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,45 +73,45 @@ class Gate:
     threshold: float
 
     @property
-    def about_errors(self) -> bool:
-        """Whether an unmet gate means that the run is incomplete, rather than that a model is bad."""
+    def is_about_errors(self) -> bool:
+        """Whether a failed gate means that the run is incomplete rather than that a model is bad."""
         return self.fn == "error_rate"
 
 
 @lru_cache(maxsize=4096)
 def parse_rule(text: str) -> Rule:
-    """Parses a verdict rule. Raises ``ValueError`` with what a rule looks like."""
+    """Parses a verdict rule. Raises ``ValueError`` with the expected form."""
     _check_length(text, "rule")
     match = _RULE.fullmatch(text)
     if match is None or (match["not"] and match["op"]) or not _finite(match["number"]):
         raise ValueError(
-            f"{text!r} is not a rule: write a bool metric, 'not METRIC', or 'METRIC OP NUMBER'"
-            " with OP one of >= > <= < == != (a name with other signs goes in quotes)"
+            f"{text!r} is not a valid rule: write 'METRIC' or 'not METRIC' for a yes/no metric, or 'METRIC OP NUMBER'"
+            " with OP one of >= > <= < == != (put names with special characters in quotes)"
         )
     metric = match["single"] or match["double"] or match["plain"]
     if match["op"] is None:
-        return Rule(text.strip(), metric, wanted=not match["not"])
+        return Rule(text.strip(), metric, expected=not match["not"])
     return Rule(text.strip(), metric, match["op"], float(match["number"]))
 
 
 @lru_cache(maxsize=4096)
 def parse_gate(text: str) -> Gate:
-    """Parses a gate. Raises ``ValueError`` with what a gate looks like."""
+    """Parses a gate. Raises ``ValueError`` with the expected form."""
     _check_length(text, "gate")
     match = _GATE.fullmatch(text)
     fn = match["fn"] if match else None
     if match is None or fn not in (MEASURING if match["call"] else COUNTING) or not _finite(match["number"]):
         raise ValueError(
-            f"{text!r} is not a gate: write 'FN OP NUMBER' with FN one of {', '.join(COUNTING)},"
+            f"{text!r} is not a valid gate: write 'FN OP NUMBER' with FN one of {', '.join(COUNTING)},"
             " mean(METRIC), rate(METRIC), separation(METRIC), and OP one of >= > <= < == !="
         )
     metric = match["single"] or match["double"] or match["plain"]
     return Gate(text.strip(), match["fn"], metric, match["op"], float(match["number"]))
 
 
-def _check_length(text: str, what: str) -> None:
+def _check_length(text: str, kind: str) -> None:
     if len(text) > MAX_RULE:
-        raise ValueError(f"a {what} of {len(text):,} characters: {MAX_RULE:,} are the most")
+        raise ValueError(f"the {kind} has {len(text):,} characters, over the limit of {MAX_RULE:,}")
 
 
 def _finite(number: str | None) -> bool:
@@ -120,7 +120,7 @@ def _finite(number: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CellVerdict:
-    """The verdict of a cell, with the rules that made it, as written."""
+    """The verdict of a cell, with the text of its rules by outcome."""
 
     verdict: Verdict
     failed: tuple[str, ...] = ()
@@ -132,27 +132,27 @@ class CellVerdict:
 def judge_cell(rules: Sequence[tuple[Rule, bool]], scores: Mapping[str, Score]) -> CellVerdict:
     """Applies ``(rule, warn_only)`` pairs to the scores of a generated cell.
 
-    A broken rule is a FAIL whatever else could not be measured; then an unmeasured one, or no rule at all that
-    could be evaluated, is an ERROR.
+    Any failed rule makes the cell a FAIL. Otherwise, an unmeasured rule, or no rule that could be evaluated, makes it
+    an ERROR.
     """
-    said: dict[tuple[bool, Answer], list[str]] = {}
+    rules_by_outcome: dict[tuple[bool, Outcome], list[str]] = {}
     for rule, warn in rules:
-        said.setdefault((warn, rule.answer(scores)), []).append(rule.text)
-    failed = said.get((False, "broken"), [])
-    unmeasured = said.get((False, "unmeasured"), [])
+        rules_by_outcome.setdefault((warn, rule.outcome(scores)), []).append(rule.text)
+    failed = rules_by_outcome.get((False, "failed"), [])
+    unmeasured = rules_by_outcome.get((False, "unmeasured"), [])
     if failed:
         verdict = Verdict.FAIL
-    elif unmeasured or (False, "holds") not in said:
+    elif unmeasured or (False, "passed") not in rules_by_outcome:
         verdict = Verdict.ERROR
     else:
         verdict = Verdict.PASS
-    skipped = said.get((False, "skipped"), []) + said.get((True, "skipped"), [])
-    warned = said.get((True, "broken"), [])
+    skipped = rules_by_outcome.get((False, "skipped"), []) + rules_by_outcome.get((True, "skipped"), [])
+    warned = rules_by_outcome.get((True, "failed"), [])
     return CellVerdict(verdict, tuple(failed), tuple(warned), tuple(skipped), tuple(unmeasured))
 
 
 class CellFacts(Protocol):
-    """What a gate needs to know of a cell; a record knows it."""
+    """What a gate needs to know about a cell. Records implement it."""
 
     @property
     def verdict(self) -> Verdict: ...
@@ -163,24 +163,24 @@ class CellFacts(Protocol):
 
 
 class Pool:
-    """The value of a gate over the cells that it matches, which are added one by one."""
+    """Computes the value of a gate over the cells in its scope, which are added one by one."""
 
     def __init__(self, gate: Gate) -> None:
-        """Begins with no cell."""
+        """Starts without cells."""
         self._gate = gate
         self._sides: tuple[array[float], array[float]] = (array("d"), array("d"))
 
     def add(self, cell: CellFacts, *, is_counter: bool = False) -> None:
-        """Counts a cell. Only ``separation`` parts counter-examples from the others."""
-        value = _counts_as(self._gate, cell)
+        """Adds a cell. Only ``separation`` treats counter-examples separately."""
+        value = _cell_value(self._gate, cell)
         if value is not None:
             self._sides[is_counter and self._gate.fn == "separation"].append(value)
 
     def value(self) -> tuple[float | None, int]:
-        """The gate's value, and how many cells were counted in it.
+        """The gate's value and the number of cells in it.
 
-        A mean; for ``separation`` that over aligned cells less that over counter-examples. ``None`` means that nothing
-        was measured, on one side at least: the gate is unmet, whatever it asks.
+        The value is a mean; for ``separation``, the mean of aligned cells minus the mean of counter-examples. ``None``
+        means that nothing was measured, at least on one side: the gate fails.
         """
         above, below = self._sides
         n = len(above) + len(below)
@@ -193,15 +193,15 @@ class Pool:
 def _mean(values: Sequence[float]) -> float | None:
     if not values:
         return None
-    return min(max(math.fsum(values) / len(values), min(values)), max(values))  # rounding must not lead out of them
+    return min(max(math.fsum(values) / len(values), min(values)), max(values))  # rounding must not leave this range
 
 
-def gate_holds(gate: Gate, value: float | None) -> bool:
-    """Whether a pooled value meets the gate."""
+def gate_passes(gate: Gate, value: float | None) -> bool:
+    """Whether a value passes the gate."""
     return value is not None and OPERATORS[gate.op](value, gate.threshold)
 
 
-def _counts_as(gate: Gate, cell: CellFacts) -> float | None:
+def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
     if gate.fn == "pass_rate":
         return None if cell.verdict is Verdict.ERROR else float(cell.verdict is Verdict.PASS)
     if gate.fn == "error_rate":

@@ -1,4 +1,4 @@
-"""The vocabulary: the words that every floor shares."""
+"""Types that all layers share."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_NUMBER = 2.0**63
-"""No score, cost or bound of a range is larger, or below its negative: sums and squares of such do not overflow."""
+"""The largest absolute value of a score, cost or range bound, so that sums and squares do not overflow."""
 Score = (
     Annotated[bool, Field(strict=True)]
     | Annotated[int, Field(strict=True, ge=-(2**63), le=2**63)]
     | Annotated[float, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=False)]
     | None
 )
-"""A measured value; ``None`` when it could not be measured."""
+"""A measured value; ``None`` if it could not be measured."""
 Bound = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 
 
 class TaskType(StrEnum):
-    """What a case asks for."""
+    """The task of a case."""
 
     IMAGE_GENERATION = "image_generation"
     IMAGE_EDITING = "image_editing"
@@ -39,7 +39,7 @@ class Status(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What the suite's rules say of a cell."""
+    """The result of the suite's rules for a cell."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
@@ -47,13 +47,13 @@ class Verdict(StrEnum):
 
 
 class Frozen(BaseModel):
-    """The base of everything that crosses a file border: frozen, and nothing unknown gets in."""
+    """The base of all models in files: immutable, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Metric(Frozen):
-    """What a score means: its type, its inclusive range, and which way is better."""
+    """The meaning of a score: its type, its inclusive range, and which direction is better."""
 
     type: Literal["bool", "number"] = "bool"
     range: tuple[Bound, Bound | None] | None = None
@@ -62,9 +62,9 @@ class Metric(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An image or a video on disk that decodes. ``width`` and ``height`` are pixels, as stored in the file.
+    """A valid image or video on disk. ``width`` and ``height`` are in pixels, as stored in the file.
 
-    One that is only known by its ``uri``, as nobody here needs its bytes, has no file, digest and size.
+    An output that is known only by its ``uri`` has no file, digest or size.
     """
 
     path: Path
@@ -73,11 +73,11 @@ class Output:
     width: int
     height: int
     uri: str | None = None
-    """Where Gemini can read it itself."""
+    """A URI from which Gemini can read it directly."""
 
     @property
     def is_video(self) -> bool:
-        """Whether it moves."""
+        """Whether it is a video."""
         return self.mime.startswith("video/")
 
 
@@ -91,7 +91,7 @@ class CaseFiles:
 
     @property
     def base(self) -> Path | None:
-        """The image that an edit starts from."""
+        """The base image of an edit."""
         return self.images[0][1] if self.images else None
 
 
@@ -106,5 +106,5 @@ class ModelRun:
 
     @property
     def stand_in(self) -> bool:
-        """Whether its images come from no model at all."""
+        """Whether its images come from a placeholder instead of a model."""
         return bool(self.config.stand_in)

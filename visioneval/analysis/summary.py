@@ -11,7 +11,7 @@ from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Su
 from visioneval.analysis.questions import Questions
 from visioneval.analysis.separation import Separations, counter_examples
 from visioneval.records.model import Record, RunInfo, RunState, suite_order
-from visioneval.rules import Gate, Pool, gate_holds, parse_gate, parse_rule
+from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.filters import GateRule, Scope, any_glob
 from visioneval.suite.model import Suite
@@ -113,7 +113,7 @@ def one_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
 
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
     """The suite's gates, and ``error_rate == 0`` unless an unscoped gate says what it may be."""
-    stated = any(entry.is_everything and parse_gate(entry.rule).about_errors for entry in suite.gates)
+    stated = any(entry.is_unrestricted and parse_gate(entry.rule).is_about_errors for entry in suite.gates)
     return suite.gates if stated else (*suite.gates, ERROR_GATE)
 
 
@@ -124,7 +124,7 @@ def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
     incomplete = [
         gate
         for gate in gates
-        if gate.state == "unmeasured" or (gate.state == "unmet" and parse_gate(gate.rule).about_errors)
+        if gate.state == "unmeasured" or (gate.state == "unmet" and parse_gate(gate.rule).is_about_errors)
     ]
     if incomplete:
         return EXIT_INCOMPLETE
@@ -214,7 +214,7 @@ def _state(gate: Gate, value: float | None, *, emptied: bool) -> GateState:
         return "skipped"
     if value is None:
         return "unmeasured"
-    return "holds" if gate_holds(gate, value) else "unmet"
+    return "holds" if gate_passes(gate, value) else "unmet"
 
 
 def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:

@@ -23,7 +23,7 @@ def bounded(*own: Bound) -> Callable[[Callable[..., None]], Callable[..., None]]
         @wraps(command)
         def run(**given: Any) -> None:
             for bound in own:
-                bound.given = given.pop(_name(bound))
+                bound.override = given.pop(_name(bound))
             try:
                 command(**given)
             finally:
@@ -53,4 +53,4 @@ def _option(bound: Bound) -> Any:
 def _forget() -> None:
     """The next command of this process has flags of its own."""
     for bound in bounds.ALL:
-        bound.given = None
+        bound.override = None

@@ -210,11 +210,11 @@ def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[Loade
     """The suite that a run holds, as it was resolved, checked and expanded again."""
     from visioneval.plan import expand, run_labels
     from visioneval.records.model import read_info
-    from visioneval.suite.load import held_suite
+    from visioneval.suite.load import recheck_suite
 
     info = read_info(folder)
     check_secrets(folder, info.hidden_vars, flags)
-    loaded = held_suite(
+    loaded = recheck_suite(
         info.suite,
         Path(info.suite_path),
         source_sha256=info.source_sha256,

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from visioneval.aio import first_cause, in_thread
+from visioneval.aio import primary_error, run_in_thread
 from visioneval.engine.calls.calls import GenerationResult
 from visioneval.engine.calls.throttle import Tries
 from visioneval.engine.context import RunContext
@@ -91,7 +91,7 @@ async def work(job: Job, bench: RunContext) -> AsyncIterator[Record]:
         for task in tasks:
             task.cancel()
     if errors:
-        raise first_cause(errors)
+        raise primary_error(errors)
 
 
 def _with_dependents(
@@ -153,7 +153,7 @@ async def finish(call: Call, sample: int, ended: CallOutcome, bench: RunContext,
     """One cell of a call, from its image to its record."""
     has_bytes = any(one.data is not None for one in ended.generated.outputs)
     is_work = has_bytes or call.has_files or not bench.writer.links
-    make, placed = await in_thread(_store_output, call, sample, ended, bench, when=is_work)
+    make, placed = await run_in_thread(_store_output, call, sample, ended, bench, when=is_work)
     if isinstance(placed, Record):
         return placed
     params = ended.generated.run_params or call.params
@@ -169,7 +169,7 @@ async def again(existing: Existing, bench: RunContext, deadline: float) -> Recor
         **_of_the_case(call, bench),
         run_id=bench.writer.info.run_id,
         sample_index=record.sample_index,
-        grade_key=await in_thread(grade_key, call, bench.hash_of, when=call.has_files),
+        grade_key=await run_in_thread(grade_key, call, bench.hash_of, when=call.has_files),
     )
     if record.test_id != call.case.id or existing.is_of_another_run:
         free = None if record.cost_usd is None else 0.0

@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from visioneval.aio import together
+from visioneval.aio import gather_all
 from visioneval.engine.calls.calls import Meter
 from visioneval.engine.context import RunContext
 from visioneval.engine.image_cache import CellImages
@@ -80,7 +80,7 @@ async def grade(
         keep_questions=partial(_keep_questions, bench),
     )
     about = CellRef(call.case.id, call.run.label, sample)
-    told = await together(_ask(each, subject, about, bench, deadline) for each in call.graders)
+    told = await gather_all(_ask(each, subject, about, bench, deadline) for each in call.graders)
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}

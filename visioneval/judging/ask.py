@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from visioneval.aio import in_thread
+from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import JSONObject, UnreadableReplyError, read_objects
@@ -124,7 +124,7 @@ class Reading:
 
 
 async def _read(reply: Reply, check: Check) -> Reading:
-    return await in_thread(read_reply, reply, check, when=len(reply.text) > SHORT)
+    return await run_in_thread(read_reply, reply, check, when=len(reply.text) > SHORT)
 
 
 def read_reply(reply: Reply, check: Check) -> Reading:

@@ -9,7 +9,7 @@ from typing import Any
 from visioneval.errors import UsageError
 from visioneval.label.sampling import Item
 from visioneval.records.labels import PAIR_ANSWERS, Answer
-from visioneval.suite.label_presets import asked_of
+from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion
 from visioneval.suite.model import Suite
 
@@ -54,7 +54,7 @@ class Ask:
             value = value.strip() or None
         if value is None and self.required:
             raise UsageError(f"{self.key}: not answered yet")
-        misfit = self.question.misfit(value)
+        misfit = self.question.answer_problem(value)
         if misfit:
             raise UsageError(f"{self.key}: {misfit}")
         answer: Answer = value  # misfit lets nothing else through
@@ -73,10 +73,10 @@ def _in_order(value: Any, choices: Sequence[str]) -> Any:
 def questions(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...] | tuple[LabelPair, ...]:
     """What a suite asks of cells, or of pairs, for which there is a default. Raises ``UsageError``."""
     if of_pairs:
-        return suite.asked.pairs or asked_of(None, suite.graders, ()).pairs
-    if not suite.asked.questions:
+        return suite.resolved_labels.pairs or resolve_labels(None, suite.graders, ()).pairs
+    if not suite.resolved_labels.questions:
         raise UsageError("the suite's labels ask about pairs only: give --pairs OTHER_RUN")
-    return suite.asked.questions
+    return suite.resolved_labels.questions
 
 
 def asks(asked: Iterable[LabelQuestion | LabelPair], item: Item) -> list[Ask]:

@@ -248,7 +248,7 @@ def _answer(question: LabelQuestion, value: object) -> Any:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise _BadRowError(f"{question.key}: no answer")
     said = _tags(value, question.choices) if question.type == "tags" else _AS.get(question.type, _text)(value)
-    if message := question.misfit(said):
+    if message := question.answer_problem(said):
         raise _BadRowError(f"{question.key}: {message}")
     return said
 

@@ -32,7 +32,7 @@ class Viewer:
         self._other = other
         self._shelf = shelf
         self._suite = Path(info.suite_path).parent
-        self._trust = Trust.of_held_suite()
+        self._trust = Trust.for_run_suite()
         self._cases = {case.id: case for case in info.suite.cases}
 
     def item(self, item: Item) -> dict[str, Any]:

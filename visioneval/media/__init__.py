@@ -1,4 +1,4 @@
 """Images, videos and files on the web: reading, checking and describing them.
 
-Imports ``types`` and ``errors`` only; everything above may import it.
+Imports only ``bounds``, ``errors`` and ``types``; all higher layers may import it.
 """

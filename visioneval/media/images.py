@@ -1,7 +1,6 @@
-"""Images on disk: bounded loading, hashing, encoding.
+"""Images on disk: loading within limits, hashing, encoding.
 
-Everything that a model, a suite or a dataset hands us may be hostile, so a file's size and its declared
-pixels are checked before anything is decoded.
+Images from models, suites and datasets may be hostile, so file size and declared pixels are checked before decoding.
 """
 
 from __future__ import annotations
@@ -26,31 +25,31 @@ if TYPE_CHECKING:
 MAX_BYTES = 256 * 1024 * 1024
 
 FORMATS = {"PNG": "png", "JPEG": "jpeg", "MPO": "jpeg", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tiff"}
-_OPENED = [name for name in FORMATS if name != "MPO"]  # several JPEGs in one file, which begins as a JPEG
+_OPENED = [name for name in FORMATS if name != "MPO"]  # MPO is several JPEGs in one file and opens as JPEG
 EXTENSIONS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp", "gif": ".gif", "bmp": ".bmp", "tiff": ".tif"}
 
 
 @contextmanager
 def opened(source: Path | bytes) -> Iterator[Image.Image]:
-    """Opens an image to be decoded, within the limits; its pixels count as in memory meanwhile.
+    """Opens an image for decoding, within the limits. Its pixels count as in memory while it is open.
 
     Raises ``ImageError``.
     """
-    with header(source) as handle, IN_MEMORY.hold(handle.width * handle.height):
+    with header(source) as handle, IN_MEMORY.reserve(handle.width * handle.height):
         yield handle
 
 
 @contextmanager
 def room_for(*sources: Path | bytes) -> Iterator[None]:
-    """Waits until all of these may be in memory together, with what measuring them takes.
+    """Waits until there is memory for all of these images together.
 
-    One that cannot be read counts nothing: whoever loads it gets the error.
+    An unreadable image counts as zero: loading it raises the error.
     """
     pixels = 0
     for source in sources:
         with suppress(ImageError), header(source) as handle:
             pixels += handle.width * handle.height
-    with IN_MEMORY.hold(pixels):
+    with IN_MEMORY.reserve(pixels):
         yield
 
 
@@ -61,10 +60,10 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
 
     try:
         _check_file(source)
-        if Image.MAX_IMAGE_PIXELS is not None:  # Pillow's own limit, which must not be below ours
+        if Image.MAX_IMAGE_PIXELS is not None:  # Pillow's own limit must not be below this one
             Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, max_pixels())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata, and of sizes, for which we have an error of our own
+            warnings.simplefilter("ignore")  # about odd metadata, and about sizes, which are checked here
             with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_OPENED) as file:
                 _check_pixels(file)
                 yield file
@@ -72,30 +71,30 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
         raise
     except UnidentifiedImageError:
         known = ", ".join(dict.fromkeys(FORMATS.values()))
-        raise ImageError(f"not an image we can read (we read {known})") from None
+        raise ImageError(f"not a supported image (supported: {known})") from None
     except Image.DecompressionBombError:
         raise too_many_pixels("more pixels than") from None
     except FileNotFoundError:
         raise ImageError("there is no such file") from None
-    except Exception as error:  # a decoder that is fed a hostile file may raise anything
-        told = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
-        why = (isinstance(error, OSError) and error.strerror) or told or "it is damaged"
-        raise ImageError(f"the image does not decode: {why[:1].lower()}{why[1:]}") from error
+    except Exception as error:  # decoders may raise anything for a hostile file
+        detail = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
+        reason = (isinstance(error, OSError) and error.strerror) or detail or "it is damaged"
+        raise ImageError(f"the image does not decode: {reason[:1].lower()}{reason[1:]}") from error
 
 
 def within(folder: Path, relative: str) -> Path:
-    """Where an image of ``folder`` lies. Raises ``ImageError`` for one that leads out of it, links followed."""
+    """The path of an image in ``folder``. Raises ``ImageError`` if it is outside, after following links."""
     try:
         path = folder / relative
         if path.resolve().is_relative_to(folder.resolve()):
             return path
     except (OSError, ValueError, RuntimeError):
         pass
-    raise ImageError("it lies outside the run")
+    raise ImageError("it is outside the run")
 
 
 def read(path: Path) -> bytes:
-    """A file as it is, within the limit of its size. Raises ``ImageError``."""
+    """The bytes of a file, within the size limit. Raises ``ImageError``."""
     try:
         _check_file(path)
         return path.read_bytes()
@@ -118,19 +117,19 @@ def _check_pixels(image: Image.Image) -> None:
 
 
 def check_size(width: int, height: int) -> None:
-    """Raises ``ImageError`` for a declared size in pixels that is over the limit."""
+    """Raises ``ImageError`` if a declared size in pixels exceeds the limit."""
     if width * height > max_pixels():
         raise too_many_pixels(f"{width} x {height} pixels, over")
 
 
 def too_many_pixels(declares: str) -> ImageError:
-    """The error of an image that ``declares`` a size beyond the limit."""
+    """The error for an image that declares a size beyond the limit."""
     limit = MEGAPIXELS.limit
     return ImageError(f"it declares {declares} the limit of {limit:,} million pixels ({MEGAPIXELS.hint})")
 
 
 def inspect(source: Path | bytes) -> tuple[str, int, int]:
-    """Decodes an image whole and returns its mime type, width and height. Raises ``ImageError``."""
+    """Decodes an image completely and returns its MIME type, width and height. Raises ``ImageError``."""
     with opened(source) as handle:
         kind = FORMATS[handle.format or ""]
         _load(handle, source)
@@ -138,7 +137,7 @@ def inspect(source: Path | bytes) -> tuple[str, int, int]:
 
 
 def _load(handle: Image.Image, source: Path | bytes) -> None:
-    """Decodes an image. A PNG that ends early leaves its last rows as they were, which is all zero."""
+    """Decodes an image, and checks that a PNG is complete: Pillow fills missing rows with zeros."""
     handle.load()
     if handle.format != "PNG":
         return
@@ -146,14 +145,14 @@ def _load(handle: Image.Image, source: Path | bytes) -> None:
     if handle.info.get("interlace") or not any(last.tobytes()):
         data = source if isinstance(source, bytes) else source.read_bytes()
         if not is_complete(data):
-            raise ImageError("the image does not decode: it has less pixel data than its size says")
+            raise ImageError("the image does not decode: it has less pixel data than its declared size")
 
 
 def identify(source: Path | bytes) -> tuple[str, int, int]:
-    """Mime type, width and height of a file that is whole. Raises ``ImageError``.
+    """MIME type, width and height of a complete file. Raises ``ImageError``.
 
-    The first frame is decoded, all of it: checksums alone do not show that a file holds all of its pixels. Those of a
-    PNG are checked too, as decoding passes over them.
+    Decodes the complete first frame, since checksums do not show missing pixels. Also verifies the checksums of a PNG,
+    which decoding ignores.
     """
     _check_chunks(source)
     return inspect(source)
@@ -174,7 +173,7 @@ def size_of(source: Path) -> tuple[int, int]:
 
 
 def load_rgb(source: Path | bytes) -> Image.Image:
-    """The image as a person sees it: 8-bit RGB, rotated as its EXIF says, first frame, on white.
+    """The image as displayed: first frame, 8-bit RGB, with EXIF rotation, on white.
 
     Raises ``ImageError``.
     """
@@ -199,31 +198,31 @@ def load_mask(source: Path) -> Image.Image:
 
 
 def _upright(handle: Image.Image) -> Image.Image:
-    """The first frame, decoded, rotated as its EXIF says, with 8 bits a sample."""
+    """The decoded first frame with EXIF rotation and 8 bits per channel."""
     from PIL import ImageOps
 
     handle.load()
-    ImageOps.exif_transpose(handle, in_place=True)  # a copy would take as much memory again
+    ImageOps.exif_transpose(handle, in_place=True)  # a copy would double the memory
     return _eight_bits(handle) if handle.mode[0] == "I" or handle.mode == "F" else handle
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Pillow clips 16-bit samples at 255 when it converts; a viewer scales them."""
+    """Scales 16-bit samples like a viewer does; Pillow's conversion would clip them at 255."""
     import numpy as np
     from PIL import Image
 
     samples = np.nan_to_num(np.asarray(image, dtype=np.float64))
     highest = samples.max(initial=0)
     top = 65535 if image.mode != "F" or highest > 255 else 255 if highest > 1 else 1
-    shown = Image.fromarray((samples / top * 255).clip(0, 255).round().astype(np.uint8))
+    converted = Image.fromarray((samples / top * 255).clip(0, 255).round().astype(np.uint8))
     clear = image.info.get("transparency")
     if isinstance(clear, int):
-        shown.putalpha(Image.fromarray(np.where(samples == clear, 0, 255).astype(np.uint8)))
-    return shown
+        converted.putalpha(Image.fromarray(np.where(samples == clear, 0, 255).astype(np.uint8)))
+    return converted
 
 
 def frames(source: Path) -> int:
-    """How many frames the file holds; 1 for a still image. Raises ``ImageError``."""
+    """The number of frames in the file; 1 for a still image. Raises ``ImageError``."""
     with header(source) as handle:
         return int(getattr(handle, "n_frames", 1))
 
@@ -241,21 +240,21 @@ def sha256(data: bytes) -> str:
 
 
 def image_at(path: Path, data: bytes) -> Output:
-    """Describes ``data`` that lies, or will lie, at ``path``. Raises ``ImageError`` where it is damaged."""
+    """Describes image ``data`` stored, or to be stored, at ``path``. Raises ``ImageError`` if it is damaged."""
     mime, width, height = identify(data)
     return Output(path, sha256(data), mime, width, height)
 
 
 def check_decodes(source: Path) -> None:
-    """Decodes an image whole, as cheaply as its format allows. Raises ``ImageError``."""
+    """Decodes an image completely, as cheaply as its format allows. Raises ``ImageError``."""
     _check_chunks(source)
     with opened(source) as handle:
-        handle.draft("L", (1, 1))  # an eighth of a JPEG's size, which still reads all of it
+        handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
         _load(handle, source)
 
 
 def verify(source: Path) -> None:
-    """Finds a file that is no image or was cut off, for a page to show it: of a PNG, the checksums alone are read.
+    """Checks that a file is a complete image, before a page shows it. For a PNG, only the checksums are read.
 
     Raises ``ImageError``.
     """

@@ -1,4 +1,4 @@
-"""Decompressing what comes over a network, piece by piece, so that the reader can stop it."""
+"""Decompresses network content in chunks, so that the reader can stop at a limit."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from collections.abc import Iterator
 from visioneval.errors import VisionEvalError
 
 ACCEPTED = "gzip, deflate"
-"""The value of ``Accept-Encoding`` for what is read here."""
+"""The value of ``Accept-Encoding`` for the supported encodings."""
 _PIECE = 1 << 20
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate"})
 
 
 class CodingError(VisionEvalError):
-    """Content that cannot be decompressed: damaged, cut off, or in a coding that nobody asked for."""
+    """Content that cannot be decompressed: damaged, truncated, or in an encoding that was not requested."""
 
 
 class Inflater:
-    """Decompresses content that came with a ``Content-Encoding``, in pieces of at most 1 MiB.
+    """Decompresses content with a ``Content-Encoding``, in chunks of at most 1 MiB.
 
-    ``problem`` says why it cannot: a coding that was not asked for, or several on top of each other, each of which
-    multiplies what a reader must go through.
+    ``problem`` is set for unsupported encodings and for several nested ones, which would multiply the data to read.
     """
 
     def __init__(self, coding: str) -> None:
-        codings = [word for each in coding.split(",") if (word := each.strip().lower()) not in ("", "identity")]
-        known = len(codings) <= 1 and _CODINGS.issuperset(codings)
-        self.problem = None if known else f"it is encoded as {coding[:80]!r}, which was not asked for"
+        codings = [name for part in coding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
+        is_supported = len(codings) <= 1 and _CODINGS.issuperset(codings)
+        self.problem = None if is_supported else f"it is encoded as {coding[:80]!r}, which was not requested"
         self._packed = zlib.decompressobj(zlib.MAX_WBITS | 32) if codings else None  # 32: zlib or gzip, by its head
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What a piece of the content becomes. What follows the end of compressed content is passed over.
+        """Decompresses a chunk of the content. Ignores data after the end of the compressed content.
 
         Raises ``CodingError``.
         """
@@ -49,6 +48,6 @@ class Inflater:
             raise CodingError(f"it cannot be decompressed: {error}") from None
 
     def finish(self) -> None:
-        """Raises ``CodingError`` where the content has come to its end too early."""
+        """Raises ``CodingError`` if the content ended too early."""
         if self._packed is not None and not self._packed.eof:
-            raise CodingError("its compressed content is cut off")
+            raise CodingError("its compressed content is truncated")

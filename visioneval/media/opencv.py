@@ -1,8 +1,8 @@
-"""OpenCV on the code that every processor has, so that a score does not depend on the machine.
+"""Runs OpenCV without processor-specific code, so that scores do not depend on the machine.
 
-OpenCV holds most functions several times, for AVX2, AVX-512 and so on, and Intel's IPP beside them, and takes what
-the processor can do. They round differently: a resized image differs in whole levels of 255, a blur in its last
-digits, and what is compared with a threshold flips. The plain code is as fast for what graders do.
+OpenCV has several versions of most functions (AVX2, AVX-512, Intel IPP) and selects one at run time. They round
+differently: a resized image can differ by whole levels, and comparisons with thresholds can flip. The portable code
+is fast enough for graders.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import cv2
 
 
 class _Setting:
-    """OpenCV's switch is one for the process, so its users are counted: the last to leave puts it back."""
+    """Reference-counted access to OpenCV's process-wide switch: the last user restores it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,10 +41,10 @@ _setting = _Setting()
 
 @contextmanager
 def portable_opencv() -> Iterator[None]:
-    """OpenCV without code for particular processors, in this thread; also a decorator: ``@portable_opencv()``.
+    """Disables processor-specific OpenCV code in this thread; also a decorator: ``@portable_opencv()``.
 
-    OpenCV holds one half of the setting for the process and the other (IPP) for each thread, so work that is
-    handed to another thread enters it there. What was set before comes back when the last thread has left.
+    Part of the setting is per process and part (IPP) per thread, so work in another thread must enter it there. The
+    previous setting is restored when the last thread leaves.
     """
     ipp_before = cv2.ipp.useIPP()
     _setting.enter()

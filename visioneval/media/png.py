@@ -1,4 +1,4 @@
-"""How much pixel data a PNG holds: Pillow takes one that ends early, and leaves the rest of its rows black."""
+"""Checks that a PNG has all of its pixel data: Pillow accepts truncated data and leaves the remaining rows black."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ HEAD = 8
 """Bytes before the first chunk."""
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Of each pass of an interlaced image its first column and row, and how far apart its columns and rows are."""
+"""For each pass of an interlaced image: first column, first row, column step, row step."""
 _AT_ONCE = 1 << 16
 
 
 def is_complete(data: bytes) -> bool:
-    """Whether the file's pixel data, once inflated, is as long as its header says. Holds 64 KiB at a time."""
+    """Whether the decompressed pixel data has the size from the header. Decompresses 64 KiB at a time."""
     expected = _expected(data)
     inflate = zlib.decompressobj()
     for part in _pixel_data(data):
@@ -28,8 +28,8 @@ def is_complete(data: bytes) -> bool:
 
 
 def _expected(data: bytes) -> int:
-    """Bytes of all rows, each with its filter byte."""
-    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    """Total bytes of all rows, each with its filter byte."""
+    width, height = (int.from_bytes(data[start : start + 4], "big") for start in (16, 20))
     depth, colour, interlaced = data[24], data[25], data[28]
     bits = depth * _CHANNELS.get(colour, 0)
     if not interlaced:
@@ -39,9 +39,9 @@ def _expected(data: bytes) -> int:
 
 
 def _pixel_data(data: bytes) -> Iterator[bytes]:
-    at = HEAD
-    while at + 8 <= len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        if data[at + 4 : at + 8] == b"IDAT":
-            yield data[at + 8 : at + 8 + length]
-        at += 12 + length
+    offset = HEAD
+    while offset + 8 <= len(data):
+        length = int.from_bytes(data[offset : offset + 4], "big")
+        if data[offset + 4 : offset + 8] == b"IDAT":
+            yield data[offset + 8 : offset + 8 + length]
+        offset += 12 + length

@@ -1,6 +1,6 @@
-"""Files behind URLs (``gs://``, ``s3://``, ``https://``): which of them a suite may name, and reading them, bounded.
+"""Files at URLs (``gs://``, ``s3://``, ``https://``): which ones a suite may use, and reading them within limits.
 
-Read through fsspec. A bucket is read with whatever credentials the machine has; a web page with none.
+Uses fsspec. Buckets are read with the machine's credentials, web pages without any.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TRUSTED_HOSTS = "VISIONEVAL_TRUSTED_HOSTS"
 TRUSTED_PROJECTS = "VISIONEVAL_TRUSTED_PROJECTS"
 BUCKETS = {"gs": "gcs", "s3": "s3"}
-"""Schemes of buckets, and the extra that reads each."""
+"""Schemes of buckets, each with the extra that it needs."""
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
@@ -30,58 +30,58 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_url(name: str) -> bool:
-    """Whether a name is a URL, and so no path."""
+    """Whether a name is a URL instead of a path."""
     return _URL.match(name) is not None
 
 
 def trusted_hosts() -> list[str]:
-    """The hosts that the environment says may be spoken to."""
+    """The hosts that the environment allows."""
     return [name.strip().strip("[]").lower() for name in os.environ.get(TRUSTED_HOSTS, "").split(",") if name.strip()]
 
 
 def trusted_projects() -> frozenset[str]:
-    """The Google Cloud projects that the environment says may be used with this machine's own credentials."""
+    """The Google Cloud projects that the environment allows for this machine's credentials."""
     return frozenset(filter(None, (name.strip() for name in os.environ.get(TRUSTED_PROJECTS, "").split(","))))
 
 
 def url_path(url: str) -> str:
-    """The path of a URL, without a query: what says a file's name and kind."""
+    """The path of a URL without its query, which determines the file's name and type."""
     return urlsplit(url).path if is_url(url) else url
 
 
 def beside(url: str, name: str) -> str:
-    """``name``, a path written in the file at ``url``, as a URL."""
+    """Resolves ``name``, a relative path in the file at ``url``, to a URL."""
     return name if is_url(name) else f"{url.split('?')[0].rsplit('/', 1)[0]}/{name}"
 
 
 def url_problem(url: str) -> str | None:
-    """Why a URL must not be read for a suite that nobody vouched for; ``None`` where anyone may read it."""
+    """Why an untrusted suite must not read a URL; ``None`` if it may."""
     if problem := unreadable(url):
         return problem
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if parts.scheme in BUCKETS:
-        return f"{url!r} is read with this machine's credentials: pass --trust-suite if you trust this suite"
+        return f"{url!r} needs this machine's credentials: pass --trust-suite if you trust this suite"
     if host in trusted_hosts() or (parts.scheme == "https" and _is_public(host)):
         return None
-    return f"{url!r} is not public: pass --trust-suite if you trust this suite, or list its host in {TRUSTED_HOSTS}"
+    return f"{url!r} is not public: pass --trust-suite if you trust this suite, or add its host to {TRUSTED_HOSTS}"
 
 
 def unreadable(url: str) -> str | None:
-    """Why a URL can be read for nobody."""
+    """Why a URL cannot be read, even for a trusted suite."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        return f"{url!r} is no URL"
+        return f"{url!r} is not a valid URL"
     if parts.scheme not in (*BUCKETS, "http", "https"):
-        return f"{url!r}: we read gs://, s3:// and https://"
+        return f"{url!r}: unsupported scheme, use gs://, s3:// or https://"
     if not parts.hostname or "@" in parts.netloc:
-        return f"{url!r}: a URL holds a host or bucket, and no user"
+        return f"{url!r}: a URL needs a host or bucket and must not contain a user name"
     return None
 
 
 def _is_public(host: str) -> bool:
-    """Whether a host looks public as it is written; what a name leads to is seen when it is spoken to."""
+    """Whether a host name looks public. The address behind the name is checked when connecting."""
     try:
         return ipaddress.ip_address(host).is_global
     except ValueError:
@@ -91,7 +91,7 @@ def _is_public(host: str) -> bool:
 
 
 def fetch(url: str, limit: int) -> bytes:
-    """The whole of a file behind a URL, of at most ``limit`` bytes. Raises ``UsageError`` in one line."""
+    """Reads a file at a URL, of at most ``limit`` bytes. Raises ``UsageError``."""
     if problem := unreadable(url):
         raise UsageError(problem)
     scheme = urlsplit(url).scheme
@@ -101,20 +101,20 @@ def fetch(url: str, limit: int) -> bytes:
         raise
     except ImportError:
         raise UsageError(
-            f"{scheme}:// needs a library: pip install '.[{BUCKETS[scheme]}]' in a checkout of visioneval"
+            f"{scheme}:// needs an extra: run pip install '.[{BUCKETS[scheme]}]' in a checkout of visioneval"
         ) from None
     except FileNotFoundError:
         raise UsageError("there is no such file") from None
-    except Exception as error:  # every library behind fsspec has errors of its own
-        raise UsageError(_told(error)) from error
+    except Exception as error:  # each library behind fsspec has its own errors
+        raise UsageError(_error_message(error)) from error
 
 
-def _told(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     codes = (vars(error).get("status"), vars(error).get("code"))
-    refused = isinstance(error, PermissionError) or any(str(code) in ("401", "403") for code in codes)
-    refused = refused or str(error).startswith("Forbidden:")  # gcsfs says it in words alone
-    words = " ".join(str(error).split())[:300] or type(error).__name__
-    return f"it refuses to be read: {words}" if refused else f"it cannot be read: {words}"
+    is_denied = isinstance(error, PermissionError) or any(str(code) in ("401", "403") for code in codes)
+    is_denied = is_denied or str(error).startswith("Forbidden:")  # gcsfs has only this text
+    text = " ".join(str(error).split())[:300] or type(error).__name__
+    return f"access denied: {text}" if is_denied else f"it cannot be read: {text}"
 
 
 def _from_bucket(url: str, scheme: str, limit: int) -> bytes:
@@ -125,30 +125,30 @@ def _from_bucket(url: str, scheme: str, limit: int) -> bytes:
     if size > limit:
         raise _too_large(limit)
     data: bytes = store.cat_file(url)
-    if len(data) > limit:  # an object that is stored compressed is larger than its size
+    if len(data) > limit:  # a compressed object is larger than its declared size
         raise _too_large(limit)
     return data
 
 
 def _from_web(url: str, limit: int) -> bytes:
-    """A page, through a few redirects, which published files need. Each must lead where anyone may read."""
-    at = url
+    """Reads a page and follows a few redirects. Each redirect to another origin must lead to a public URL."""
+    current = url
     for _ in range(_MOST_REDIRECTS + 1):
-        data, location = _page(at, limit)
+        data, location = _page(current, limit)
         if location is None:
             return data
-        target = urljoin(at, location)
-        if _origin(target) != _origin(at) and url_problem(target):
+        target = urljoin(current, location)
+        if _origin(target) != _origin(current) and url_problem(target):
             raise UsageError(
-                f"it redirects to {_origin(target)!r}, which is not public over https: list its host in {TRUSTED_HOSTS}"
-                " to read it"
+                f"it redirects to {_origin(target)!r}, which is not public over https: to read it, add its host to"
+                f" {TRUSTED_HOSTS}"
             )
-        at = target
+        current = target
     raise UsageError(f"it redirects more than {_MOST_REDIRECTS} times")
 
 
 def _origin(url: str) -> str:
-    """A URL without its path and query, which may hold secrets."""
+    """A URL without its path and query, which may contain secrets."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -159,15 +159,15 @@ def _origin(url: str) -> str:
 
 
 def _page(url: str, limit: int) -> tuple[bytes, str | None]:
-    """What is at a URL, or where a redirect leads. Streamed, as a server need not tell a size, or the right one."""
+    """The content of a URL, or the target of a redirect. Streamed, since a server may declare no or a wrong size."""
     import fsspec
 
     options: dict[str, Any] = {"client_kwargs": {"auto_decompress": False}}
     if url_problem(url) is None and urlsplit(url).hostname not in trusted_hosts():
         options["get_client"] = _public_client
-    asked = {"headers": {"Accept-Encoding": ACCEPTED}, "allow_redirects": False}
-    kept, compressed = bytearray(), 0
-    with fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1, **asked) as file:
+    request = {"headers": {"Accept-Encoding": ACCEPTED}, "allow_redirects": False}
+    content, compressed = bytearray(), 0
+    with fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1, **request) as file:
         file.r.raise_for_status()
         if file.r.status in _REDIRECTS and (location := file.r.headers.get("location")):
             return b"", location
@@ -175,13 +175,13 @@ def _page(url: str, limit: int) -> tuple[bytes, str | None]:
         while data := file.read(1 << 20):
             compressed += len(data)
             for piece in inflater.feed(data):
-                kept += piece
-                if len(kept) > limit:
+                content += piece
+                if len(content) > limit:
                     raise _too_large(limit)
             if compressed > limit:
                 raise _too_large(limit)
         inflater.finish()
-    return bytes(kept), None
+    return bytes(content), None
 
 
 def _too_large(limit: int) -> UsageError:
@@ -195,12 +195,12 @@ async def _public_client(**options: Any) -> aiohttp.ClientSession:
 
 
 def _public_socket(address: Any) -> socket.socket:
-    """A socket to a public address alone: a public name, or a redirect, may lead to the inside of a network."""
+    """A socket to a public address only: a public name or a redirect may lead to an internal network."""
     family, kind, protocol, _, target = address
     ip = ipaddress.ip_address(str(target[0]).split("%")[0])
     inner = getattr(ip, "ipv4_mapped", None) or ip
     if not inner.is_global:
         raise OSError(
-            errno.EADDRNOTAVAIL, f"its address {ip} is not public: list the host in {TRUSTED_HOSTS} to read it"
+            errno.EADDRNOTAVAIL, f"its address {ip} is not public: to read it, add the host to {TRUSTED_HOSTS}"
         )
     return socket.socket(family, kind, protocol)

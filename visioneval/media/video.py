@@ -1,6 +1,6 @@
-"""Videos on disk: what they are, and frames sampled from them. Bounded before anything is decoded.
+"""Videos on disk: their type and size, and frames sampled from them. Limits are checked before decoding.
 
-Needs PyAV, the extra ``video``.
+Needs PyAV (the extra ``video``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
 MAX_FRAMES = 36_000
-"""Ten minutes at 60 frames a second."""
+"""Ten minutes at 60 frames per second."""
 LARGEST_SIDE = 1536
 _MUXERS = {"video/mp4": "mp4", "video/quicktime": "mov", "video/webm": "webm"}
-_SAID_WITHIN = {"h264": "filter_units=remove_types=6"}
-"""Codecs whose stream often holds words of its encoder, and the filter that takes them out."""
+_METADATA_FILTERS = {"h264": "filter_units=remove_types=6"}
+"""Codecs whose stream often contains encoder metadata, and the filter that removes it."""
 _DEMUXERS = {"mp4": "mp4", "quicktime": "mp4", "webm": "matroska", "x-matroska": "matroska", "x-msvideo": "avi"}
 
 
@@ -39,7 +39,7 @@ class Frame:
 
 
 def video_mime(head: bytes) -> str | None:
-    """The mime type of a file that begins like a video that we read; ``None`` for any other."""
+    """The MIME type of a supported video by its first bytes; ``None`` for any other file."""
     if head[4:8] == b"ftyp":
         return "video/quicktime" if head[8:12] == b"qt  " else "video/mp4"
     if head[:4] == b"\x1a\x45\xdf\xa3":
@@ -50,10 +50,10 @@ def video_mime(head: bytes) -> str | None:
 
 
 def video_at(path: Path, data: bytes) -> Output:
-    """Describes the video ``data`` that lies, or will lie, at ``path``. Raises ``ImageError`` where it has no frame."""
+    """Describes video ``data`` stored, or to be stored, at ``path``. Raises ``ImageError`` if it has no frame."""
     mime = video_mime(data)
     if mime is None:
-        raise ImageError(f"not a video we can read (we read {', '.join(EXTENSIONS.values())})")
+        raise ImageError(f"not a supported video (supported: {', '.join(EXTENSIONS.values())})")
     if len(data) > MAX_BYTES:
         raise ImageError(f"the file has {len(data):,} bytes, over the limit of {MAX_BYTES:,}")
     with _opened(io.BytesIO(data), mime) as (container, stream):
@@ -67,27 +67,27 @@ def sample_frames(path: Path, count: int) -> list[Frame]:
     with path.open("rb") as file:
         mime = video_mime(file.read(64)) or ""
     with _opened(str(path), mime) as (container, stream):
-        shown = _times(container, stream)
-        if not shown:
+        times = _times(container, stream)
+        if not times:
             raise ImageError("the video has no frames")
-        wanted = {shown[int((part + 0.5) * len(shown) / count)] for part in range(count)}
+        selected = {times[int((part + 0.5) * len(times) / count)] for part in range(count)}
     with _opened(str(path), mime) as (container, stream):
-        kept: dict[int, bytes] = {}
+        jpegs: dict[int, bytes] = {}
         for frame in container.decode(stream):
-            if frame.pts in wanted and frame.pts not in kept:
-                kept[frame.pts] = _jpeg(frame)
-            if len(kept) == len(wanted):
+            if frame.pts in selected and frame.pts not in jpegs:
+                jpegs[frame.pts] = _jpeg(frame)
+            if len(jpegs) == len(selected):
                 break
-        if not kept:
+        if not jpegs:
             raise ImageError("the video does not decode: none of its frames could be read")
-        return [Frame(float((pts - shown[0]) * stream.time_base), data) for pts, data in sorted(kept.items())]
+        return [Frame(float((pts - times[0]) * stream.time_base), data) for pts, data in sorted(jpegs.items())]
 
 
 def without_metadata(path: Path) -> bytes:
-    """A video as it is, in the container that it has, but with images and sound alone; nothing is encoded anew.
+    """A video with only its images and sound, in the same container and without re-encoding.
 
-    Titles, comments, dates, chapters, attachments, provenance boxes, and what an H.264 encoder wrote into its stream
-    are left out. Raises ``ImageError``.
+    Removes titles, comments, dates, chapters, attachments, provenance boxes, and encoder metadata in H.264 streams.
+    Raises ``ImageError``.
     """
     import av
 
@@ -96,20 +96,20 @@ def without_metadata(path: Path) -> bytes:
     with path.open("rb") as file:
         mime = video_mime(file.read(64)) or ""
     if mime not in _MUXERS:
-        raise ImageError("not a video that can be shown")
+        raise ImageError("not a video that a browser can show")
     target = io.BytesIO()
     with (
         _opened(str(path), mime) as (container, stream),
         av.open(target, "w", format=_MUXERS[mime], container_options={"fflags": "+bitexact"}) as copy,
     ):
-        streams = {each.index: _Copied(each, copy) for each in (stream, *container.streams.audio[:1])}
-        for packet in container.demux(*(each.source for each in streams.values())):
+        streams = {track.index: _Copied(track, copy) for track in (stream, *container.streams.audio[:1])}
+        for packet in container.demux(*(track.source for track in streams.values())):
             streams[packet.stream.index].take(packet, copy)
     return target.getvalue()
 
 
 class _Copied:
-    """One stream on its way from a container into another."""
+    """One stream that is copied from a container to another."""
 
     def __init__(self, source: Any, copy: Any) -> None:
         import av
@@ -117,25 +117,25 @@ class _Copied:
         self.source = source
         self.target = copy.add_stream_from_template(source)
         self.target.metadata.clear()
-        words = _SAID_WITHIN.get(source.codec_context.name)
-        self.filter = av.BitStreamFilterContext(words, source) if words else None
+        filters = _METADATA_FILTERS.get(source.codec_context.name)
+        self.filter = av.BitStreamFilterContext(filters, source) if filters else None
 
     def take(self, packet: Any, copy: Any) -> None:
         """Copies a packet; the last one is empty and ends the stream."""
-        for each in self.filter.filter(packet) if self.filter else [packet]:
-            if each.dts is not None:
-                each.stream = self.target
-                copy.mux(each)
+        for part in self.filter.filter(packet) if self.filter else [packet]:
+            if part.dts is not None:
+                part.stream = self.target
+                copy.mux(part)
 
 
 def _times(container: Any, stream: Any) -> list[int]:
-    """When each frame is shown, in the stream's own units, in order; no frame is decoded for it."""
+    """The sorted presentation times of all frames, in the stream's units, without decoding."""
     times: list[int] = []
     for packet in container.demux(stream):
         if packet.pts is not None and packet.size:
             times.append(packet.pts)
         if len(times) > MAX_FRAMES:
-            raise ImageError(f"the video has over {MAX_FRAMES:,} frames")
+            raise ImageError(f"the video has more than {MAX_FRAMES:,} frames")
     return sorted(times)
 
 
@@ -149,23 +149,23 @@ def _jpeg(frame: VideoFrame) -> bytes:
 
 @contextmanager
 def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
-    """A video and its first stream of images, within the limits. Raises ``ImageError``.
+    """Opens a video and its first video stream, within the limits. Raises ``ImageError``.
 
-    The format is the one that the file begins like: a playlist, which names other files, is none of them.
+    The format is fixed by the first bytes, so that a playlist, which refers to other files, is never opened.
     """
     try:
         import av
     except ImportError:
-        raise ImageError("videos need a library: pip install '.[video]' in a checkout of visioneval") from None
+        raise ImageError("videos need an extra: run pip install '.[video]' in a checkout of visioneval") from None
     try:
         kind = _DEMUXERS[mime.removeprefix("video/")]
         with av.open(source, format=kind, metadata_errors="ignore") as container:
             if not container.streams.video:
-                raise ImageError("the file holds no video, only sound")
+                raise ImageError("the file has no video, only sound")
             stream = container.streams.video[0]
             width, height = stream.codec_context.width, stream.codec_context.height
             check_size(width, height)
-            with IN_MEMORY.hold(width * height):
+            with IN_MEMORY.reserve(width * height):
                 yield container, stream
     except (av.FFmpegError, ValueError, OverflowError) as error:
         raise ImageError(f"the video does not decode: {getattr(error, 'strerror', None) or error}") from error

@@ -143,6 +143,6 @@ def read_anchors(folder: Path, info: RunInfo) -> list[Label]:
     if own.exists() or named is None:
         return newest(read_labels(own))
     suite = Path(info.suite_path).parent
-    if refusal := Trust.of_held_suite().refusal(named, suite):
+    if refusal := Trust.for_run_suite().refusal(named, suite):
         raise RunFormatError(f"labels.anchors: {refusal.partition(', or pass')[0]}")
     return newest(read_labels(suite / named))

@@ -1,5 +1,5 @@
 """The suite: the model of a YAML file, its cases, sweeps, rules and labels.
 
-Imports ``rules``, ``templates``, ``media`` and below. The options of graders and providers live in their own packages
-and are looked up in the registry, by name.
+Imports ``rules``, ``templates``, ``media`` and lower layers. The options of graders and providers live in their own
+packages; the registry finds them by name.
 """

@@ -1,4 +1,4 @@
-"""A test case, as a suite or a dataset writes it."""
+"""The model of a test case in a suite or a dataset."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
 YesNo = Annotated[bool, Field(strict=True)]
 Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
-WantedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
+ExpectedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
 AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][0-9]{0,3}$")]
 
 
 class InputImage(Frozen):
-    """An image that the case starts from. In YAML a plain path is allowed."""
+    """An input image of a case. YAML also accepts a plain path."""
 
     path: FilePath
     role: Name = "base"
@@ -42,18 +42,18 @@ def _plain_path(value: Any) -> Any:
 ImageEntry = Annotated[InputImage, BeforeValidator(_plain_path, json_schema_input_type=FilePath | InputImage)]
 
 
-def _jpg_is_jpeg(value: Any) -> Any:
+def _normalize_jpg(value: Any) -> Any:
     return "jpeg" if value == "jpg" else value
 
 
 ImageFormat = Annotated[
     Literal["png", "jpeg", "webp", "gif", "bmp", "tiff"],
-    BeforeValidator(_jpg_is_jpeg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff"]),
+    BeforeValidator(_normalize_jpg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff"]),
 ]
 
 
 class Masks(Frozen):
-    """Mask files of the size of the base image, whose fully transparent pixels (alpha 0) are inside."""
+    """Mask files, the same size as the base image. Fully transparent pixels (alpha 0) are inside the mask."""
 
     editable: FilePath | None = None
     clothing: FilePath | None = None
@@ -61,7 +61,7 @@ class Masks(Frozen):
 
 
 class ExpectText(Frozen):
-    """The copy that an image must and must not show, line by line."""
+    """The text that an image must and must not contain, line by line."""
 
     required: tuple[Text, ...] = ()
     forbidden: tuple[Text, ...] = ()
@@ -71,35 +71,37 @@ class ExpectText(Frozen):
     extra: Literal["allow", "forbid"] = "allow"
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _check_not_empty(self) -> Self:
         if not self.required and not self.forbidden and self.extra == "allow":
-            raise ValueError("expect.text says nothing to check: give required or forbidden lines, or 'extra: forbid'")
+            raise ValueError("expect.text is empty: add 'required' or 'forbidden' lines, or set 'extra: forbid'")
         return self
 
 
 class Expect(Frozen):
-    """Facts about the image for the graders that measure."""
+    """Expected properties of the image, for graders that measure."""
 
     text: ExpectText | None = None
-    size: WantedSize | None = Field(
-        default=None, description="WIDTHxHEIGHT, or 'requested': the size that the model was asked for."
+    size: ExpectedSize | None = Field(
+        default=None, description="WIDTHxHEIGHT, or 'requested' for the size in the model's parameters."
     )
     aspect_ratio: AspectRatio | None = None
     format: ImageFormat | None = None
     alpha: YesNo | None = Field(
-        default=None, description="Whether the image must have pixels that are not fully opaque."
+        default=None, description="Whether the image must contain pixels that are not fully opaque."
     )
-    aligned: YesNo = Field(default=True, description="false: a counter-example, whose prompt the image does not show.")
+    aligned: YesNo = Field(
+        default=True, description="false marks a counter-example: the image does not match the prompt."
+    )
     refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
 
 
 class TestCase(Frozen):
-    """One thing to generate or to edit."""
+    """One image or video to generate, or one image to edit."""
 
     __test__ = False  # pytest would collect a class of this name
     model_config = ConfigDict(
         json_schema_extra=lambda schema: schema["properties"].update(
-            mask={"type": "string", "minLength": 1, "description": "Short for masks.editable."}
+            mask={"type": "string", "minLength": 1, "description": "Shorthand for masks.editable."}
         )
     )
 
@@ -108,7 +110,7 @@ class TestCase(Frozen):
     prompt: Annotated[str, StringConstraints(pattern=PRINTABLE)] = Field(
         default="",
         json_schema_extra={"minLength": 1},
-        description="Only a case without any image (outputs: none) goes without.",
+        description="Required, except where no model has images (outputs: none).",
     )
     criteria: str | None = None
     images: tuple[ImageEntry, ...] = ()
@@ -118,18 +120,18 @@ class TestCase(Frozen):
     expect: Expect = Expect()
     outputs: dict[str, Annotated[tuple[OutputEntry, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Finished images, one path a sample, by the label of what drew them; a dataset's image "
-        "column fills this in, and a {provider: files} model without a source reads it.",
+        description="Existing outputs by model label, one path per sample. A dataset's output column fills this in; "
+        "a {provider: files} model without a source reads it.",
     )
     output_of: CaseId | None = Field(
-        default=None, description="Generates nothing: that case's images are graded against this prompt."
+        default=None, description="Generates nothing: grades the images of this other case against this prompt."
     )
     questions: Questions | None = Field(
-        default=None, description="Pinned Gecko questions; without them a judge makes them from the prompt."
+        default=None, description="Pinned Gecko questions. Without them, a judge generates questions from the prompt."
     )
-    add_questions: Questions = Field(default=(), description="Asked beside the pinned or the made ones.")
+    add_questions: Questions = Field(default=(), description="Asked in addition to the pinned or generated questions.")
     tags: tuple[Name, ...] = ()
-    flaky: YesNo = Field(default=False, description="Comparisons report the case and never fail on it.")
+    flaky: YesNo = Field(default=False, description="Comparisons report this case but never fail on it.")
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(
@@ -138,24 +140,24 @@ class TestCase(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _mask_is_short_for_editable(cls, data: Any) -> Any:
+    def _expand_mask(cls, data: Any) -> Any:
         if not isinstance(data, dict) or "mask" not in data:
             return data
         if "masks" in data:
-            raise ValueError("give mask or masks, not both")
+            raise ValueError("'mask' and 'masks' are both set: use only one")
         rest = {key: value for key, value in data.items() if key != "mask"}
         return {**rest, "masks": {"editable": data["mask"]}}
 
     @property
     def task_type(self) -> TaskType:
-        """The task as stated, else editing where the case has images, else generation."""
+        """The case's ``task``; without one, editing if the case has images, else generation."""
         if self.task is not None:
             return self.task
         return TaskType.IMAGE_EDITING if self.images else TaskType.IMAGE_GENERATION
 
 
 def pixel_size(text: str) -> tuple[int, int]:
-    """``"1024x1536"`` as ``(width, height)``. Raises ``ValueError`` for any other form."""
+    """Parses ``"1024x1536"`` into ``(width, height)``. Raises ``ValueError`` for any other form."""
     match = re.fullmatch(r"([0-9]+)x([0-9]+)", text)
     if match is None:
         raise ValueError(f"{text!r} is not a size such as 1024x1536")

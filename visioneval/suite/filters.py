@@ -1,4 +1,4 @@
-"""Which cases and model runs something is for, and the rules and gates that carry such a scope."""
+"""Scopes: which cases and model runs a grader, rule or gate applies to. Also the rules and gates of a suite."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from visioneval.types import Frozen, TaskType
 
 
 def any_glob(patterns: Iterable[str], text: str) -> bool:
-    """Whether ``text`` equals or matches one of the patterns. Brackets are literal: labels hold them."""
-    plain, globs = _sorted_out(tuple(patterns))
+    """Whether ``text`` equals or matches one of the patterns. Brackets are literal, since labels contain them."""
+    plain, globs = _split_patterns(tuple(patterns))
     return text in plain or any(fnmatchcase(text, glob) for glob in globs)
 
 
 @lru_cache(maxsize=256)
-def _sorted_out(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The patterns as they are, and as globs those that are globs: a scope may list thousands of ids."""
+def _split_patterns(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The patterns as a set, and those that are globs. Cached, since a scope may list thousands of ids."""
     globs = tuple(p.replace("[", "[[]") for p in patterns if "*" in p or "?" in p)
     return frozenset(patterns), globs
 
 
 class When(Frozen):
-    """The cases that something is for. Every list that is given must match."""
+    """The cases that something applies to. Every list that is set must match."""
 
     tasks: tuple[TaskType, ...] = ()
     tags: tuple[str, ...] = Field(default=(), description="Cases with any of these tags.")
     cases: tuple[str, ...] = Field(default=(), description="Case ids or globs.")
 
     def fits(self, case_id: str, task: TaskType, tags: Iterable[str]) -> bool:
-        """Whether a case is meant."""
+        """Whether a case is in the scope."""
         return (
             (not self.tasks or task in self.tasks)
             and (not self.tags or not set(self.tags).isdisjoint(tags))
@@ -43,22 +43,22 @@ class When(Frozen):
 
 
 class Scope(When):
-    """The cells that something is for."""
+    """The cells that something applies to."""
 
     models: tuple[str, ...] = Field(default=(), description="Labels of model runs or globs.")
 
     def covers(self, case_id: str, task: TaskType, tags: Iterable[str], label: str) -> bool:
-        """Whether a cell is meant."""
+        """Whether a cell is in the scope."""
         return self.fits(case_id, task, tags) and (not self.models or any_glob(self.models, label))
 
     @property
-    def is_everything(self) -> bool:
-        """Whether nothing narrows it."""
+    def is_unrestricted(self) -> bool:
+        """Whether it includes every cell."""
         return not (self.tasks or self.tags or self.cases or self.models)
 
 
 class VerdictRule(Scope):
-    """A rule over the scores of a cell. In YAML a plain string is allowed."""
+    """A rule over the scores of a cell. YAML also accepts a plain string."""
 
     rule: str
     level: Literal["fail", "warn"] = "fail"
@@ -70,7 +70,7 @@ class VerdictRule(Scope):
 
 
 class GateRule(Scope):
-    """A rule over the whole run. In YAML a plain string is allowed."""
+    """A rule over the whole run. YAML also accepts a plain string."""
 
     rule: str
 

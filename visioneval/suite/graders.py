@@ -1,4 +1,4 @@
-"""What the options of every grader share, and those of a grader of the user's own. No grader's work is here."""
+"""Base class for the options of graders, and the options of a custom grader. Contains no grading code."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from visioneval.types import Frozen, Metric, TaskType
 
 
 class Declared(Frozen):
-    """What a class of the user's own says of itself. A run holds it, so that it can be read without the class."""
+    """What a custom class declares about itself. Runs store it, so that they can be read without the class."""
 
     version: str | None = None
     metrics: dict[str, Metric] | None = None
-    """What a grader writes; ``None`` where it leaves that to the suite's ``writes``."""
+    """The metrics that a grader writes; ``None`` if the suite's ``writes`` lists them."""
     cases: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """The names of the metrics that it writes for each case, by the case's id."""
+    """Names of the metrics for each case, by case id."""
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -40,68 +40,68 @@ def is_video(case: TestCase) -> bool:
 
 
 class BaseGrader(Frozen):
-    """What all graders share."""
+    """Options that all graders share."""
 
     runs_code: ClassVar[bool] = False
     sees_videos: ClassVar[bool] = False
     """Whether it can grade a video."""
     after_run: ClassVar[bool] = False
-    """Whether it grades no cell, and looks at pairs of images once all are there."""
+    """Whether it compares pairs of images after the run instead of grading cells."""
 
     asks_questions: ClassVar[bool] = False
-    """Whether it asks questions about a prompt, which may be pinned or made ahead, and keeps them in its records."""
+    """Whether it asks questions about a prompt. They may be pinned or generated in advance; records contain them."""
     grades_records: ClassVar[bool] = False
-    """Whether recorded answers are enough for it, where a cell has no image."""
+    """Whether it can grade a cell without an image from recorded answers."""
     case_fields: ClassVar[frozenset[str]] = frozenset()
-    """The fields of a case that its grade depends on, beside those that every grade does."""
+    """Fields of a case that its grade depends on, in addition to those that every grade depends on."""
 
     needs: ClassVar[Mapping[str, str]] = {}
-    """What a case must hold for a metric, by the metric's name after the key."""
+    """What a case must contain for a metric, by the metric's name without the grader's key."""
 
     key: Name
     when: When | None = None
 
     @property
     def type_name(self) -> str:
-        """Its ``type``, as the suite writes it."""
+        """The ``type`` in the suite."""
         return str(getattr(self, "type", ""))
 
     @property
     def version(self) -> str | None:
-        """Stands for what its code does: where it changes, ``--resume`` and ``grade`` grade again."""
+        """The version of its code. When it changes, ``--resume`` and ``grade`` grade again."""
         return None
 
     @property
     def key_options(self) -> dict[str, Any]:
-        """Its options as far as its grades depend on them."""
+        """The options that its grades depend on."""
         return self.model_dump()
 
     def is_for(self, case: TestCase) -> bool:
-        """Whether it looks at a case; one that looks at pairs leaves those out that generate nothing."""
+        """Whether it applies to a case. Graders that compare pairs skip cases that generate nothing."""
         fits = self.when is None or self.when.fits(case.id, case.task_type, case.tags)
         return fits and not (self.after_run and case.output_of is not None)
 
     @abstractmethod
     def metrics(self, case: TestCase) -> dict[str, Metric]:
-        """What this grader writes for ``case``; empty where the case holds nothing for it to measure."""
+        """The metrics that this grader writes for ``case``; empty if the case has nothing to measure."""
 
     def optional(self, case: TestCase) -> frozenset[str]:
-        """Those of its metrics that an image may turn out to have nothing for: such a score is left out, not null."""
+        """Metrics that may not apply to an image: such a score is omitted instead of null."""
         return frozenset()
 
     @property
     def needs_no_bytes(self) -> bool:
-        """Whether a judge that reads addresses is all that it takes."""
+        """Whether it works without downloading the output, given a judge that reads remote URIs."""
         return self.sees_videos
 
     @property
     def judge_name(self) -> str | None:
-        """The key of the judge that it asks, under ``judges:``; ``None`` where it asks nobody."""
+        """The key under ``judges`` of the judge that it uses; ``None`` if it uses none."""
         return None
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """The templates that its questions are made from."""
+        """The templates of its prompts."""
         return ()
 
     def template_contexts(
@@ -112,9 +112,9 @@ class BaseGrader(Frozen):
         rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Each template that it fills in for a case, with what the template sees, so that all can be tried out.
+        """Each template that it renders for a case, with the template's variables, for checking them.
 
-        ``rules`` are the rules that can fail the case, as written; ``variables`` are the suite's ``vars``.
+        ``rules`` is the text of the rules that can fail the case; ``variables`` are the suite's ``vars``.
         """
         yield from ()
 
@@ -124,47 +124,47 @@ class BaseGrader(Frozen):
         cases: Sequence[TestCase],
         variables: Mapping[str, Any],
     ) -> int | None:
-        """The calls that its judge gets about so many cells or pairs of ``cases``; ``None`` where that is open."""
+        """Number of judge calls for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
         return times
 
     @property
     def rubric(self) -> Mapping[str, tuple[float, float] | None]:
-        """The metrics that a judge scores beside a verdict of its own: each one's scale, ``None`` for yes or no."""
+        """The metrics that a judge scores beside its own verdict, each with its scale; ``None`` for yes or no."""
         return {}
 
     @property
     def label_questions(self) -> Mapping[str, LabelQuestion]:
-        """The same that it asks a judge as questions to people, by metric."""
+        """Its judge questions as questions to human raters, by metric."""
         return {}
 
     @property
     def question_file(self) -> str | None:
-        """The file of pinned questions that it names."""
+        """The path of its file of pinned questions."""
         return None
 
     @property
     def drops_bad_dependencies(self) -> bool:
-        """Whether a question that depends on none that is there is no error."""
+        """Whether dependencies on unknown questions are dropped instead of reported."""
         return False
 
     def compared(self, labels: Iterable[str]) -> list[str]:
-        """Those of the model runs that it compares with each other."""
+        """The labels of the model runs that it compares with each other."""
         return []
 
     def narrowed(self, labels: Iterable[str]) -> Self | None:
-        """The grader for these model runs alone; ``None`` where it has nothing left to do."""
+        """The grader restricted to these model runs; ``None`` if nothing is left to grade."""
         return self
 
 
 class CustomGrader(BaseGrader):
-    """A grader of the user's own, ``my_package.module:Class``. Needs ``--trust-suite``."""
+    """A custom grader class, ``my_package.module:Class``. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
     type: ModuleClass
-    judge: Name | None = Field(default=None, description="The key of the judge that it asks, if it asks any.")
+    judge: Name | None = Field(default=None, description="The key of the judge that it uses, if any.")
     writes: Annotated[dict[str, Metric], Field(min_length=1)] | None = Field(
         default=None,
-        description="Its metrics, by the name that rules use; for a class that does not say so itself.",
+        description="Its metrics, by the name that rules use. Required if the class has no metrics().",
     )
     options: dict[str, Any] = Field(default_factory=dict)
     declared: SkipJsonSchema[Declared | None] = None
@@ -180,7 +180,7 @@ class CustomGrader(BaseGrader):
         return self.judge
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
-        return None  # as often as its class likes
+        return None  # unknown: the class decides
 
     @property
     def version(self) -> str | None:
@@ -191,6 +191,6 @@ class CustomGrader(BaseGrader):
         return self.model_dump(exclude={"declared"})
 
 
-def scored_by(metric: str, graders: Iterable[BaseGrader]) -> tuple[float, float] | None:
-    """The scale of a rubric's score; ``None`` for every other metric."""
+def rubric_scale(metric: str, graders: Iterable[BaseGrader]) -> tuple[float, float] | None:
+    """The scale of a rubric score; ``None`` for any other metric."""
     return next((grader.rubric[metric] for grader in graders if metric in grader.rubric), None)

@@ -1,4 +1,4 @@
-"""Words that the templates and the replies of several graders share."""
+"""Names shared by the templates and replies of several graders."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from visioneval.types import TaskType
 
 REASON = "reason"
 SHOWN: Sequence[Mapping[str, str]] = ({"id": "output", "description": "the image to judge"},)
-"""Stands for what a judge is shown, where a template is tried out."""
+"""Placeholder for the attached images when a template is checked."""
 
 
 def media_of(case: TestCase) -> str:
-    """What a case is about, in a word."""
+    """``"video"`` or ``"image"``, by the case's task."""
     return "video" if case.task_type is TaskType.VIDEO_GENERATION else "image"

@@ -1,4 +1,4 @@
-"""What the options of every judge share: a model that looks at images and answers questions for a grader."""
+"""Base class for the options of judges. A judge is a model that looks at images and answers a grader's questions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from visioneval.types import Frozen
 
 
 class BaseJudge(Frozen):
-    """What all entries of ``judges:`` share."""
+    """Options that all entries of ``judges`` share."""
 
     runs_code: ClassVar[bool] = False
     is_free: ClassVar[bool] = False
     watches: ClassVar[bool] = False
-    """Whether it takes videos, and addresses of Google Cloud Storage, as they are; no frames are made for it."""
+    """Whether it accepts videos and Google Cloud Storage URIs directly, without extracted frames."""
     is_recorded: ClassVar[bool] = False
-    """Whether it looks up what somebody answered about single images, and so can neither make questions nor compare."""
+    """Whether it looks up recorded answers about single images; it cannot generate questions or compare images."""
 
     def located(self, folder: Path) -> Self:
-        """The same judge, what its paths are relative to being ``folder``."""
+        """The same judge with its paths resolved from ``folder``."""
         return self
 
     @property
     def needs_key(self) -> str | None:
-        """The environment variable without which nothing can be asked."""
+        """The environment variable that must be set to use the judge."""
         return None
 
     @property
@@ -40,19 +40,19 @@ class BaseJudge(Frozen):
     @property
     def title(self) -> str:
         """``provider:model``."""
-        return ":".join(str(own) for name in ("provider", "model") if (own := getattr(self, name, None)))
+        return ":".join(str(value) for name in ("provider", "model") if (value := getattr(self, name, None)))
 
 
-def only_settings(params: dict[str, Any], question: set[str]) -> dict[str, Any]:
-    """Refuses parameters that would replace the question itself, or how its answer comes."""
-    taken = sorted(params.keys() & question)
-    if taken:
-        raise ValueError(f"params: {taken[0]!r} is set by the grader: leave it out")
+def check_params(params: dict[str, Any], reserved_names: set[str]) -> dict[str, Any]:
+    """Refuses parameters that the grader sets itself, such as the messages or the response format."""
+    reserved = sorted(params.keys() & reserved_names)
+    if reserved:
+        raise ValueError(f"params: {reserved[0]!r} is set by the grader: remove it")
     return params
 
 
 class CustomJudge(BaseJudge):
-    """A judge class of the user's own, ``my_package.module:Class``. Needs ``--trust-suite``."""
+    """A custom judge class, ``my_package.module:Class``. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Questions that are ready to be asked: a set for each workflow, and what is asked where a suite says nothing."""
+"""Preset questions for raters: a set for each workflow, and the default questions of a suite without ``labels``."""
 
 from __future__ import annotations
 
@@ -80,26 +80,28 @@ _BY_TASK = (
 )
 
 
-def asked_of(labels: Labels | None, graders: Sequence[BaseGrader], tasks: Iterable[TaskType]) -> Labels:
-    """What people are asked: a suite's own questions, with the ready set that it names, or else a default set.
+def resolve_labels(labels: Labels | None, graders: Sequence[BaseGrader], tasks: Iterable[TaskType]) -> Labels:
+    """The questions for raters: the suite's questions added to its preset, or else a default set.
 
-    An own question or pair replaces the ready one of its key; the others follow the ready ones.
+    A question or pair of the suite replaces the preset's one with the same key.
     """
     if labels is None:
         return _default(graders, frozenset(tasks))
     if labels.preset is None:
         return labels
-    ready = READY[labels.preset]
-    questions = {each.key: each for each in (*ready.questions, *labels.questions)}
-    pairs = {each.key: each for each in (*ready.pairs, *labels.pairs)}
+    preset = READY[labels.preset]
+    questions = {question.key: question for question in (*preset.questions, *labels.questions)}
+    pairs = {question.key: question for question in (*preset.pairs, *labels.pairs)}
     return Labels(questions=tuple(questions.values()), pairs=tuple(pairs.values()), anchors=labels.anchors)
 
 
 def _default(graders: Sequence[BaseGrader], tasks: frozenset[TaskType]) -> Labels:
-    """Is it usable, what its task asks for, what the rubrics ask a judge, and a note."""
-    asked = {"usable": _yes_no("usable", "Would you use it as it is?", VERDICT)}
-    asked |= {each.key: each for each in _BY_TASK if tasks & set(each.tasks)}
+    """Usability, the questions for the tasks, the rubrics' questions, and a note."""
+    questions = {"usable": _yes_no("usable", "Would you use it as it is?", VERDICT)}
+    questions |= {question.key: question for question in _BY_TASK if tasks & set(question.tasks)}
     for grader in graders:
-        asked |= grader.label_questions  # in place of one of the same name: only so can the two be compared
-    asked.setdefault("note", LabelQuestion(key="note", ask="What else should be known?", type="text"))
-    return Labels(questions=tuple(asked.values()), pairs=_pair("Which is better?"))
+        questions |= (
+            grader.label_questions
+        )  # replaces a question of the same name, so that rater and judge can be compared
+    questions.setdefault("note", LabelQuestion(key="note", ask="What else should be known?", type="text"))
+    return Labels(questions=tuple(questions.values()), pairs=_pair("Which is better?"))

@@ -1,4 +1,4 @@
-"""How fast a provider may be called, how long an answer may take, and what it costs."""
+"""Rate limits, timeouts and prices of providers."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ CELL_TIMEOUT_S = 3600.0
 
 
 class Limits(Frozen):
-    """For one ``provider:model``, or for all calls of a provider together.
+    """Limits of one ``provider:model``, or of all calls of a provider together.
 
-    A time limit or a number of tries that is given for a provider is for each model that has none of its own.
+    ``timeout_s`` and ``max_attempts`` of a provider are the defaults for its models.
     """
 
     max_concurrency: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = Field(
-        default=None, description="Calls at once, generations and judgements each; --max-concurrency where not given."
+        default=None, description="Concurrent calls, separately for generation and judging; default: --max-concurrency."
     )
     requests_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = None
     images_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
         default=None, description="Images generated."
     )
     max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = Field(
-        default=None, description=f"Tries of one call before its cell is an ERROR; {MAX_ATTEMPTS} where not given."
+        default=None, description=f"Attempts per call before its cell becomes an ERROR; default: {MAX_ATTEMPTS}."
     )
     timeout_s: Seconds | None = Field(
-        default=None, description=f"For one try of one call; {TIMEOUT_S:.0f} where not given."
+        default=None, description=f"Timeout of one attempt, in seconds; default: {TIMEOUT_S:.0f}."
     )
 
 
 class Price(Frozen):
-    """In US dollars: for each image, each call, or each million tokens. What is left out costs nothing."""
+    """In US dollars: per image, per call, or per million tokens. Missing prices count as zero."""
 
     per_image: Usd | None = None
     per_call: Usd | None = None
@@ -47,7 +47,7 @@ class Price(Frozen):
     output_per_million: Usd | None = None
 
     @model_validator(mode="after")
-    def _something(self) -> Self:
+    def _check_not_empty(self) -> Self:
         if all(value is None for value in self.model_dump().values()):
-            raise ValueError("a price is per_image, per_call, input_per_million or output_per_million")
+            raise ValueError("the price is empty: set per_image, per_call, input_per_million or output_per_million")
         return self

@@ -1,4 +1,4 @@
-"""From a file to a checked suite, or to every problem in it with its place."""
+"""Loads a suite file and checks it, or reports every problem with its position."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust
-from visioneval.suite.loading.pinned_questions import with_pinned
-from visioneval.suite.loading.yaml_reader import decode, plain, read_yaml
+from visioneval.suite.loading.pinned_questions import with_pinned_questions
+from visioneval.suite.loading.yaml_reader import decode, parse_scalar, read_yaml
 from visioneval.suite.model import Suite, suite_schema
 from visioneval.suite.outputs import RunLabels
-from visioneval.suite.plugins import described_suite, says_what_it_writes
+from visioneval.suite.plugins import has_known_metrics, with_declarations
 from visioneval.suite.providers import SECRET_NAME
 from visioneval.templates.steps import suite_counted
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSuite:
-    """A suite that passed every check. ``folder`` is what its relative paths are relative to."""
+    """A suite that passed every check. Its relative paths are relative to ``folder``."""
 
     suite: Suite
     path: Path
@@ -37,11 +37,11 @@ class LoadedSuite:
     source_sha256: str
     trust: Trust
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """The values of secret variables that were given, by name: they are for prompts alone, and no file holds them."""
+    """Values of secret variables from flags, by name. Only prompts use them; no file contains them."""
 
 
 HIDDEN = "***"
-"""What stands for a secret in everything that is written or printed."""
+"""Replaces a secret in everything that is written or printed."""
 
 
 def load_suite(
@@ -54,50 +54,50 @@ def load_suite(
 ) -> LoadedSuite:
     """Reads and checks a suite. Raises ``SuiteError`` with all problems, ``UsageError`` for a bad path.
 
-    ``variables`` replace the suite's own; ``judges`` replace one each, as ``provider:model``.
+    ``variables`` override the suite's ``vars``; ``judges`` override judges by key, as ``provider:model``.
     """
     try:
         data = read_bytes(path)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     document = _document(data, str(path))
-    document.data.update(_replaced(document.data, variables or {}, judges or {}))
+    document.data.update(_apply_flags(document.data, variables or {}, judges or {}))
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
     _check_cases(document)
-    found = _validated(document)
-    found = replace(found, suite=with_pinned(found.suite, document, boundary))
-    broken, unusable = found.broken, None
+    validated = _validated(document)
+    validated = replace(validated, suite=with_pinned_questions(validated.suite, document, boundary))
+    broken, class_error = validated.broken, None
     try:
-        found = _described(found, document, folder) if trust else found
+        validated = _add_declarations(validated, document, folder) if trust else validated
     except UsageError as error:
-        unusable = error  # to be told where nothing is wrong with the suite itself
-    if not all(map(says_what_it_writes, found.suite.graders)):
+        class_error = error  # raised later, if the suite itself has no problem
+    if not all(map(has_known_metrics, validated.suite.graders)):
         broken |= {"metrics"}
-    with suite_counted(len(found.suite.cases)):
-        for problem in check.problems(found.suite, folder, boundary, run_labels, broken):
+    with suite_counted(len(validated.suite.cases)):
+        for problem in check.problems(validated.suite, folder, boundary, run_labels, broken):
             if isinstance(problem, Problem):
-                document.problems.append(replace(problem, file=document.shown(problem.file, folder, folder)))
-            elif (loc := found.origin(problem[0])) is not None:
+                document.problems.append(replace(problem, file=document.display_name(problem.file, folder, folder)))
+            elif (loc := validated.origin(problem[0])) is not None:
                 document.report(loc, problem[1])
     if document.problems:
         raise SuiteError(document.problems)
-    if unusable is not None:
-        raise unusable
+    if class_error is not None:
+        raise class_error
     secrets = _secrets(variables or {})
-    return LoadedSuite(found.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary, secrets)
+    return LoadedSuite(validated.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary, secrets)
 
 
-def _described(found: _Validated, document: Document, folder: Path) -> _Validated:
-    suite, misfits = described_suite(found.suite, folder)
-    for at, message in misfits:
-        if (loc := found.origin(at)) is not None:
+def _add_declarations(validated: _Validated, document: Document, folder: Path) -> _Validated:
+    suite, problems = with_declarations(validated.suite, folder)
+    for path, message in problems:
+        if (loc := validated.origin(path)) is not None:
             document.report(loc, message)
-    return replace(found, suite=suite)
+    return replace(validated, suite=suite)
 
 
-def held_suite(
+def recheck_suite(
     suite: Suite,
     path: Path,
     *,
@@ -108,67 +108,67 @@ def held_suite(
     hidden: Collection[str] = (),
     run_labels: RunLabels,
 ) -> LoadedSuite:
-    """A suite that a run holds, checked again: its files may have changed. Raises ``SuiteError``.
+    """Checks a suite stored in a run again, since its files may have changed. Raises ``SuiteError``.
 
-    Its paths are from the folder of ``path``; without ``trust`` it reads the working directory alone. ``variables``
-    and ``judges`` as in ``load_suite``; ``hidden`` names variables whose values the run does not hold.
+    Paths are relative to the folder of ``path``; without ``trust``, it may read only the working directory.
+    ``variables`` and ``judges`` are as in ``load_suite``; ``hidden`` names variables whose values the run omits.
     """
     if variables or judges:
         data = suite.model_dump(mode="json", include={"vars", "judges"})
-        changed = Suite.model_validate({**_STAND_INS, **data, **_replaced(data, variables or {}, judges or {})})
+        changed = Suite.model_validate({**_PLACEHOLDERS, **data, **_apply_flags(data, variables or {}, judges or {})})
         suite = suite.model_copy(update={"vars": changed.vars, "judges": changed.judges})
     folder = path.absolute().parent
-    boundary = Trust.of_held_suite(everything=trust)
+    boundary = Trust.for_run_suite(everything=trust)
     misfits: list[tuple[Loc, str]] = []
     if trust:
-        suite, misfits = described_suite(suite, folder, is_held=True)
+        suite, misfits = with_declarations(suite, folder, is_from_run=True)
     with suite_counted(len(suite.cases)):
-        found = [*misfits, *check.problems(suite, folder, boundary, run_labels)]
-    if found:
-        told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
-        raise SuiteError(Problem(f"{path} as the run holds it", 0, 0, message) for message in told)
+        problems = [*misfits, *check.problems(suite, folder, boundary, run_labels)]
+    if problems:
+        messages = (str(problem) if isinstance(problem, Problem) else problem[1] for problem in problems)
+        raise SuiteError(Problem(f"{path} as stored in the run", 0, 0, message) for message in messages)
     secrets = _secrets(variables or {}, hidden)
     return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary, secrets)
 
 
 def _check_cases(document: Document) -> None:
-    """Raises ``SuiteError`` where there are more cases than a suite may have cells, before any is looked at."""
+    """Raises ``SuiteError`` if there are more cases than the limit of cells, before any case is checked."""
     cases = document.data.get("cases")
     if isinstance(cases, list) and len(cases) > CELLS.limit:
-        message = f"{len(cases):,} cases, over the limit of {CELLS.limit:,} cells ({CELLS.hint})"
-        raise SuiteError([Problem(*document.source.place(("cases",)), message)])
+        message = f"{len(cases):,} cases exceed the limit of {CELLS.limit:,} cells ({CELLS.hint})"
+        raise SuiteError([Problem(*document.source.position(("cases",)), message)])
 
 
 def _document(data: bytes, name: str) -> Document:
     source = Source(name, decode(data, name))
     raw = read_yaml(source.text, name)
     if raw is None:
-        raise SuiteError([Problem(name, 1, 1, "the suite is empty: 'visioneval init' writes one to start from")])
+        raise SuiteError([Problem(name, 1, 1, "the suite is empty: create a starting point with 'visioneval init'")])
     if not isinstance(raw, dict):
-        message = "a suite is a mapping with name, cases, models, graders, verdict"
-        raise SuiteError([Problem(*source.place(()), message)])
+        message = "a suite must be a mapping with the keys name, cases, models, graders and verdict"
+        raise SuiteError([Problem(*source.position(()), message)])
     return Document(source, raw)
 
 
-def _replaced(data: Mapping[str, Any], variables: Mapping[str, str], judges: Mapping[str, str]) -> dict[str, Any]:
-    """The parts of a raw suite that flags replace."""
-    found = {"vars": _variables(data.get("vars"), variables)} if variables else {}
-    return found | ({"judges": _judges(data.get("judges"), judges)} if judges else {})
+def _apply_flags(data: Mapping[str, Any], variables: Mapping[str, str], judges: Mapping[str, str]) -> dict[str, Any]:
+    """The parts of a raw suite that flags override."""
+    parts = {"vars": _variables(data.get("vars"), variables)} if variables else {}
+    return parts | ({"judges": _judges(data.get("judges"), judges)} if judges else {})
 
 
 def _variables(declared: Any, variables: Mapping[str, str]) -> dict[str, Any]:
     declared = declared if isinstance(declared, dict) else {}
     for name, text in variables.items():
         if name not in declared:
-            known = ", ".join(map(str, declared)) or "none"
-            raise UsageError(f"--var {name}: the suite has no such variable (it has: {known})")
+            names = ", ".join(map(str, declared)) or "none"
+            raise UsageError(f"--var {name}: the suite has no such variable (known: {names})")
         if text == HIDDEN:
             raise UsageError(
-                f"--var {name}: {HIDDEN} stands for a secret value, which is not kept: give the value itself"
+                f"--var {name}: {HIDDEN} is a placeholder for a secret that is not stored: pass the actual value"
             )
-        if not text.isprintable() and any(0xD800 <= ord(sign) <= 0xDFFF for sign in text):
-            raise UsageError(f"--var {name}: not UTF-8")
-    return {**declared, **{name: plain(text) for name, text in variables.items()}}
+        if not text.isprintable() and any(0xD800 <= ord(char) <= 0xDFFF for char in text):
+            raise UsageError(f"--var {name}: the value is not valid UTF-8")
+    return {**declared, **{name: parse_scalar(text) for name, text in variables.items()}}
 
 
 def _secrets(variables: Mapping[str, str], hidden: Collection[str] = ()) -> dict[str, str]:
@@ -176,30 +176,30 @@ def _secrets(variables: Mapping[str, str], hidden: Collection[str] = ()) -> dict
 
 
 def _judges(declared: Any, judges: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = dict(declared) if isinstance(declared, dict) else {}
+    entries: dict[str, Any] = dict(declared) if isinstance(declared, dict) else {}
     for name, text in judges.items():
         provider, _, model = text.partition(":")
-        if name not in found:
-            known = ", ".join(map(str, found)) or "none"
-            raise UsageError(f"--judge {name}: the suite has no such judge (it has: {known})")
+        if name not in entries:
+            names = ", ".join(map(str, entries)) or "none"
+            raise UsageError(f"--judge {name}: the suite has no such judge (known: {names})")
         if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
             raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
-        found[name] = {"provider": provider, "model": model}
-    return found
+        entries[name] = {"provider": provider, "model": model}
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
 class _Validated:
-    """A suite that its model accepts: the whole, or what is left without the broken parts."""
+    """A suite that its model accepts: complete, or without its invalid parts."""
 
     suite: Suite
     broken: frozenset[str] = frozenset()
-    """The top-level keys that something is wrong in or missing from."""
+    """The top-level keys with problems or missing entries."""
     kept: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """For each list that lost entries: where the entries that are left stood."""
+    """For each list that lost entries: the original indices of the remaining entries."""
 
     def origin(self, loc: Loc) -> Loc | None:
-        """A path in this suite as a path in the document; ``None`` for a part that the document does not have."""
+        """Translates a path in this suite to a path in the document; ``None`` if the document has no such part."""
         if len(loc) < 2 or loc[0] not in self.kept or not isinstance(loc[1], int):
             return loc
         kept = self.kept[str(loc[0])]
@@ -207,7 +207,7 @@ class _Validated:
 
 
 _LISTS = ("cases", "models", "graders", "verdict", "gates")
-_STAND_INS: Mapping[str, Any] = {
+_PLACEHOLDERS: Mapping[str, Any] = {
     "name": "unnamed",
     "cases": [{"id": "none", "prompt": "none"}],
     "models": [{"provider": "mock"}],
@@ -217,16 +217,16 @@ _STAND_INS: Mapping[str, Any] = {
 
 
 def _validated(document: Document) -> _Validated:
-    """The suite, with a problem for everything that its model refuses; the rest of it can still be checked."""
+    """Validates the suite and reports everything that its model rejects. The valid parts can still be checked."""
     broken = {"cases"} if document.problems else set()
     try:
         return _Validated(Suite.model_validate(document.data), frozenset(broken))
     except ValidationError as error:
         errors = error.errors(include_url=False)
-    if broken:  # a file of cases could not be read, which leaves no other reason to say that there are none
-        errors = [each for each in errors if each["loc"] != ("cases",)]
-    document.report_misfits(errors, suite_schema())
-    bad = {tuple(each["loc"][:2]) for each in errors}
+    if broken:  # a case file could not be read: do not also report that there are no cases
+        errors = [entry for entry in errors if entry["loc"] != ("cases",)]
+    document.report_errors(errors, suite_schema())
+    bad = {tuple(entry["loc"][:2]) for entry in errors}
     broken |= {str(loc[0]) for loc in bad}
     data = {
         key: value
@@ -241,4 +241,4 @@ def _validated(document: Document) -> _Validated:
         if not data.get(key):
             kept[key] = []
             data.pop(key, None)
-    return _Validated(Suite.model_validate({**_STAND_INS, **data}), frozenset(broken), kept)
+    return _Validated(Suite.model_validate({**_PLACEHOLDERS, **data}), frozenset(broken), kept)

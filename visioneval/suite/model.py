@@ -1,4 +1,4 @@
-"""The suite: the model that the loader enforces and that the JSON Schema is made from."""
+"""The model of a suite. The loader validates against it, and the JSON Schema is generated from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.graders import BaseGrader, CustomGrader
 from visioneval.suite.judges import BaseJudge, CustomJudge
-from visioneval.suite.label_presets import asked_of
+from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import Labels
 from visioneval.suite.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
 from visioneval.suite.outputs import FilePath
@@ -23,7 +23,7 @@ from visioneval.types import CaseFiles, Frozen, TaskType
 
 
 def _tagged(field: str, table: Mapping[str, Part], custom: type[Any]) -> Any:
-    """The union of the options that a table names, told apart by ``field``; ``custom`` is for a class of the user's."""
+    """The union of all options in a table, discriminated by ``field``; ``custom`` is for custom classes."""
 
     def tag(value: Any) -> str | None:
         name = value.get(field) if isinstance(value, dict) else getattr(value, field, None)
@@ -47,15 +47,15 @@ else:
 
 
 class CaseFile(Frozen):
-    """Cases kept in a YAML file of their own: a list, like ``cases:`` itself."""
+    """Cases in a separate YAML file: a list like ``cases``."""
 
     file: FilePath
 
 
 class CaseRows(Frozen):
-    """A file of rows, and the column of each key of a case (``masks.editable`` and the like are allowed).
+    """A file of rows, and the column of each key of a case. Keys may be dotted, such as ``masks.editable``.
 
-    ``image`` and ``model`` are a finished image and the label of what drew it.
+    ``output`` and ``model`` are an existing output and the label of its model.
     """
 
     path: FilePath
@@ -63,22 +63,22 @@ class CaseRows(Frozen):
 
 
 class CaseDataset(Frozen):
-    """Cases fed by a JSONL, CSV or TSV file."""
+    """Cases from a JSONL, CSV or TSV file."""
 
     dataset: CaseRows
 
 
 class Suite(Frozen):
-    """A suite, resolved: files and datasets read, variables replaced."""
+    """A resolved suite: files and datasets are read and variables replaced."""
 
     name: Name
-    experiment: Name | None = Field(default=None, description="Runs are listed and grouped by it.")
+    experiment: Name | None = Field(default=None, description="Groups runs in lists.")
     description: str | None = None
     task: TaskType | None = Field(default=None, description="The default for the cases.")
-    vars: dict[VarName, Any] = Field(default_factory=dict, description="For every template.")
-    templates_dir: Text | None = Field(default=None, description="Templates here are found before the built-in ones.")
+    vars: dict[VarName, Any] = Field(default_factory=dict, description="Variables for all templates.")
+    templates_dir: Text | None = Field(default=None, description="A folder whose templates override the built-in ones.")
     judges: dict[Name, JudgeEntry] = Field(
-        default_factory=dict, description="What graders ask, by the key that they name; --judge replaces one."
+        default_factory=dict, description="The judges of the graders, by key; --judge overrides one."
     )
     cases: Annotated[tuple[TestCase, ...], Field(min_length=1)]
     models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)]
@@ -87,46 +87,47 @@ class Suite(Frozen):
     )
     graders: Annotated[tuple[GraderEntry, ...], Field(min_length=1)]
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] = Field(
-        description="Every rule that applies must hold for PASS."
+        description="A cell passes if it passes every rule that applies."
     )
     gates: Annotated[tuple[GateEntry, ...], Field(min_length=1)] = Field(
         default=(GateRule(rule="pass_rate == 1"),),
-        description="Rules over the whole run; they decide the exit code.",
+        description="Rules over the whole run, which decide the exit code.",
     )
     limits: dict[LimitName, Limits] = Field(
-        default_factory=dict, description="By provider, or provider:model: how fast it is called, and how patiently."
+        default_factory=dict, description="Rate limits, timeouts and attempts, by provider or provider:model."
     )
     cell_timeout_s: Seconds = Field(
-        default=CELL_TIMEOUT_S, description="For one cell, waiting for its turn and all tries included."
+        default=CELL_TIMEOUT_S, description="Timeout of one cell in seconds, including waiting and all attempts."
     )
     budget_usd: Annotated[float, Field(gt=0, strict=True)] | None = Field(
-        default=None, description="What a run may cost in US dollars; --budget replaces it."
+        default=None, description="Maximum cost of a run in US dollars; --budget overrides it."
     )
     prices: dict[LimitName, Price] = Field(
-        default_factory=dict, description="By model, provider:model or provider: where genai-prices knows no price."
+        default_factory=dict,
+        description="Prices by model, provider:model or provider, for models unknown to genai-prices.",
     )
-    labels: Labels | None = Field(default=None, description="What people are asked.")
+    labels: Labels | None = Field(default=None, description="The questions for human raters.")
 
     @property
-    def asked(self) -> Labels:
-        """What people are asked: what the suite says, or else a default set by task."""
-        return asked_of(self.labels, self.graders, (case.task_type for case in self.cases))
+    def resolved_labels(self) -> Labels:
+        """The questions for raters: the suite's, or else a default set by task."""
+        return resolve_labels(self.labels, self.graders, (case.task_type for case in self.cases))
 
     def files_of(self, case: TestCase, folder: Path, source: TestCase | None = None) -> CaseFiles:
-        """The files of one of this suite's cases, given its folder; ``source`` is the case whose inputs are used."""
-        shown = source or case
-        masks = shown.masks.model_dump(exclude_none=True) if shown.masks else {}
+        """The files of a case of this suite in ``folder``; ``source`` is the case with the input images, if another."""
+        inputs = source or case
+        masks = inputs.masks.model_dump(exclude_none=True) if inputs.masks else {}
         return CaseFiles(
-            images=tuple((image.role, folder / image.path) for image in shown.images),
+            images=tuple((image.role, folder / image.path) for image in inputs.images),
             masks={name: folder / path for name, path in masks.items()},
             reference=folder / case.reference if case.reference else None,
         )
 
 
 def template_folders(suite: Suite, folder: Path, builtin: Path) -> tuple[Path, ...]:
-    """Where a suite's templates are looked for, in order: its ``templates_dir``, its folder, the built-in ones."""
-    own = (folder / suite.templates_dir,) if suite.templates_dir else ()
-    return (*own, folder, builtin)
+    """The folders to search for a suite's templates: ``templates_dir``, the suite's folder, the built-in folder."""
+    suite_folders = (folder / suite.templates_dir,) if suite.templates_dir else ()
+    return (*suite_folders, folder, builtin)
 
 
 def json_schema() -> dict[str, Any]:
@@ -150,12 +151,12 @@ def json_schema() -> dict[str, Any]:
 
 @cache
 def suite_schema() -> Mapping[str, Any]:
-    """``json_schema``, made once."""
+    """``json_schema``, cached."""
     return json_schema()
 
 
 def _close(node: Any) -> None:
-    """Refuses keys that no pattern allows, as the loader does; pydantic leaves such mappings open."""
+    """Forbids keys that match no pattern, like the loader. Pydantic's schema leaves such mappings open."""
     if isinstance(node, dict) and "patternProperties" in node:
         node.setdefault("additionalProperties", False)
     for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():

@@ -1,4 +1,4 @@
-"""Cases that generate nothing and look at another case's images (``output_of``): counter-examples, most of all."""
+"""Cases that use another case's images instead of generating (``output_of``), mostly counter-examples."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from visioneval.suite.case import TestCase
 from visioneval.types import TaskType
 
 
-def shared_tasks(cases: Sequence[Any]) -> list[Any]:
-    """Raw cases, those that look at another case's images with that case's task where they state none."""
+def with_inherited_tasks(cases: Sequence[Any]) -> list[Any]:
+    """Raw cases, where a case with ``output_of`` and no task gets the task of its source case."""
     by_id = {case["id"]: case for case in cases if isinstance(case, dict) and isinstance(case.get("id"), str)}
     return [_with_task(case, by_id) if isinstance(case, dict) else case for case in cases]
 
@@ -24,15 +24,15 @@ def _with_task(case: dict[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dic
 
 
 def dependents_by_case(cases: Sequence[TestCase]) -> dict[str, list[TestCase]]:
-    """The cases that look at another case's images, by that case's id."""
-    found: dict[str, list[TestCase]] = {}
+    """The cases that use another case's images, by that case's id."""
+    dependents: dict[str, list[TestCase]] = {}
     for case in cases:
         if case.output_of is not None:
-            found.setdefault(case.output_of, []).append(case)
-    return found
+            dependents.setdefault(case.output_of, []).append(case)
+    return dependents
 
 
-def with_their_outputs(chosen: Sequence[TestCase], cases: Sequence[TestCase]) -> tuple[TestCase, ...]:
-    """The chosen cases and those whose images they look at, in the order of ``cases``."""
-    wanted = {case.id for case in chosen} | {case.output_of for case in chosen}
-    return tuple(case for case in cases if case.id in wanted)
+def with_output_sources(chosen: Sequence[TestCase], cases: Sequence[TestCase]) -> tuple[TestCase, ...]:
+    """The chosen cases and the cases whose images they use, in the order of ``cases``."""
+    ids = {case.id for case in chosen} | {case.output_of for case in chosen}
+    return tuple(case for case in cases if case.id in ids)

@@ -1,7 +1,7 @@
-"""Classes of the user's own: what they say of themselves, and whether the suite's options fit them.
+"""Custom classes: loads them, reads what they declare, and checks the suite's options against them.
 
-A class may have ``Options`` (a pydantic model), ``version`` (anything that ``str`` takes) and, as a grader,
-``metrics(case)``. It is loaded here, when a trusted suite is checked, and again when a run is built.
+A class may have ``Options`` (a pydantic model), ``version`` (any value that ``str`` accepts) and, as a grader,
+``metrics(case)``. It is loaded here, when a trusted suite is checked, and again when a run starts.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from visioneval.registry import Part, load_class
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import BaseGrader, CustomGrader, Declared
 from visioneval.suite.judges import CustomJudge
-from visioneval.suite.loading.messages import Loc, did_you_mean, explain, in_document
+from visioneval.suite.loading.messages import Loc, did_you_mean, document_path, explain
 from visioneval.suite.model import Suite
 from visioneval.suite.providers import CustomProvider
 from visioneval.types import Metric
 
 Custom = CustomGrader | CustomProvider | CustomJudge
-Found = Iterator[tuple[Loc, str]]
+Problems = Iterator[tuple[Loc, str]]
 
 
 def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> Any:
-    """The grader, provider or judge called ``name``, built from its config.
+    """Builds the grader, provider or judge called ``name`` from its config.
 
-    A class of the user's own that has ``Options`` finds an instance of them as ``config.options``. Raises
-    ``UsageError`` in one line where such a class cannot be imported or built.
+    A custom class with ``Options`` gets an instance of them as ``config.options``. Raises ``UsageError`` if a custom
+    class cannot be imported or built.
     """
     cls = load_class(name, table, folder)
     if name in table:
@@ -39,7 +39,7 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
         try:
             config = config.model_copy(update={"options": options.model_validate(config.options)})
         except ValidationError as error:
-            raise UsageError(f"{name}: its options do not fit: {error.errors()[0]['msg']}") from None
+            raise UsageError(f"{name}: invalid options: {error.errors()[0]['msg']}") from None
     try:
         return cls(config)
     except VisionEvalError:
@@ -48,11 +48,11 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
         raise UsageError(f"{name}: cannot be built: {type(error).__name__}: {error}") from error
 
 
-def described_suite(suite: Suite, folder: Path, *, is_held: bool = False) -> tuple[Suite, list[tuple[Loc, str]]]:
-    """A trusted suite with what its classes say of themselves, and what is wrong with how it uses them.
+def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) -> tuple[Suite, list[tuple[Loc, str]]]:
+    """Adds to a trusted suite what its custom classes declare, and returns problems in how it uses them.
 
-    Raises ``UsageError`` for a class that cannot be imported or built; where a run holds the suite, such an entry stays
-    as it is held, since not all of a run's classes are needed to go on with it.
+    Raises ``UsageError`` for a class that cannot be imported or built. If the suite comes from a run, such an entry
+    stays unchanged, since resuming may not need all classes.
     """
     problems: list[tuple[Loc, str]] = []
 
@@ -60,12 +60,12 @@ def described_suite(suite: Suite, folder: Path, *, is_held: bool = False) -> tup
         if not isinstance(entry, Custom):
             return entry
         try:
-            changed, misfits = _described(entry, suite.cases, folder)
+            changed, entry_problems = _with_declaration(entry, suite.cases, folder)
         except UsageError:
-            if not is_held:
+            if not is_from_run:
                 raise
             return entry
-        problems.extend(((*loc, *at), message) for at, message in misfits)
+        problems.extend(((*loc, *path), message) for path, message in entry_problems)
         return changed
 
     update = {
@@ -76,18 +76,18 @@ def described_suite(suite: Suite, folder: Path, *, is_held: bool = False) -> tup
     return suite.model_copy(update=update), problems
 
 
-def says_what_it_writes(grader: BaseGrader) -> bool:
-    """Whether a grader's metrics are known: those of a class that was not loaded are, where the suite writes them."""
+def has_known_metrics(grader: BaseGrader) -> bool:
+    """Whether a grader's metrics are known. A class that is not loaded needs ``writes`` in the suite."""
     if not isinstance(grader, CustomGrader) or grader.writes:
         return True
     return grader.declared is not None and grader.declared.metrics is not None
 
 
-def _described(entry: Any, cases: Sequence[TestCase], folder: Path) -> tuple[Any, list[tuple[Loc, str]]]:
-    """An entry with what its class says of itself, and what is wrong with its options and metrics."""
+def _with_declaration(entry: Any, cases: Sequence[TestCase], folder: Path) -> tuple[Any, list[tuple[Loc, str]]]:
+    """An entry with what its class declares, and problems of its options and metrics."""
     name = entry.type if isinstance(entry, CustomGrader) else entry.provider
     cls = load_class(name, {}, folder)
-    misfits = list(_misfits(_options_of(name, cls), entry.options))
+    misfits = list(_option_problems(_options_of(name, cls), entry.options))
     version = getattr(cls, "version", None)
     entry = entry.model_copy(update={"declared": None if version is None else Declared(version=str(version))})
     if misfits or not isinstance(entry, CustomGrader):
@@ -96,64 +96,64 @@ def _described(entry: Any, cases: Sequence[TestCase], folder: Path) -> tuple[Any
 
 
 def _options_of(name: str, cls: Any) -> type[BaseModel] | None:
-    """The ``Options`` of a class, which take no key that they do not name, unless they say so themselves."""
+    """The ``Options`` of a class. Unknown keys are forbidden unless the model sets ``extra`` itself."""
     options = getattr(cls, "Options", None)
     if options is None:
         return None
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
-        raise UsageError(f"{name}: its Options are no pydantic model: derive them from pydantic.BaseModel")
+        raise UsageError(f"{name}: Options must be a pydantic model: derive it from pydantic.BaseModel")
     if "extra" in options.model_config:
         return options
     return type(options.__name__, (options,), {"model_config": ConfigDict(extra="forbid"), "__module__": __name__})
 
 
-def _misfits(options: type[BaseModel] | None, written: Mapping[str, Any]) -> Found:
+def _option_problems(options: type[BaseModel] | None, written: Mapping[str, Any]) -> Problems:
     if options is None:
         return
     try:
         options.model_validate(written)
     except ValidationError as error:
         schema = options.model_json_schema()
-        for each in error.errors(include_url=False):
-            of_key = ("[key]",) if each["type"] == "extra_forbidden" else ()
-            yield ("options", *in_document(each["loc"]), *of_key), explain(each, schema)
+        for entry in error.errors(include_url=False):
+            of_key = ("[key]",) if entry["type"] == "extra_forbidden" else ()
+            yield ("options", *document_path(entry["loc"]), *of_key), explain(entry, schema)
 
 
 def _with_metrics(
     grader: CustomGrader, cls: Any, cases: Sequence[TestCase], folder: Path
 ) -> tuple[CustomGrader, list[tuple[Loc, str]]]:
-    """A grader with what its class writes for each case."""
+    """A grader with the metrics that its class declares for each case."""
     name = grader.type
     if not callable(getattr(cls, "metrics", None)):
-        message = f"the key 'writes' is missing: the class {name} has no metrics(case) that says it"
+        message = f"the key 'writes' is missing: list the metrics, since the class {name} has no metrics(case)"
         return grader, [] if grader.writes else [((), message)]
-    built = build(name, {}, grader, folder)
-    by_case = {case.id: _metrics_for(built, name, case) for case in cases if grader.is_for(case)}
+    instance = build(name, {}, grader, folder)
+    by_case = {case.id: _metrics_for(instance, name, case) for case in cases if grader.is_for(case)}
     metrics = {metric: meaning for written in by_case.values() for metric, meaning in written.items()}
     declared = Declared(
         version=grader.version, metrics=metrics, cases={case: tuple(written) for case, written in by_case.items()}
     )
-    return grader.model_copy(update={"declared": declared}), list(_unlike(grader, metrics))
+    return grader.model_copy(update={"declared": declared}), list(_metric_problems(grader, metrics))
 
 
-def _metrics_for(built: Any, name: str, case: TestCase) -> dict[str, Metric]:
+def _metrics_for(instance: Any, name: str, case: TestCase) -> dict[str, Metric]:
     try:
-        written = built.metrics(case)
+        written = instance.metrics(case)
         return {str(metric): Metric.model_validate(meaning) for metric, meaning in dict(written).items()}
     except (Exception, SystemExit) as error:
         first = str(error).partition("\n")[0]
         raise UsageError(f"{name}: metrics(case) failed for {case.id!r}: {type(error).__name__}: {first}") from error
 
 
-def _unlike(grader: CustomGrader, metrics: Mapping[str, Metric]) -> Found:
-    """Where the suite's ``writes`` and the class do not say the same."""
+def _metric_problems(grader: CustomGrader, metrics: Mapping[str, Metric]) -> Problems:
+    """Differences between the suite's ``writes`` and the metrics of the class."""
     if not grader.writes:
         return
     for name, metric in grader.writes.items():
         if name not in metrics:
-            message = f"the class {grader.type} writes no {name!r}{did_you_mean(name, metrics)}"
+            message = f"the class {grader.type} does not write {name!r}{did_you_mean(name, metrics)}"
             yield ("writes", name, "[key]"), message
         elif metric != metrics[name]:
-            yield ("writes", name), f"the class {grader.type} means {name!r} otherwise: leave 'writes' to it"
+            yield ("writes", name), f"the class {grader.type} defines {name!r} differently: remove 'writes'"
     for name in metrics.keys() - grader.writes.keys():
-        yield ("writes",), f"the class {grader.type} writes {name!r} too: name it, or leave 'writes' to the class"
+        yield ("writes",), f"the class {grader.type} also writes {name!r}: add it, or remove 'writes'"

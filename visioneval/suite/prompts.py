@@ -1,4 +1,4 @@
-"""A case's own templates: its prompt and its criteria, rendered with the suite's variables and the case's facts."""
+"""Renders the prompt and criteria of a case with the suite's variables and the case's data."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ RESERVED = ("case", "expect", "metadata")
 
 
 def context(case: TestCase, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """What a template of this case sees: the variables, ``metadata``, ``expect`` and ``case`` (id, tags, region).
+    """The variables of a case's templates: ``vars``, ``metadata``, ``expect`` and ``case`` (id, tags, region).
 
-    No template is told of a counter-example: a judge would answer by that.
+    ``expect.aligned`` is excluded: a judge must not know which cases are counter-examples.
     """
     return {
         **variables,
@@ -28,5 +28,5 @@ def rendered(case: TestCase, variables: Mapping[str, Any]) -> tuple[str, str | N
     """Prompt and criteria as text. Raises ``TemplateError``."""
     if "{" not in case.prompt and "{" not in (case.criteria or ""):
         return case.prompt, case.criteria
-    seen = context(case, variables)
-    return render(case.prompt, seen), None if case.criteria is None else render(case.criteria, seen)
+    values = context(case, variables)
+    return render(case.prompt, values), None if case.criteria is None else render(case.criteria, values)

@@ -1,4 +1,4 @@
-"""What the options of every provider share, and those of a provider of the user's own. No provider's work is here."""
+"""Base class for the options of providers, and the options of a custom provider. Contains no generation code."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ GENERATION = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
 SECRET_NAME = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNORECASE)
-"""How a parameter, or a variable of a suite, is called that holds a secret."""
+"""Matches names of parameters and variables that contain secrets."""
 
 
 class BaseProvider(Frozen):
-    """What all entries of ``models:`` share."""
+    """Options that all entries of ``models`` share."""
 
     can_do: ClassVar[frozenset[TaskType]] = GENERATION
     runs_code: ClassVar[bool] = False
@@ -34,19 +34,19 @@ class BaseProvider(Frozen):
     is_free: ClassVar[bool] = False
 
     reads_outputs: ClassVar[bool] = False
-    """Whether its images exist already: it generates nothing, and its cells name what they read."""
+    """Whether it reads existing outputs instead of generating; its cells name the files."""
 
     label: Label | None = None
     tasks: tuple[TaskType, ...] = Field(default=(), description="Only cases of these tasks.")
 
     @property
     def has_outputs(self) -> bool:
-        """Whether its cells have images at all."""
+        """Whether its cells have outputs."""
         return True
 
     @property
     def provider_name(self) -> str:
-        """Its ``provider``, as the suite writes it."""
+        """The ``provider`` in the suite."""
         return str(getattr(self, "provider", ""))
 
     @property
@@ -56,28 +56,28 @@ class BaseProvider(Frozen):
 
     @property
     def needs_key(self) -> str | None:
-        """The environment variable without which nothing can be called."""
+        """The environment variable that must be set to call the provider."""
         return None
 
     def does(self, task: TaskType) -> bool:
-        """Whether this entry takes cases of a task: able to, and not restricted to others."""
+        """Whether this entry supports a task and its ``tasks`` do not exclude it."""
         return task in self.can_do and (not self.tasks or task in self.tasks)
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Each parameter that this provider does not take, and why."""
+        """Each parameter that this provider does not accept, with the reason."""
         yield from ()
 
     def model_runs(
         self, cases: Sequence[TestCase], folder: Path, run_labels: RunLabels
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Label and changed fields of each model run that it stands for, in order.
+        """Label and changed fields of each of its model runs, in order.
 
-        Raises ``VisionEvalError`` where another run or a dataset cannot be read.
+        Raises ``VisionEvalError`` if another run or a dataset cannot be read.
         """
         yield self.base_label, {}
 
     def source_problem(self, message: str) -> tuple[tuple[str, ...], str]:
-        """Where to say, in its entry, that what its model runs come from cannot be read, and what."""
+        """The path in its entry and the message for a source of model runs that cannot be read."""
         return ("run",), message
 
     def outputs_per_call(self, params: dict[str, Any]) -> int:
@@ -85,7 +85,7 @@ class BaseProvider(Frozen):
         return 1
 
     def calls_per_sample(self, params: dict[str, Any]) -> int:
-        """How many calls each of the suite's ``samples`` stands for."""
+        """How many calls each of the suite's ``samples`` needs."""
         return 1
 
     @property
@@ -94,40 +94,42 @@ class BaseProvider(Frozen):
         return None
 
     def from_run(self, source: str) -> Self:
-        """The same, from another run."""
+        """A copy with another source run."""
         return self
 
     def path_of(self, case_id: str, label: str, sample: int) -> str | None:
-        """The path of a cell's image, where a pattern says it."""
+        """The path of a cell's image, if a pattern defines it."""
         return None
 
     def existing_outputs(
         self, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
     ) -> Finished:
-        """The images of a model run that a dataset or the suite's cases name."""
+        """The existing outputs of a model run in a dataset or in the suite's cases."""
         return {}
 
 
 class GeneratingProvider(BaseProvider):
-    """An entry that generates, and so has parameters and may sweep them."""
+    """An entry that generates, with parameters and an optional sweep over them."""
 
     params: dict[str, Any] = Field(default_factory=dict)
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
-        default_factory=dict, description="Parameter: values. Every combination is one model run."
+        default_factory=dict, description="Values by parameter. Every combination is one model run."
     )
 
     @model_validator(mode="after")
-    def _no_secrets(self) -> Self:
+    def _check_secrets(self) -> Self:
         for name in (*self.params, *self.grid):
             if SECRET_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} looks like a secret: a suite holds none; keys come from the environment")
+                raise ValueError(
+                    f"{name!r} looks like a secret: remove it; API keys are read from environment variables"
+                )
         return self
 
     @model_validator(mode="after")
-    def _one_value_each(self) -> Self:
-        twice = sorted(self.params.keys() & self.grid.keys())
-        if twice:
-            raise ValueError(f"params and grid both set {', '.join(twice)}")
+    def _check_duplicates(self) -> Self:
+        duplicates = sorted(self.params.keys() & self.grid.keys())
+        if duplicates:
+            raise ValueError(f"params and grid both set {', '.join(duplicates)}: remove one of them")
         return self
 
     @property
@@ -142,14 +144,14 @@ class GeneratingProvider(BaseProvider):
 
 
 class CustomProvider(GeneratingProvider):
-    """A provider class of the user's own, ``my_package.module:Class``. Needs ``--trust-suite``."""
+    """A custom provider class, ``my_package.module:Class``. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
 
     provider: ModuleClass
     options: dict[str, Any] = Field(default_factory=dict)
     declared: SkipJsonSchema[Declared | None] = None
-    api_key_env: EnvName | None = Field(default=None, description="The environment variable that it needs.")
+    api_key_env: EnvName | None = Field(default=None, description="The environment variable with its API key.")
 
     @property
     def needs_key(self) -> str | None:
@@ -157,11 +159,11 @@ class CustomProvider(GeneratingProvider):
 
 
 def model_and_n(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the parameters of a provider that takes a model and a number of images."""
+    """Problems with the parameters ``model``, ``n`` and ``stream``."""
     if not isinstance(params.get("model"), str):
-        yield "model", "params.model is missing: name the model"
+        yield "model", "params.model is missing: set the model's name"
     n = params.get("n", 1)
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 100:
-        yield "n", "n is a whole number from 1 to 100"
+        yield "n", "n must be a whole number from 1 to 100"
     if params.get("stream"):
-        yield "stream", "stream is not for a run: images are taken whole"
+        yield "stream", "stream is not supported: remove it"

@@ -1,4 +1,4 @@
-"""A question about an image or a video, as a suite or a file pins it, and how questions hang together. Pure."""
+"""Pinned questions about an image or a video, and checks of their dependencies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES: Mapping[str, tuple[str, ...]] = {
         "scene",
     ),
 }
-"""The types of generated questions. A question that somebody pins may have a type of its own."""
+"""The types of generated questions. Pinned questions may have other types."""
 YES_NO = ("yes", "no")
 MAX_QUESTIONS = 100
 MAX_CHOICES = 20
@@ -34,7 +34,7 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, (str, int)) and not isinstance(value, bool) else value
 
 
@@ -52,45 +52,47 @@ QuestionType = Annotated[str, StringConstraints(min_length=1, max_length=60, pat
 
 
 class GeckoQuestion(Frozen):
-    """One claim of a prompt as a question: its choices, the answer that fits the prompt, and what it depends on."""
+    """One claim of a prompt as a question, with its choices, the correct answer, and its dependencies."""
 
     id: QuestionId
     question: Line
     choices: tuple[Line, ...] = Field(default=YES_NO, max_length=MAX_CHOICES, json_schema_extra={"minItems": 2})
-    answer: Line = Field(default="yes", description="The choice that fits the prompt.")
+    answer: Line = Field(default="yes", description="The choice that matches the prompt.")
     type: QuestionType = "other"
     justification: str = ""
     depends_on: Annotated[
-        tuple[QuestionId, ...], BeforeValidator(_listed, json_schema_input_type=tuple[QuestionId, ...] | str | int)
-    ] = Field(default=(), description="Ids of questions without whose right answer this one cannot be right.")
+        tuple[QuestionId, ...], BeforeValidator(_as_list, json_schema_input_type=tuple[QuestionId, ...] | str | int)
+    ] = Field(default=(), description="Ids of questions that must be answered correctly for this one to be correct.")
 
     @field_validator("choices")
     @classmethod
-    def _differ(cls, choices: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_choices(cls, choices: tuple[str, ...]) -> tuple[str, ...]:
         if len(choices) < 2:
-            raise ValueError("choices: a question has at least two")
+            raise ValueError("choices: add at least two")
         folded = [folded_text(choice) for choice in choices]
         for at, choice in enumerate(choices):
             if folded[at] in folded[:at]:
-                raise ValueError(f"choices: {choice!r} stands here twice")
+                raise ValueError(f"choices: {choice!r} is listed twice")
         return choices
 
     @field_validator("type")
     @classmethod
-    def _rules_can_quote_it(cls, kind: str) -> str:
+    def _check_quotes(cls, kind: str) -> str:
         if "'" in kind or '"' in kind:
-            raise ValueError(f"type: {kind!r:.80} holds a quote, so that no rule could name it")
+            raise ValueError(
+                f"type: {kind!r:.80} contains a quote: remove it, since rules must be able to name the type"
+            )
         return kind
 
     @model_validator(mode="after")
     def _answer_is_a_choice(self) -> Self:
         if folded_text(self.answer) not in map(folded_text, self.choices):
-            raise ValueError(f"answer: {self.answer!r:.80} is not among the choices ({', '.join(self.choices)[:200]})")
+            raise ValueError(f"answer: {self.answer!r:.80} is not one of the choices ({', '.join(self.choices)[:200]})")
         return self
 
     @property
     def expected(self) -> int:
-        """The place of the right choice."""
+        """The index of the correct choice."""
         return list(map(folded_text, self.choices)).index(folded_text(self.answer))
 
 
@@ -98,62 +100,64 @@ Questions = Annotated[tuple[GeckoQuestion, ...], Field(max_length=MAX_QUESTIONS)
 
 
 class PinnedQuestions(Frozen):
-    """An entry of a file of pinned questions: those of one case, or of every case with a prompt."""
+    """An entry of a file of pinned questions, for one case or for all cases with a prompt."""
 
     case: str | None = None
     prompt: str | None = Field(default=None, description="As rendered.")
     questions: Annotated[tuple[GeckoQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
 
     @model_validator(mode="after")
-    def _one_key(self) -> Self:
+    def _prompt_or_case(self) -> Self:
         if (self.case is None) == (self.prompt is None):
-            raise ValueError("an entry has a prompt or a case, and its questions")
+            raise ValueError("an entry needs either 'case' or 'prompt', and 'questions'")
         return self
 
 
 def folded_text(text: str) -> str:
-    """A choice or an answer as it is compared: case, width, runs of spaces, quotes and a last full stop are nothing."""
+    """Normalizes a choice or an answer for comparison: ignores case, width, extra spaces, quotes and a final period."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return plain.strip(_ENDS) or plain
 
 
 def id_problems(questions: Sequence[GeckoQuestion]) -> Iterator[tuple[int, str]]:
-    """Each question (by its place) whose id an earlier one has."""
+    """Each question (by index) whose id is a duplicate."""
     seen: set[str] = set()
-    for at, question in enumerate(questions):
+    for index, question in enumerate(questions):
         if question.id in seen:
-            yield at, f"two questions have the id {question.id!r}"
+            yield index, f"two questions have the id {question.id!r}"
         seen.add(question.id)
 
 
 def dependency_problems(questions: Sequence[GeckoQuestion]) -> Iterator[tuple[int, str]]:
-    """Each question (by its place) that depends on itself or on none that is there, and the first circle.
+    """Each question (by index) that depends on itself or on an unknown question, and the first cycle.
 
-    Ids are unique.
+    Assumes unique ids.
     """
     ids = [question.id for question in questions]
     parents = {question.id: question.depends_on for question in questions}
-    for at, question in enumerate(questions):
+    for index, question in enumerate(questions):
         for parent in question.depends_on:
             if parent == question.id:
-                yield at, f"{question.id!r} depends on itself"
+                yield index, f"{question.id!r} depends on itself"
             elif parent not in parents:
-                yield at, f"{question.id!r} depends on {parent!r}, which is no question here"
-    cycle = _cycle({name: [parent for parent in own if parent != name] for name, own in parents.items()})
+                yield index, f"{question.id!r} depends on {parent!r}, but there is no such question"
+    cycle = _cycle(
+        {name: [parent for parent in dependencies if parent != name] for name, dependencies in parents.items()}
+    )
     if cycle:
-        yield ids.index(cycle[0]), f"the questions depend on each other in a circle: {' -> '.join(cycle)}"
+        yield ids.index(cycle[0]), f"the questions depend on each other in a cycle: {' -> '.join(cycle)}"
 
 
 def _cycle(parents: Mapping[str, Sequence[str]]) -> list[str]:
-    """The first circle of a graph, its first id once more at the end; empty where there is none."""
+    """The first cycle of a graph, with its first id repeated at the end; empty if there is none."""
     done: set[str] = set()
     for start in parents:
         path: list[str] = []
         todo = [(start, iter(parents[start]))] if start not in done else []
         while todo:
             node, rest = todo[-1]
-            path = [each for each, _ in todo]
-            parent = next((each for each in rest if each in parents and each not in done), None)
+            path = [name for name, _ in todo]
+            parent = next((name for name in rest if name in parents and name not in done), None)
             if parent is None:
                 done.add(node)
                 todo.pop()
@@ -165,10 +169,7 @@ def _cycle(parents: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def without_bad_dependencies(questions: Sequence[GeckoQuestion]) -> tuple[GeckoQuestion, ...]:
-    """The same questions; where a dependency is bad, all are gone.
-
-    One on itself says nothing that scoring does not know already: it goes alone.
-    """
+    """The same questions without self-dependencies. If another dependency is invalid, all dependencies are removed."""
     others = tuple(
         question.model_copy(update={"depends_on": tuple(p for p in question.depends_on if p != question.id)})
         for question in questions

@@ -1,4 +1,4 @@
-"""How a suite names a provider that is called over a network: its host, its key, and who may be sent what."""
+"""Options of providers that are called over a network: host, API key, and which host may receive which key."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", 
 
 
 def _plain_host(url: str) -> str:
-    """A URL whose host means the same to everyone who reads it. Raises ``ValueError``."""
+    """Checks that a URL has an unambiguous host name. Raises ``ValueError``."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise ValueError(f"this is no URL: {error}") from None
+        raise ValueError(f"not a valid URL: {error}") from None
     if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", host) and not parts.netloc.startswith("["):
-        raise ValueError("this URL has no plain host name (write an international name in its xn-- form)")
+        raise ValueError("the URL has no plain host name (write an international name in its xn-- form)")
     return url
 
 
@@ -34,65 +34,67 @@ _GEMINI_KEYS = frozenset({"GEMINI_API_KEY", "GOOGLE_API_KEY"})
 
 
 class Remote(Frozen):
-    """Where calls go and which environment variable holds the key. A suite never holds a key."""
+    """Where calls go and which environment variable contains the key. A suite never contains a key."""
 
     own_hosts: ClassVar[tuple[str, ...]] = ()
     default_key: ClassVar[str] = ""
     usual_keys: ClassVar[frozenset[str]] = frozenset()
-    """Variables that hold a key to the provider's own hosts, and so are sent to no other."""
+    """Variables with a key for the provider's own hosts. They are never sent to other hosts."""
 
     base_url: Url | None = Field(
         default=None,
-        description="Another server that speaks the same protocol. Outside the provider's own hosts it needs an "
-        "api_key_env of its own, and trust.",
+        description="Another server with the same protocol. Outside the provider's own hosts, it needs its own "
+        "api_key_env and --trust-suite.",
     )
     api_key_env: EnvName | None = Field(
-        default=None, description="The environment variable that holds the key, instead of the provider's usual one."
+        default=None, description="The environment variable with the API key, instead of the provider's default."
     )
 
     @property
     def key_variable(self) -> str:
-        """The environment variable that holds the key."""
+        """The environment variable with the API key."""
         return self.api_key_env or self.default_key
 
     @property
     def is_own_host(self) -> bool:
-        """Whether calls go to the provider itself, whose prices are public."""
+        """Whether calls go to one of the provider's own hosts."""
         host = urlsplit(self.base_url or "").hostname or ""
-        return self.base_url is None or any(host == own or host.endswith(f".{own}") for own in self.own_hosts)
+        return self.base_url is None or any(
+            host == own_host or host.endswith(f".{own_host}") for own_host in self.own_hosts
+        )
 
     def host_problem(self, *, trusted: bool) -> str | None:
-        """Why a call must not be sent to ``base_url``; ``None`` where it may."""
+        """Why a call must not be sent to ``base_url``; ``None`` if it may."""
         if self.key_variable in (_OPENAI_KEYS | _GEMINI_KEYS) - self.usual_keys:
-            return f"{self.key_variable} is another provider's key: name a variable of its own as api_key_env"
+            return f"{self.key_variable} is another provider's key: set api_key_env to a different variable"
         if self.base_url is None:
             return self._own_host_problem(trusted=trusted)
         host = urlsplit(self.base_url).hostname or ""
         if self.is_own_host:
             https = self.base_url.startswith("https://")
-            return self._own_host_problem(trusted=trusted) if https else f"{host} takes https only"
+            return self._own_host_problem(trusted=trusted) if https else f"{host} accepts only https"
         if self.key_variable in self.usual_keys:
             return (
-                f"base_url {host!r} is not the provider's own host: name an environment variable of its own"
-                f" as api_key_env, so that {self.key_variable} is not sent there"
+                f"base_url {host!r} is not the provider's own host: set api_key_env to a separate environment variable"
+                f" so that {self.key_variable} is not sent there"
             )
         if trusted or host in trusted_hosts():
             return None
-        return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or list it in {TRUSTED_HOSTS}"
+        return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or add it to {TRUSTED_HOSTS}"
 
     def credentials_problem(self, *, trusted: bool) -> str | None:  # noqa: ARG002 - most have a key and nothing else
-        """Why this machine's own credentials must not be used for this entry; ``None`` where they may, or are not."""
+        """Why this machine's credentials must not be used for this entry; ``None`` if allowed or not needed."""
         return None
 
     def _own_host_problem(self, *, trusted: bool) -> str | None:
-        """A suite must not send any variable that it names to a provider, who would then know a stranger's secret."""
+        """Refuses unusual key variables: a suite could otherwise send any secret of the environment to a provider."""
         if trusted or self.key_variable in self.usual_keys:
             return None
-        return f"{self.key_variable} is not a usual name of this provider's key: pass --trust-suite to send it there"
+        return f"{self.key_variable} is not a usual key variable of this provider: pass --trust-suite to allow it"
 
 
 class OpenAIOptions(Remote):
-    """The OpenAI API, or a server that speaks it (vLLM, Ollama, llama.cpp, LocalAI)."""
+    """The OpenAI API, or a compatible server (vLLM, Ollama, llama.cpp, LocalAI)."""
 
     own_hosts: ClassVar[tuple[str, ...]] = ("api.openai.com",)
     default_key: ClassVar[str] = "OPENAI_API_KEY"
@@ -105,67 +107,69 @@ _PROJECT = re.compile(r"(?:^|/)projects/([^/]*)")
 
 
 def is_vertex_host(host: str) -> bool:
-    """Whether a host is Vertex AI itself: global, of a region, or a private endpoint of Google's."""
+    """Whether a host belongs to Vertex AI: global, regional, or a private Google endpoint."""
     return _VERTEX_HOST.fullmatch(host) is not None
 
 
 class GoogleCloud(Frozen):
-    """A Vertex AI project. Credentials are the machine's application default ones."""
+    """A Vertex AI project. It uses the machine's application default credentials."""
 
     project: CloudName = Field(description="The project's id: a-z, 0-9 and -.")
     location: CloudName = Field(description="A region, us, eu or global: a-z, 0-9 and -.")
 
     @property
     def url(self) -> str:
-        """Where the location is served."""
+        """The URL of the location's endpoint."""
         if self.location in ("us", "eu"):
             return f"https://aiplatform.{self.location}.rep.googleapis.com"
         return f"https://{'' if self.location == 'global' else f'{self.location}-'}aiplatform.googleapis.com"
 
 
 class GeminiOptions(Remote):
-    """The Gemini Developer API, or Vertex AI where ``google`` is given."""
+    """The Gemini Developer API, or Vertex AI if ``google`` is set."""
 
     own_hosts: ClassVar[tuple[str, ...]] = ("generativelanguage.googleapis.com", "aiplatform.googleapis.com")
     default_key: ClassVar[str] = "GEMINI_API_KEY"
     usual_keys: ClassVar[frozenset[str]] = _GEMINI_KEYS
 
-    google: GoogleCloud | None = Field(default=None, description="project and location: use Vertex AI, with no key.")
+    google: GoogleCloud | None = Field(
+        default=None, description="Project and location: use Vertex AI without an API key."
+    )
 
     @model_validator(mode="after")
-    def _one_way_in(self) -> Self:
+    def _check_credentials(self) -> Self:
         if self.google is not None and self.api_key_env is not None:
-            raise ValueError("google (Vertex AI) uses the machine's own credentials: leave api_key_env out")
+            raise ValueError("google (Vertex AI) uses the machine's own credentials: remove api_key_env")
         return self
 
     def host_problem(self, *, trusted: bool) -> str | None:
-        """Also for Vertex AI, whose credentials open far more than one model: no trust sends them elsewhere."""
+        """Also covers Vertex AI. Google credentials grant wide access, so even a trusted suite cannot redirect them."""
         if self.google is None:
             return super().host_problem(trusted=trusted)
         parts = urlsplit(self.base_url or self.google.url)
         if parts.scheme == "https" and is_vertex_host(parts.hostname or ""):
             return None
         return (
-            f"base_url {parts.hostname!r} over {parts.scheme} is not Vertex AI's own host over https:"
-            " this machine's Google credentials are sent to no other"
+            f"base_url {parts.hostname!r} over {parts.scheme} is not a Vertex AI host over https:"
+            " this machine's Google credentials are sent only to Vertex AI"
         )
 
     def credentials_problem(self, *, trusted: bool) -> str | None:
-        """Names each project that would be used, as a model or a cache may be another project's."""
+        """Checks each project in use, since a model or a cache may belong to another project."""
         if self.google is None or trusted:
             return None
         named = self.model_dump(include={"model", "params", "grid"})
         for project in (self.google.project, *_projects_in(named)):
             if project not in trusted_projects():
                 return (
-                    "Vertex AI is called with this machine's own Google credentials: pass --trust-suite if you trust"
-                    f" this suite, or list the project {project!r} in {TRUSTED_PROJECTS}"
+                    "Vertex AI uses this machine's Google credentials: pass --trust-suite if you trust"
+                    f" this suite, or add the project {project!r} to {TRUSTED_PROJECTS}"
                 )
         return None
 
 
 def _projects_in(value: Any) -> Iterator[str]:
-    """The projects of all resource names (``projects/NAME/...``) in plain data."""
+    """The projects in all resource names (``projects/NAME/...``) of plain data."""
     if isinstance(value, str):
         yield from _PROJECT.findall(value)
     elif isinstance(value, (dict, list, tuple)):

@@ -1,4 +1,4 @@
-"""Images and videos in Google Cloud Storage, which Gemini judges read themselves: nobody here needs their bytes."""
+"""Outputs in Google Cloud Storage that Gemini judges read directly, without a download."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visioneval.suite.judges import BaseJudge
 
 
 def address_of(params: Mapping[str, Any]) -> str | None:
-    """The address by which Gemini can read a finished image."""
+    """The URI under which Gemini can read an existing output."""
     path = params.get("path")
     return path if isinstance(path, str) and path.startswith("gs://") else None
 
@@ -19,9 +19,9 @@ def address_of(params: Mapping[str, Any]) -> str | None:
 def addressed(
     params: Mapping[str, Any], graders: Iterable[BaseGrader], judges: Mapping[str, BaseJudge]
 ) -> Mapping[str, Any]:
-    """The parameters of a finished image; ``by_address`` says that it is not to be downloaded.
+    """The parameters of an existing output, with ``by_address`` if it need not be downloaded.
 
-    That is so where its type is known and every grader has a judge that reads addresses.
+    This is the case if its type is known and every grader has a judge that reads remote URIs.
     """
     path = address_of(params)
     mime = params.get("mime") or (mimetypes.guess_type(path)[0] if path else None)

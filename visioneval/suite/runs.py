@@ -1,4 +1,4 @@
-"""The model runs of a suite: sweeps expanded, and finished images found by label. Pure but for reading datasets."""
+"""The model runs of a suite: expands sweeps and looks up existing outputs by label. Reads datasets, nothing else."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from visioneval.types import ModelRun
 
 
 def model_runs(entry: BaseProvider, suite: Suite, folder: Path, run_labels: RunLabels) -> list[ModelRun]:
-    """Every model run that one entry of ``models:`` stands for, in order.
+    """Every model run of one entry of ``models``, in order.
 
-    Each has a config of its own with its label and no sweep left, so that the resolved suite expands to the same.
-    Raises ``VisionEvalError`` where another run or a dataset cannot be read.
+    Each has its own config with a label and without a grid, so that the resolved suite expands to the same runs.
+    Raises ``VisionEvalError`` if another run or a dataset cannot be read.
     """
     return [
         ModelRun(
@@ -28,6 +28,6 @@ def model_runs(entry: BaseProvider, suite: Suite, folder: Path, run_labels: RunL
 
 
 def dataset_outputs(run: ModelRun, suite: Suite, folder: Path) -> Finished:
-    """The images that a model run finds in its own dataset, or in the cases' ``outputs``."""
+    """The existing outputs of a model run in its dataset or in the cases' ``outputs``."""
     config: BaseProvider = run.config
     return config.existing_outputs(run.label, suite.cases, suite.vars, folder)

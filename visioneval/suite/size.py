@@ -1,4 +1,4 @@
-"""How many model runs and cells a suite stands for, worked out before any of them is made."""
+"""Counts the model runs and cells of a suite before expanding it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from visioneval.types import ModelRun
 
 
 def grid_problems(suite: Suite) -> Iterator[tuple[Loc, str]]:
-    """Says where grids make more model runs than a suite may have; nothing is expanded for it."""
+    """Reports grids that result in too many model runs, without expanding them."""
     sizes = [_combinations(entry) for entry in suite.models]
     if sum(sizes) <= MODEL_RUNS.limit:
         return
     largest = max(range(len(sizes)), key=sizes.__getitem__)
     has_grid = isinstance(entry := suite.models[largest], GeneratingProvider) and entry.grid
     loc: Loc = ("models", largest, "grid") if has_grid else ("models",)
-    yield loc, f"the suite has {sum(sizes):,} model runs, over the limit of {MODEL_RUNS.limit:,} ({MODEL_RUNS.hint})"
+    yield (
+        loc,
+        f"the suite has {sum(sizes):,} model runs, over the limit of {MODEL_RUNS.limit:,} ({MODEL_RUNS.hint})",
+    )
 
 
 def _combinations(entry: BaseProvider) -> int:
@@ -29,21 +32,21 @@ def _combinations(entry: BaseProvider) -> int:
 
 
 def cell_problem(suite: Suite, runs: Sequence[ModelRun]) -> str | None:
-    """What is wrong with a suite of too many cells, ``None`` for any other."""
+    """The message for a suite with too many cells; ``None`` otherwise."""
     cells = count_cells(suite, runs)
     if cells <= CELLS.limit:
         return None
     return (
-        f"{len(suite.cases):,} cases on {len(runs):,} model runs make {cells:,} cells,"
+        f"{len(suite.cases):,} cases on {len(runs):,} model runs result in {cells:,} cells,"
         f" over the limit of {CELLS.limit:,} ({CELLS.hint})"
     )
 
 
 def count_cells(suite: Suite, runs: Sequence[ModelRun]) -> int:
-    """The cells of a suite. Finished images are read from files that are bounded: one a case is counted."""
+    """The number of cells of a suite. Existing outputs count once per case, since their files are bounded."""
     cases = Counter(case.task_type for case in suite.cases)
     return sum(
-        many * _samples(run, suite.samples) for run in runs for task, many in cases.items() if run.config.does(task)
+        count * _samples(run, suite.samples) for run in runs for task, count in cases.items() if run.config.does(task)
     )
 
 
@@ -54,6 +57,6 @@ def _samples(run: ModelRun, samples: int) -> int:
     if not isinstance(config, GeneratingProvider):
         return samples
     params = dict(run.params)
-    if not isinstance(params.get("n") or 1, int):  # which is a problem of its own
+    if not isinstance(params.get("n") or 1, int):  # reported separately
         return samples
     return samples * config.outputs_per_call(params) * config.calls_per_sample(params)

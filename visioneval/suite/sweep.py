@@ -1,4 +1,4 @@
-"""The sweep: one model entry with a grid becomes many model runs. Pure."""
+"""The sweep: expands a model entry with a grid into many model runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class WrittenFloat(float):
-    """A number that remembers how the suite wrote it, so that labels say ``1.10`` where the suite does."""
+    """A number that remembers its text in the suite, so that labels keep ``1.10`` unchanged."""
 
     __slots__ = ("text",)
     text: str
@@ -21,7 +21,7 @@ class WrittenFloat(float):
 
 
 def as_written(value: object) -> str:
-    """A parameter's value as it stands in a label."""
+    """A parameter's value in a label."""
     if isinstance(value, WrittenFloat):
         return value.text
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -30,10 +30,10 @@ def as_written(value: object) -> str:
 def grid_sweep(
     base: str, params: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The cartesian product of ``grid`` over ``params``, as ``(label, params)`` in the grid's order.
+    """The Cartesian product of ``grid`` over ``params``, as ``(label, params)`` in the grid's order.
 
-    The last key varies fastest. A label is ``base,key=value,...`` with values as the suite wrote them; without
-    a grid it is ``base`` alone.
+    The last key varies fastest. A label is ``base,key=value,...`` with values as written in the suite; without a
+    grid, it is ``base``.
     """
     runs = []
     for values in product(*grid.values()):

@@ -1,4 +1,4 @@
-"""Jinja templates: a sandbox with bounded work, and rendering by name.
+"""Jinja templates: a sandbox with a limit on work, and rendering by name.
 
-Imports ``errors``, ``types`` and ``bounds`` only.
+Imports only ``errors``, ``types`` and ``bounds``.
 """

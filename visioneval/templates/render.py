@@ -1,4 +1,4 @@
-"""Templates, rendered in the sandbox: an undefined variable is an error, and no template can eat the machine."""
+"""Renders templates in the sandbox: undefined variables are errors, and work is limited."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def _compiled(text: str) -> jinja2.Template:
 
 
 def render(text: str, context: Mapping[str, Any]) -> str:
-    """Renders a template given as text. Raises ``TemplateError`` in one line, with the template's line."""
+    """Renders a template from text. Raises ``TemplateError`` with the line in the template."""
     if not any(sign in text for sign in _SIGNS):
         return text
     if len(text) > MAX_CHARACTERS:
-        raise TemplateError(f"a template of over {MAX_CHARACTERS:,} characters")
-    return _rendered("template", lambda: _parts(text), context)
+        raise TemplateError(f"the template has more than {MAX_CHARACTERS:,} characters")
+    return _render_parts("template", lambda: _parts(text), context)
 
 
 def _parts(text: str) -> list[str | jinja2.Template]:
-    """The template cut at its ``{{ expressions }}``, where it has no other sign: prompts share and compile those."""
+    """Splits a template at its ``{{ expressions }}`` if it has only those, so that prompts share compiled ones."""
     parts = _EXPRESSION.split(text)
     if len(parts) > 2 * MAX_EXPRESSIONS + 1:
-        raise TemplateError(f"a template of over {MAX_EXPRESSIONS:,} expressions")
+        raise TemplateError(f"the template has more than {MAX_EXPRESSIONS:,} expressions")
     if len(parts) > 1 and not any(sign in part for part in parts[::2] for sign in _SIGNS):
         with suppress(jinja2.TemplateSyntaxError):
             return [_compiled(part) if index % 2 else part for index, part in enumerate(parts)]
@@ -56,49 +56,53 @@ def _parts(text: str) -> list[str | jinja2.Template]:
 
 
 def render_file(name: str, folders: Folders, context: Mapping[str, Any]) -> str:
-    """Renders a template file, from the first of the folders that has it. Raises ``TemplateError`` in one line."""
-    return _rendered(f"template {name!r}", lambda: [_environment(folders).get_template(name)], context)
+    """Renders a template file from the first folder that has it. Raises ``TemplateError``."""
+    return _render_parts(f"template {name!r}", lambda: [_environment(folders).get_template(name)], context)
 
 
 def template_files(name: str, folders: Folders) -> dict[str, Path]:
-    """The file of a template and of every template that it names, by name. Raises ``TemplateError``."""
-    environment, found, todo = _environment(folders), dict[str, Path](), [name]
+    """The files of a template and of all templates that it includes, by name. Raises ``TemplateError``."""
+    environment, files, todo = _environment(folders), dict[str, Path](), [name]
     try:
         while todo:
-            if (current := todo.pop()) in found:
+            if (current := todo.pop()) in files:
                 continue
             text, path, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, current)
-            found[current] = Path(str(path))
-            todo += _named_in(text)
+            files[current] = Path(str(path))
+            todo += _referenced(text)
     except jinja2.TemplateNotFound as error:
-        raise TemplateError(f"there is no template {error.name!r} beside the suite or built in") from None
+        raise TemplateError(
+            f"there is no template {error.name!r}, neither built in nor in the suite's folder or templates_dir"
+        ) from None
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(f"{current} line {error.lineno}: {error.message}") from None
-    return found
+    return files
 
 
 @lru_cache(maxsize=256)
-def _named_in(text: str) -> tuple[str, ...]:
-    """The templates that a template names. Raises ``TemplateSyntaxError``."""
+def _referenced(text: str) -> tuple[str, ...]:
+    """The templates that a template includes. Raises ``TemplateSyntaxError``."""
     return tuple(filter(None, meta.find_referenced_templates(_environment().parse(text))))
 
 
 @lru_cache(maxsize=256)
 def template_digest(names: tuple[str, ...], folders: Folders) -> str:
-    """SHA-256 over the text of some templates and of all that they name: what a judge's answers depend on."""
+    """SHA-256 of the text of templates and all that they include, since a judge's answers depend on them."""
     files = {file: path for name in names for file, path in template_files(name, folders).items()}
     texts = {file: path.read_text(encoding="utf-8") for file, path in sorted(files.items())}
     return sha256(json.dumps(texts).encode()).hexdigest()
 
 
-def _rendered(name: str, find: Callable[[], list[str | jinja2.Template]], context: Mapping[str, Any]) -> str:
+def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]], context: Mapping[str, Any]) -> str:
     try:
         with counted():
-            return "".join(_bounded(find(), context))
+            return "".join(_bounded(get_parts(), context))
     except TemplateError:
         raise
     except jinja2.TemplateNotFound as error:
-        raise TemplateError(f"there is no template {error.name!r} beside the suite or built in") from None
+        raise TemplateError(
+            f"there is no template {error.name!r}, neither built in nor in the suite's folder or templates_dir"
+        ) from None
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(f"{error.name or name} line {error.lineno}: {error.message}") from None
     except jinja2.UndefinedError as error:
@@ -107,8 +111,8 @@ def _rendered(name: str, find: Callable[[], list[str | jinja2.Template]], contex
     except RecursionError:
         raise TemplateError(f"the {name} is nested too deeply") from None
     except Exception as error:
-        why = "a number of too many digits" if "digits" in str(error) else str(error) or type(error).__name__
-        raise TemplateError(f"the {name} does not render: {why}") from None
+        reason = "a number has too many digits" if "digits" in str(error) else str(error) or type(error).__name__
+        raise TemplateError(f"the {name} does not render: {reason}") from None
 
 
 def _bounded(parts: list[str | jinja2.Template], context: Mapping[str, Any]) -> Iterator[str]:
@@ -117,5 +121,5 @@ def _bounded(parts: list[str | jinja2.Template], context: Mapping[str, Any]) -> 
         for piece in [part] if isinstance(part, str) else part.generate(context):
             size += len(piece)
             if size > MAX_CHARACTERS:
-                raise TemplateError(f"the template renders to over {MAX_CHARACTERS:,} characters")
+                raise TemplateError(f"the rendered template has more than {MAX_CHARACTERS:,} characters")
             yield piece

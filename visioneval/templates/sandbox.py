@@ -1,9 +1,9 @@
-"""A Jinja environment for templates of strangers, in which all work is counted and bounded.
+"""A Jinja environment for untrusted templates that counts and limits all work.
 
-Jinja's own sandbox bounds neither time nor memory. Here a template gets values, filters, ``if`` and ``for``, and every
-node that runs, and every value that an operator, a filter, a test, a call or an output touches, costs steps: the same
-template on the same values costs the same on every machine. Only Jinja's public interface is used: the syntax tree is
-changed before it is compiled, and the hooks are those that its documentation names.
+Jinja's own sandbox limits neither time nor memory. Here, a template has values, filters, ``if`` and ``for``. Every
+executed node costs steps, and so does every value that an operator, filter, test, call or output touches. The cost is
+the same on every machine. Only Jinja's public interface is used: the syntax tree is changed before compilation, and
+the hooks are documented.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from jinja2.visitor import NodeTransformer
 from visioneval.templates.steps import CHARACTERS_PER_STEP, take, take_from_suite, weigh
 
 MAX_TEMPLATE = 100_000
-"""Characters of a template that has more than plain expressions."""
+"""Maximum length in characters of a template with more than plain expressions."""
 MAX_TOKENS = 20_000
 MAX_BITS = 4096
 MAX_PRECISION = 100
 CALL_STEPS = 10
 COMPILING = 100
-"""Steps of the whole suite for each token that is compiled."""
+"""Steps per compiled token, charged to the suite's budget."""
 
-_WORK, _LOOP, _WEIGHED, _JOINED = "the work", "the loop", "the weight", "the joined text"
+_CHARGE, _CHARGE_LOOP, _CHARGE_VALUE, _JOINED = "the work", "the loop", "the weight", "the joined text"
 _REFUSED_METHODS = {"center", "expandtabs", "format", "format_map", "join", "ljust", "replace", "rjust", "zfill"}
 _REFUSED_FILTERS = {
     *("attr", "batch", "center", "filesizeformat", "format", "indent", "pprint", "random", "slice", "striptags"),
@@ -63,8 +63,8 @@ _METHODS: Mapping[type, frozenset[str]] = {
 }
 
 
-def _counted_call(function: Callable[..., Any], factor: Callable[..., int]) -> Callable[..., Any]:
-    """A filter or a test that pays for what it is given and what it gives; what is lazy is done at once."""
+def _charged_call(function: Callable[..., Any], factor: Callable[..., int]) -> Callable[..., Any]:
+    """Wraps a filter or test to charge for its arguments and its result. Evaluates lazy results immediately."""
 
     @wraps(function)
     def run(*args: Any, **more: Any) -> Any:
@@ -79,12 +79,12 @@ def _counted_call(function: Callable[..., Any], factor: Callable[..., int]) -> C
     return run
 
 
-def _once(*_: Any, **__: Any) -> int:
+def _factor_one(*_: Any, **__: Any) -> int:
     return 1
 
 
 def _path_length(*args: Any, **more: Any) -> int:
-    """How many steps down an attribute such as ``a.b.c`` leads, which is done for every item."""
+    """The depth of an attribute path such as ``a.b.c``, which is resolved for every item."""
     return 1 + sum(value.count(".") for value in (*args, *more.values()) if isinstance(value, str))
 
 
@@ -94,45 +94,47 @@ class _Missing(jinja2.StrictUndefined):
     def __init__(
         self, hint: str | None = None, obj: Any = missing, name: str | None = None, exc: Any = jinja2.UndefinedError
     ) -> None:
-        super().__init__(hint or _why_missing(obj, name), obj, name, exc)
+        super().__init__(hint or _undefined_message(obj, name), obj, name, exc)
 
 
-def _why_missing(above: Any, name: str | None) -> str:
+def _undefined_message(above: Any, name: str | None) -> str:
     if above is missing:
         return f"{name!r} is not set"
     if isinstance(above, Mapping):
         return f"there is no {name!r} (there is: {', '.join(map(str, list(above)[:20])) or 'nothing'})"
-    return f"there is no {name!r} in {'a text' if isinstance(above, str) else 'what is asked for it'}"
+    return f"there is no {name!r} in {'a text' if isinstance(above, str) else 'this value'}"
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The environment. Its templates render only within ``counted``."""
+    """The Jinja environment. Render its templates within ``counted``."""
 
     intercepted_binops = frozenset(("*", "**", "%", "+", "-", "/", "//"))
 
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
         super().__init__(
             undefined=_Missing,
-            finalize=_finalized,
+            finalize=_finalize,
             loader=jinja2.FileSystemLoader(folders) if folders else None,
             keep_trailing_newline=not folders,
             trim_blocks=bool(folders),
             lstrip_blocks=bool(folders),
             autoescape=False,
-            optimized=False,  # what is worked out while compiling is counted once only
-            auto_reload=False,  # a run renders by the words that its records name, and looks for no new ones
+            optimized=False,  # constant folding would escape the counting
+            auto_reload=False,  # a run must not pick up changed templates
         )
-        own = {"join": _join, "replace": _replace, "round": _round, "string": str, "sum": _sum, "tojson": _tojson}
-        known = {name: each for name, each in (self.filters | own).items() if name not in _REFUSED_FILTERS}
+        overrides = {"join": _join, "replace": _replace, "round": _round, "string": str, "sum": _sum, "tojson": _tojson}
+        allowed = {
+            name: function for name, function in (self.filters | overrides).items() if name not in _REFUSED_FILTERS
+        }
         factors = dict.fromkeys(_BY_ATTRIBUTE, _path_length)
         self.globals = {"range": _range}
         tests: Mapping[str, Any] = self.tests
-        self.tests = {name: _counted_call(test, _once) for name, test in tests.items()}
+        self.tests = {name: _charged_call(test, _factor_one) for name, test in tests.items()}
         self.filters = {
-            name: _counted_call(cast("Callable[..., Any]", each), factors.get(name, _once))
-            for name, each in known.items()
+            name: _charged_call(cast("Callable[..., Any]", function), factors.get(name, _factor_one))
+            for name, function in allowed.items()
         }
-        self.filters |= {_WORK: _pay, _LOOP: _pay_loop, _WEIGHED: _pay_value, _JOINED: _joined}
+        self.filters |= {_CHARGE: _charge, _CHARGE_LOOP: _charge_loop, _CHARGE_VALUE: _charge_value, _JOINED: _joined}
 
     def compile(
         self,
@@ -142,7 +144,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         raw: bool = False,
         defer_init: bool = False,
     ) -> Any:
-        """Checks a template and puts the counting in, before it is compiled."""
+        """Checks a template and adds the counting before compilation."""
         if isinstance(source, str):
             source = self._instrumented(source, name, filename)
         compiled: str | CodeType = super().compile(source, name, filename, raw, defer_init)  # type: ignore[call-overload]
@@ -152,33 +154,35 @@ class Sandbox(ImmutableSandboxedEnvironment):
         take_from_suite(COMPILING * self._tokens(source, name, filename))
         tree = super().parse(source, name, filename)
         for node in tree.find_all(_REFUSED_NODES):
-            what = f"{type(node).__name__.lower()!r} is not for a suite's templates"
-            raise jinja2.TemplateSyntaxError(what, node.lineno, name, filename)
+            message = f"{type(node).__name__.lower()!r} is not allowed in a suite's templates"
+            raise jinja2.TemplateSyntaxError(message, node.lineno, name, filename)
         for loop in tree.find_all(nodes.For):
             if loop.recursive:
-                raise jinja2.TemplateSyntaxError("a loop cannot be recursive", loop.lineno, name, filename)
-        return cast("nodes.Template", _Counting(self).visit(tree))
+                raise jinja2.TemplateSyntaxError("recursive loops are not allowed", loop.lineno, name, filename)
+        return cast("nodes.Template", _ChargeInserter(self).visit(tree))
 
     def parse(self, source: str, name: str | None = None, filename: str | None = None) -> nodes.Template:
-        """The syntax tree as it is written, of a template that is not too long."""
+        """The unchanged syntax tree of a template, within the length limits."""
         self._tokens(source, name, filename)
         return super().parse(source, name, filename)
 
     def _tokens(self, source: str, name: str | None, filename: str | None) -> int:
-        """How many words and signs a template has. Raises ``TemplateSyntaxError`` for too many."""
+        """The number of tokens of a template. Raises ``TemplateSyntaxError`` if there are too many."""
         if len(source) > MAX_TEMPLATE:
-            raise jinja2.TemplateSyntaxError(f"a template of over {MAX_TEMPLATE:,} characters", 1, name, filename)
+            raise jinja2.TemplateSyntaxError(
+                f"the template has more than {MAX_TEMPLATE:,} characters", 1, name, filename
+            )
         tokens = sum(1 for _ in islice(self.lex(source, name, filename), MAX_TOKENS + 1))
         if tokens > MAX_TOKENS:
-            raise jinja2.TemplateSyntaxError(f"a template of over {MAX_TOKENS:,} words and signs", 1, name, filename)
+            raise jinja2.TemplateSyntaxError(f"the template has more than {MAX_TOKENS:,} tokens", 1, name, filename)
         return tokens
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Refuses methods that make long texts of short ones, by their name in the error."""
+        """Refuses methods that can create long texts from short ones."""
         return attr not in _REFUSED_METHODS and super().is_safe_attribute(obj, attr, value)
 
     def is_safe_callable(self, obj: Any) -> bool:
-        """``range``, blocks, loops, and methods of plain values that are known to be cheap."""
+        """Allows ``range``, blocks, loops, and cheap methods of plain values."""
         if obj is _range or isinstance(obj, (BlockReference, jinja2.Undefined)):
             return True
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
@@ -187,7 +191,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return name in _METHODS.get(type(owner), ())
 
     def call(self, context: Context, obj: Any, /, *args: Any, **more: Any) -> Any:
-        """A call of a method or of ``range``, paid for like a filter."""
+        """Calls a method or ``range``, charged like a filter."""
         if not self.is_safe_callable(obj):
             name = getattr(obj, "__name__", type(obj).__name__)
             raise SecurityError(f"{name!r} cannot be called in a template")
@@ -198,49 +202,49 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return result
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """An operator, once it is known that its result is of a size that can be paid."""
+        """Applies an operator after charging for the size of its result."""
         sides = (left, right)
-        whole = [side for side in sides if isinstance(side, int)]
+        integers = [side for side in sides if isinstance(side, int)]
         if all(isinstance(side, (int, float)) for side in sides):
-            _check_numbers(operator, whole)
+            _check_numbers(operator, integers)
         elif operator == "%":
-            raise OverflowError("'%' is for numbers: join texts with '~'")
+            raise OverflowError("'%' works only with numbers: use '~' to join text")
         else:
             sized = [side for side in sides if not isinstance(side, (int, float))]
-            weigh(*sized, times=max(1, *whole) if operator == "*" and whole else 1)
+            weigh(*sized, times=max(1, *integers) if operator == "*" and integers else 1)
         return super().call_binop(context, operator, left, right)
 
 
-def _check_numbers(operator: str, whole: list[int]) -> None:
-    bits = [side.bit_length() for side in whole]
-    if len(whole) == 2 and operator == "**":
-        bits.append(bits[0] * abs(whole[1]))
+def _check_numbers(operator: str, integers: list[int]) -> None:
+    bits = [side.bit_length() for side in integers]
+    if len(integers) == 2 and operator == "**":
+        bits.append(bits[0] * abs(integers[1]))
     elif operator == "*":
         bits.append(sum(bits))
     if max(bits, default=0) > MAX_BITS:
-        raise OverflowError(f"a number of over {MAX_BITS:,} bits")
+        raise OverflowError(f"a number has more than {MAX_BITS:,} bits")
 
 
-class _Counting(NodeTransformer):
-    """Puts what pays into a syntax tree: for the nodes of templates, blocks and loops, and for their values."""
+class _ChargeInserter(NodeTransformer):
+    """Adds charges to a syntax tree: for the nodes of templates, blocks and loops, and for values."""
 
     def __init__(self, environment: Sandbox) -> None:
         self._environment = environment
 
     def visit_Template(self, node: nodes.Template) -> nodes.Template:  # noqa: N802 - the visitor's naming
         self.generic_visit(node)
-        node.body.insert(0, self._payment(node))
+        node.body.insert(0, self._charge_statement(node))
         return node
 
     def visit_Block(self, node: nodes.Block) -> nodes.Block:  # noqa: N802
         self.generic_visit(node)
-        node.body.insert(0, self._payment(node))
+        node.body.insert(0, self._charge_statement(node))
         return node
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
         self.generic_visit(node)
-        each = _nodes_in([*node.body, *([node.test] if node.test else [])])
-        node.iter = self._filter(node.iter, _LOOP, 1 + each)
+        steps = _count_nodes([*node.body, *([node.test] if node.test else [])])
+        node.iter = self._filter(node.iter, _CHARGE_LOOP, 1 + steps)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
@@ -250,40 +254,40 @@ class _Counting(NodeTransformer):
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802
         self.generic_visit(node)
-        node.expr = self._weighed(node.expr)
+        node.expr = self._charged(node.expr)
         for operand in node.ops:
-            operand.expr = self._weighed(operand.expr)
+            operand.expr = self._charged(operand.expr)
         return node
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
         if isinstance(node.arg, nodes.Slice):
-            return self._filter(node, _WEIGHED)
-        node.arg = self._weighed(node.arg)
+            return self._filter(node, _CHARGE_VALUE)
+        node.arg = self._charged(node.arg)
         return node
 
     def visit_Pair(self, node: nodes.Pair) -> nodes.Pair:  # noqa: N802
         self.generic_visit(node)
-        node.key = self._weighed(node.key)
+        node.key = self._charged(node.key)
         return node
 
-    def _weighed(self, node: nodes.Expr) -> nodes.Expr:
-        return node if isinstance(node, nodes.Const) else self._filter(node, _WEIGHED)
+    def _charged(self, node: nodes.Expr) -> nodes.Expr:
+        return node if isinstance(node, nodes.Const) else self._filter(node, _CHARGE_VALUE)
 
-    def _payment(self, node: nodes.Template | nodes.Block) -> nodes.ExprStmt:
+    def _charge_statement(self, node: nodes.Template | nodes.Block) -> nodes.ExprStmt:
         nothing = nodes.Const(None, lineno=node.lineno, environment=self._environment)
-        paid = self._filter(nothing, _WORK, _nodes_in(node.body))
+        paid = self._filter(nothing, _CHARGE, _count_nodes(node.body))
         return nodes.ExprStmt(paid, lineno=node.lineno, environment=self._environment)
 
-    def _filter(self, node: nodes.Node, name: str, *words: int) -> nodes.Filter:
-        args = [nodes.Const(word, lineno=node.lineno, environment=self._environment) for word in words]
+    def _filter(self, node: nodes.Node, name: str, *values: int) -> nodes.Filter:
+        args = [nodes.Const(value, lineno=node.lineno, environment=self._environment) for value in values]
         return nodes.Filter(
             cast("nodes.Expr", node), name, args, [], None, None, lineno=node.lineno, environment=self._environment
         )
 
 
-def _nodes_in(parts: Iterable[nodes.Node]) -> int:
-    """The nodes that run once each time that these do: bodies of inner loops and blocks pay for themselves."""
+def _count_nodes(parts: Iterable[nodes.Node]) -> int:
+    """The number of nodes that run once per execution. Bodies of inner loops and blocks are charged separately."""
     total, todo = 0, list(parts)
     while todo:
         node = todo.pop()
@@ -293,24 +297,24 @@ def _nodes_in(parts: Iterable[nodes.Node]) -> int:
     return total
 
 
-def _pay(_: None, steps: int) -> None:
+def _charge(_: None, steps: int) -> None:
     take(steps)
 
 
-def _pay_value(value: Any) -> Any:
+def _charge_value(value: Any) -> Any:
     weigh(value)
     return value
 
 
-def _pay_loop(items: Iterable[Any], each: int) -> list[Any]:
+def _charge_loop(items: Iterable[Any], steps: int) -> list[Any]:
     weigh(items)
-    taken = list(items)
-    take(each * len(taken))
-    return taken
+    values = list(items)
+    take(steps * len(values))
+    return values
 
 
-@jinja2.pass_context  # so that no output is worked out while compiling
-def _finalized(_: Context, value: Any) -> Any:
+@jinja2.pass_context  # a pass_context function is not evaluated during compilation
+def _finalize(_: Context, value: Any) -> Any:
     weigh(value)
     return value
 
@@ -321,9 +325,9 @@ def _joined(parts: list[Any]) -> str:
 
 
 def _replace(text: Any, old: str, new: str, count: int = -1) -> str:
-    whole = str(text)
-    take(whole.count(old) * len(new) // CHARACTERS_PER_STEP)
-    return whole.replace(old, new, count)
+    source = str(text)
+    take(source.count(old) * len(new) // CHARACTERS_PER_STEP)
+    return source.replace(old, new, count)
 
 
 @jinja2.pass_eval_context
@@ -335,7 +339,7 @@ def _join(context: nodes.EvalContext, items: Iterable[Any], d: str = "", attribu
 
 def _round(value: float, precision: int = 0, method: Any = "common") -> float:
     if abs(precision) > MAX_PRECISION:
-        raise OverflowError(f"round() to over {MAX_PRECISION} digits")
+        raise OverflowError(f"round() has more than {MAX_PRECISION} digits")
     return filters.do_round(value, precision, method)
 
 
@@ -344,7 +348,7 @@ def _sum(environment: Sandbox, items: Iterable[Any], attribute: str | int | None
     parts = list(items)
     values = parts if attribute is None else list(map(filters.make_attrgetter(environment, attribute), parts))
     if not all(isinstance(value, (int, float)) for value in [*values, start]):
-        raise TypeError("sum() is for numbers")
+        raise TypeError("sum() works only with numbers")
     return sum(values, start)
 
 

@@ -1,4 +1,4 @@
-"""The steps that rendering a template takes: the budget, and what values weigh in it."""
+"""Budgets of steps for rendering templates, and the cost of values."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from visioneval.bounds import TEMPLATE_STEPS
 CHARACTERS_PER_STEP = 16
 SUITE_TEMPLATES = 50
 CASE_STEPS = 2000
-"""Steps of the whole suite that each case adds."""
+"""Steps that each case adds to the suite's budget."""
 
 _COLLECTIONS: Any = (dict, list, tuple, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
 
 
 class TooMuchWorkError(Exception):
-    """A template, or all of a suite together, that takes more steps than it may."""
+    """A template, or all templates of a suite together, that exceeds its budget of steps."""
 
 
 class Steps:
-    """What is left of a budget; ``above`` is a larger one that pays too."""
+    """A budget of steps. ``above`` is a larger budget that is charged too."""
 
-    def __init__(self, most: int, what: str, above: Steps | None = None) -> None:
-        self.left, self._most, self._what, self._above = most, most, what, above
+    def __init__(self, limit: int, subject: str, above: Steps | None = None) -> None:
+        self.remaining, self._limit, self._subject, self._above = limit, limit, subject, above
 
     def take(self, steps: int) -> None:
-        """Takes from the budget. Raises ``TooMuchWorkError`` where it does not last."""
-        self.left -= steps
-        if self.left < 0:
-            raise TooMuchWorkError(f"{self._what} over {self._most:,} steps of work ({TEMPLATE_STEPS.hint})")
+        """Charges the budget. Raises ``TooMuchWorkError`` if it is exhausted."""
+        self.remaining -= steps
+        if self.remaining < 0:
+            raise TooMuchWorkError(f"{self._subject} over {self._limit:,} steps of work ({TEMPLATE_STEPS.hint})")
         if self._above is not None:
             self._above.take(steps)
 
@@ -42,7 +42,7 @@ _suite: ContextVar[Steps | None] = ContextVar("suite", default=None)
 
 @contextmanager
 def counted() -> Iterator[None]:
-    """Renders within have one budget of steps."""
+    """Gives all rendering inside the block one budget of steps."""
     token = _steps.set(Steps(TEMPLATE_STEPS.limit, "it takes", _suite.get()))
     try:
         yield
@@ -52,7 +52,7 @@ def counted() -> Iterator[None]:
 
 @contextmanager
 def suite_counted(cases: int) -> Iterator[None]:
-    """All templates that are rendered within have one budget together, which grows with the cases of their suite."""
+    """Gives all templates rendered inside the block one shared budget, which grows with the number of cases."""
     most = max(SUITE_TEMPLATES * TEMPLATE_STEPS.limit, CASE_STEPS * cases)
     token = _suite.set(Steps(most, "the templates of the suite take"))
     try:
@@ -62,25 +62,25 @@ def suite_counted(cases: int) -> Iterator[None]:
 
 
 def take(steps: int) -> None:
-    """Takes steps from the template that is rendered. Raises ``TooMuchWorkError``."""
+    """Charges steps to the current template. Raises ``TooMuchWorkError``."""
     if (budget := _steps.get()) is not None:
         budget.take(steps)
 
 
 def take_from_suite(steps: int) -> None:
-    """Takes steps from the suite alone. Raises ``TooMuchWorkError``."""
+    """Charges steps to the suite only. Raises ``TooMuchWorkError``."""
     if (budget := _suite.get()) is not None:
         budget.take(steps)
 
 
 def weigh(*values: Any, times: int = 1) -> None:
-    """Takes the steps that it costs to walk so many times through values. Raises ``TooMuchWorkError``."""
+    """Charges the cost of traversing ``values`` ``times`` times. Raises ``TooMuchWorkError``."""
     if (budget := _steps.get()) is not None:
-        budget.take(_weight(list(values), budget.left) * times)
+        budget.take(_weight(list(values), budget.remaining) * times)
 
 
 def _weight(todo: list[Any], most: int) -> int:
-    """Counted no further than just past ``most``."""
+    """The cost of traversing values; stops counting once it exceeds ``most``."""
     total = 0
     while todo and total <= most:
         item: Any = todo.pop()

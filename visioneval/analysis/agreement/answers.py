@@ -58,7 +58,7 @@ class Facet:
         if self.type == "pair":
             return float(PAIR_ANSWERS.index(str(answer))) if label.other and answer in PAIR_ANSWERS else None
         assert self.question is not None
-        if answer is None or self.question.misfit(answer) is not None:
+        if answer is None or self.question.answer_problem(answer) is not None:
             return None
         if self.tag is not None:
             return float(isinstance(answer, tuple) and self.tag in answer)
@@ -157,7 +157,7 @@ def _number(answer: Answer) -> float | None:
 def _facets(runs: Sequence[Labelled]) -> dict[str, tuple[Facet, ...]]:
     asked: dict[str, tuple[str, LabelQuestion | None]] = {}
     for run in runs:
-        own = run.info.suite.asked
+        own = run.info.suite.resolved_labels
         for key, question in [*((each.key, each) for each in own.questions), *((each.key, None) for each in own.pairs)]:
             first, known = asked.setdefault(key, (run.info.run_id, question))
             if _meaning(known) != _meaning(question):

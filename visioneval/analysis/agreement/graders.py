@@ -21,7 +21,7 @@ from visioneval.analysis.stats.ranking import kendall, mean_ranks, spearman
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Rule, parse_rule
-from visioneval.suite.graders import scored_by
+from visioneval.suite.graders import rubric_scale
 from visioneval.suite.labels import VERDICT
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric, Verdict
@@ -116,7 +116,7 @@ class Measured:
         """A yes or no, a step of a rubric's scale, or any number."""
         if self.meaning.type == "bool":
             return "bool"
-        return "scale" if scored_by(self.name, self.suite.graders) else "continuous"
+        return "scale" if rubric_scale(self.name, self.suite.graders) else "continuous"
 
 
 def metrics_of(infos: Sequence[RunInfo]) -> dict[str, Measured]:
@@ -231,7 +231,7 @@ def _fails(
 
 
 def _breaks(rule: Rule, value: float) -> bool:
-    return rule.answer({rule.metric: float(value)}) == "broken"
+    return rule.outcome({rule.metric: float(value)}) == "failed"
 
 
 def _accuracy(mine: Floats, yours: Floats) -> float:
@@ -244,7 +244,7 @@ def _precision(mine: Floats, yours: Floats) -> float:
 
 def _rule(metric: str, suite: Suite) -> Rule | None:
     """The suite's first rule over a number that is for every cell."""
-    rules = (parse_rule(entry.rule) for entry in suite.verdict if entry.is_everything)
+    rules = (parse_rule(entry.rule) for entry in suite.verdict if entry.is_unrestricted)
     return next((rule for rule in rules if rule.metric == metric and rule.op is not None), None)
 
 

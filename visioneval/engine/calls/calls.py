@@ -11,7 +11,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
-from visioneval.aio import in_thread
+from visioneval.aio import run_in_thread
 from visioneval.engine.calls.budget import Budget, Claim
 from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
 from visioneval.engine.calls.cost_bounds import CallSize, bound_of, generation_size, question_size
@@ -114,7 +114,7 @@ class Calls:
             )
             outputs = await asyncio.to_thread(_checked, generation, call.task_type)
             return _generated(generation, outputs, generation.cost_usd, tries.count)
-        key = await in_thread(call_key, call, hash_of, when=call.has_files)
+        key = await run_in_thread(call_key, call, hash_of, when=call.has_files)
         kept = await self._cached_generation(key, call)
         if kept is not None:
             self.log.hit(lane, key)
@@ -274,7 +274,7 @@ class Calls:
             return None
         if not self.reuse.offline and not kept.answer["whole"]:
             return None
-        outputs = await in_thread(self._read, kept, self.cache, call.task_type, when=_is_work(kept))
+        outputs = await run_in_thread(self._read, kept, self.cache, call.task_type, when=_is_work(kept))
         if outputs is None or (not self.reuse.offline and any(p.fault for p in outputs)):
             return None
         answer = kept.answer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from visioneval.aio import together
+from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.gecko.answers import (
     MAX_ANSWER_CHARS,
@@ -53,13 +53,13 @@ async def ask_all(
 ) -> AnswerSet:
     """Asks all questions; recorded answers are looked up once. Never raises because of a judge."""
     groups = [(question,) for question in questions] if single else [tuple(questions)]
-    first = await together(_ask_group(ask, group, instructions(group), parts) for group in groups)
+    first = await gather_all(_ask_group(ask, group, instructions(group), parts) for group in groups)
     merged = _merged(first)
     is_recorded = any(reply.shape == "recorded" for reply in merged.replies)
     if merged.fault or is_recorded:
         return merged
     open_questions = [item for item in questions if merged.answers[item.id].fault and item.id not in merged.again]
-    second = await together(
+    second = await gather_all(
         _ask_group(ask, (item,), _retry_instructions(instructions, item, merged.answers[item.id]), parts, again=True)
         for item in open_questions
     )

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.suite.case import TestCase
-from visioneval.suite.checks.rules import Found, SuiteContext
+from visioneval.suite.checks.rules import Problems, SuiteContext
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.questions import dependency_problems, id_problems
 
 
-def run_problems(view: SuiteContext, graders: Sequence[tuple[int, GeckoGrader]]) -> Found:
+def run_problems(view: SuiteContext, graders: Sequence[tuple[int, GeckoGrader]]) -> Problems:
     """Yields the problems with the questions of each case that a gecko grader applies to."""
     for index, case in enumerate(view.suite.cases):
         for _, grader in graders:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from visioneval.aio import in_thread
+from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.graders.gecko.answers import ParsedAnswer, chosen_text
 from visioneval.graders.gecko.asking import OFF_SHAPE, ask_all, ask_past_cache
@@ -93,7 +93,7 @@ async def _exchange(ask: Ask, question: Question, options: GeckoOptions) -> tupl
 
 
 async def _read(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:
-    return await in_thread(_read_now, reply, options, when=len(reply.text) > SHORT)
+    return await run_in_thread(_read_now, reply, options, when=len(reply.text) > SHORT)
 
 
 def _read_now(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:

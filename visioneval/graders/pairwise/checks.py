@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from visioneval.graders.pairwise.config import PairwiseGrader
-from visioneval.suite.checks.rules import Found, SuiteContext
+from visioneval.suite.checks.rules import Problems, SuiteContext
 from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
 
 
-def run_problems(view: SuiteContext, graders: Sequence[tuple[int, PairwiseGrader]]) -> Found:
+def run_problems(view: SuiteContext, graders: Sequence[tuple[int, PairwiseGrader]]) -> Problems:
     """Yields unknown labels, too few model runs, recorded judges, and two graders with the same judge model."""
     labels = [label for label, _ in view.labels]
     graders_by_judge: dict[str, str] = {}

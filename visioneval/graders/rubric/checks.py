@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from visioneval.graders.rubric.config import RubricGrader
-from visioneval.suite.checks.rules import Found
+from visioneval.suite.checks.rules import Problems
 from visioneval.suite.graders import is_video
 from visioneval.suite.model import Suite
 
 
-def problems(suite: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Found:
+def problems(suite: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Problems:
     """Yields a problem for each grader with ``zoom`` and a case with a video."""
     for index, grader in graders:
         if grader.zoom is None:

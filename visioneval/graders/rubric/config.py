@@ -10,7 +10,7 @@ from visioneval.graders.rubric.prompt import rubric_context, rubric_groups, rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.graders import BaseGrader
 from visioneval.suite.judge_prompt import SHOWN
-from visioneval.suite.labels import MOST_STEPS, LabelQuestion
+from visioneval.suite.labels import MAX_STEPS, LabelQuestion
 from visioneval.types import Metric
 
 
@@ -64,5 +64,5 @@ def _label_question(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
     if isinstance(metric, PassFail):
         return LabelQuestion(key=name, ask=metric.description, type="yes_no", metric=name)
     low, high = metric.scale
-    step = max(metric.step, (high - low) / MOST_STEPS)
+    step = max(metric.step, (high - low) / MAX_STEPS)
     return LabelQuestion(key=name, ask=metric.description, type="scale", scale=metric.scale, step=step, metric=name)

@@ -10,7 +10,7 @@ from functools import partial
 from statistics import median_low
 from typing import Any
 
-from visioneval.aio import together
+from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.rubric.config import RubricGrader
@@ -80,14 +80,14 @@ class Rubric:
         config = self._config
         video_judge = "" if config.zoom else config.judge  # crops are cut here, from bytes
         attachments = await load_attachments(context, video_judge, config.frames)
-        ballots = await together(
+        ballots = await gather_all(
             self._vote(context, attachments, group, vote)
             for group in rubric_groups(config)
             for vote in range(config.votes)
         )
         missing = {name for name, score in _scores(config, ballots).items() if score is None}
         if missing:
-            ballots = await together(self._retry_ballot(context, attachments, ballot, missing) for ballot in ballots)
+            ballots = await gather_all(self._retry_ballot(context, attachments, ballot, missing) for ballot in ballots)
         template = template_digest((config.template,), context.template_folders)
         return _tally(config, ballots, template=template, schema=self._schema_sha256)
 

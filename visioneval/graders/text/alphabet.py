@@ -13,7 +13,7 @@ import unicodedata
 import zlib
 from functools import cache
 
-from visioneval.characters import ignorable
+from visioneval.characters import is_ignorable
 
 HYPHEN, BULLET, ELLIPSIS, APOSTROPHE, QUOTE = "-", "•", "…", "'", '"'
 
@@ -93,7 +93,7 @@ def fold_character(char: str) -> str:
 
     The result may be several characters (a ligature), or none (a joiner, a variation selector).
     """
-    if ignorable(char):
+    if is_ignorable(char):
         return ""
     if char in _FOLDS or char == ELLIPSIS:
         return _FOLDS.get(char, char)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from visioneval.characters import ignorable
+from visioneval.characters import is_ignorable
 from visioneval.graders.text.alphabet import APOSTROPHE, BULLET, ELLIPSIS, HYPHEN, QUOTE, fold_character
 
 Corners = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
@@ -75,7 +75,7 @@ def copy_of(text: str, *, fold: bool) -> Copy:
         if char.isspace():
             gaps.add(len(chars))
             continue
-        for part in fold_character(char) if fold else ("" if ignorable(char) else char):
+        for part in fold_character(char) if fold else ("" if is_ignorable(char) else char):
             merged = _merge(chars[-1], part) if fold and chars else None
             if merged:
                 chars[-1] = merged

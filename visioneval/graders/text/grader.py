@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from visioneval.aio import in_thread
+from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text import judge as text_judge
@@ -66,7 +66,7 @@ class Text:
         except ProviderError as error:
             return _unread_grade(self._config, context, (), str(error))
         size = sum(len(reading.text) for reading in judge_reading.readings)
-        comparison = await in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
+        comparison = await run_in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
         graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge")
         return replace(
             _with_criteria(graded, self._config.key, judge_reading),

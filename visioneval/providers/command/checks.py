@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 from visioneval.providers.command.config import CommandProvider
-from visioneval.suite.checks.rules import Found
+from visioneval.suite.checks.rules import Problems
 from visioneval.suite.loading.paths import Trust
 
 
-def problems(entry: CommandProvider, folder: Path, trust: Trust) -> Found:  # noqa: ARG001 - trust is checked elsewhere
+def problems(entry: CommandProvider, folder: Path, trust: Trust) -> Problems:  # noqa: ARG001 - trust is checked elsewhere
     """Yields a missing program."""
     if not _is_program(entry.argv[0], folder):
         yield ("argv",), f"there is no program {entry.argv[0]!r} on this machine"

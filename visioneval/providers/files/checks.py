@@ -7,21 +7,21 @@ from pathlib import Path
 
 from visioneval.providers.files.config import FilesProvider
 from visioneval.providers.files.dataset import dataset_rows
-from visioneval.suite.checks.rules import Found
+from visioneval.suite.checks.rules import Problems
 from visioneval.suite.loading.datasets import missing_columns
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.outputs import split_run
 
 
-def problems(entry: FilesProvider, folder: Path, trust: Trust) -> Found:
+def problems(entry: FilesProvider, folder: Path, trust: Trust) -> Problems:
     """Yields files and runs that the suite may not read."""
     for key, path, start in _named_paths(entry, folder):
         if refusal := trust.refusal(path, start, remote=key != ("run",)):
             yield key, refusal
 
 
-def run_problems(entry: FilesProvider, folder: Path) -> Found:
+def run_problems(entry: FilesProvider, folder: Path) -> Problems:
     """Yields missing columns of a readable dataset."""
     if entry.dataset is not None:
         missing = missing_columns(dataset_rows(entry.dataset, folder), entry.dataset.fields)

@@ -31,7 +31,7 @@ class OutputDataset(Frozen):
         if unknown := sorted(self.fields.keys() - known):
             raise ValueError(f"fields: unknown {', '.join(unknown)} (known: {', '.join(sorted(known))})")
         if "output" not in self.fields or not self.fields.keys() & {"id", "prompt"}:
-            raise ValueError("fields must map output, and id or prompt")
+            raise ValueError("fields: map 'output', and 'id' or 'prompt'")
         return self
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from visioneval.suite.case import Text
-from visioneval.suite.judges import BaseJudge, only_settings
+from visioneval.suite.judges import BaseJudge, check_params
 from visioneval.suite.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import GeminiOptions
 
@@ -45,7 +45,7 @@ class GeminiJudge(BaseJudge, GeminiOptions):
     @field_validator("params")
     @classmethod
     def _asks_nothing(cls, params: dict[str, Any]) -> dict[str, Any]:
-        return only_settings(params, {"contents", "http_options", "model", "tools"})
+        return check_params(params, {"contents", "http_options", "model", "tools"})
 
     @property
     def needs_key(self) -> str | None:

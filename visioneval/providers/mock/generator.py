@@ -68,7 +68,7 @@ def _generate(request: GenerationRequest) -> Generation:
     if params.flaw == "wrong_size":
         size = _other_size(size)
     _check_size(size)
-    with IN_MEMORY.hold(size[0] * size[1]):
+    with IN_MEMORY.reserve(size[0] * size[1]):
         outputs = tuple(
             _encode(_generation(request, params, size, sample), request.case, "png") for sample in request.samples
         )

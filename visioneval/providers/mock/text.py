@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from PIL import Image, ImageDraw, ImageFont, features
 
-from visioneval.characters import ignorable
+from visioneval.characters import is_ignorable
 from visioneval.errors import ProviderError
 
 Color = tuple[int, int, int]
@@ -107,7 +107,7 @@ def tidy(lines: Iterable[str]) -> tuple[str, ...]:
     """Normalizes lines and drops empty ones. Raises ``ProviderError`` for characters that the font lacks."""
     cleaned = []
     for line in lines:
-        visible = (char for char in unicodedata.normalize("NFC", line) if char.isspace() or not ignorable(char))
+        visible = (char for char in unicodedata.normalize("NFC", line) if char.isspace() or not is_ignorable(char))
         text = " ".join("".join(visible).split())
         lacking = sorted({char for char in text if not _has_glyph(char)})
         if lacking:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from visioneval.suite.case import Text
-from visioneval.suite.judges import BaseJudge, only_settings
+from visioneval.suite.judges import BaseJudge, check_params
 from visioneval.suite.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import MaskMode, OpenAIOptions
 
@@ -43,7 +43,7 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
     @field_validator("params")
     @classmethod
     def _asks_nothing(cls, params: dict[str, Any]) -> dict[str, Any]:
-        return only_settings(params, {"input", "messages", "model", "stream", "tools"})
+        return check_params(params, {"input", "messages", "model", "stream", "tools"})
 
     @property
     def needs_key(self) -> str | None:

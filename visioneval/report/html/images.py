@@ -47,7 +47,7 @@ class ReportImages(ABC):
     def __init__(self, run: Path, suite: Path, *, trust: bool) -> None:
         self._run = run
         self._suite = suite
-        self._trust = Trust.of_held_suite(everything=trust)
+        self._trust = Trust.for_run_suite(everything=trust)
         self._inputs: dict[tuple[str, bool], ReportImage] = {}
 
     @abstractmethod

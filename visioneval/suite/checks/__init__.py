@@ -1,4 +1,4 @@
-"""What a suite must satisfy beyond the form of its keys: rules, judges, templates, labels and files.
+"""Checks of a suite beyond its schema: rules, judges, templates, labels and files.
 
-Each check yields problems with a location. What belongs to one grader is in the ``checks.py`` of its package.
+Each check yields problems with a location. Checks of a single grader live in the ``checks.py`` of its package.
 """

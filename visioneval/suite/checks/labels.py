@@ -1,29 +1,29 @@
-"""Checks of ``labels:``: keys, the metrics that questions name, and the file of anchors."""
+"""Checks of ``labels``: unique keys, the metrics that questions name, and the anchors file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from visioneval.suite.graders import scored_by
+from visioneval.suite.graders import rubric_scale
 from visioneval.suite.label_presets import READY
-from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, Labels, metric_misfit
+from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, Labels, metric_mismatch
 from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.types import Metric
 
-Found = Iterator[tuple[Loc, str]]
+Problems = Iterator[tuple[Loc, str]]
 
 
-def label_problems(suite: Suite, folder: Path, trust: Trust, broken: frozenset[str]) -> Found:
-    """Every problem of ``labels:``. ``broken`` names the top-level keys that are incomplete here."""
+def label_problems(suite: Suite, folder: Path, trust: Trust, broken: frozenset[str]) -> Problems:
+    """Every problem of ``labels``. ``broken`` names the top-level keys that are incomplete in this suite."""
     labels = suite.labels
     if labels is None or "labels" in broken:
         return
     yield from _keys(labels)
     if not broken & {"cases", "graders", "metrics"}:
-        metrics = written_metrics(suite)
+        metrics = available_metrics(suite)
         for index, question in enumerate(labels.questions):
             if message := _metric(question, metrics, suite):
                 yield ("labels", "questions", index, "metric"), message
@@ -31,7 +31,7 @@ def label_problems(suite: Suite, folder: Path, trust: Trust, broken: frozenset[s
         yield ("labels", "anchors"), message
 
 
-def written_metrics(suite: Suite) -> dict[str, Metric]:
+def available_metrics(suite: Suite) -> dict[str, Metric]:
     """Every metric that some grader writes for some case."""
     return {
         name: metric
@@ -42,19 +42,19 @@ def written_metrics(suite: Suite) -> dict[str, Metric]:
     }
 
 
-def _keys(labels: Labels) -> Found:
-    """Keys that stand twice. A key of the ready set's own kind is replaced, one of the other kind is taken."""
-    ready = READY[labels.preset] if labels.preset else None
-    seen = {key for pair in ready.pairs for key in (pair.key, f"{pair.key}{WHY}")} if ready else set()
+def _keys(labels: Labels) -> Problems:
+    """Duplicate keys. A question replaces the preset's question of its key; it cannot have the key of a pair."""
+    preset = READY[labels.preset] if labels.preset else None
+    used = {key for pair in preset.pairs for key in (pair.key, f"{pair.key}{WHY}")} if preset else set()
     for index, question in enumerate(labels.questions):
-        if question.key in seen:
+        if question.key in used:
             yield ("labels", "questions", index, "key"), f"two questions have the key {question.key!r}"
-        seen.add(question.key)
-    seen = {each.key for each in (*labels.questions, *(ready.questions if ready else ()))}
+        used.add(question.key)
+    used = {each.key for each in (*labels.questions, *(preset.questions if preset else ()))}
     for index, pair in enumerate(labels.pairs):
-        if taken := seen & {pair.key, f"{pair.key}{WHY}"}:
-            yield ("labels", "pairs", index, "key"), f"two questions have the key {min(taken)!r}"
-        seen |= {pair.key, f"{pair.key}{WHY}"}
+        if clashing := used & {pair.key, f"{pair.key}{WHY}"}:
+            yield ("labels", "pairs", index, "key"), f"two questions have the key {min(clashing)!r}"
+        used |= {pair.key, f"{pair.key}{WHY}"}
 
 
 def _metric(question: LabelQuestion, metrics: dict[str, Metric], suite: Suite) -> str | None:
@@ -63,9 +63,9 @@ def _metric(question: LabelQuestion, metrics: dict[str, Metric], suite: Suite) -
         return None
     if name not in metrics:
         if name == VERDICT:
-            return None if question.type == "yes_no" else "the verdict is a yes or no: ask with the type yes_no"
+            return None if question.type == "yes_no" else "the verdict is yes or no: use the type yes_no"
         return f"no grader writes {name!r}{did_you_mean(name, {*metrics, VERDICT})}"
-    return metric_misfit(question, metrics[name], scored_by(name, suite.graders))
+    return metric_mismatch(question, metrics[name], rubric_scale(name, suite.graders))
 
 
 def _anchors(path: str, folder: Path, trust: Trust) -> str | None:

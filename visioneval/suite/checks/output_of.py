@@ -1,4 +1,4 @@
-"""Checks of cases that look at another case's images."""
+"""Checks of cases that use another case's images."""
 
 from __future__ import annotations
 
@@ -25,13 +25,19 @@ def _problems(case: TestCase, by_id: Mapping[str, TestCase]) -> Iterator[tuple[s
     if source is None:
         yield "output_of", f"there is no case {name!r}{did_you_mean(name, by_id)}"
     elif source is case:
-        yield "output_of", f"{name!r} is this case itself"
+        yield "output_of", f"{name!r} is this case: name another case"
     elif source.output_of is not None:
-        yield "output_of", f"{name!r} generates nothing itself: name the case that generates the image"
+        yield (
+            "output_of",
+            f"{name!r} generates no image because it has 'output_of' too: name the case that generates the image",
+        )
     elif source.task_type != case.task_type:
-        yield "task", f"the image is that of {name!r}, whose task is {source.task_type}"
+        yield (
+            "task",
+            f"the image comes from {name!r}, whose task is {source.task_type}: use the same task or remove 'task'",
+        )
     for key in OWN_IMAGES:
         if getattr(case, key):
-            yield key, f"this case looks at the image of {name!r} and has no {key} of its own"
+            yield key, f"this case uses the image of {name!r}: remove {key!r}"
     if case.expect.refusal:
-        yield "expect", f"this case generates nothing, so nothing can be refused: state it at {name!r}"
+        yield "expect", f"this case generates nothing, so no model can refuse it: move 'refusal' to {name!r}"

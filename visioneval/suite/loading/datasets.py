@@ -1,4 +1,4 @@
-"""Rows from JSONL, CSV and TSV files, as cases and as finished images. Every row knows its line."""
+"""Reads rows of JSONL, CSV and TSV files as cases and existing outputs. Every row has its line number."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import fetch, url_path
 from visioneval.suite.case import TestCase
 from visioneval.suite.loading.messages import did_you_mean, known_keys
-from visioneval.suite.loading.yaml_reader import MAX_DEPTH, decode, plain
+from visioneval.suite.loading.yaml_reader import MAX_DEPTH, decode, parse_scalar
 
 MAX_BYTES = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: the line that it starts on, counted from 1, and its cells by column."""
+    """One row: the number of its first line, starting from 1, and its cells by column."""
 
     line: int
     cells: Mapping[str, Any]
 
 
 def file_stem(name: str) -> str:
-    """The name of a dataset without folder and ending: what its rows are labeled where they have no model."""
+    """The name of a dataset without folder and suffix: the label of rows without a model."""
     return PurePosixPath(url_path(name)).stem
 
 
 def read_cell_rows(path: Path | str, name: str) -> list[Row]:
-    """The rows of a dataset each of which is a cell at least, and so no more than a suite may have of those.
+    """The rows of a dataset, limited to the maximum number of cells since each row is at least one cell.
 
-    Raises as ``read_rows``.
+    Raises like ``read_rows``.
     """
-    return read_rows(path, name, most=CELLS.limit)
+    return read_rows(path, name, limit=CELLS.limit)
 
 
-def read_rows(path: Path | str, name: str, *, most: int | None = None) -> list[Row]:
-    """All rows of a JSONL (``.jsonl``, ``.ndjson``), CSV or TSV file, on disk or behind a URL (a ``str``).
+def read_rows(path: Path | str, name: str, *, limit: int | None = None) -> list[Row]:
+    """All rows of a JSONL (``.jsonl``, ``.ndjson``), CSV or TSV file, on disk or at a URL (a ``str``).
 
-    Raises ``UsageError`` in one line for a file that cannot be read at all, and ``SuiteError`` for one that is not
-    UTF-8 or has rows that cannot be read, all rows in one go.
+    Raises ``UsageError`` for a file that cannot be read, and ``SuiteError`` with all problems for a file that is not
+    UTF-8 or has invalid rows.
     """
     rows: list[Row] = []
     problems: list[Problem] = []
@@ -59,8 +59,8 @@ def read_rows(path: Path | str, name: str, *, most: int | None = None) -> list[R
             rows.append(row)
         else:
             problems.append(row)
-        if most is not None and len(rows) > most:
-            message = f"over {most:,} rows, each of which is a cell at least ({CELLS.hint})"
+        if limit is not None and len(rows) > limit:
+            message = f"the dataset has more than {limit:,} rows, and each row is at least one cell ({CELLS.hint})"
             raise SuiteError([Problem(name, rows[-1].line, 1, message)])
     if not rows and not problems:
         problems.append(Problem(name, 1, 1, "the dataset has no rows"))
@@ -70,14 +70,14 @@ def read_rows(path: Path | str, name: str, *, most: int | None = None) -> list[R
 
 
 def scan_rows(path: Path | str, name: str) -> Iterator[Row | Problem]:
-    """The rows of such a file one by one, and in place of a row that cannot be read what is wrong with it.
+    """Yields the rows of such a file one by one, with a ``Problem`` for each invalid row.
 
-    Raises ``UsageError`` and ``SuiteError`` for a file that cannot be read at all.
+    Raises ``UsageError`` and ``SuiteError`` for a file that cannot be read.
     """
     readers = {".jsonl": _json_rows, ".ndjson": _json_rows, ".csv": _comma_rows, ".tsv": _tab_rows}
     reader = readers.get(PurePosixPath(url_path(str(path))).suffix.lower())
     if reader is None:
-        raise UsageError(f"a dataset ends in {', '.join(readers)}")
+        raise UsageError(f"unknown file type: a dataset's name must end in {', '.join(readers)}")
     yield from reader(decode(_read_bytes(path), name), name)
 
 
@@ -96,7 +96,7 @@ def _read_bytes(path: Path | str) -> bytes:
 
 @lru_cache(maxsize=4)
 def _fetched(url: str) -> bytes:
-    """Once in a process: checks, plan and run then see the same rows."""
+    """Fetches a URL once per process, so that checks, plan and run see the same rows."""
     return fetch(url, MAX_BYTES)
 
 
@@ -110,52 +110,56 @@ def _json_rows(text: str, name: str) -> Iterator[Row | Problem]:
         except json.JSONDecodeError as error:
             yield Problem(name, number, error.colno, f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}")
         except RecursionError:
-            yield Problem(name, number, 1, f"nested deeper than {MAX_DEPTH} levels")
+            yield Problem(name, number, 1, f"nested more than {MAX_DEPTH} levels deep")
         except ValueError as error:
             yield Problem(name, number, 1, str(error))
         else:
             row = isinstance(cells, dict)
-            yield Row(number, cells) if row else Problem(name, number, 1, 'a row is an object: {"column": value, ...}')
+            yield (
+                Row(number, cells)
+                if row
+                else Problem(name, number, 1, 'a row must be an object: {"column": value, ...}')
+            )
 
 
 def _refuse_constant(text: str) -> Never:
-    raise ValueError(f"{text} is not a number that JSON knows: write null or a text")
+    raise ValueError(f"{text} is not valid JSON: write null or a quoted string")
 
 
-def _finite(text: str) -> float:
+def _finite_float(text: str) -> float:
     number = float(text)
     if abs(number) == float("inf"):
-        raise ValueError(f"{text} is too large a number")
+        raise ValueError(f"the number {text} is too large")
     return number
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if len(text) > 100:
-        raise ValueError("a number of over 100 digits: write it as a text")
+        raise ValueError("a number has more than 100 digits: put it in quotes")
     return int(text)
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     cells = dict(pairs)
     if len(cells) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands here twice")
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is duplicated")
     return cells
 
 
 _DECODER = json.JSONDecoder(
-    parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole, object_pairs_hook=_no_twins
+    parse_constant=_refuse_constant, parse_float=_finite_float, parse_int=_integer, object_pairs_hook=_unique_keys
 )
 
 
 def _check_plain(line: str, cells: Any) -> None:
-    """Refuses what could not be written to a record again. Raises ``ValueError`` and ``RecursionError``."""
+    """Rejects data that could not be written to a record. Raises ``ValueError`` and ``RecursionError``."""
     if "\\u" in line:
         try:
             json.dumps(cells, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             lone = ord(error.object[error.start])
-            raise ValueError(f"a lone surrogate (\\u{lone:04x}) is not text") from None
+            raise ValueError(f"invalid text: a lone surrogate (\\u{lone:04x})") from None
     if line.count("{") + line.count("[") > MAX_DEPTH and _depth(cells) > MAX_DEPTH:
         raise RecursionError
 
@@ -181,7 +185,7 @@ def _table_rows(text: str, name: str, delimiter: str) -> Iterator[Row | Problem]
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            yield Problem(name, line, 1, f"not a table: {error}")
+            yield Problem(name, line, 1, f"not a valid table: {error}")
             return
         if cells is None:
             return
@@ -189,22 +193,22 @@ def _table_rows(text: str, name: str, delimiter: str) -> Iterator[Row | Problem]
             pass
         elif not header:
             header = cells
-            if twice := [column for column in header if header.count(column) > 1]:
-                yield Problem(name, line, 1, f"two columns of the header are called {twice[0]!r}")
+            if duplicates := [column for column in header if header.count(column) > 1]:
+                yield Problem(name, line, 1, f"the header has two columns named {duplicates[0]!r}")
                 return
         elif len(cells) == len(header):
             yield Row(line, dict(zip(header, cells, strict=True)))
         else:
-            yield Problem(name, line, 1, f"{len(cells)} cells, but the header has {len(header)}")
+            yield Problem(name, line, 1, f"the row has {len(cells)} cells, but the header has {len(header)}")
         line = reader.line_num + 1
 
 
 def field_problems(fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each key of ``fields`` that is no key of a case, and what to say of it."""
+    """Each key of ``fields`` that is not a key of a case, with a message."""
     for key in fields:
         above = next((parent for parent in _parents(key) if parent in fields), None)
         if above:
-            yield key, f"{above!r} has a column of its own, so {key!r} cannot have one"
+            yield key, f"{key!r} cannot have a column because {above!r} has one: remove either"
         elif message := _unknown_key(key):
             yield key, message
 
@@ -228,7 +232,7 @@ def _unknown_key(key: str) -> str | None:
 
 
 def missing_columns(rows: Sequence[Row], fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each key of ``fields`` whose column no row has, and what to say of it."""
+    """Each key of ``fields`` whose column is missing in all rows, with a message."""
     have = {column for row in rows for column in row.cells}
     for key, column in fields.items():
         if column not in have:
@@ -236,23 +240,23 @@ def missing_columns(rows: Sequence[Row], fields: Mapping[str, str]) -> Iterator[
 
 
 def prompt_id(prompt: str) -> str:
-    """The id of a row that has none: a slug of its prompt and 8 hex digits of the prompt's hash."""
+    """The id of a row without an id: a slug of its prompt and 8 hex digits of the prompt's hash."""
     ascii_only = unicodedata.normalize("NFKD", prompt).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^a-z0-9]+", "_", ascii_only.lower()).strip("_")[:40].strip("_")
     return f"{slug or 'prompt'}_{sha256(prompt.encode()).hexdigest()[:8]}"
 
 
 def row_id(row: Row, fields: Mapping[str, str]) -> str:
-    """A row's id: its own column, or made from its prompt. Empty where it has neither."""
-    own = row.cells.get(fields.get("id", ""))
-    if own not in (None, ""):
-        return str(own)
+    """A row's id: from its id column, or derived from its prompt. Empty if it has neither."""
+    value = row.cells.get(fields.get("id", ""))
+    if value not in (None, ""):
+        return str(value)
     prompt = row.cells.get(fields.get("prompt", ""))
     return prompt_id(str(prompt)) if prompt not in (None, "") else ""
 
 
 def case_of(row: Row, fields: Mapping[str, str]) -> dict[str, Any]:
-    """The keys of a case that a row holds, nested as the dotted names of ``fields`` say; no image, no model."""
+    """A raw case from a row, nested by the dotted names in ``fields``, without output and model."""
     case: dict[str, Any] = {}
     for key, column in fields.items():
         value = row.cells.get(column)
@@ -271,7 +275,7 @@ def case_of(row: Row, fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def literal(text: str) -> str:
-    """Text of a dataset as a template that renders to itself: data is never a template."""
+    """Escapes text of a dataset so that it renders to itself: data is never a template."""
     if not any(sign in text for sign in ("{{", "{%", "{#")):
         return text
     return "{{ " + json.dumps(text, ensure_ascii=False) + " }}"
@@ -286,9 +290,9 @@ _YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal"}
 
 
 def _value(key: str, value: Any) -> Any:
-    """A cell as a case's key wants it: in a table everything is text."""
+    """Converts a cell to the type of a case's key, since all cells of a table are text."""
     if key in _YES_OR_NO and isinstance(value, str):
-        return plain(value)
+        return parse_scalar(value)
     if key in _LISTS | _MAPPINGS and isinstance(value, str) and value[:1] in ("[", "{"):
         with suppress(ValueError, RecursionError):
             value = _DECODER.decode(value)

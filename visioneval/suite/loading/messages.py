@@ -1,4 +1,4 @@
-"""What the suite's model says of bad data, in the words of somebody who writes suites."""
+"""Translates validation errors of the suite model into messages for suite authors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Loc = tuple[str | int, ...]
 _QUOTE = "'"
 _EXPECTED = {
     "string_type": "text",
-    "string_unicode": "text without lone surrogates",
+    "string_unicode": "valid text (no lone surrogates)",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -30,46 +30,46 @@ _EXPECTED = {
     "model_attributes_type": "a mapping of keys to values",
 }
 _PATTERNS = {
-    "id": "letters, digits, _ - and . (not first), at most 120",
-    "label": "text without control characters",
-    "size": "a size such as 1024x1536",
-    "project": "a-z, 0-9 and -",
-    "location": "a-z, 0-9 and -",
-    "aspect_ratio": "a ratio such as 2:3",
-    "provider": "a class of your own is written package.module:Class",
-    "type": "a class of your own is written package.module:Class",
-    "vars": "templates know names of letters, digits and _, not first a digit",
+    "id": "use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
+    "label": "control characters are not allowed",
+    "size": "write a size such as 1024x1536",
+    "project": "use a-z, 0-9 and '-'",
+    "location": "use a-z, 0-9 and '-'",
+    "aspect_ratio": "write a ratio such as 2:3",
+    "provider": "write a custom class as package.module:Class",
+    "type": "write a custom class as package.module:Class",
+    "vars": "use letters, digits and '_' (no digit first)",
 }
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
-    "greater_than": ("over", "gt"),
+    "greater_than": ("more than", "gt"),
     "less_than_equal": ("at most", "le"),
-    "less_than": ("under", "lt"),
+    "less_than": ("less than", "lt"),
 }
-_NEAR, _SHOWN, _LONGEST = 1000, 20, 200
+_MAX_COMPARED, _MAX_LISTED, _MAX_WORD = 1000, 20, 200
 _ALTERNATIVE = re.compile(r"(literal|tuple|list|dict|constrained-\w+|function-\w+|lax-or-strict)(\[.*\])?", re.DOTALL)
 _TAGS = ("provider", "type")
 _SHORT_FORMS = ("verdict", "gates", "images")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` for the nearest known word, else what is known, else nothing."""
-    words = sorted(known)
-    near = get_close_matches(word[:_LONGEST], words[:_NEAR], n=1, cutoff=0.6)
-    if near:
-        return f" (did you mean {near[0]!r}?)"
-    more = ", ..." if len(words) > _SHOWN else ""
-    return f" (known: {', '.join(words[:_SHOWN])}{more})" if words else ""
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)`` for the closest candidate, else a list of the candidates, else nothing."""
+    names = sorted(candidates)
+    matches = get_close_matches(word[:_MAX_WORD], names[:_MAX_COMPARED], n=1, cutoff=0.6)
+    if matches:
+        return f" (did you mean {matches[0]!r}?)"
+    ellipsis = ", ..." if len(names) > _MAX_LISTED else ""
+    return f" (known: {', '.join(names[:_MAX_LISTED])}{ellipsis})" if names else ""
 
 
-def in_document(loc: Sequence[str | int]) -> Loc:
-    """A pydantic location without the steps that name an alternative of a union: no document has them."""
+def document_path(loc: Sequence[str | int]) -> Loc:
+    """A pydantic location without the steps that name an alternative of a union, which no document contains."""
     return tuple(step for step in loc if not (isinstance(step, str) and _ALTERNATIVE.fullmatch(step)))
 
 
 def explain(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """One line for one entry of a pydantic ``errors()`` list."""
-    kind, loc = error["type"], in_document([step for step in error["loc"] if step != "[key]"])
+    """A one-line message for an entry of a pydantic ``errors()`` list."""
+    kind, loc = error["type"], document_path([step for step in error["loc"] if step != "[key]"])
     name = str(loc[-1]) if loc else "the suite"
     if kind == "extra_forbidden":
         return f"unknown key {name!r}{did_you_mean(name, known_keys(schema, loc[:-1]))}"
@@ -79,58 +79,61 @@ def explain(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return str(error["ctx"]["error"])
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _unknown_type(error, schema)
-    return f"{_readable(loc)}: {_misfit(kind, loc, error.get('ctx', {}), error['input']) or error['msg']}"
+    return f"{_readable(loc)}: {_value_problem(kind, loc, error.get('ctx', {}), error['input']) or error['msg']}"
 
 
-def worth_telling(errors: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Leaves out what follows from another error.
+def root_errors(errors: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Drops errors that follow from other errors.
 
-    A list that lost its bad entries is not empty, a misspelt key is not missing, and the alternatives of a union say
-    the same of one value.
+    A list that only lost its bad entries is not empty, a misspelled key is not missing, and the alternatives of a
+    union report the same value repeatedly.
     """
     unknown: dict[Loc, list[str]] = {}
     for error in errors:
         if error["type"] == "extra_forbidden":
             unknown.setdefault(tuple(error["loc"][:-1]), []).append(str(error["loc"][-1]))
-    told: set[Loc] = set()
+    reported: set[Loc] = set()
     for error in errors:
         loc = tuple(error["loc"])
-        plain = in_document(loc)
-        emptied = error["type"] == "too_short" and bool(error["input"])
-        misspelt = error["type"] == "missing" and get_close_matches(str(loc[-1]), unknown.get(loc[:-1], ()), n=1)
-        if not emptied and not misspelt and not (plain in told and len(plain) < len(loc)):
+        path = document_path(loc)
+        is_consequence = error["type"] == "too_short" and bool(error["input"])
+        is_misspelled = error["type"] == "missing" and get_close_matches(str(loc[-1]), unknown.get(loc[:-1], ()), n=1)
+        if not is_consequence and not is_misspelled and not (path in reported and len(path) < len(loc)):
             yield error
-        told.add(plain)
+        reported.add(path)
 
 
-def _misfit(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> str | None:
-    """What is wrong with a value."""
+def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> str | None:
+    """A message about a value; ``None`` for unknown kinds of errors."""
     if kind in _EXPECTED:
-        wanted = _EXPECTED[kind]
+        expected = _EXPECTED[kind]
         if kind == "model_type" and len(loc) > 1 and loc[-2] in _SHORT_FORMS:
-            wanted = "text or a mapping of keys to values"
-        quote = ": put it in quotes" if wanted == "text" and isinstance(value, (bool, int, float)) else ""
-        return f"expected {wanted}, not {shown(value)}{quote}"
+            expected = "text or a mapping of keys to values"
+        quote = ": put it in quotes" if expected == "text" and isinstance(value, (bool, int, float)) else ""
+        return f"expected {expected}, not {format_value(value)}{quote}"
     if kind in _LIMITS:
-        words, limit = _LIMITS[kind]
-        return f"must be {words} {ctx[limit]:g}, not {shown(value)}"
+        phrase, limit = _LIMITS[kind]
+        return f"must be {phrase} {ctx[limit]:g}, not {format_value(value)}"
     if kind in ("literal_error", "enum"):
-        return f"{shown(value)} is not one of {ctx['expected'].replace(' or ', ', ').replace(_QUOTE, '')}"
+        return f"{format_value(value)} is not one of {ctx['expected'].replace(' or ', ', ').replace(_QUOTE, '')}"
     if kind == "string_pattern_mismatch":
-        return f"{shown(value)} does not fit: {_wanted(loc, str(ctx['pattern']))}"
+        return f"{format_value(value)} is not valid: {_pattern_hint(loc, str(ctx['pattern']))}"
     if kind == "string_too_long":
-        return f"{shown(value)} is longer than {ctx['max_length']} characters"
+        return f"{format_value(value)} is longer than {ctx['max_length']} characters"
     if kind in ("missing", "too_long"):
-        return "holds too few values" if kind == "missing" else "holds too many values"
+        return "has too few values" if kind == "missing" else "has too many values"
     return {"too_short": "must not be empty", "string_too_short": "must not be empty"}.get(kind)
 
 
-def _wanted(loc: Loc, pattern: str) -> str:
+def _pattern_hint(loc: Loc, pattern: str) -> str:
     if pattern in (PRINTABLE, ONE_LINE):
-        return "a control character is not text"
+        return "control characters are not allowed"
     if "requested" in pattern:
-        return "a size such as 1024x1536, or 'requested'"
-    return next((_PATTERNS[step] for step in (*loc[-1:], *loc[:1]) if step in _PATTERNS), "letters, digits, _ - and .")
+        return "write a size such as 1024x1536, or 'requested'"
+    return next(
+        (_PATTERNS[step] for step in (*loc[-1:], *loc[:1]) if step in _PATTERNS),
+        "use letters, digits, '_', '-' and '.'",
+    )
 
 
 def _unknown_type(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
@@ -138,11 +141,11 @@ def _unknown_type(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     tags = [(field, const) for node in _nodes(schema, loc) for field, const in _tag_of(node)]
     field = tags[0][0] if tags else "type"
     if not isinstance(data, dict):
-        return f"expected a mapping with the key {field!r}, not {shown(data)}"
+        return f"expected a mapping with the key {field!r}, not {format_value(data)}"
     if field not in data:
         return f"the key {field!r} is missing"
-    what = "grader type" if field == "type" and loc[:1] == ("graders",) and len(loc) == 2 else field
-    return f"unknown {what} {shown(data[field])}{did_you_mean(str(data[field]), [const for _, const in tags])}"
+    label = "grader type" if field == "type" and loc[:1] == ("graders",) and len(loc) == 2 else field
+    return f"unknown {label} {format_value(data[field])}{did_you_mean(str(data[field]), [const for _, const in tags])}"
 
 
 def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -150,14 +153,14 @@ def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(field, properties[field]["const"]) for field in _TAGS if "const" in properties.get(field, {})]
 
 
-def runs_code(name: str, options: object = None) -> str:
-    """What to say of a provider, grader or judge that needs trust, and of the options that its class would check."""
-    unchecked = "; its options are not checked until then" if options else ""
-    return f"{name!r} runs code that the suite brings: pass --trust-suite if you trust this suite{unchecked}"
+def untrusted_code_message(name: str, options: object = None) -> str:
+    """The message for a custom class in an untrusted suite. ``options`` are not checked without the class."""
+    unchecked = "; until then, its options are not checked" if options else ""
+    return f"{name!r} runs code from the suite: pass --trust-suite if you trust this suite{unchecked}"
 
 
-def shown(value: Any) -> str:
-    """A value of a suite in an error line: short, on one line, and as YAML writes it."""
+def format_value(value: Any) -> str:
+    """Formats a value of a suite for an error message: short, on one line, in YAML notation."""
     if isinstance(value, (dict, list)):
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
@@ -177,13 +180,13 @@ def known_keys(schema: Mapping[str, Any], loc: Sequence[str | int]) -> set[str]:
 
 
 def _nodes(schema: Mapping[str, Any], loc: Sequence[str | int]) -> list[Mapping[str, Any]]:
-    """The schemas that stand at ``loc``, one for each alternative."""
+    """The schemas at ``loc``, one for each alternative."""
     nodes = _alternatives(schema, schema)
     for step in loc:
         below = [child for node in nodes for child in _children(node, step)]
         if below:
             nodes = [alt for child in below for alt in _alternatives(child, schema)]
-        else:  # the tag of a union is part of pydantic's location, and of no document
+        else:  # the tag of a union is part of pydantic's location but not of the document
             nodes = [node for node in nodes if _is_tagged(node, step)] or nodes
     return nodes
 

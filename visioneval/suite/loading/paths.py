@@ -1,4 +1,4 @@
-"""Paths that a suite names: relative to the file that names them, and no further than trust reaches."""
+"""Paths in a suite: relative to the file that contains them, and limited to trusted folders."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ def _real(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How far a suite may reach: its own folder and the working directory, or everything."""
+    """What a suite may access: its own folder and the working directory, or everything."""
 
     folder: Path
     working: Path
     everything: bool = False
-    is_held: bool = False
-    """Whether the suite is that of a run, and so the working directory all that it may reach."""
+    is_from_run: bool = False
+    """Whether the suite comes from a run and may access only the working directory."""
 
     @classmethod
-    def of_held_suite(cls, *, everything: bool = False) -> Self:
-        """For the suite in a run, which may be a stranger's: where it says that it lay is no reason to trust."""
-        return cls(Path.cwd(), Path.cwd(), everything, is_held=True)
+    def for_run_suite(cls, *, everything: bool = False) -> Self:
+        """Trust for the suite in a run. The run may come from a stranger, so its recorded folder is not trusted."""
+        return cls(Path.cwd(), Path.cwd(), everything, is_from_run=True)
 
     @property
     def _tops(self) -> tuple[str, str]:
         return _real(self.folder), _real(self.working)
 
     def refusal(self, path: str, start: Path, *, remote: bool = False) -> str | None:
-        """Why ``path``, named in a file of the folder ``start``, must not be read; ``None`` where it may.
+        """Why ``path``, named in a file of the folder ``start``, must not be read; ``None`` if it may.
 
-        ``remote`` says that it may be a URL.
+        ``remote`` allows URLs.
         """
         if "\x00" in path:
-            return "a path cannot hold a NUL character"
+            return "a path cannot contain a NUL character"
         if is_url(path) and remote:
             return unreadable(path) if self.everything else url_problem(path)
         if is_url(path):
-            return f"{path!r} is a URL: only datasets and finished images are read from one"
+            return f"{path!r} is a URL: only datasets and existing outputs can be read from URLs"
         if self.everything:
             return None
         real = os.path.realpath(start / path)
         if any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in self._tops):
             return None
-        if self.is_held:
+        if self.is_from_run:
             return (
-                f"{path!r} lies outside the working directory;"
-                " run this where the suite lies, or pass --trust-suite if you trust this suite"
+                f"{path!r} is outside the working directory:"
+                " run this from the suite's folder, or pass --trust-suite if you trust this suite"
             )
         return (
-            f"{path!r} lies outside the suite's folder and the working directory;"
+            f"{path!r} is outside the suite's folder and the working directory:"
             " pass --trust-suite if you trust this suite"
         )
 
 
 def located(name: str, folder: Path) -> Path | str:
-    """Where ``name``, written in a file of ``folder``, is read from: a path, or a URL as it is."""
+    """Resolves ``name``, written in a file of ``folder``, to a path. A URL stays unchanged."""
     return name if is_url(name) else folder / name
 
 
 def rebased(path: str, start: Path | str, folder: Path) -> str:
-    """``path``, named in a file of the folder ``start`` or in the file at a URL, as named from ``folder``."""
+    """Rewrites ``path``, relative to the folder or URL ``start``, to be relative to ``folder``."""
     if start == folder or Path(path).is_absolute() or is_url(path) or "\x00" in path:
         return path
     if isinstance(start, str):
@@ -78,7 +78,7 @@ def rebased(path: str, start: Path | str, folder: Path) -> str:
 
 
 def rebased_case(case: Mapping[str, Any], start: Path | str, folder: Path) -> dict[str, Any]:
-    """A raw case whose file paths are named from ``folder``. What is not text is left for the schema to refuse."""
+    """Rewrites the file paths of a raw case to be relative to ``folder``. Leaves invalid values to the schema."""
     if start == folder:
         return dict(case)
     named = {key: value for key, value in case.items() if key in ("mask", "masks", "reference", "images", "outputs")}
@@ -86,7 +86,7 @@ def rebased_case(case: Mapping[str, Any], start: Path | str, folder: Path) -> di
 
 
 def _moved(value: Any, start: Path | str, folder: Path, key: str) -> Any:
-    """Every path in a value: text, a list, a mapping of names to paths, or the ``path`` of an image."""
+    """Rewrites every path in a value: text, a list, a mapping of names to paths, or the ``path`` of an image."""
     if isinstance(value, str):
         return rebased(value, start, folder)
     if isinstance(value, list):

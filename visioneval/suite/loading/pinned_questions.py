@@ -1,4 +1,4 @@
-"""Files of pinned questions: read beside a suite, checked like it, and put into its cases."""
+"""Files of pinned questions: reads and checks them, and adds the questions to the suite's cases."""
 
 from __future__ import annotations
 
@@ -29,27 +29,29 @@ from visioneval.suite.questions import (
 
 @dataclass(slots=True)
 class _Pins:
-    """The questions of a file by case and by prompt, each with its entry's place."""
+    """The questions of a file by case and by prompt, each with the index of its entry."""
 
     cases: dict[str, tuple[int, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
     prompts: dict[str, tuple[int, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
 
     def of(self, case: TestCase, prompt: str | None) -> tuple[int, tuple[GeckoQuestion, ...]] | None:
-        """The entry of a case, else that of its prompt."""
+        """The entry for a case, else the entry for its prompt."""
         return self.cases.get(case.id) or (self.prompts.get(prompt) if prompt else None)
 
 
-def with_pinned(suite: Suite, document: Document, trust: Trust) -> Suite:
-    """The suite with the questions of its file in the cases that pin none themselves. Problems go to the document."""
-    named = [(at, grader) for at, grader in enumerate(suite.graders) if grader.question_file]
-    for at, grader in named[1:]:
-        if grader.question_file != named[0][1].question_file:
-            message = f"questions: a suite has one file of them, and {named[0][1].question_file!r} is named already"
-            document.report(("graders", at, "questions"), message)
-    if not named:
+def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Suite:
+    """Adds the questions of the suite's file to the cases without pinned questions. The document gets the problems."""
+    naming = [(index, grader) for index, grader in enumerate(suite.graders) if grader.question_file]
+    for index, grader in naming[1:]:
+        if grader.question_file != naming[0][1].question_file:
+            message = (
+                f"questions: a suite can use only one file, and another grader uses {naming[0][1].question_file!r}"
+            )
+            document.report(("graders", index, "questions"), message)
+    if not naming:
         return suite
-    at, grader = named[0]
-    source, entries = _read(str(grader.question_file), ("graders", at, "questions"), document, trust)
+    index, grader = naming[0]
+    source, entries = _read(str(grader.question_file), ("graders", index, "questions"), document, trust)
     if source is None:
         return suite
     return _merged(suite, document, source, _checked(document, source, entries, grader))
@@ -59,10 +61,10 @@ def _read(name: str, loc: Loc, document: Document, trust: Trust) -> tuple[Source
     if refusal := trust.refusal(name, trust.folder):
         document.report(loc, f"questions: {refusal}")
         return None, []
-    shown = document.shown(name, trust.folder, trust.folder)
+    display_name = document.display_name(name, trust.folder, trust.folder)
     try:
-        source = Source(shown, decode(read_bytes(trust.folder / name), shown))
-        entries = read_yaml(source.text, shown)
+        source = Source(display_name, decode(read_bytes(trust.folder / name), display_name))
+        entries = read_yaml(source.text, display_name)
     except UsageError as error:
         document.report(loc, f"questions: {name}: {error}")
     except SuiteError as error:
@@ -70,32 +72,39 @@ def _read(name: str, loc: Loc, document: Document, trust: Trust) -> tuple[Source
     else:
         if isinstance(entries, list):
             return source, entries
-        _report(document, source, (), "a file of questions is a list: '- prompt: ...'")
+        _report(document, source, (), "a question file must be a list: '- prompt: ...'")
     return None, []
 
 
 def _report(document: Document, source: Source, loc: Loc, message: str) -> None:
-    document.problems.append(Problem(*source.place(loc), message))
+    document.problems.append(Problem(*source.position(loc), message))
 
 
 def _checked(document: Document, source: Source, entries: Sequence[Any], grader: BaseGrader) -> _Pins:
     pins = _Pins()
-    for at, raw in enumerate(entries):
+    for index, raw in enumerate(entries):
         try:
             entry = PinnedQuestions.model_validate(raw)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            document.report_misfits(errors, PinnedQuestions.model_json_schema(), source, (at,))
+            document.report_errors(errors, PinnedQuestions.model_json_schema(), source, (index,))
             continue
         key, table = (entry.case, pins.cases) if entry.case else (entry.prompt, pins.prompts)
         if str(key) in table:
-            _report(document, source, (at,), f"an earlier entry is about {str(key)[:60]!r} already")
-        twice = list(id_problems(entry.questions))
-        bad = [] if twice or grader.drops_bad_dependencies else list(dependency_problems(entry.questions))
-        for place, message in (*twice, *bad):
-            _report(document, source, (at, "questions", place, "id" if twice else "depends_on"), message)
-        if not twice:  # told of here, at the place in the file, and not once more of the case
-            table[str(key)] = (at, without_bad_dependencies(entry.questions) if bad else entry.questions)
+            _report(document, source, (index,), f"an earlier entry already has the questions of {str(key)[:60]!r}")
+        duplicates = list(id_problems(entry.questions))
+        bad_dependencies = (
+            [] if duplicates or grader.drops_bad_dependencies else list(dependency_problems(entry.questions))
+        )
+        for question_index, message in (*duplicates, *bad_dependencies):
+            _report(
+                document, source, (index, "questions", question_index, "id" if duplicates else "depends_on"), message
+            )
+        if not duplicates:  # reported once, at the position in the file
+            table[str(key)] = (
+                index,
+                without_bad_dependencies(entry.questions) if bad_dependencies else entry.questions,
+            )
     return pins
 
 
@@ -103,21 +112,21 @@ def _merged(suite: Suite, document: Document, source: Source, pins: _Pins) -> Su
     used: set[int] = set()
     cases = []
     for case in suite.cases:
-        found = pins.of(case, _prompt(case, suite))
-        if found is not None:
-            used.add(found[0])
-        pinned = found is not None and case.questions is None
-        cases.append(case.model_copy(update={"questions": found[1]}) if found and pinned else case)
+        pinned_entry = pins.of(case, _prompt(case, suite))
+        if pinned_entry is not None:
+            used.add(pinned_entry[0])
+        applies = pinned_entry is not None and case.questions is None
+        cases.append(case.model_copy(update={"questions": pinned_entry[1]}) if pinned_entry and applies else case)
     suite = suite.model_copy(update={"cases": tuple(cases)})
-    if document.problems:  # a case that is wrong is not here, so that its entry seems to be for none
+    if document.problems:  # an invalid case is missing, so its entry would seem unused
         return suite
     ids = [case.id for case in suite.cases]
-    for name, (at, _) in pins.cases.items():
-        if at not in used:
-            _report(document, source, (at, "case"), f"no case is called {name!r}{did_you_mean(name, ids)}")
-    for prompt, (at, _) in pins.prompts.items():
-        if at not in used:
-            _report(document, source, (at, "prompt"), f"no case has this prompt: {prompt[:80]!r}")
+    for name, (index, _) in pins.cases.items():
+        if index not in used:
+            _report(document, source, (index, "case"), f"there is no case {name!r}{did_you_mean(name, ids)}")
+    for prompt, (index, _) in pins.prompts.items():
+        if index not in used:
+            _report(document, source, (index, "prompt"), f"no case has this prompt: {prompt[:80]!r}")
     return suite
 
 
@@ -125,4 +134,4 @@ def _prompt(case: TestCase, suite: Suite) -> str | None:
     try:
         return rendered(case, suite.vars)[0]
     except TemplateError:
-        return None  # told of the case itself
+        return None  # reported for the case itself

@@ -1,4 +1,4 @@
-"""A dataset's cell as a finished image: paths, addresses, Vertex contents, and what is none of them."""
+"""A dataset cell as an existing output: paths, URLs, Vertex contents, and invalid cells."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ FILE = {"file_data": {"mime_type": "video/mp4", "file_uri": "gs://b/a.mp4"}}
         (contents({"text": "Look:"}, FILE), {"path": "gs://b/a.mp4", "mime": "video/mp4"}),
         (contents({"fileData": {"fileUri": "gs://b/x"}}), {"path": "gs://b/x"}),
         ({"contents": {"parts": [FILE]}}, {"path": "gs://b/a.mp4", "mime": "video/mp4"}),
-        (None, {"problem": "the row names no image"}),
-        ("", {"problem": "the row names no image"}),
-        ("{not json", {"problem": "the cell is neither a path nor JSON"}),
-        ({}, {"problem": "the cell holds no contents with a file_uri"}),
-        (contents(), {"problem": "the cell holds no contents with a file_uri"}),
-        (contents({"file_data": {"file_uri": 5}}), {"problem": "the cell holds no contents with a file_uri"}),
-        (contents({"file_data": "gs://b/x"}, 7), {"problem": "the cell holds no contents with a file_uri"}),
-        ({"contents": [5, {"parts": 5}]}, {"problem": "the cell holds no contents with a file_uri"}),
-        (5, {"problem": "the cell is no path"}),
-        (["a.png"], {"problem": "the cell is no path"}),
-        ("a\nb", {"problem": "the cell is no path"}),
+        (None, {"problem": "the row has no output: fill in its path"}),
+        ("", {"problem": "the row has no output: fill in its path"}),
+        ("{not json", {"problem": "the cell is not a path or valid JSON"}),
+        ({}, {"problem": "the cell has no contents with a file_uri"}),
+        (contents(), {"problem": "the cell has no contents with a file_uri"}),
+        (contents({"file_data": {"file_uri": 5}}), {"problem": "the cell has no contents with a file_uri"}),
+        (contents({"file_data": "gs://b/x"}, 7), {"problem": "the cell has no contents with a file_uri"}),
+        ({"contents": [5, {"parts": 5}]}, {"problem": "the cell has no contents with a file_uri"}),
+        (5, {"problem": "the cell is not a path"}),
+        (["a.png"], {"problem": "the cell is not a path"}),
+        ("a\nb", {"problem": "the cell is not a path"}),
     ],
 )
 def test_what_a_cell_names(cell: Any, found: dict[str, str]) -> None:
@@ -73,7 +73,7 @@ def test_rows_that_cannot_be_read_are_errors_that_name_their_line(toy: Toy) -> N
     told = {prompt: record.error.message for prompt, record in found.items() if record.error}
     assert told == {
         "prompt 1": "d.jsonl:2: gone.png: No such file or directory",
-        "prompt 2": "d.jsonl:3: not an image we can read (we read png, jpeg, webp, gif, bmp, tiff)",
+        "prompt 2": "d.jsonl:3: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)",
         "prompt 3": "d.jsonl:4: the cell holds no contents with a file_uri",
         "prompt 4": "d.jsonl:5: the cell is neither a path nor JSON",
         "prompt 5": "d.jsonl:6: the row names no image",

@@ -14,7 +14,7 @@ from visioneval.graders.rubric.config import RubricGrader
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.resources import builtin
-from visioneval.suite.label_presets import READY, asked_of
+from visioneval.suite.label_presets import READY, resolve_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
 from visioneval.types import TaskType
@@ -55,7 +55,7 @@ def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
     ],
 )  # fmt: skip
 def test_a_ready_set_asks_this(name: str, wanted: list[tuple[str, str, tuple[Any, ...]]]) -> None:
-    found = asked({"preset": name}, "image_generation").asked
+    found = asked({"preset": name}, "image_generation").resolved_labels
     assert [(each.key, each.type, each.choices or each.steps) for each in found.questions] == wanted
     assert [pair.key for pair in found.pairs] == ["preferred"]
     assert [each.key for each in found.questions if each.metric == "verdict"] == [
@@ -77,7 +77,7 @@ def test_own_questions_join_the_ready_ones_and_replace_by_key() -> None:
     own = {"key": "on_brand", "ask": "Is it ours?", "type": "scale", "scale": [1, 3]}
     more = {"key": "note", "ask": "Else?", "type": "text"}
     labels = {"preset": "logo", "questions": [own, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
-    found = asked(labels, "image_editing").asked
+    found = asked(labels, "image_editing").resolved_labels
     assert [(each.key, each.type) for each in found.questions] == [
         ("edit_right", "yes_no"), ("else_changed", "yes_no"), ("on_brand", "scale"), ("note", "text")
     ]  # fmt: skip
@@ -113,13 +113,13 @@ def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str,
     ],
 )
 def test_a_suite_that_says_nothing_asks_by_its_tasks(tasks: list[str], keys: list[str]) -> None:
-    assert [each.key for each in asked(None, *tasks).asked.questions] == keys
+    assert [each.key for each in asked(None, *tasks).resolved_labels.questions] == keys
 
 
 def test_what_a_rubric_asks_too_can_be_held_against_it() -> None:
     metrics = {"edit_right": {"type": "pass_fail", "description": "The edit is right."}}
     grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": metrics})
-    found = {each.key: each for each in asked_of(None, [grader], [TaskType.IMAGE_EDITING]).questions}
+    found = {each.key: each for each in resolve_labels(None, [grader], [TaskType.IMAGE_EDITING]).questions}
     assert list(found) == ["usable", "edit_right", "else_changed", "note"]
     assert (found["edit_right"].metric, found["edit_right"].ask) == ("edit_right", "The edit is right.")
 
@@ -145,8 +145,8 @@ def test_the_shipped_workflows_ask_their_ready_set(name: str, ready: str) -> Non
     suite = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: []).suite
     assert suite.labels is not None
     assert suite.labels.preset == ready
-    assert [(each.key, each.ask, each.choices) for each in suite.asked.questions] == [
+    assert [(each.key, each.ask, each.choices) for each in suite.resolved_labels.questions] == [
         (each.key, each.ask, each.choices) for each in READY[ready].questions
     ]
     again = Suite.model_validate_json(suite.model_dump_json(by_alias=True))
-    assert again.asked == suite.asked
+    assert again.resolved_labels == suite.resolved_labels
