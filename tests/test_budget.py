@@ -22,7 +22,7 @@ from visioneval.engine.calls.cost_bounds import (
     Bound,
     CallSize,
     bound_of,
-    least_generation_size,
+    minimum_generation_size,
     stated_maximum,
 )
 from visioneval.engine.calls.pricing import Prices
@@ -341,13 +341,20 @@ def test_a_first_call_that_fails_lets_the_next_one_go() -> None:
         ("openai", {"input_per_million": 10}, JUDGE, CallSize(0, 1_000, 50), 0.01, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000, 50), 0.005, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000), ANSWER_TOKENS / 10_000, False),
-        ("openai", {"output_per_million": 100}, GENERATE, least_generation_size("openai", {}, 2), 1.6384, False),
-        ("else", {"per_call": 1}, GENERATE, least_generation_size("openai", {}, 1), GENERATED_TOKENS * 32 / 1e6, False),
+        ("openai", {"output_per_million": 100}, GENERATE, minimum_generation_size("openai", {}, 2), 1.6384, False),
         (
             "else",
             {"per_call": 1},
             GENERATE,
-            least_generation_size("openai", {"quality": "low"}, 1),
+            minimum_generation_size("openai", {}, 1),
+            GENERATED_TOKENS * 32 / 1e6,
+            False,
+        ),
+        (
+            "else",
+            {"per_call": 1},
+            GENERATE,
+            minimum_generation_size("openai", {"quality": "low"}, 1),
             512 * 32 / 1e6,
             False,
         ),

@@ -13,7 +13,7 @@ from visioneval.cli.bound_flags import bounded
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.questions import MadeQuestions
+    from visioneval.engine.questions import PromptResult
 
 
 @bounded(*bounds.ALL)
@@ -64,7 +64,7 @@ def questions(
         raise typer.Exit(3)
 
 
-def _say(done: MadeQuestions) -> None:
+def _say(done: PromptResult) -> None:
     from visioneval.report.text import one_line
 
     cases = ", ".join(case.id for case in done.task.cases)

@@ -11,8 +11,8 @@ from pathlib import Path
 from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cache import Cache, default_folder
 from visioneval.engine.calls.calls import Calls, Reuse
-from visioneval.engine.calls.lanes import budget_warnings, lanes, prices_of
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.paid_calls import budget_warnings, paid_configs, prices_of
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
@@ -36,20 +36,20 @@ class CallSettings:
 
 
 @contextmanager
-def open_calls(plan: Plan, session: CallSettings, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
+def open_calls(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
     """The calls of one run. Raises ``UsageError`` for a cache or a log that cannot be used."""
-    log = CallLog(session.log_file, sys.stderr if session.debug else None)
-    cache = Cache(session.cache or default_folder(), run_id=run_id, warn=warn) if lanes(plan) else None
+    log = CallLog(settings.log_file, sys.stderr if settings.debug else None)
+    cache = Cache(settings.cache or default_folder(), run_id=run_id, warn=warn) if paid_configs(plan) else None
     try:
         yield Calls(
-            Throttle(plan.suite.limits, session.max_concurrency),
+            Throttle(plan.suite.limits, settings.max_concurrency),
             prices_of(plan),
-            Budget(budget_of(plan, session)),
+            Budget(budget_of(plan, settings)),
             log,
             cache,
-            session.reuse,
+            settings.reuse,
             run_id,
-            plain=sanitizer_for(plan),
+            sanitizer=sanitizer_for(plan),
         )
     finally:
         log.close()
@@ -57,37 +57,37 @@ def open_calls(plan: Plan, session: CallSettings, run_id: str, warn: Callable[[s
             cache.close()
 
 
-def budget_of(plan: Plan, session: CallSettings) -> float | None:
+def budget_of(plan: Plan, settings: CallSettings) -> float | None:
     """What the run may cost in US dollars."""
-    return plan.suite.budget_usd if session.budget_usd is None else session.budget_usd
+    return plan.suite.budget_usd if settings.budget_usd is None else settings.budget_usd
 
 
-def check_session(plan: Plan, session: CallSettings, warn: Callable[[str], None]) -> None:
+def check_session(plan: Plan, settings: CallSettings, warn: Callable[[str], None]) -> None:
     """Opens and closes what a run will write beside itself. Raises ``UsageError`` for what cannot be used."""
-    CallLog(session.log_file).close()
-    if not lanes(plan):
+    CallLog(settings.log_file).close()
+    if not paid_configs(plan):
         return
-    folder = session.cache or default_folder()
-    if session.reuse.offline and session.cache is not None and not folder.is_dir():
+    folder = settings.cache or default_folder()
+    if settings.reuse.offline and settings.cache is not None and not folder.is_dir():
         raise UsageError(f"{folder}: there is no cache here to answer from")
     Cache(folder, warn=warn).close()
 
 
-def check_budget(plan: Plan, session: CallSettings) -> None:
+def check_budget(plan: Plan, settings: CallSettings) -> None:
     """Raises ``UsageError`` for a budget over calls whose price nobody knows.
 
     Raises ``BudgetError`` for one that cannot pay a call of a model that is certainly called. What may be in the cache
     is known only once it is looked for.
     """
-    most = budget_of(plan, session)
-    if session.reuse.offline or most is None:
+    most = budget_of(plan, settings)
+    if settings.reuse.offline or most is None:
         return
     prices = prices_of(plan)
-    unknown = sorted({str(lane) for lane in lanes(plan) if not prices.knows(lane)})
+    unknown = sorted({str(limit_key) for limit_key in paid_configs(plan) if not prices.knows(limit_key)})
     if unknown:
         raise UsageError(
             f"a budget needs the price of every call; unknown: {', '.join(unknown)}. State them in the suite, as in"
             f" 'prices: {{{unknown[0]}: {{per_image: 0.02}}}}'"
         )
-    if session.reuse.generations == "none" and (warnings := budget_warnings(plan, most, judges=False)):
+    if settings.reuse.generations == "none" and (warnings := budget_warnings(plan, most, judges=False)):
         raise BudgetError(warnings[0])

@@ -31,7 +31,7 @@ class CheckedMedia:
     """Whether these bytes were decoded whole; not so of what an older version put into a cache."""
 
 
-def made(data: object, task: TaskType) -> CheckedMedia:
+def check_media(data: object, task: TaskType) -> CheckedMedia:
     """Decodes an image whole, so that a damaged one is known before anybody is asked about it."""
     if isinstance(data, Address):
         return CheckedMedia(mime=data.mime, uri=data.uri)

@@ -54,7 +54,7 @@ def build_components(plan: Plan, *, offline: bool = False) -> Components:
             providers[run.label] = OfflineStub()
             continue
         providers[run.label] = build(run.provider, PROVIDERS, run.config, plan.folder)
-        _check_ability(providers[run.label], run, (case.task_type for case in plan.suite.cases))
+        _check_tasks(providers[run.label], run, (case.task_type for case in plan.suite.cases))
     used = [g for g in plan.suite.graders if any(asks(g, case) for case in plan.suite.cases)]
     graders = {g.key: build(g.type_name, GRADERS, g, plan.folder) for g in used}
     judges: dict[str, Judge] = {
@@ -80,7 +80,7 @@ def _judge(config: BaseJudge, folder: Path) -> Judge:
     return judge
 
 
-def _check_ability(provider: Any, run: ModelRun, tasks: Iterable[TaskType]) -> None:
+def _check_tasks(provider: Any, run: ModelRun, tasks: Iterable[TaskType]) -> None:
     needed = {task for task in tasks if run.config.does(task)}
     for task, protocol, method in (
         (TaskType.IMAGE_GENERATION, Generator, "generate"),

@@ -22,13 +22,13 @@ class RunContext:
     """The run's tools, its calls, its writer, its file hashes, and what templates need."""
 
     plan: Plan
-    tools: Components
+    components: Components
     calls: Calls
     writer: RunWriter
     hash_of: HashOf
-    plain: Sanitizer
+    sanitizer: Sanitizer
     questions: QuestionsWriter
-    shelf: ImageCache = field(default_factory=ImageCache)
+    image_cache: ImageCache = field(default_factory=ImageCache)
     template_folders: tuple[Path, ...] = ()
     once: SingleFlight = field(default_factory=SingleFlight)
     debug: Callable[[BaseException], None] = lambda _: None

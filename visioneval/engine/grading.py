@@ -15,7 +15,7 @@ from visioneval.engine.calls.calls import Meter
 from visioneval.engine.context import RunContext
 from visioneval.engine.image_cache import CellImages
 from visioneval.engine.sanitize import Sanitizer, amount, scalar
-from visioneval.engine.user_code import described, guarded
+from visioneval.engine.user_code import call_user_code, describe_error
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.plan import Call
@@ -28,7 +28,7 @@ from visioneval.types import Metric, Output, Score
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class CellGrades:
     """What all graders of a cell found together."""
 
     scores: dict[str, Score]
@@ -52,15 +52,15 @@ async def grade(
     sample: int,
     image: Output | None,
     params: Mapping[str, Any],
-    bench: RunContext,
+    context: RunContext,
     deadline: float,
-) -> Graded:
+) -> CellGrades:
     """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
 
     def save(name: str, data: bytes) -> str:
         if "." not in name.strip("."):
             raise GraderError(f"{name!r} is not the name of an image: it has no ending")
-        return bench.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
+        return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
 
     subject = GradingContext(
         case=call.case,
@@ -71,16 +71,16 @@ async def grade(
         files=call.files,
         save=save,
         rules=tuple(rule.text for rule, warn in call.rules if not warn),
-        variables=bench.variables,
-        template_folders=bench.template_folders,
-        show=CellImages(image, bench.shelf).show,
-        watching=bench.tools.watching,
-        once=bench.once,
-        known_questions=bench.questions.find,
-        keep_questions=partial(_keep_questions, bench),
+        variables=context.variables,
+        template_folders=context.template_folders,
+        show=CellImages(image, context.image_cache).show,
+        watching=context.components.watching,
+        once=context.once,
+        known_questions=context.questions.find,
+        keep_questions=partial(_keep_questions, context),
     )
     about = CellRef(call.case.id, call.run.label, sample)
-    told = await together(_ask(each, subject, about, bench, deadline) for each in call.graders)
+    told = await together(_ask(each, subject, about, context, deadline) for each in call.graders)
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -88,26 +88,28 @@ async def grade(
         scores.update(said.scores)
         reasons.update(said.reasons)
         tags.update(dict.fromkeys(said.failure_tags))
-    return Graded(scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told))
+    return CellGrades(
+        scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told)
+    )
 
 
-def _judges(
-    about: CellRef, bench: RunContext, meter: Meter, models: list[str]
+def _judge_asker(
+    about: CellRef, context: RunContext, meter: Meter, models: list[str]
 ) -> Callable[[str, Question], Awaitable[Reply]]:
     """What one grader asks judges with; ``meter`` counts what that used, ``models`` gets who answered."""
 
     async def ask(name: str, question: Question) -> Reply:
-        if name not in bench.tools.judges:
+        if name not in context.components.judges:
             raise GraderError(f"there is no judge {name!r} to ask: the grader names it in the suite, 'judge: {name}'")
-        judge, config = bench.tools.judges[name], bench.plan.suite.judges[name]
+        judge, config = context.components.judges[name], context.plan.suite.judges[name]
 
         async def once(each: Question) -> Reply:
-            return await bench.calls.ask(config, judge, each, about, meter)
+            return await context.calls.ask(config, judge, each, about, meter)
 
         try:
             reply = await converse(once, question)
         except ProviderError as error:
-            stop_for_key(error, f"the judge {name!r}", bench.plain)
+            raise_refused_key(error, f"the judge {name!r}", context.sanitizer)
             raise
         models.append(reply.model)
         return reply
@@ -115,16 +117,18 @@ def _judges(
     return ask
 
 
-def _keep_questions(bench: RunContext, entry: PromptQuestions) -> None:
+def _keep_questions(context: RunContext, entry: PromptQuestions) -> None:
     """Writes the questions of a prompt down, less the secrets that they repeat."""
     data = entry.model_dump(mode="json")
-    bench.questions.add(PromptQuestions.model_validate(bench.plain(data)) if bench.plain.hides(data) else entry)
+    context.questions.add(
+        PromptQuestions.model_validate(context.sanitizer(data)) if context.sanitizer.hides(data) else entry
+    )
 
 
-def stop_for_key(error: ProviderError, who: str, plain: Sanitizer) -> None:
+def raise_refused_key(error: ProviderError, who: str, sanitizer: Sanitizer) -> None:
     """Raises ``AuthError`` where a provider refused the key: every other call would be refused too."""
     if error.kind == "auth":
-        raise AuthError(f"{who}: the provider refuses the key: {plain.text(error)}") from None
+        raise AuthError(f"{who}: the provider refuses the key: {sanitizer.text(error)}") from None
 
 
 def _requested_size(params: Mapping[str, Any]) -> str | None:
@@ -133,19 +137,19 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
 
 
 async def _ask(
-    config: BaseGrader, subject: GradingContext, about: CellRef, bench: RunContext, deadline: float
+    config: BaseGrader, subject: GradingContext, about: CellRef, context: RunContext, deadline: float
 ) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     meter = Meter()
     models: list[str] = []
-    own = replace(subject, judge=config.judge_name, ask_judge=_judges(about, bench, meter, models))
+    own = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter, models))
     kind = "unmeasured"
     try:
         async with asyncio.timeout_at(deadline):
-            said = await guarded(Grade, bench.tools.graders[config.key].grade, own)
+            said = await call_user_code(Grade, context.components.graders[config.key].grade, own)
         if said.judge_model is None and models:
             said = replace(said, judge_model=models[-1])
-        return (*_told(config, subject, bench, said, start, meter), kind)
+        return (*_checked_grade(config, subject, context, said, start, meter), kind)
     except BudgetError as error:
         kind, failed = "budget", Grade(scores={}, error=str(error))
     except StoppedError:
@@ -154,26 +158,26 @@ async def _ask(
         kind = error.kind if isinstance(error, ProviderError) else kind
         failed = Grade(scores={}, error=str(error) or type(error).__name__)
     except TimeoutError:
-        most = bench.plan.suite.cell_timeout_s
+        most = context.plan.suite.cell_timeout_s
         kind, failed = "timeout", Grade(scores={}, error=f"not done within the {most:g} s that a cell may take")
     except Exception as error:
-        bench.debug(error)
-        kind, failed = "internal", Grade(scores={}, error=described(error))
-    return (*_told(config, subject, bench, failed, start, meter), kind)
+        context.debug(error)
+        kind, failed = "internal", Grade(scores={}, error=describe_error(error))
+    return (*_checked_grade(config, subject, context, failed, start, meter), kind)
 
 
-def _told(
-    config: BaseGrader, subject: GradingContext, bench: RunContext, said: Grade, start: float, meter: Meter
+def _checked_grade(
+    config: BaseGrader, subject: GradingContext, context: RunContext, said: Grade, start: float, meter: Meter
 ) -> tuple[Grade, GraderRecord]:
     """What a grader said, checked and plain. Raises any exception where it said something impossible."""
     scores, bad = checked_scores(said.scores, config.metrics(subject.case), config.optional(subject.case))
-    plain = bench.plain
+    sanitizer = context.sanitizer
     record = GraderRecord(
         key=config.key,
         type=config.type_name,
-        error=plain.text(said.error or "; ".join(bad)) or None,
-        details=plain.mapping(said.details),
-        usage=plain.counts(meter.usage or said.usage),
+        error=sanitizer.text(said.error or "; ".join(bad)) or None,
+        details=sanitizer.mapping(said.details),
+        usage=sanitizer.counts(meter.usage or said.usage),
         cost_usd=meter.cost_usd if meter.calls else amount(said.cost_usd),
         seconds=round(perf_counter() - start, 6),
         cached=meter.calls > 0 and meter.cached == meter.calls,
@@ -182,12 +186,12 @@ def _told(
             judge_model=said.judge_model,
             template_sha256=said.template_sha256,
             schema_sha256=said.schema_sha256,
-            config_sha256=bench.plan.config_sha256[config.key],
-            tool_versions=plain.texts(said.tool_versions),
+            config_sha256=context.plan.config_sha256[config.key],
+            tool_versions=sanitizer.texts(said.tool_versions),
         ),
     )
     tags = [said.failure_tags] if isinstance(said.failure_tags, str) else said.failure_tags
-    kept = Grade(scores=scores, reasons=plain.texts(said.reasons), failure_tags=tuple(map(plain.text, tags)))
+    kept = Grade(scores=scores, reasons=sanitizer.texts(said.reasons), failure_tags=tuple(map(sanitizer.text, tags)))
     return kept, record
 
 
@@ -204,7 +208,7 @@ def checked_scores(
         if name in optional and name not in said and said:
             continue
         value = scalar(said.get(name))
-        wrong = None if value is None else _misfit(value, metric)
+        wrong = None if value is None else _range_problem(value, metric)
         scores[name] = value if wrong is None else None
         if wrong is not None:
             bad.append(f"{name} is {value!r:.60}, {wrong}")
@@ -213,7 +217,7 @@ def checked_scores(
     return scores, bad
 
 
-def _misfit(value: Any, metric: Metric) -> str | None:
+def _range_problem(value: Any, metric: Metric) -> str | None:
     """Why a value is none of a metric's."""
     if metric.type == "bool":
         return None if isinstance(value, bool) else "not a yes or no"

@@ -42,13 +42,13 @@ class ImageCache:
 class CellImages:
     """What the graders of one cell see: its image, which is known to be whole, and inputs from the shelf."""
 
-    def __init__(self, image: Output | None, shelf: ImageCache) -> None:
+    def __init__(self, image: Output | None, image_cache: ImageCache) -> None:
         self._image = image
-        self._shelf = shelf
+        self._image_cache = image_cache
 
     def show(self, path: Path, *, mask: bool = False) -> ImagePart:
         """The cell's image, an input or a mask. Raises ``GraderError``."""
         own = self._image
         if own is None or path != own.path:
-            return self._shelf.show(path, mask=mask)
+            return self._image_cache.show(path, mask=mask)
         return FilePart(path, own.mime, own.sha256) if own.mime in SHOWN_AS_IT_IS else shown(path)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-TRIMMED_EVERY_S = 5.0
+TRIM_INTERVAL_S = 5.0
 
 
-def give_back() -> bool:
+def release_memory() -> bool:
     """Has glibc give free memory back to the system; ``False`` where it is not in use.
 
     By itself it keeps what lies between small objects that live on, as much as there ever was of it at once: a run of

@@ -39,7 +39,7 @@ class PromptTask:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeQuestions:
+class PromptResult:
     """The questions about a prompt, or why there are none."""
 
     task: PromptTask
@@ -47,17 +47,17 @@ class MadeQuestions:
     error: str | None = None
 
 
-Watch = Callable[[MadeQuestions], None]
+Watch = Callable[[PromptResult], None]
 
 
 @dataclass(frozen=True, slots=True)
-class AllQuestions:
+class QuestionsOutcome:
     """What became of every prompt, in the suite's order; not ``complete`` where some were left undone.
 
     ``refusal`` is why, where it was for want of money; else it was for an interrupt.
     """
 
-    made: list[MadeQuestions]
+    made: list[PromptResult]
     complete: bool
     refusal: str | None = None
 
@@ -85,27 +85,27 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
 
 
 def make_questions(
-    plan: Plan, tools: Components, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
-) -> AllQuestions:
+    plan: Plan, components: Components, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
+) -> QuestionsOutcome:
     """The questions of every prompt. ``watch`` is told of each as it is done.
 
     The first interrupt lets the prompts in the works finish, the second cancels them. Raises ``AuthError`` and
     ``StorageError``, once the calls in flight have come to their end.
     """
-    return asyncio.run(_make_all(plan, tools, ask, Progress(calls), watch, say))
+    return asyncio.run(_make_all(plan, components, ask, Progress(calls), watch, say))
 
 
 async def _make_all(
-    plan: Plan, tools: Components, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
-) -> AllQuestions:
+    plan: Plan, components: Components, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
+) -> QuestionsOutcome:
     tasks = prompt_tasks(plan)
-    made: dict[int, MadeQuestions] = {}
+    made: dict[int, PromptResult] = {}
     turns = iter(enumerate(tasks))
 
     async def pull() -> None:
         for at, task in turns:
             try:
-                made[at] = await _make(plan, tools, task, ask)
+                made[at] = await _make_for_prompt(plan, components, task, ask)
                 watch(made[at])
             except Exception as error:
                 progress.leave(error)
@@ -119,40 +119,40 @@ async def _make_all(
                 group.create_task(pull())
     progress.check()
     complete = len(made) == len(tasks)
-    return AllQuestions([made[at] for at in sorted(made)], complete, progress.calls.budget.refusal)
+    return QuestionsOutcome([made[at] for at in sorted(made)], complete, progress.calls.budget.refusal)
 
 
-async def _make(plan: Plan, tools: Components, task: PromptTask, ask: AskAbout) -> MadeQuestions:
-    case, maker = task.cases[0], cast("QuestionMaker", tools.graders[task.grader.key])
+async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask, ask: AskAbout) -> PromptResult:
+    case, maker = task.cases[0], cast("QuestionMaker", components.graders[task.grader.key])
     folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
     about = CellRef(case.id, "", 0)
-    own = partial(_about, ask, str(task.grader.judge_name), about)
+    own = partial(_ask_about, ask, str(task.grader.judge_name), about)
     try:
-        return MadeQuestions(task, await maker.make_questions(case, task.prompt, own, folders))
+        return PromptResult(task, await maker.make_questions(case, task.prompt, own, folders))
     except (GraderError, ProviderError) as error:
-        return MadeQuestions(task, error=sanitizer_for(plan).text(error))
+        return PromptResult(task, error=sanitizer_for(plan).text(error))
 
 
-async def _about(ask: AskAbout, judge: str, about: CellRef, question: Question) -> Reply:
+async def _ask_about(ask: AskAbout, judge: str, about: CellRef, question: Question) -> Reply:
     return await ask(judge, question, about)
 
 
-def asker(plan: Plan, tools: Components, calls: Calls) -> AskAbout:
+def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
     """Asks the judges of a run, kept answers first."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
         try:
-            return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
+            return await calls.ask(plan.suite.judges[judge], components.judges[judge], question, about, Meter())
         except ProviderError as error:
             if error.kind == "auth":
                 raise AuthError(
-                    f"the judge {judge!r}: the provider refuses the key: {calls.plain.text(error)}"
+                    f"the judge {judge!r}: the provider refuses the key: {calls.sanitizer.text(error)}"
                 ) from None
             raise
 
     return ask
 
 
-def entries(made: Sequence[MadeQuestions]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
+def entries(made: Sequence[PromptResult]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
     """Prompt, case ids and questions of what could be made."""
     return [(each.task.prompt, tuple(c.id for c in each.task.cases), each.entry) for each in made if each.entry]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from visioneval.engine.cell import Existing, Job
+from visioneval.engine.cell import Job, StoredOutput
 from visioneval.engine.context import sanitizer_for
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
@@ -36,31 +36,32 @@ class RegradePlan:
         return "; ".join(f"{many} {what}" for many, what in told if many)
 
 
-def grading_of(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> RegradePlan:
+def plan_regrade(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> RegradePlan:
     """Compares the records of a run, which lies in ``folder`` and is called ``name``, with a plan. Reads no image."""
-    known = {record.cell: record for record in records}
+    by_cell = {record.cell: record for record in records}
     as_recorded = sanitizer_for(plan).text
     missing = other_prompt = 0
-    wanted: set[CellKey] = set()
+    planned: set[CellKey] = set()
     for call in plan.calls():
-        wanted |= {
+        planned |= {
             (each.case.id, call.run.label, sample) for each in (call, *call.dependents) for sample in call.samples
         }
-        shown = [known.get((call.case.id, call.run.label, sample)) for sample in call.samples]
-        missing += shown.count(None) * (1 + len(call.dependents))
+        sample_records = [by_cell.get((call.case.id, call.run.label, sample)) for sample in call.samples]
+        missing += sample_records.count(None) * (1 + len(call.dependents))
         other_prompt += sum(
-            record is not None and bool(record.mime) and record.prompt != as_recorded(call.prompt) for record in shown
+            record is not None and bool(record.mime) and record.prompt != as_recorded(call.prompt)
+            for record in sample_records
         )
     hash_of = hashes(plan.folder)
     return RegradePlan(
-        jobs=lambda part: _jobs(part, known, folder, name, hash_of),
+        jobs=lambda part: _regrade_jobs(part, by_cell, folder, name, hash_of),
         missing=missing,
-        left_out=len(known.keys() - wanted),
+        left_out=len(by_cell.keys() - planned),
         other_prompt=other_prompt,
     )
 
 
-def take_questions(source: Path, folder: Path) -> None:
+def copy_questions(source: Path, folder: Path) -> None:
     """Gives a grading the questions that its source run asked, so that the same are asked again."""
     if not (source / QUESTIONS).is_file():
         return
@@ -70,16 +71,20 @@ def take_questions(source: Path, folder: Path) -> None:
         raise StorageError(f"{folder / QUESTIONS}: cannot write: {error.strerror or error}") from error
 
 
-def _jobs(plan: Plan, known: Mapping[CellKey, Record], folder: Path, name: str, hash_of: HashOf) -> Iterator[Job]:
+def _regrade_jobs(
+    plan: Plan, by_cell: Mapping[CellKey, Record], folder: Path, name: str, hash_of: HashOf
+) -> Iterator[Job]:
     for call in plan.calls():
         regrade = []
         for sample in call.samples:
-            shown = known.get((call.case.id, call.run.label, sample)) or _missing(call, sample, name, hash_of)
-            regrade += [Existing(each, shown, folder, is_of_another_run=True) for each in (call, *call.dependents)]
+            record = by_cell.get((call.case.id, call.run.label, sample)) or _missing_record(call, sample, name, hash_of)
+            regrade += [
+                StoredOutput(graded, record, folder, is_of_another_run=True) for graded in (call, *call.dependents)
+            ]
         yield Job(call, (), tuple(regrade))
 
 
-def _missing(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:
+def _missing_record(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:
     """Stands for a cell that the run does not have."""
     message = f"the run {name} has no such cell, and a grading generates nothing"
     return Record(

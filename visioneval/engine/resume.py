@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visioneval.engine.cell import Existing, Job
+from visioneval.engine.cell import Job, StoredOutput
 from visioneval.engine.run import Jobs, hashes
 from visioneval.plan import Call, HashOf, Plan, generation_key, grade_key
 from visioneval.records.links import file_inside
@@ -28,7 +28,7 @@ class ResumeStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class ResumePlan:
     """What is left of a run. ``stale`` are cells that the plan no longer has."""
 
     jobs: Jobs
@@ -51,31 +51,31 @@ class Rest:
         return f"to generate: {told('generate')}; to grade again: {told('grade')}; kept: {self.counts.get('keep', 0)}"
 
 
-def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> Rest:
+def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> ResumePlan:
     """Compares a run's records with a plan. ``folder`` is the run's; nothing is read but the inputs' hashes."""
-    known = {record.cell: record for record in records}
+    by_cell = {record.cell: record for record in records}
     hash_of = hashes(plan.folder)
     steps: dict[CellKey, ResumeStep] = {}
     for call in plan.calls():
         for sample in call.samples:
             cell = _cell(call, sample)
-            step = steps[cell] = _step(call, sample, known.get(cell), folder, hash_of, keep_errors=keep_errors)
+            step = steps[cell] = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
             for dependent in call.dependents:
                 cell = _cell(dependent, sample)
                 if step.act == "generate":
                     steps[cell] = ResumeStep("generate", "look at an image that is generated again")
                 else:
-                    steps[cell] = _looking(dependent, known.get(cell), hash_of, keep_errors=keep_errors)
-    return Rest(
-        jobs=lambda part: _jobs(part, steps, known, folder),
+                    steps[cell] = _dependent_step(dependent, by_cell.get(cell), hash_of, keep_errors=keep_errors)
+    return ResumePlan(
+        jobs=lambda part: _resume_jobs(part, steps, by_cell, folder),
         counts=Counter(step.act for step in steps.values()),
         reasons=Counter((step.act, step.why) for step in steps.values() if step.act != "keep"),
-        stale=frozenset(known.keys() - steps.keys()),
+        stale=frozenset(by_cell.keys() - steps.keys()),
         touched=frozenset(cell for cell, step in steps.items() if step.act != "keep"),
     )
 
 
-def forget_pairs(rest: Rest, held: RunInfo, plan: Plan, folder: Path) -> None:
+def forget_changed_pairs(rest: ResumePlan, held: RunInfo, plan: Plan, folder: Path) -> None:
     """Takes out what judges said of pairs whose cells change, or of all where they are compared in another way now."""
     before, after = ([each for each in suite.graders if each.after_run] for suite in (held.suite, plan.suite))
     judges = [[suite.judges.get(each.judge_name or "") for each in before] for suite in (held.suite, plan.suite)]
@@ -105,7 +105,7 @@ def _step(
     return ResumeStep("keep")
 
 
-def _looking(dependent: Call, record: Record | None, hash_of: HashOf, *, keep_errors: bool) -> ResumeStep:
+def _dependent_step(dependent: Call, record: Record | None, hash_of: HashOf, *, keep_errors: bool) -> ResumeStep:
     """What is done about a cell that looks at another one's image, which stays."""
     if record is None:
         return ResumeStep("grade", "not done yet")
@@ -129,16 +129,16 @@ def changes(old: str, new: str) -> str:
     return " and ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
-def _jobs(
-    plan: Plan, steps: Mapping[CellKey, ResumeStep], known: Mapping[CellKey, Record], folder: Path
+def _resume_jobs(
+    plan: Plan, steps: Mapping[CellKey, ResumeStep], by_cell: Mapping[CellKey, Record], folder: Path
 ) -> Iterator[Job]:
     for call in plan.calls():
         generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].act == "generate")
         regrade = []
         for sample in call.samples:
-            shown = known.get(_cell(call, sample))
+            shown = by_cell.get(_cell(call, sample))
             graded = (each for each in (call, *call.dependents) if steps[_cell(each, sample)].act == "grade")
             if shown is not None:
-                regrade += [Existing(each, shown, folder) for each in graded]
+                regrade += [StoredOutput(each, shown, folder) for each in graded]
         if generate or regrade:
             yield Job(call, generate, tuple(regrade))

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from visioneval.engine.calls.calls import Calls, generation_limit_key
 from visioneval.engine.calls.throttle import RateLimitKey
-from visioneval.engine.cell import Job, work
+from visioneval.engine.cell import Job, run_job
 from visioneval.engine.components import Components
 from visioneval.engine.context import RunContext, sanitizer_for
-from visioneval.engine.memory import TRIMMED_EVERY_S, give_back
-from visioneval.engine.pairwise.panel import PairwiseSession, judge_matchups, matchups_within
-from visioneval.engine.shutdown import Outcome, Progress, cause, interrupts
+from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory
+from visioneval.engine.pairwise.session import PairwiseSession, judge_matchups, matchups_within
+from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
 from visioneval.media.images import MAX_BYTES
 from visioneval.plan import Plan
 from visioneval.records.model import Record, read_records
@@ -30,9 +30,9 @@ from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun
 
 Jobs = Callable[[Plan], Iterator[Job]]
-LOOKING_AHEAD = 2
+CELLS_PER_CALL = 2
 """Cells in the works for each generation at once: while one is judged the next is generated."""
-TOLD_EVERY_S = 1.0
+STATUS_INTERVAL_S = 1.0
 
 
 def every_cell(plan: Plan) -> Iterator[Job]:
@@ -52,7 +52,7 @@ class Listener:
 
 
 def execute(
-    plan: Plan, tools: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
+    plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
 ) -> Outcome:
     """Does every job of the plan.
 
@@ -61,23 +61,23 @@ def execute(
     their end; nothing else gets out.
     """
     try:
-        return asyncio.run(_execute(plan, tools, writer, calls, listener, jobs))
+        return asyncio.run(_execute(plan, components, writer, calls, listener, jobs))
     except BaseExceptionGroup as group:
-        raise cause(group) from None
+        raise root_error(group) from None
     finally:
-        give_back()
+        release_memory()
 
 
 async def _execute(
-    plan: Plan, tools: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs
+    plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs
 ) -> Outcome:
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
         loop.set_default_executor(threads)
         questions = QuestionsWriter(writer.folder)
-        bench = RunContext(
+        context = RunContext(
             plan,
-            tools,
+            components,
             calls,
             writer,
             hashes(plan.folder),
@@ -89,20 +89,20 @@ async def _execute(
         progress = Progress(calls)
         quiet = contextlib.suppress(asyncio.CancelledError)
         with interrupts(loop, progress, listener.say), quiet, contextlib.closing(questions):
-            lanes = [(lane, jobs(part)) for lane, part in by_lane(plan).items()]
-            beside = [asyncio.create_task(each) for each in (_tell_waiting(calls, listener), _trim())]
+            jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
+            beside = [asyncio.create_task(each) for each in (_report_waiting(calls, listener), _trim_memory())]
             try:
                 async with asyncio.TaskGroup() as group:
-                    for lane, own in lanes:
-                        for _ in range(min(calls.throttle.most(lane) * LOOKING_AHEAD, plan.cells)):
-                            group.create_task(_pull(own, progress, bench, listener))
+                    for limit_key, own in jobs_by_key:
+                        for _ in range(min(calls.throttle.most(limit_key) * CELLS_PER_CALL, plan.cells)):
+                            group.create_task(_run_worker(own, progress, context, listener))
             finally:
                 for task in beside:
                     task.cancel()
             progress.check()
-            left = progress.left or any(next(own, None) is not None for _, own in lanes)
+            left = progress.left or any(next(own, None) is not None for _, own in jobs_by_key)
             if not left:
-                await _compare(bench, progress, listener)
+                await _run_pairwise(context, progress, listener)
                 progress.check()
                 left = progress.left
             out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # a judge that was not asked, too
@@ -114,16 +114,16 @@ async def _execute(
         return Outcome(complete=False)
 
 
-def by_lane(plan: Plan) -> dict[RateLimitKey, Plan]:
+def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
     """The plan in parts that share their limits, so that a slow model does not hold a fast one."""
-    lanes: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
+    jobs_by_key: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
     for run in plan.runs:
-        lane = generation_limit_key(run.provider, run.params)
-        lanes[lane] = (*lanes.get(lane, ()), run)
-    return {lane: replace(plan, runs=runs) for lane, runs in lanes.items()}
+        limit_key = generation_limit_key(run.provider, run.params)
+        jobs_by_key[limit_key] = (*jobs_by_key.get(limit_key, ()), run)
+    return {limit_key: replace(plan, runs=runs) for limit_key, runs in jobs_by_key.items()}
 
 
-async def _pull(jobs: Iterator[Job], progress: Progress, bench: RunContext, listener: Listener) -> None:
+async def _run_worker(jobs: Iterator[Job], progress: Progress, context: RunContext, listener: Listener) -> None:
     """One worker. All of a lane share the iterator, so that no job exists before somebody is free for it.
 
     A record is written on the loop's own thread: it is small, and must not queue behind images to be measured. One
@@ -131,9 +131,9 @@ async def _pull(jobs: Iterator[Job], progress: Progress, bench: RunContext, list
     """
     for job in jobs:
         try:
-            async for record in work(job, bench):
+            async for record in run_job(job, context):
                 try:
-                    bench.writer.append(record)
+                    context.writer.append(record)
                     listener.record(record)
                 except Exception as error:
                     progress.leave(error)
@@ -143,38 +143,38 @@ async def _pull(jobs: Iterator[Job], progress: Progress, bench: RunContext, list
             return
 
 
-async def _compare(bench: RunContext, progress: Progress, listener: Listener) -> None:
+async def _run_pairwise(context: RunContext, progress: Progress, listener: Listener) -> None:
     """The step after the cells: the model runs of the run are compared with each other, image by image."""
-    for config in bench.plan.suite.graders:
+    for config in context.plan.suite.graders:
         if not config.after_run:
             continue
-        panel = PairwiseSession(
-            bench.plan,
+        session = PairwiseSession(
+            context.plan,
             config,
-            bench.tools,
-            bench.calls,
-            bench.writer.folder,
-            bench.template_folders,
-            bench.plain,
-            bench.shelf,
-            debug=bench.debug,
+            context.components,
+            context.calls,
+            context.writer.folder,
+            context.template_folders,
+            context.sanitizer,
+            context.image_cache,
+            debug=context.debug,
         )
-        records = read_records(bench.writer.folder)
-        found = await asyncio.to_thread(matchups_within, bench.plan, config, records, bench.writer.folder)
-        await judge_matchups(panel, found.pairs, progress)
-        listener.note(f"{config.key}: {found}; {panel.meter}")
+        records = read_records(context.writer.folder)
+        found = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
+        await judge_matchups(session, found.pairs, progress)
+        listener.note(f"{config.key}: {found}; {session.meter}")
 
 
-async def _tell_waiting(calls: Calls, listener: Listener) -> None:
+async def _report_waiting(calls: Calls, listener: Listener) -> None:
     while True:
-        await asyncio.sleep(TOLD_EVERY_S)
+        await asyncio.sleep(STATUS_INTERVAL_S)
         listener.waiting(calls.throttle.waiting())
 
 
-async def _trim() -> None:
+async def _trim_memory() -> None:
     while True:
-        await asyncio.sleep(TRIMMED_EVERY_S)
-        await asyncio.to_thread(give_back)
+        await asyncio.sleep(TRIM_INTERVAL_S)
+        await asyncio.to_thread(release_memory)
 
 
 def hashes(folder: Path) -> Callable[[Path], str]:

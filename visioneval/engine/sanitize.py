@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 30
 MAX_INT = 2**63
 _SHORTEST_SECRET = 8
-_SHORTEST_GIVEN = 4
+_SHORTEST_STATED_SECRET = 4
 _SECRET_NAME = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
 
 
@@ -30,20 +30,22 @@ class Sanitizer:
     @classmethod
     def without(cls, secrets: Iterable[str]) -> Sanitizer:
         """Hides these secrets, a secret that holds another one first. A very short one is no secret."""
-        return cls._hiding({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET})
+        return cls._longest_first({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET})
 
     @classmethod
-    def _hiding(cls, secrets: Collection[str]) -> Sanitizer:
+    def _longest_first(cls, secrets: Collection[str]) -> Sanitizer:
         return cls(tuple(sorted(secrets, key=lambda secret: (-len(secret), secret))))
 
     @classmethod
-    def around(cls, named: Collection[str] = (), given: Iterable[str] = ()) -> Sanitizer:
+    def around(cls, named: Collection[str] = (), stated: Iterable[str] = ()) -> Sanitizer:
         """Hides what stands in these environment variables, and in each that is named like a secret.
 
-        Of the secrets that were ``given`` as such shorter ones are hidden too.
+        Of the secrets that were ``stated`` as such shorter ones are hidden too.
         """
         known = cls.without(v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name))
-        return cls._hiding({*known.secrets, *(secret for secret in given if len(secret) >= _SHORTEST_GIVEN)})
+        return cls._longest_first(
+            {*known.secrets, *(secret for secret in stated if len(secret) >= _SHORTEST_STATED_SECRET)}
+        )
 
     def hides(self, value: Any) -> bool:
         """Whether plain data holds a secret."""

@@ -94,8 +94,8 @@ def interrupts(loop: asyncio.AbstractEventLoop, progress: Progress, say: Callabl
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-def cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def root_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error to tell: what stopped the run, where that is known, as the others may follow from it."""
-    told: BaseExceptionGroup[BaseException] = group.subgroup(StoppedError) or group
-    error = told.exceptions[0]
-    return cause(error) if isinstance(error, BaseExceptionGroup) else error
+    stops: BaseExceptionGroup[BaseException] = group.subgroup(StoppedError) or group
+    error = stops.exceptions[0]
+    return root_error(error) if isinstance(error, BaseExceptionGroup) else error

@@ -17,7 +17,7 @@ class BrokenCodeError(Exception):
     """A provider or a grader that left in a way in which code must not leave."""
 
 
-async def guarded(wanted: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
+async def call_user_code(wanted: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
     """Calls a provider, a grader or a judge, which must give what is wanted: a function in a thread, a coroutine here.
 
     An exit or a cancellation of its own must not end the worker that calls it.
@@ -27,7 +27,7 @@ async def guarded(wanted: type[T], work: Callable[..., T | Awaitable[T]], *argum
         if iscoroutinefunction(work):
             given = await work(*arguments)
         else:
-            given = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _called, work, *arguments)
+            given = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _call_in_thread, work, *arguments)
             given = await given if isawaitable(given) else given
     except SystemExit as error:
         raise BrokenCodeError(f"it called exit({error.code})") from error
@@ -41,14 +41,14 @@ async def guarded(wanted: type[T], work: Callable[..., T | Awaitable[T]], *argum
     return given
 
 
-def _called(work: Callable[..., Any], *arguments: Any) -> Any:
+def _call_in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return work(*arguments)
     except StopIteration as error:  # which no future can hold
         raise BrokenCodeError("it raised StopIteration") from error
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An exception that nobody expected, in words."""
     if isinstance(error, BrokenCodeError):
         return str(error)

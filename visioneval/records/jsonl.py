@@ -26,7 +26,7 @@ def append_lines(path: Path, lines: Sequence[bytes]) -> None:
     data = b"".join(line + b"\n" for line in lines)
     try:
         with locked(path) as file:
-            start = mend(file)
+            start = repair_last_line(file)
             try:
                 _write(file, data)
                 os.fsync(file.fileno())
@@ -64,10 +64,10 @@ def _write(file: BinaryIO, data: bytes) -> None:
         written += file.write(data[written:]) or 0
 
 
-def mend(file: BinaryIO) -> int:
+def repair_last_line(file: BinaryIO) -> int:
     """Takes a torn last line away, or ends a whole one, and tells where the file ends now."""
     end = file.seek(0, os.SEEK_END)
-    last = _unended(file, end)
+    last = _partial_line(file, end)
     if not last:
         return end
     try:
@@ -79,7 +79,7 @@ def mend(file: BinaryIO) -> int:
     return end + 1
 
 
-def _unended(file: BinaryIO, end: int) -> bytes:
+def _partial_line(file: BinaryIO, end: int) -> bytes:
     """What stands after the last line end."""
     found = b""
     while end > 0 and b"\n" not in found:

@@ -16,7 +16,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import Duration, Moment, SampleIndex
 from visioneval.records.jsonl import append_lines
-from visioneval.records.model import SCHEMA_VERSION, GrowingFile, RunInfo, each_line
+from visioneval.records.model import SCHEMA_VERSION, GrowingFile, RunInfo, read_lines
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.outputs import ONE_LINE
 from visioneval.types import Frozen, Score
@@ -104,7 +104,7 @@ def read_labels(path: Path) -> list[Label]:
 
     Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
     """
-    return list(each_line(path, _LABEL, "label")) if path.exists() else []
+    return list(read_lines(path, _LABEL, "label")) if path.exists() else []
 
 
 def growing_labels(path: Path) -> GrowingFile[Label]:
@@ -112,7 +112,7 @@ def growing_labels(path: Path) -> GrowingFile[Label]:
     return GrowingFile(path, _LABEL, "label")
 
 
-def is_of(images: Images, label: Seen) -> bool:
+def is_current(images: Images, label: Seen) -> bool:
     """Whether what a person did is about the images of today: ``images`` are those of the cell and of the other.
 
     It is not where an image was generated again since. What is not known on either side cannot tell them apart.
@@ -121,9 +121,9 @@ def is_of(images: Images, label: Seen) -> bool:
     return all(then is None or now is None or then == now for then, now in pairs)
 
 
-def of_today(labels: Sequence[Label], images: Callable[[Label], Images]) -> tuple[list[Label], int]:
-    """The labels that ``is_of`` lets through, and how many answers that counted are left without one."""
-    kept = [label for label in labels if is_of(images(label), label)]
+def drop_outdated(labels: Sequence[Label], images: Callable[[Label], Images]) -> tuple[list[Label], int]:
+    """The labels that ``is_current`` lets through, and how many answers that counted are left without one."""
+    kept = [label for label in labels if is_current(images(label), label)]
     return kept, len({label.key for label in newest(labels)} - {label.key for label in kept})
 
 

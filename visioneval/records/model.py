@@ -129,7 +129,7 @@ def known_sum(*costs: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
+class _CellName:
     """What makes a cell the same cell in two records."""
 
     test_id: str
@@ -140,7 +140,7 @@ class _Name:
 LONGEST_LINE = 64 << 20
 """Bytes of a line of any file of lines: a longer one is no record."""
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_NAME: TypeAdapter[_Name] = TypeAdapter(_Name)
+_NAME: TypeAdapter[_CellName] = TypeAdapter(_CellName)
 _CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
 """How a line begins that ``RunWriter`` wrote: it is parsed once, without a look at its version."""
 
@@ -205,7 +205,7 @@ def read_info(folder: Path) -> RunInfo:
     path = folder / "run.json"
     data = _header_bytes(path)
     raw = _header(data, path)
-    current = _upgraded("run", raw, str(path))
+    current = _upgrade("run", raw, str(path))
     try:
         _RUN_ID.validate_python(current.get("run_id"))  # here, as RunWriter says it of an id that somebody typed
         data = data if current is raw else json.dumps(current).encode()
@@ -225,15 +225,15 @@ def read_records(folder: Path) -> Iterator[Record]:
     line. A last line that was cut off is passed over.
     """
     path = folder / "results.jsonl"
-    with _opened(path, "record") as lines:
-        wanted = _last_of_each(_each(lines, path, _NAME, "record"))
+    with _open_lines(path, "record") as lines:
+        wanted = _last_records(_parsed_lines(lines, path, _NAME, "record"))
         lines.seek(0)
-        for is_wanted, record in zip(wanted, _each(lines, path, _RECORD, "record"), strict=False):
+        for is_wanted, record in zip(wanted, _parsed_lines(lines, path, _RECORD, "record"), strict=False):
             if is_wanted:
                 yield record
 
 
-def _last_of_each(names: Iterable[_Name]) -> bytearray:
+def _last_records(names: Iterable[_CellName]) -> bytearray:
     """For each record of a file 1 where it is the last of its cell."""
     shared: dict[str, str] = {}
     last: dict[CellKey, int] = {}
@@ -246,28 +246,28 @@ def _last_of_each(names: Iterable[_Name]) -> bytearray:
     return flags
 
 
-def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
+def read_lines(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
     """Every record of a file, or the part of it that is ``wanted``; a later line of a cell replaces an earlier one.
 
     ``kind`` is the key of ``UPGRADES`` for a file of something else. Raises as ``read_records``.
     """
-    with _opened(path, kind) as lines:
-        yield from _each(lines, path, wanted, kind)
+    with _open_lines(path, kind) as lines:
+        yield from _parsed_lines(lines, path, wanted, kind)
 
 
 @contextmanager
-def _opened(path: Path, kind: str) -> Iterator[BinaryIO]:
+def _open_lines(path: Path, kind: str) -> Iterator[BinaryIO]:
     """A file of lines, of which what is wrong is told with what to do about it."""
     try:
         with path.open("rb") as lines:
             yield lines
     except (UnreadableJsonError, UnfitJsonError) as error:
-        raise RunFormatError(f"{error}: delete this line{_again(path) if kind == 'record' else ''}") from None
+        raise RunFormatError(f"{error}: delete this line{_rerun_hint(path) if kind == 'record' else ''}") from None
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
 
 
-def _again(path: Path) -> str:
+def _rerun_hint(path: Path) -> str:
     """How a cell is got whose line is deleted; nothing where the file is no run's."""
     if path.name != "results.jsonl" or not (path.parent / "run.json").is_file():
         return ""
@@ -277,12 +277,12 @@ def _again(path: Path) -> str:
     return f"; 'visioneval run --resume {path.parent}' then runs its cell again"
 
 
-def _each(lines: BinaryIO, path: Path, wanted: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
+def _parsed_lines(lines: BinaryIO, path: Path, wanted: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
     for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise UnfitJsonError(f"{path}:{number}: longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
         if not line.isspace():
-            yield from _parsed(kind, line, f"{path}:{number}", wanted)
+            yield from _parse_line(kind, line, f"{path}:{number}", wanted)
 
 
 class GrowingFile(Generic[PartT]):
@@ -301,7 +301,7 @@ class GrowingFile(Generic[PartT]):
         if not self._path.is_file():
             was, self._file, self._end, self._count = self._file, None, 0, 0
             return [], was is not None
-        with _opened(self._path, self._kind) as lines:
+        with _open_lines(self._path, self._kind) as lines:
             return self._read(lines)
 
     def _read(self, lines: BinaryIO) -> tuple[list[PartT], bool]:
@@ -315,12 +315,12 @@ class GrowingFile(Generic[PartT]):
                 break
             end, count = end + len(line), count + 1
             if not line.isspace():
-                found += _parsed(self._kind, line, f"{self._path}:{count}", self._wanted)
+                found += _parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
         self._file, self._end, self._count = (known.st_dev, known.st_ino), end, count
         return found, not same
 
 
-def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
+def _parse_line(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
     """One, or none where the line was cut off."""
     if line.startswith(_CURRENT) and line.endswith(b"\n"):
         yield read_json(wanted, line, where, kind)
@@ -333,11 +333,11 @@ def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> I
         raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
     if not isinstance(data, dict):
         raise UnfitJsonError(f"{where}: not a {kind}: not an object")
-    current = _upgraded(kind, data, where)
+    current = _upgrade(kind, data, where)
     yield read_json(wanted, line if current is data else json.dumps(current).encode(), where, kind)
 
 
-def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
+def _upgrade(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
     version = data.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise RunFormatError(f"{where}: no schema_version: not written by visioneval")
@@ -392,10 +392,10 @@ def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 def find_run(name: str, root: Path) -> Path:
     """A run by path, id, unique prefix of an id, or ``latest``. Raises as ``check_links``, and ``UsageError``."""
-    return check_links(_found_run(name, root))
+    return check_links(_find_run(name, root))
 
 
-def _found_run(name: str, root: Path) -> Path:
+def _find_run(name: str, root: Path) -> Path:
     if is_url(name):
         raise UsageError(f"{name}: is a URL: runs are read on this machine only")
     if (Path(name) / "run.json").is_file():

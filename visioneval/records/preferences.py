@@ -16,7 +16,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import StorageError
 from visioneval.records.fields import SampleIndex
 from visioneval.records.jsonl import append_lines, locked
-from visioneval.records.model import SCHEMA_VERSION, CellKey, each_line
+from visioneval.records.model import SCHEMA_VERSION, CellKey, read_lines
 from visioneval.suite.outputs import split_run
 from visioneval.types import Frozen
 
@@ -46,8 +46,8 @@ class Preference(Frozen):
     """What the judge said beside what it was asked: keys, and the beginnings of their values."""
 
     @model_serializer(mode="wrap")
-    def _without_nothing(self, as_usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        line: dict[str, Any] = as_usual(self)
+    def _omit_extra_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        line: dict[str, Any] = serialize(self)
         return line if self.extra_keys else {name: value for name, value in line.items() if name != "extra_keys"}
 
     @property
@@ -79,7 +79,7 @@ def read_preferences(folder: Path) -> list[Preference]:
     Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
     """
     path = folder / NAME
-    lines = each_line(path, _PREFERENCE, "preference") if path.exists() else ()
+    lines = read_lines(path, _PREFERENCE, "preference") if path.exists() else ()
     return list({each.key: each for each in lines}.values())
 
 

@@ -23,7 +23,9 @@ from visioneval.suite.questions import GeckoQuestion
 from visioneval.types import Frozen
 
 NAME = "questions.json"
-_MEND = "restore this file, or move it away: 'visioneval run --resume' asks for new questions where it needs some"
+_RESTORE_HINT = (
+    "restore this file, or move it away: 'visioneval run --resume' asks for new questions where it needs some"
+)
 
 
 class DroppedQuestion(Frozen):
@@ -53,8 +55,8 @@ class PromptQuestions(Frozen):
     """What the judge said beside what it was asked: keys, and the beginnings of their values."""
 
     @model_serializer(mode="wrap")
-    def _without_nothing(self, as_usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        entry: dict[str, Any] = as_usual(self)
+    def _omit_extra_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        entry: dict[str, Any] = serialize(self)
         return entry if self.extra_keys else {name: value for name, value in entry.items() if name != "extra_keys"}
 
 
@@ -77,7 +79,7 @@ class QuestionsWriter:
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
         self._earlier = read_questions(folder)
-        self._whole = [e for e in self._earlier if HIDDEN not in e.model_dump_json()]
+        self._unmasked = [e for e in self._earlier if HIDDEN not in e.model_dump_json()]
         self._entries: dict[str, PromptQuestions] = {e.model_dump_json(): e for e in self._earlier}
         self._lock = threading.Lock()
         self._stale = False
@@ -99,7 +101,7 @@ class QuestionsWriter:
         An older entry does not tell the way: it fits any. One from which a secret was taken out fits none.
         """
         wanted = (prompt, template)
-        found = (e for e in self._whole if (e.prompt_sha256, e.template_sha256) == wanted)
+        found = (e for e in self._unmasked if (e.prompt_sha256, e.template_sha256) == wanted)
         return next((e for e in found if e.making_sha256 in (making, None)), None)
 
     def close(self) -> None:
@@ -130,14 +132,14 @@ def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
     try:
         version = json.loads(data)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunFormatError(f"{path}: not a file of questions: {error}; {_MEND}") from None
+        raise RunFormatError(f"{path}: not a file of questions: {error}; {_RESTORE_HINT}") from None
     if isinstance(version, int) and version != SCHEMA_VERSION:
         age, cure = ("newer", "upgrade visioneval") if version > SCHEMA_VERSION else ("older", "make it again")
         raise RunFormatError(f"{path}: schema_version {version} is {age} than {SCHEMA_VERSION}: {cure}")
     try:
         return read_json(_FILE, data, str(path), "file of questions").prompts
     except RunFormatError as error:
-        raise RunFormatError(f"{error}; {_MEND}") from None
+        raise RunFormatError(f"{error}; {_RESTORE_HINT}") from None
 
 
 def prompt_sha256(prompt: str) -> str:

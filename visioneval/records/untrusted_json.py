@@ -19,9 +19,9 @@ LARGEST = 2**63
 """No whole number is larger, or below its negative: a run writes none, and a float holds its sums and squares."""
 _MOST_DIGITS = 4300
 """Of a whole number in a suite, which may hold any: as in Python itself, as more take quadratic time."""
-_SUSPECT = re.compile(rb"NaN|Infinity|\d{19}|[eE]\+?\d{3}")
+_MAYBE_BAD_NUMBER = re.compile(rb"NaN|Infinity|\d{19}|[eE]\+?\d{3}")
 """What a number looks like that is not finite or too large. Nearly no line holds it: the others are parsed once."""
-_SHOWN = 80
+_MAX_SHOWN = 80
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -42,11 +42,11 @@ def read_json(
     ``UnfitJsonError``.
     """
     try:
-        if _SUSPECT.search(data):
-            json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=partial(_whole, largest))
+        if _MAYBE_BAD_NUMBER.search(data):
+            json.loads(data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=partial(_integer, largest))
         return adapter.validate_json(data)
     except ValidationError as error:
-        place, message = _first(error)
+        place, message = _first_problem(error)
         if place is None:
             raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
         raise UnfitJsonError(f"{where}: {place}{message}") from None
@@ -60,22 +60,22 @@ class _NumberError(Exception):
     """A number that is none."""
 
 
-def _refuse(token: str) -> Any:
+def _refuse_constant(token: str) -> Any:
     raise _NumberError(f"{token} is not a finite number")
 
 
 def _finite(token: str) -> float:
     value = float(token)
-    return value if math.isfinite(value) else _refuse(_shown(token))
+    return value if math.isfinite(value) else _refuse_constant(_shorten(token))
 
 
-def _whole(largest: int | None, token: str) -> int:
+def _integer(largest: int | None, token: str) -> int:
     if len(token) > _MOST_DIGITS or (largest is not None and abs(int(token)) > largest):
-        raise _NumberError(f"{_shown(token)} is too large a number")
+        raise _NumberError(f"{_shorten(token)} is too large a number")
     return int(token)
 
 
-def _first(error: ValidationError) -> tuple[str | None, str]:
+def _first_problem(error: ValidationError) -> tuple[str | None, str]:
     """Where the first fault is, with a colon after it, and what it is; no place where it is not JSON."""
     faults = error.errors(include_url=False, include_input=False)
     fault = faults[0]
@@ -84,15 +84,15 @@ def _first(error: ValidationError) -> tuple[str | None, str]:
     place, message = fault["loc"], fault["msg"].removeprefix("Value error, ")
     if place and place[-1] in _SCORE_TYPES and len({one["loc"][:-1] for one in faults}) < len(faults):
         place, message = place[:-1], "expected true, false, a number from -2^63 to 2^63, or null"
-    shown = ".".join(_shown(str(part)) for part in place)
+    shown = ".".join(_shorten(str(part)) for part in place)
     return f"{shown}: " if shown else "", _one_line(message, 400)
 
 
 _SCORE_TYPES = ("bool", "int", "float")
 
 
-def _shown(text: str) -> str:
-    return _one_line(text, _SHOWN)
+def _shorten(text: str) -> str:
+    return _one_line(text, _MAX_SHOWN)
 
 
 def _one_line(text: str, limit: int) -> str:

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.jsonl import mend
+from visioneval.records.jsonl import repair_last_line
 from visioneval.records.links import is_inside
 from visioneval.records.model import CellKey, Record, RunInfo, RunState, read_records
 
@@ -27,7 +27,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-_LOOKED_AT = (0.01, 0.05, 0.2)
+_LOCK_RETRY_S = (0.01, 0.05, 0.2)
 """Seconds to try again: who asks whether a run is being written holds it for a moment."""
 
 
@@ -83,10 +83,10 @@ class RunWriter:
             data = _json_bytes(info)
             results = path.open("r+b" if path.exists() else "x+b", buffering=0)
             _lock(results, folder)
-            mend(results)
+            repair_last_line(results)
             if stale:
                 results.close()
-                _set_aside(folder, stale)
+                _move_stale(folder, stale)
                 results = path.open("r+b", buffering=0)
                 _lock(results, folder)
             write_whole(folder / "run.json", data)
@@ -125,7 +125,7 @@ class RunWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None:
                 write_whole(path, data or b"")
-            elif not _linked(source, path):
+            elif not _hard_link(source, path):
                 self.links = False
                 write_whole(path, source.read_bytes())
         except OSError as error:
@@ -161,7 +161,7 @@ class RunWriter:
 
 def _lock(results: BinaryIO, folder: Path) -> None:
     """Holds a run for this process until it ends, however it ends. Raises ``UsageError`` where another one does."""
-    for wait in _LOOKED_AT:
+    for wait in _LOCK_RETRY_S:
         try:
             fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -174,7 +174,7 @@ def _lock(results: BinaryIO, folder: Path) -> None:
     raise UsageError(f"{folder}: another visioneval is writing this run now")
 
 
-def _set_aside(folder: Path, stale: Collection[CellKey]) -> None:
+def _move_stale(folder: Path, stale: Collection[CellKey]) -> None:
     """Moves the records of some cells out of ``results.jsonl``."""
     kept: list[bytes] = []
     gone: list[bytes] = []
@@ -197,7 +197,7 @@ def _json_bytes(model: BaseModel) -> bytes:
     return to_json(model, indent=2) + b"\n"  # no text beside the bytes: a suite may have many cases
 
 
-def _linked(source: Path, path: Path) -> bool:
+def _hard_link(source: Path, path: Path) -> bool:
     """Gives a file a second name, in place of an older file; ``False`` where the disk cannot."""
     try:
         path.hardlink_to(source)

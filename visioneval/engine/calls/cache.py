@@ -31,7 +31,7 @@ MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 FORMAT = 2
 _BUSY_S = 30.0
-_ELSEWHERE = "name another folder, or one that is not there yet, with --cache"
+_USE_ANOTHER_FOLDER = "name another folder, or one that is not there yet, with --cache"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
@@ -54,7 +54,7 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
+class CacheInfo:
     """What a cache holds: answers by kind, bytes of images and answers, and the time of the oldest answer."""
 
     folder: Path
@@ -80,52 +80,52 @@ class Cache:
         self._run_id = run_id
         self._warn = warn
         self._lock = threading.Lock()
-        self._since_tidied = 0
+        self._bytes_since_tidy = 0
         self._is_writable = True
-        self._unwritable_said = False
+        self._warned_unwritable = False
         self._replaced: set[str] = set()
-        self._index = self._opened()
+        self._index = self._open()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
-        self._check_ours(path)
+        self._check_folder(path)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            return self._connected(path)
+            return self._connect(path)
         except sqlite3.OperationalError as error:
-            return self._opened_for_reading(path, error)
+            return self._open_read_only(path, error)
         except sqlite3.DatabaseError as error:
-            return self._begun_anew(error)
+            return self._start_over(error)
         except OSError as error:
-            return self._opened_for_reading(path, error)
+            return self._open_read_only(path, error)
 
-    def _check_ours(self, index: Path) -> None:
+    def _check_folder(self, index: Path) -> None:
         """Raises ``UsageError`` for a place that holds something else: what is not ours is not written among."""
         with contextlib.suppress(OSError):
             if self.folder.is_file():
-                raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_ELSEWHERE}")
+                raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_USE_ANOTHER_FOLDER}")
             names = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
             if names - {"files"} and not any(name.startswith(index.name) for name in names):
-                raise UsageError(f"{self.folder}: holds other files and no cache: {_ELSEWHERE}")
+                raise UsageError(f"{self.folder}: holds other files and no cache: {_USE_ANOTHER_FOLDER}")
 
-    def _begun_anew(self, why: Exception) -> sqlite3.Connection:
+    def _start_over(self, why: Exception) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
-        aside = path.with_name(f"{path.name}.damaged")
-        self._warn(f"{path}: the cache's index is damaged ({why}): it is now {aside.name}, and the cache begins anew")
+        backup = path.with_name(f"{path.name}.damaged")
+        self._warn(f"{path}: the cache's index is damaged ({why}): it is now {backup.name}, and the cache begins anew")
         try:
-            path.replace(aside)
+            path.replace(backup)
             for tail in ("-wal", "-shm"):
                 path.with_name(path.name + tail).unlink(missing_ok=True)
-            return self._connected(path)
+            return self._connect(path)
         except (sqlite3.Error, OSError) as error:
-            raise UsageError(f"{path}: the cache cannot be used ({error}): {_ELSEWHERE}") from None
+            raise UsageError(f"{path}: the cache cannot be used ({error}): {_USE_ANOTHER_FOLDER}") from None
 
     @staticmethod
-    def _connected(path: Path) -> sqlite3.Connection:
+    def _connect(path: Path) -> sqlite3.Connection:
         index = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
         try:
             version = _version(index, path)
-            _write_ahead(index)
+            _enable_wal(index)
             index.execute("PRAGMA synchronous=NORMAL")
             index.execute("PRAGMA wal_autocheckpoint=8000")
             if version == 0:
@@ -135,7 +135,7 @@ class Cache:
             raise
         return index
 
-    def _opened_for_reading(self, path: Path, why: Exception) -> sqlite3.Connection:
+    def _open_read_only(self, path: Path, why: Exception) -> sqlite3.Connection:
         """A committed cache may lie where nothing can be written."""
         self._is_writable = False
         place = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -148,7 +148,7 @@ class Cache:
                 index.close()
                 raise
             return index
-        raise UsageError(f"{path}: the cache cannot be used ({why}): {_ELSEWHERE}")
+        raise UsageError(f"{path}: the cache cannot be used ({why}): {_USE_ANOTHER_FOLDER}")
 
     def __enter__(self) -> Cache:
         return self
@@ -203,7 +203,7 @@ class Cache:
         A cache that was opened for reading keeps nothing, and says so once. Raises ``StorageError``.
         """
         if not self._is_writable:
-            self._say_unwritable()
+            self._warn_unwritable()
             return
         data = orjson.dumps(answer)
         size = len(data) + sum(len(image) for _, image in images)
@@ -211,23 +211,23 @@ class Cache:
         try:
             for digest, image in images:
                 self._write(digest, image)
-            self._put_in(row, dict(images))
+            self._insert_or_rebuild(row, dict(images))
         except (OSError, sqlite3.Error, UsageError) as error:
             raise StorageError(
                 f"{self.folder}: cannot write the cache: {getattr(error, 'strerror', None) or error}"
             ) from None
-        self._since_tidied += size
-        if self._since_tidied * 10 > self.max_bytes:
+        self._bytes_since_tidy += size
+        if self._bytes_since_tidy * 10 > self.max_bytes:
             with contextlib.suppress(OSError, sqlite3.Error):  # the next one tries again
                 self.tidy()
 
-    def _say_unwritable(self) -> None:
+    def _warn_unwritable(self) -> None:
         with self._lock:
-            if not self._unwritable_said:
-                self._unwritable_said = True
+            if not self._warned_unwritable:
+                self._warned_unwritable = True
                 self._warn(f"{self.folder}: the cache cannot be written: new answers are not kept")
 
-    def _put_in(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
+    def _insert_or_rebuild(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
         """Inserts into the index; one that turns out to be damaged is set aside."""
         used = self._index
         try:
@@ -238,7 +238,7 @@ class Cache:
             with self._lock:
                 if self._index is used:
                     used.close()
-                    self._index = self._begun_anew(error)
+                    self._index = self._start_over(error)
             self._insert(row, images)
 
     def _insert(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
@@ -277,7 +277,7 @@ class Cache:
 
     def tidy(self) -> None:
         """Drops the oldest answers until the rest fits into three quarters of ``max_bytes``, where it was too much."""
-        self._since_tidied = 0
+        self._bytes_since_tidy = 0
         with self._lock:
             (total,) = self._index.execute("SELECT COALESCE(SUM(bytes), 0) FROM answers").fetchone()
         if total <= self.max_bytes:
@@ -296,11 +296,11 @@ class Cache:
 
         Images that no answer names, as a killed program leaves them, go too. Raises ``UsageError``.
         """
-        with self._readable(), self._transaction() as index:
+        with self._usage_errors(), self._transaction() as index:
             rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
             dropped = [key for (key,) in rows]
             self._drop(index, dropped)
-            named = _named(index)
+            named = _referenced_files(index)
             for path in self.folder.glob("files/??/*"):
                 if path.name not in named and not path.name.startswith("."):
                     path.unlink(missing_ok=True)
@@ -309,39 +309,39 @@ class Cache:
         return len(dropped)
 
     @contextlib.contextmanager
-    def _readable(self) -> Iterator[None]:
+    def _usage_errors(self) -> Iterator[None]:
         """Turns what is wrong with the folder into a ``UsageError``."""
         try:
             yield
         except (OSError, sqlite3.Error) as error:
             why = getattr(error, "strerror", None) or error
-            raise UsageError(f"{self.folder}: the cache cannot be used ({why}): {_ELSEWHERE}") from None
+            raise UsageError(f"{self.folder}: the cache cannot be used ({why}): {_USE_ANOTHER_FOLDER}") from None
 
     def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
         """Takes answers away, and the files that no other answer names."""
-        gone: set[str] = set()
+        digests: set[str] = set()
         for key in keys:
             for (files,) in index.execute("SELECT files FROM answers WHERE key = ?", (key,)):
-                gone.update(files.split())
+                digests.update(files.split())
         index.executemany("DELETE FROM answers WHERE key = ?", [(key,) for key in keys])
-        self._drop_orphans(index, gone)
+        self._drop_orphans(index, digests)
 
     def _drop_orphans(self, index: sqlite3.Connection, digests: set[str]) -> None:
         """Deletes those files that no answer names."""
-        for digest in digests - _named(index) if digests else ():
+        for digest in digests - _referenced_files(index) if digests else ():
             self.path(digest).unlink(missing_ok=True)
 
-    def info(self) -> Info:
+    def info(self) -> CacheInfo:
         """What the cache holds. Raises ``UsageError``."""
-        with self._readable(), self._lock:
+        with self._usage_errors(), self._lock:
             counts = dict(self._index.execute("SELECT kind, COUNT(*) FROM answers GROUP BY kind"))
             total, oldest = self._index.execute(
                 "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
             ).fetchone()
-        return Info(self.folder, counts.get("generate", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
+        return CacheInfo(self.folder, counts.get("generate", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
 
 
-def _named(index: sqlite3.Connection) -> set[str]:
+def _referenced_files(index: sqlite3.Connection) -> set[str]:
     """The images that some answer names."""
     return {
         digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
@@ -352,14 +352,14 @@ def _version(index: sqlite3.Connection, path: Path) -> int:
     """The format of an index; 0 is one that is new. Raises ``UsageError`` for one that this version does not know."""
     (version,) = index.execute("PRAGMA user_version").fetchone()
     if version not in (0, FORMAT):
-        raise UsageError(f"{path}: a cache of another visioneval (format {version}): {_ELSEWHERE}")
+        raise UsageError(f"{path}: a cache of another visioneval (format {version}): {_USE_ANOTHER_FOLDER}")
     others = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name <> 'answers' AND name NOT LIKE 'sqlite%'"
     if version == 0 and index.execute(others).fetchone():
-        raise UsageError(f"{path}: is an index of something else: {_ELSEWHERE}")
+        raise UsageError(f"{path}: is an index of something else: {_USE_ANOTHER_FOLDER}")
     return int(version)
 
 
-def _write_ahead(index: sqlite3.Connection) -> None:
+def _enable_wal(index: sqlite3.Connection) -> None:
     """Sets the way of writing that several programs can share. SQLite itself does not wait for the lock on that."""
     end = monotonic() + _BUSY_S
     while True:
@@ -374,11 +374,11 @@ def _write_ahead(index: sqlite3.Connection) -> None:
 
 
 def _max_bytes() -> int:
-    told = os.environ.get(MAX_GB_VARIABLE)
+    value = os.environ.get(MAX_GB_VARIABLE)
     try:
-        gigabytes = float(told) if told else DEFAULT_MAX_GB
+        gigabytes = float(value) if value else DEFAULT_MAX_GB
     except ValueError:
         gigabytes = 0.0
     if not 0 < gigabytes < 1e6:
-        raise UsageError(f"{MAX_GB_VARIABLE}: {told!r} is not a number of gigabytes")
+        raise UsageError(f"{MAX_GB_VARIABLE}: {value!r} is not a number of gigabytes")
     return int(gigabytes * 1e9)

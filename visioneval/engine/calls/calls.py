@@ -18,9 +18,9 @@ from visioneval.engine.calls.cost_bounds import CallSize, bound_of, generation_s
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.pricing import Prices, tokens_of
 from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
-from visioneval.engine.checked_media import CheckedMedia, made
+from visioneval.engine.checked_media import CheckedMedia, check_media
 from visioneval.engine.sanitize import Sanitizer, amount
-from visioneval.engine.user_code import guarded
+from visioneval.engine.user_code import call_user_code
 from visioneval.errors import ProviderError, StoppedError, StorageError
 from visioneval.plan import Call, HashOf, call_key, digest
 from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Part, Question, Reply, ToolCall
@@ -94,10 +94,10 @@ class Calls:
     run_id: str = ""
     reused_since: str | None = None
     """When the oldest answer was stored that stood for a new generation."""
-    plain: Sanitizer = field(default_factory=Sanitizer)
+    sanitizer: Sanitizer = field(default_factory=Sanitizer)
     broken: StorageError | None = None
     """Why the cache takes no answer any more. What was answered is there nevertheless, and no other call begins."""
-    _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
+    _pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def generate(
         self, call: Call, hash_of: HashOf, provider: Any, request: GenerationRequest, tries: Tries | None = None
@@ -107,17 +107,17 @@ class Calls:
         Raises ``ProviderError`` and ``BudgetError``.
         """
         tries = tries or Tries()
-        lane = generation_limit_key(call.run.provider, call.run.params)
+        limit_key = generation_limit_key(call.run.provider, call.run.params)
         if call.run.config.is_free:
             generation = await self.throttle.call(
-                lane, lambda: _generation(provider, call, request), tries=tries, limits_itself=True
+                limit_key, lambda: _generation(provider, call, request), tries=tries, limits_itself=True
             )
-            outputs = await asyncio.to_thread(_checked, generation, call.task_type)
-            return _generated(generation, outputs, generation.cost_usd, tries.count)
+            outputs = await asyncio.to_thread(_check_outputs, generation, call.task_type)
+            return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = await in_thread(call_key, call, hash_of, when=call.has_files)
         kept = await self._cached_generation(key, call)
         if kept is not None:
-            self.log.hit(lane, key)
+            self.log.hit(limit_key, key)
             self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)), default=None)
             return kept
         if self.reuse.offline:
@@ -125,7 +125,7 @@ class Calls:
                 f"not in the cache: the generation of {call.case.id!r} by {call.run.label!r}", kind="offline"
             )
         generation, cost = await self._paid(
-            lane,
+            limit_key,
             key,
             lambda: _generation_or_refusal(provider, call, request),
             lambda: generation_size(call),
@@ -135,7 +135,7 @@ class Calls:
         )
         outputs = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
         self._stop_if_broken()
-        return _generated(generation, outputs, cost, tries.count)
+        return _generation_result(generation, outputs, cost, tries.count)
 
     async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
         """One round with a judge, or a kept answer to the same words and images.
@@ -143,21 +143,23 @@ class Calls:
         The same question at the same moment is asked once. Raises ``ProviderError`` and ``BudgetError``.
         """
         if config.is_free:
-            reply = await guarded(Reply, judge.ask, question, about)
+            reply = await call_user_code(Reply, judge.ask, question, about)
             meter.add(replace(reply, cost_usd=0.0), cached=False)
             return reply
-        lane = judge_limit_key(config)
+        limit_key = judge_limit_key(config)
         key = question_key(config, question)  # short work, as no image is read for it: a thread would take longer
         past_cache = question.past_cache and not self.reuse.offline
         if not self.reuse.judgements or past_cache:
-            return self._metered(meter, await self._put_to(lane, key, config, judge, question, about), cached=False)
-        while (same := self._asked.get(key)) is not None:
+            return self._metered(
+                meter, await self._ask_judge(limit_key, key, config, judge, question, about), cached=False
+            )
+        while (same := self._pending.get(key)) is not None:
             with contextlib.suppress(AbandonedError):
                 return self._metered(meter, await asyncio.shield(same), cached=True)
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._asked[key] = answer
+        self._pending[key] = answer
         try:
-            reply, cached = await self._answer(lane, key, config, judge, question, about)
+            reply, cached = await self._answer_or_cached(limit_key, key, config, judge, question, about)
         except BaseException as error:
             answer.set_exception(error if isinstance(error, ProviderError) else AbandonedError())
             answer.exception()  # nobody may be waiting for it
@@ -166,7 +168,7 @@ class Calls:
             answer.set_result(reply)
             return self._metered(meter, reply, cached=cached)
         finally:
-            del self._asked[key]
+            del self._pending[key]
 
     @staticmethod
     def _metered(meter: Meter, reply: Reply, *, cached: bool) -> Reply:
@@ -175,28 +177,28 @@ class Calls:
         meter.add(reply, cached=cached)
         return reply
 
-    async def _answer(
-        self, lane: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+    async def _answer_or_cached(
+        self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> tuple[Reply, bool]:
         kept = self.cache.get(key) if self.cache else None
         if kept is not None:
-            self.log.hit(lane, key)
-            return replace(_reply(kept), from_cache=not self.reuse.offline), True
+            self.log.hit(limit_key, key)
+            return replace(_cached_reply(kept), from_cache=not self.reuse.offline), True
         if self.reuse.offline:
             cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
-            raise ProviderError(f"not in the cache: an answer of {lane} about {cell}", kind="offline")
-        return await self._put_to(lane, key, config, judge, question, about), False
+            raise ProviderError(f"not in the cache: an answer of {limit_key} about {cell}", kind="offline")
+        return await self._ask_judge(limit_key, key, config, judge, question, about), False
 
-    async def _put_to(
-        self, lane: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+    async def _ask_judge(
+        self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
         asked = partial(question_size, config, question)
-        reply, cost = await self._paid(lane, key, lambda: guarded(Reply, judge.ask, question, about), asked)
+        reply, cost = await self._paid(limit_key, key, lambda: call_user_code(Reply, judge.ask, question, about), asked)
         reply = replace(reply, cost_usd=cost)
         answer = asdict(reply)
         del answer["from_cache"]
-        if not self.plain.hides(answer):  # what is masked would be another answer the next time
-            await asyncio.to_thread(self._store, key, "judge", self.plain.mapping(answer))
+        if not self.sanitizer.hides(answer):  # what is masked would be another answer the next time
+            await asyncio.to_thread(self._store, key, "judge", self.sanitizer.mapping(answer))
         self._stop_if_broken()
         return reply
 
@@ -217,7 +219,7 @@ class Calls:
 
     async def _paid(
         self,
-        lane: RateLimitKey,
+        limit_key: RateLimitKey,
         key: str,
         work: Callable[[], Awaitable[T]],
         size: Callable[[], CallSize],
@@ -234,7 +236,9 @@ class Calls:
 
         @asynccontextmanager
         async def admission() -> AsyncIterator[None]:
-            async with self.budget.reserve(lane, images, lambda: bound_of(self.prices, lane, size())) as claim:
+            async with self.budget.reserve(
+                limit_key, images, lambda: bound_of(self.prices, limit_key, size())
+            ) as claim:
                 claims.append(claim)
                 yield
 
@@ -243,25 +247,25 @@ class Calls:
             try:
                 answer = await work()
             except BaseException as error:
-                self.log.call(lane, key, _status(error), tries.count, perf_counter() - start)
+                self.log.call(limit_key, key, _status(error), tries.count, perf_counter() - start)
                 if _may_be_billed(error):
                     self.budget.settle(claims[-1], None)
                 raise
             usage, told = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
             outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
-            cost = self.prices.cost(lane, usage, outputs) if told is None else amount(told)
+            cost = self.prices.cost(limit_key, usage, outputs) if told is None else amount(told)
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
             self.budget.settle(claims[-1], 0.0 if cost is None and status == "refused" else cost)
             costs.append(cost)
             self.log.call(
-                lane, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
+                limit_key, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
             )
             return answer
 
         costs: list[float | None] = []
         claims: list[Claim] = []
         answer = await self.throttle.call(
-            lane, priced, images=images, tries=tries, limits_itself=limits_itself, admission=admission
+            limit_key, priced, images=images, tries=tries, limits_itself=limits_itself, admission=admission
         )
         return answer, costs[-1]
 
@@ -274,7 +278,7 @@ class Calls:
             return None
         if not self.reuse.offline and not kept.answer["whole"]:
             return None
-        outputs = await in_thread(self._read, kept, self.cache, call.task_type, when=_is_work(kept))
+        outputs = await in_thread(self._read_outputs, kept, self.cache, call.task_type, when=_needs_thread(kept))
         if outputs is None or (not self.reuse.offline and any(p.fault for p in outputs)):
             return None
         answer = kept.answer
@@ -291,34 +295,34 @@ class Calls:
             stored_at=kept.stored_at,
         )
 
-    def _read(self, kept: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
+    def _read_outputs(self, kept: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
         """The images of a kept generation; ``None`` where the file of one of them is not what was kept."""
         outputs = tuple(CheckedMedia(**image) for image in kept.answer["outputs"])
         found = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in outputs]
         if any(p.fault is None and p.data is None for p in found):
             return None
-        known = (p if p.decoded or p.data is None else made(p.data, task) for p in found)
-        return tuple(map(self._let_go, known))
+        known = (p if p.decoded or p.data is None else check_media(p.data, task) for p in found)
+        return tuple(map(self._release_bytes, known))
 
     def _cache_generation(
         self, key: str, generation: Generation, cost: float | None, call: Call
     ) -> tuple[CheckedMedia, ...]:
-        outputs = _checked(generation, call.task_type)
+        outputs = _check_outputs(generation, call.task_type)
         is_all = generation.refused is not None or len(outputs) >= len(call.samples)
         if self.cache is None or not (generation.refused or any(p.fault is None for p in outputs)):
             return outputs
         answer = {
             "outputs": [{**asdict(replace(p, data=None))} for p in outputs],
-            "refused": None if generation.refused is None else self.plain.text(generation.refused),
-            "usage": self.plain.counts(generation.usage),
+            "refused": None if generation.refused is None else self.sanitizer.text(generation.refused),
+            "usage": self.sanitizer.counts(generation.usage),
             "cost_usd": cost,
-            "run_params": self.plain.mapping(generation.run_params),
+            "run_params": self.sanitizer.mapping(generation.run_params),
             "whole": is_all and all(p.fault is None for p in outputs),
         }
         self._store(key, "generate", answer, [(p.sha256, p.data) for p in outputs if p.data is not None])
-        return tuple(self._let_go(p) for p in outputs)
+        return tuple(self._release_bytes(p) for p in outputs)
 
-    def _let_go(self, image: CheckedMedia) -> CheckedMedia:
+    def _release_bytes(self, image: CheckedMedia) -> CheckedMedia:
         """The file instead of the bytes: a cell may wait long for its judges."""
         path = self.cache.path(image.sha256) if self.cache is not None and image.data is not None else None
         if path is None or not path.exists():  # a cache that cannot be written, or is very small
@@ -348,13 +352,13 @@ def question_key(config: BaseJudge, question: Question) -> str:
     """What an answer depends on. No host is in it, and no cell: identical images get the same answer."""
     parts = {
         "judge": config.model_dump(exclude={"base_url", "api_key_env", "google"}),
-        "parts": [_plain(part) for part in question.parts],
+        "parts": [_part_key(part) for part in question.parts],
         "schema": question.schema,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in question.tools],
         "detail": question.detail,
         "vote": question.vote,
         "turns": [
-            [turn.said, [[call.id, [_plain(p) for p in told]] for call, told in turn.results]]
+            [turn.said, [[call.id, [_part_key(p) for p in told]] for call, told in turn.results]]
             for turn in question.turns
         ],
         "must_answer": question.must_answer,
@@ -362,18 +366,18 @@ def question_key(config: BaseJudge, question: Question) -> str:
     return f"judge:{digest(parts)}"
 
 
-def _plain(part: Part) -> Any:
+def _part_key(part: Part) -> Any:
     return part if isinstance(part, str) else [part.sha256, part.mime]
 
 
-def _is_work(kept: CacheEntry) -> bool:
+def _needs_thread(kept: CacheEntry) -> bool:
     """Whether reading a kept generation is work for a thread: it is large, or still to be decoded."""
     return kept.bytes > SMALL or not all(image.get("decoded") for image in kept.answer["outputs"])
 
 
 async def _generation(provider: Any, call: Call, request: GenerationRequest) -> Generation:
     ask = provider.edit if call.task_type == "image_editing" else provider.generate
-    return await guarded(Generation, ask, request)
+    return await call_user_code(Generation, ask, request)
 
 
 async def _generation_or_refusal(provider: Any, call: Call, request: GenerationRequest) -> Generation:
@@ -400,16 +404,16 @@ def _may_be_billed(error: BaseException) -> bool:
     return not isinstance(error, StoppedError)
 
 
-def _checked(generation: Generation, task: TaskType) -> tuple[CheckedMedia, ...]:
-    return tuple(made(data, task) for data in generation.outputs)
+def _check_outputs(generation: Generation, task: TaskType) -> tuple[CheckedMedia, ...]:
+    return tuple(check_media(data, task) for data in generation.outputs)
 
 
-def _generated(
+def _generation_result(
     generation: Generation, outputs: tuple[CheckedMedia, ...], cost: float | None, attempts: int
 ) -> GenerationResult:
     return GenerationResult(outputs, generation.refused, generation.usage, cost, generation.run_params, attempts)
 
 
-def _reply(kept: CacheEntry) -> Reply:
+def _cached_reply(kept: CacheEntry) -> Reply:
     answer = dict(kept.answer)
     return Reply(**{**answer, "calls": tuple(ToolCall(**call) for call in answer["calls"])})

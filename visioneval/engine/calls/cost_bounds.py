@@ -22,13 +22,13 @@ ANSWER_TOKENS = 16_384
 """Output tokens of a judge's answer where its params state no maximum, thinking included."""
 GENERATED_TOKENS = 8_192
 """Output tokens of a generated image: the largest sizes at the highest quality take fewer."""
-_BY_PROVIDER = {"gemini": 4_096}
-_BY_QUALITY = {"low": 512, "medium": 2_048}
+_TOKENS_BY_PROVIDER = {"gemini": 4_096}
+_TOKENS_BY_QUALITY = {"low": 512, "medium": 2_048}
 FRAME_TOKENS = 1_000
 """Input tokens around what is sent: roles, tool declarations, instructions of the provider's own."""
-_MAXIMA = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
-_CANDIDATES = ("n", "candidate_count", "candidateCount")
-_PASSED_ON = ("openai", "gemini")
+_MAX_TOKEN_PARAMS = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
+_CANDIDATE_PARAMS = ("n", "candidate_count", "candidateCount")
+_PASS_THROUGH_PROVIDERS = ("openai", "gemini")
 """Providers whose ``params`` are sent as written, so that a maximum in them holds."""
 
 
@@ -54,15 +54,15 @@ class Bound:
     is_strict: bool
 
 
-def bound_of(prices: Prices, lane: RateLimitKey, size: CallSize) -> Bound:
+def bound_of(prices: Prices, limit_key: RateLimitKey, size: CallSize) -> Bound:
     """Strict where calls and images alone are priced, or a maximum of output tokens is stated."""
-    price = prices.stated(lane)
+    price = prices.stated(limit_key)
     if price is not None and not (price.input_per_million or price.output_per_million):
-        return Bound(prices.cost(lane, None, size.images) or 0.0, is_strict=True)
+        return Bound(prices.cost(limit_key, None, size.images) or 0.0, is_strict=True)
     most = size.likely_output_tokens if size.max_output_tokens is None else size.max_output_tokens
     words = {"input_tokens": size.input_tokens, "output_tokens": most}
     pixels = {**words, "input_image_tokens": size.input_tokens, "output_image_tokens": most}
-    costs = (prices.cost(lane, usage, size.images) for usage in (words, pixels))
+    costs = (prices.cost(limit_key, usage, size.images) for usage in (words, pixels))
     return Bound(max(cost or 0.0 for cost in costs), is_strict=size.max_output_tokens is not None)
 
 
@@ -70,14 +70,14 @@ def generation_size(call: Call) -> CallSize:
     """The size of a generation or an edit."""
     sent = len(call.files.images) + len(call.files.masks)
     words = len(call.prompt.encode()) + _bytes(call.params)
-    least = least_generation_size(call.run.provider, call.params, len(call.samples))
-    return replace(least, input_tokens=FRAME_TOKENS + words + IMAGE_TOKENS * sent)
+    smallest = minimum_generation_size(call.run.provider, call.params, len(call.samples))
+    return replace(smallest, input_tokens=FRAME_TOKENS + words + IMAGE_TOKENS * sent)
 
 
-def least_generation_size(provider: str, params: Mapping[str, Any], images: int) -> CallSize:
+def minimum_generation_size(provider: str, params: Mapping[str, Any], images: int) -> CallSize:
     """The size of a call that generates so many images, of whatever words."""
-    quality = _BY_QUALITY.get(str(params.get("quality")), GENERATED_TOKENS)
-    likely = _BY_PROVIDER.get(provider, quality) * images
+    quality = _TOKENS_BY_QUALITY.get(str(params.get("quality")), GENERATED_TOKENS)
+    likely = _TOKENS_BY_PROVIDER.get(provider, quality) * images
     return CallSize(images, 0, stated_maximum(provider, params), likely)
 
 
@@ -93,18 +93,18 @@ def question_size(config: BaseJudge, question: Question) -> CallSize:
 
 def stated_maximum(provider: str, params: Mapping[str, Any]) -> int | None:
     """The most output tokens that ``params`` allow one call, where they say so."""
-    if provider not in _PASSED_ON:
+    if provider not in _PASS_THROUGH_PROVIDERS:
         return None
-    stated = [params[name] for name in _MAXIMA if isinstance(params.get(name), int)]
-    answers = [params[name] for name in _CANDIDATES if isinstance(params.get(name), int)]
+    stated = [params[name] for name in _MAX_TOKEN_PARAMS if isinstance(params.get(name), int)]
+    answers = [params[name] for name in _CANDIDATE_PARAMS if isinstance(params.get(name), int)]
     return max(stated) * max([1, *answers]) if stated else None
 
 
 def _tokens(parts: Iterable[Part]) -> int:
-    return sum(len(part.encode()) if isinstance(part, str) else _seen(part.mime, part) for part in parts)
+    return sum(len(part.encode()) if isinstance(part, str) else _media_tokens(part.mime, part) for part in parts)
 
 
-def _seen(mime: str, part: object) -> int:
+def _media_tokens(mime: str, part: object) -> int:
     return VIDEO_TOKENS if isinstance(part, VideoPart) or mime.startswith("video/") else IMAGE_TOKENS
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
 from visioneval.engine.calls.calls import generation_limit_key, judge_limit_key
-from visioneval.engine.calls.lanes import budget_warnings, prices_of
+from visioneval.engine.calls.paid_calls import budget_warnings, prices_of
 from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.media.urls import is_url
@@ -116,35 +116,35 @@ class _Pricing:
 
     def generation(self, run: ModelRun, calls: int) -> Cost:
         """What the generations of a model run cost."""
-        lane, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
-        stated = self._stated(lane, calls, images)
+        limit_key, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
+        stated = self._stated(limit_key, calls, images)
         if stated is not None:
             return Cost(run.label, stated, "prices")
         mean = self.past.generations.get((run.provider, run.label))
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times)
-        return self._unknown(run.label, lane)
+        return self._unknown(run.label, limit_key)
 
     def judging(self, grader: BaseGrader, times: int) -> Cost:
         """What a grader's judge costs, asked about so many cells or pairs."""
         judge = self._plan.judges[str(grader.judge_name)]
-        lane, name = judge_limit_key(judge), f"{grader.key} by {grader.judge_name}"
+        limit_key, name = judge_limit_key(judge), f"{grader.key} by {grader.judge_name}"
         suite = self._plan.suite
         calls = grader.judge_calls(times, [case for case in suite.cases if asks(grader, case)], suite.vars)
-        stated = None if calls is None else self._stated(lane, calls, 0)
+        stated = None if calls is None else self._stated(limit_key, calls, 0)
         if stated is not None:
             return Cost(name, stated, "prices")
         mean = self.past.judgements.get((grader.key, judge.title))
         if mean is not None:
             return Cost(name, mean.usd * times, "earlier runs", mean.times)
-        return self._unknown(name, lane)
+        return self._unknown(name, limit_key)
 
-    def _stated(self, lane: RateLimitKey, calls: int, images: int) -> float | None:
+    def _stated(self, limit_key: RateLimitKey, calls: int, images: int) -> float | None:
         """By the suite's price of a call and of an image; ``None`` where there is none, or tokens count too."""
-        price = self._prices.stated(lane)
+        price = self._prices.stated(limit_key)
         if price is None or price.input_per_million or price.output_per_million:
             return None
         return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images
 
-    def _unknown(self, name: str, lane: RateLimitKey) -> Cost:
-        return Cost(name, None, "tokens" if self._prices.knows(lane) else "none")
+    def _unknown(self, name: str, limit_key: RateLimitKey) -> Cost:
+        return Cost(name, None, "tokens" if self._prices.knows(limit_key) else "none")

@@ -30,7 +30,7 @@ class CallLog:
 
     def call(
         self,
-        lane: RateLimitKey,
+        limit_key: RateLimitKey,
         key: str,
         status: str,
         attempt: int,
@@ -41,18 +41,25 @@ class CallLog:
     ) -> None:
         """One try of one call. ``status`` is ``ok`` or the kind of error."""
         self._write(
-            lane, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=dict(tokens or {}), cost_usd=cost
+            limit_key, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=dict(tokens or {}), cost_usd=cost
         )
 
-    def hit(self, lane: RateLimitKey, key: str) -> None:
+    def hit(self, limit_key: RateLimitKey, key: str) -> None:
         """An answer that was taken from the cache."""
-        self._write(lane, key, "cached")
+        self._write(limit_key, key, "cached")
 
-    def _write(self, lane: RateLimitKey, key: str, status: str, **more: object) -> None:
+    def _write(self, limit_key: RateLimitKey, key: str, status: str, **more: object) -> None:
         if self._file is None and self._echo is None:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"at": at, "provider": lane.provider, "model": lane.model, "kind": lane.kind, "status": status, **more}
+        line = {
+            "at": at,
+            "provider": limit_key.provider,
+            "model": limit_key.model,
+            "kind": limit_key.kind,
+            "status": status,
+            **more,
+        }
         text = json.dumps({**line, "key": key})
         if self._echo is not None:
             print(text, file=self._echo)

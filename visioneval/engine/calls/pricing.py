@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from genai_prices.types import Provider as PricedProvider
 
 
-_KNOWN_AS = {"openai": "openai", "gemini": "google"}
+_PROVIDER_NAMES = {"openai": "openai", "gemini": "google"}
 _TOKENS = {
     "input_tokens": ("input_tokens", "prompt_tokens", "prompt_token_count", "tool_use_prompt_token_count"),
     "output_tokens": ("output_tokens", "completion_tokens", "candidates_token_count", "thoughts_token_count"),
@@ -31,36 +31,36 @@ class Prices:
     """What a call costs: by the suite's ``prices``, or else by genai-prices, where the host is the provider's own."""
 
     own: Mapping[str, Price] = field(default_factory=dict)
-    elsewhere: frozenset[RateLimitKey] = frozenset()
+    custom_hosts: frozenset[RateLimitKey] = frozenset()
     """Lanes whose calls go to a host of the user's own, of which genai-prices knows nothing."""
 
-    def knows(self, lane: RateLimitKey) -> bool:
+    def knows(self, limit_key: RateLimitKey) -> bool:
         """Whether the cost of a call can be told."""
-        return self.stated(lane) is not None or self._public(lane) is not None
+        return self.stated(limit_key) is not None or self._public(limit_key) is not None
 
-    def cost(self, lane: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
+    def cost(self, limit_key: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
         """US dollars for one call that gave so many images; ``None`` where that is not known."""
-        own = self.stated(lane)
+        own = self.stated(limit_key)
         if own is not None:
             by_token = own.input_per_million or own.output_per_million
-            return None if by_token and not usage else _by(own, usage or {}, images)
-        if not usage or self._public(lane) is None:
+            return None if by_token and not usage else _cost_by_price(own, usage or {}, images)
+        if not usage or self._public(limit_key) is None:
             return None
-        return _public_cost(_KNOWN_AS[lane.provider], str(lane.model), tuple(sorted(usage.items())))
+        return _public_cost(_PROVIDER_NAMES[limit_key.provider], str(limit_key.model), tuple(sorted(usage.items())))
 
-    def stated(self, lane: RateLimitKey) -> Price | None:
+    def stated(self, limit_key: RateLimitKey) -> Price | None:
         """The suite's own price for a lane."""
-        names = (str(lane), lane.model or "", lane.provider)
+        names = (str(limit_key), limit_key.model or "", limit_key.provider)
         return next((self.own[name] for name in names if name in self.own), None)
 
-    def _public(self, lane: RateLimitKey) -> Any:
-        known = _KNOWN_AS.get(lane.provider)
-        if known is None or lane.model is None or lane in self.elsewhere:
+    def _public(self, limit_key: RateLimitKey) -> Any:
+        public_name = _PROVIDER_NAMES.get(limit_key.provider)
+        if public_name is None or limit_key.model is None or limit_key in self.custom_hosts:
             return None
-        return _listed(known, lane.model)
+        return _public_model(public_name, limit_key.model)
 
 
-def _by(price: Price, usage: Mapping[str, int], images: int) -> float:
+def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float:
     tokens = tokens_of(usage)
     return (
         (price.per_call or 0.0)
@@ -76,7 +76,7 @@ def tokens_of(usage: Mapping[str, int]) -> dict[str, int]:
 
 
 @lru_cache(maxsize=256)
-def _listed(provider: str, model: str) -> tuple[PricedProvider, ModelInfo] | None:
+def _public_model(provider: str, model: str) -> tuple[PricedProvider, ModelInfo] | None:
     from genai_prices.data_snapshot import get_snapshot
 
     try:

@@ -11,11 +11,11 @@ from typing import Literal, cast
 
 from visioneval.engine.calls.calls import Calls, Meter, judge_limit_key
 from visioneval.engine.components import Components
-from visioneval.engine.grading import stop_for_key
+from visioneval.engine.grading import raise_refused_key
 from visioneval.engine.image_cache import ImageCache
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
-from visioneval.engine.user_code import described
+from visioneval.engine.user_code import describe_error
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
@@ -78,12 +78,12 @@ class PairwiseSession:
 
     plan: Plan
     config: BaseGrader
-    tools: Components
+    components: Components
     calls: Calls
     folder: Path
     template_folders: tuple[Path, ...]
-    plain: Sanitizer
-    shelf: ImageCache = field(default_factory=ImageCache)
+    sanitizer: Sanitizer
+    image_cache: ImageCache = field(default_factory=ImageCache)
     meter: Meter = field(default_factory=Meter)
     debug: Callable[[BaseException], None] = lambda _: None
 
@@ -95,7 +95,7 @@ class PairwiseSession:
     @property
     def grader(self) -> PairGrader:
         """What asks."""
-        return cast("PairGrader", self.tools.graders[self.config.key])
+        return cast("PairGrader", self.components.graders[self.config.key])
 
 
 def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contender | None:
@@ -146,21 +146,21 @@ def matchups_of(
 
 
 async def judge_matchups(
-    panel: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, anew: bool = False
+    session: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, refresh: bool = False
 ) -> None:
-    """Asks about every pair in both orders, less what the run's folder has an answer to; ``anew`` asks that too.
+    """Asks about every pair in both orders, less what the run's folder has an answer to; ``refresh`` asks that too.
 
     What ends it early is in ``progress``; whatever else goes wrong is the error of one line.
     """
-    known = set() if anew else {each.key for each in read_preferences(panel.folder) if each.error is None}
-    turns = _turns(matchups, panel.judge.title, known)
+    known = set() if refresh else {each.key for each in read_preferences(session.folder) if each.error is None}
+    turns = _open_questions(matchups, session.judge.title, known)
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(panel.calls.throttle.most(judge_limit_key(panel.judge)), 2 * len(matchups))):
-            group.create_task(_pull(panel, turns, progress))
+        for _ in range(min(session.calls.throttle.most(judge_limit_key(session.judge)), 2 * len(matchups))):
+            group.create_task(_run_worker(session, turns, progress))
     progress.left += sum(1 for _ in turns)
 
 
-def _turns(
+def _open_questions(
     matchups: Sequence[Matchup], judge: str, known: set[PreferenceKey]
 ) -> Iterator[tuple[Matchup, Literal["a", "b"]]]:
     for one in matchups:
@@ -169,39 +169,41 @@ def _turns(
                 yield one, first
 
 
-async def _pull(panel: PairwiseSession, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress) -> None:
+async def _run_worker(
+    session: PairwiseSession, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress
+) -> None:
     for matchup, first in turns:
         try:
-            found = await _asked(panel, matchup, first)
-            await asyncio.to_thread(append_preferences, panel.folder, [found])
+            found = await _judge_pair(session, matchup, first)
+            await asyncio.to_thread(append_preferences, session.folder, [found])
         except Exception as error:
             progress.leave(error)
         if progress.is_over:
             return
 
 
-async def _asked(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
+async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
     """One answer, or the error in its place."""
-    limit = panel.plan.suite.cell_timeout_s
+    limit = session.plan.suite.cell_timeout_s
     answer: Literal["a", "b", "tie"] | None = None
     reason = error = extra_keys = None
     try:
         async with asyncio.timeout(limit):
-            question = await asyncio.to_thread(_question, panel, matchup, first)
-            choice = await panel.grader.choose(_asker(panel, matchup), question)
+            question = await asyncio.to_thread(_question, session, matchup, first)
+            choice = await session.grader.choose(_judge_asker(session, matchup), question)
         second: Literal["a", "b"] = "b" if first == "a" else "a"
         answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
-        answer, reason = answers[choice.answer], panel.plain.text(choice.reason)
-        extra_keys = panel.plain.texts(choice.extra_keys) or None
+        answer, reason = answers[choice.answer], session.sanitizer.text(choice.reason)
+        extra_keys = session.sanitizer.texts(choice.extra_keys) or None
     except StoppedError:
         raise
     except (GraderError, ProviderError, ImageError) as failure:
-        error = panel.plain.text(str(failure) or type(failure).__name__)
+        error = session.sanitizer.text(str(failure) or type(failure).__name__)
     except TimeoutError:
         error = f"not done within the {limit:g} s that a cell may take"
     except Exception as failure:
-        panel.debug(failure)
-        error = panel.plain.text(described(failure))
+        session.debug(failure)
+        error = session.sanitizer.text(describe_error(failure))
     return Preference(
         test_id=matchup.call.case.id,
         sample_index=matchup.sample,
@@ -210,13 +212,13 @@ async def _asked(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "
         first=first,
         answer=answer,
         reason=reason,
-        judge=panel.judge.title,
+        judge=session.judge.title,
         error=error,
         extra_keys=extra_keys,
     )
 
 
-def _question(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Question:
+def _question(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Question:
     call = matchup.call
     subject = GradingContext(
         case=call.case,
@@ -225,19 +227,19 @@ def _question(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]
         requested_size=None,
         output=None,
         files=call.files,
-        save=_saves_nothing,
-        variables=panel.plan.suite.vars,
-        template_folders=panel.template_folders,
-        show=panel.shelf.show,
-        watching=panel.tools.watching,
+        save=_refuse_save,
+        variables=session.plan.suite.vars,
+        template_folders=session.template_folders,
+        show=session.image_cache.show,
+        watching=session.components.watching,
     )
     outputs = [side.output for side in (matchup.a, matchup.b)]
     for image in outputs:
         _check_unchanged(image)
-    return panel.grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
+    return session.grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
 
 
-def _saves_nothing(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder of its own
+def _refuse_save(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder of its own
     raise GraderError("a comparison of two images keeps none of its own")
 
 
@@ -252,18 +254,18 @@ def _check_unchanged(image: Output) -> None:
         raise GraderError(f"{image.path.name}: is not the image that was generated: it was changed since")
 
 
-def _asker(panel: PairwiseSession, matchup: Matchup) -> Ask:
-    judge = panel.tools.judges[str(panel.config.judge_name)]
+def _judge_asker(session: PairwiseSession, matchup: Matchup) -> Ask:
+    judge = session.components.judges[str(session.config.judge_name)]
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
 
     async def once(question: Question) -> Reply:
-        return await panel.calls.ask(panel.judge, judge, question, about, panel.meter)
+        return await session.calls.ask(session.judge, judge, question, about, session.meter)
 
     async def ask(question: Question) -> Reply:
         try:
             return await converse(once, question)
         except ProviderError as error:
-            stop_for_key(error, f"the judge {panel.config.judge_name!r}", panel.plain)
+            raise_refused_key(error, f"the judge {session.config.judge_name!r}", session.sanitizer)
             raise
 
     return ask
