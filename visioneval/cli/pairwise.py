@@ -93,14 +93,14 @@ def _show(done: Compared, folder: Path, again: str, *, as_json: bool, quiet: boo
         told = {
             "complete": done.complete,
             "cost_usd": done.meter.cost_usd,
-            "preferences": list(map(preference_data, done.found)),
+            "preferences": list(map(preference_data, done.preferences)),
         }
         print(json.dumps(told))
-    elif done.found:
-        print_preferences(done.found, options.console())
+    elif done.preferences:
+        print_preferences(done.preferences, options.console())
     if not quiet:
         options.say(str(done.meter))
-        if done.found:
+        if done.preferences:
             options.say(f"kept in {folder / 'preferences.jsonl'}")
     if not done.complete:
         why = "the budget is used up" if done.out_of_budget else "interrupted"

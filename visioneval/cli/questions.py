@@ -55,12 +55,12 @@ def questions(
     elif not done.complete:
         options.say("interrupted: the same command goes on where it stopped")
         raise typer.Exit(130)
-    found = entries(done.made)
+    found = entries(done.results)
     if found and output is None:
         print(pinned_yaml(found), end="")
     elif found and output is not None:
         _write(output, pinned_yaml(found))
-    if not done.complete or any(each.error for each in done.made):
+    if not done.complete or any(each.error for each in done.results):
         raise typer.Exit(3)
 
 

@@ -1,4 +1,4 @@
-"""What a run's calls need, put together from the suite and the flags."""
+"""Combines the suite and the command-line flags into the provider calls of a run."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ MAX_CONCURRENCY = 64
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """How a run calls providers: the flags about speed, reuse, money and logs."""
+    """How a run calls providers: concurrency, cache, budget and logging flags."""
 
     max_concurrency: int = MAX_CONCURRENCY
     cache: Path | None = None
-    """The folder of the cache, instead of the user's own."""
+    """The cache folder; ``None`` for the user's default."""
     reuse: Reuse = field(default_factory=Reuse)
     budget_usd: float | None = None
-    """Instead of the suite's."""
+    """Overrides the suite's budget."""
     log_file: Path | None = None
     debug: bool = False
 
 
 @contextmanager
 def open_calls(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
-    """The calls of one run. Raises ``UsageError`` for a cache or a log that cannot be used."""
+    """Opens the provider calls of one run. Raises ``UsageError`` if the cache or the log cannot be opened."""
     log = CallLog(settings.log_file, sys.stderr if settings.debug else None)
     cache = Cache(settings.cache or default_folder(), run_id=run_id, warn=warn) if paid_configs(plan) else None
     try:
@@ -58,36 +58,36 @@ def open_calls(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[
 
 
 def budget_of(plan: Plan, settings: CallSettings) -> float | None:
-    """What the run may cost in US dollars."""
+    """The budget of the run in US dollars."""
     return plan.suite.budget_usd if settings.budget_usd is None else settings.budget_usd
 
 
 def check_session(plan: Plan, settings: CallSettings, warn: Callable[[str], None]) -> None:
-    """Opens and closes what a run will write beside itself. Raises ``UsageError`` for what cannot be used."""
+    """Checks that the log and the cache can be opened. Raises ``UsageError`` if not."""
     CallLog(settings.log_file).close()
     if not paid_configs(plan):
         return
     folder = settings.cache or default_folder()
     if settings.reuse.offline and settings.cache is not None and not folder.is_dir():
-        raise UsageError(f"{folder}: there is no cache here to answer from")
+        raise UsageError(f"{folder}: no cache found: --offline needs an existing cache")
     Cache(folder, warn=warn).close()
 
 
 def check_budget(plan: Plan, settings: CallSettings) -> None:
-    """Raises ``UsageError`` for a budget over calls whose price nobody knows.
+    """Raises ``UsageError`` if there is a budget but the price of a call is unknown.
 
-    Raises ``BudgetError`` for one that cannot pay a call of a model that is certainly called. What may be in the cache
-    is known only once it is looked for.
+    Raises ``BudgetError`` if the budget is too small for one call of a model that is certain to be called. Calls that
+    the cache may answer are not checked here.
     """
-    most = budget_of(plan, settings)
-    if settings.reuse.offline or most is None:
+    limit_usd = budget_of(plan, settings)
+    if settings.reuse.offline or limit_usd is None:
         return
     prices = prices_of(plan)
     unknown = sorted({str(limit_key) for limit_key in paid_configs(plan) if not prices.knows(limit_key)})
     if unknown:
         raise UsageError(
-            f"a budget needs the price of every call; unknown: {', '.join(unknown)}. State them in the suite, as in"
+            f"the budget needs the price of every call, but these are unknown: {', '.join(unknown)}. Set them in the suite, for example"
             f" 'prices: {{{unknown[0]}: {{per_image: 0.02}}}}'"
         )
-    if settings.reuse.generations == "none" and (warnings := budget_warnings(plan, most, judges=False)):
+    if settings.reuse.generations == "none" and (warnings := budget_warnings(plan, limit_usd, judges=False)):
         raise BudgetError(warnings[0])

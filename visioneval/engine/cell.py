@@ -79,7 +79,7 @@ async def run_job(job: Job, context: RunContext) -> AsyncIterator[Record]:
             return
         for sample in job.generate:
             tasks += _start_cells(job.call, sample, outcome, context, deadline)
-    tasks += [asyncio.ensure_future(regrade_output(one, context, deadline)) for one in job.regrade]
+    tasks += [asyncio.ensure_future(regrade_output(stored, context, deadline)) for stored in job.regrade]
     errors: list[Exception] = []
     try:
         for done in asyncio.as_completed(tasks):
@@ -98,10 +98,10 @@ def _start_cells(
     call: Call, sample: int, outcome: CallOutcome, context: RunContext, deadline: float
 ) -> Iterator[asyncio.Task[Record]]:
     """A cell, and those of the cases that look at its image, which wait for it."""
-    own = asyncio.ensure_future(finish_cell(call, sample, outcome, context, deadline))
-    yield own
+    generated_cell = asyncio.ensure_future(finish_cell(call, sample, outcome, context, deadline))
+    yield generated_cell
     for dependent in call.dependents:
-        yield asyncio.ensure_future(_grade_dependent(dependent, own, context, deadline))
+        yield asyncio.ensure_future(_grade_dependent(dependent, generated_cell, context, deadline))
 
 
 async def _grade_dependent(
@@ -153,7 +153,7 @@ def _timeout_error(stage: Any, context: RunContext) -> CellError:
 
 async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: RunContext, deadline: float) -> Record:
     """One cell of a call, from its image to its record."""
-    has_bytes = any(one.data is not None for one in outcome.generated.outputs)
+    has_bytes = any(output.data is not None for output in outcome.generated.outputs)
     is_work = has_bytes or call.has_files or not context.writer.links
     make_record, stored = await in_thread(_store_output, call, sample, outcome, context, when=is_work)
     if isinstance(stored, Record):
@@ -203,9 +203,9 @@ def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellEr
         if address is None:
             return _bad_image(existing, "lies in a bucket: pass --trust-suite to have it read there")
         return Output(Path(), *facts)
-    place = context.writer.folder / record.artifact_path
+    target = context.writer.folder / record.artifact_path
     if existing.is_new:
-        return Output(place, *facts)
+        return Output(target, *facts)
     if not is_inside(existing.folder, record.artifact_path):
         return _bad_image(existing, "is a link that leads out of the run")
     path = existing.folder / record.artifact_path
@@ -219,11 +219,11 @@ def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellEr
         artifact(data, existing.call.task_type)
     except ImageError as error:
         return _bad_image(existing, str(error))
-    if path != place:
+    if path != target:
         source = None if path.is_symlink() else path
-        saved = context.writer.save(record.test_id, record.model_label, place.name, data, source=source)
-        place = context.writer.folder / saved
-    return Output(place, *facts)
+        saved = context.writer.save(record.test_id, record.model_label, target.name, data, source=source)
+        target = context.writer.folder / saved
+    return Output(target, *facts)
 
 
 def _bad_image(existing: StoredOutput, what: str) -> CellError:
@@ -268,20 +268,22 @@ def _store_output(
         return make_record, _refused_record(call, context.sanitizer.text(outcome.generated.refused), make_record)
     if not call.run.config.has_outputs:
         return make_record, None
-    outputs, at = outcome.generated.outputs, call.samples.index(sample)
-    if at >= len(outputs):
+    outputs, index = outcome.generated.outputs, call.samples.index(sample)
+    if index >= len(outputs):
         message = f"images asked for: {len(call.samples)}; given: {len(outputs)}"
         return make_record, _error_record(make_record, "missing_output", message)
-    one = outputs[at]
-    if one.uri is not None:
-        return make_record, Output(Path(), "", one.mime, 0, 0, one.uri)
-    if one.fault is not None:
+    media = outputs[index]
+    if media.uri is not None:
+        return make_record, Output(Path(), "", media.mime, 0, 0, media.uri)
+    if media.fault is not None:
         row = call.params.get("row")
-        return make_record, _error_record(make_record, "bad_image", f"{row}: {one.fault}" if row else str(one.fault))
-    name = f"{sample}{ending(one.mime)}"
-    relative = context.writer.save(call.case.id, call.run.label, name, one.data, source=one.kept)
-    place = context.writer.folder / relative
-    return make_record, Output(place, one.sha256, one.mime, one.width, one.height, address_of(call.params))
+        return make_record, _error_record(
+            make_record, "bad_image", f"{row}: {media.fault}" if row else str(media.fault)
+        )
+    name = f"{sample}{ending(media.mime)}"
+    relative = context.writer.save(call.case.id, call.run.label, name, media.data, source=media.kept)
+    path = context.writer.folder / relative
+    return make_record, Output(path, media.sha256, media.mime, media.width, media.height, address_of(call.params))
 
 
 def _error_record(make_record: partial[Record], kind: str, message: str) -> Record:
@@ -322,13 +324,13 @@ def _case_fields(call: Call, context: RunContext) -> dict[str, Any]:
     }
 
 
-def _refused_record(call: Call, why: str, make_record: partial[Record]) -> Record:
+def _refused_record(call: Call, message: str, make_record: partial[Record]) -> Record:
     expected = call.case.expect.refusal
     return make_record(
         status=Status.REFUSED,
         verdict=Verdict.PASS if expected else Verdict.FAIL,
         failure_tags=() if expected else ("refused",),
-        reasons={"refused": why},
+        reasons={"refused": message},
         skipped_rules=_rule_texts(call),
     )
 
@@ -338,24 +340,24 @@ def _rule_texts(call: Call) -> tuple[str, ...]:
 
 
 def _judged_record(call: Call, graded: CellGrades, make_record: partial[Record]) -> Record:
-    said = judge_cell(call.rules, graded.scores)
+    verdict = judge_cell(call.rules, graded.scores)
     return make_record(
-        verdict=said.verdict,
-        failed_rules=said.failed,
-        warned_rules=said.warned,
-        skipped_rules=said.skipped,
+        verdict=verdict.verdict,
+        failed_rules=verdict.failed,
+        warned_rules=verdict.warned,
+        skipped_rules=verdict.skipped,
         scores=graded.scores,
         reasons=graded.reasons,
         failure_tags=graded.failure_tags,
         graders=graded.graders,
-        error=graded.error or _no_verdict(said, call.rules),
+        error=graded.error or _no_verdict(verdict, call.rules),
     )
 
 
-def _no_verdict(said: CellVerdict, rules: Sequence[Any]) -> CellError | None:
-    if said.verdict is not Verdict.ERROR:
+def _no_verdict(verdict: CellVerdict, rules: Sequence[Any]) -> CellError | None:
+    if verdict.verdict is not Verdict.ERROR:
         return None
-    if said.unmeasured:
-        return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(said.unmeasured)}")
+    if verdict.unmeasured:
+        return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(verdict.unmeasured)}")
     message = f"none of the {len(rules)} rules of this cell could be evaluated"
     return CellError(stage="verdict", kind="no_rule", message=message)

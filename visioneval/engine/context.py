@@ -50,5 +50,5 @@ def sanitizer_for(plan: Plan) -> Sanitizer:
 
     A variable is hidden as it was typed and as templates show it.
     """
-    shown = (str(plan.suite.vars.get(name, "")) for name in plan.secrets)
-    return Sanitizer.around(needed_keys(plan).keys(), (*plan.secrets.values(), *shown))
+    displayed = (str(plan.suite.vars.get(name, "")) for name in plan.secrets)
+    return Sanitizer.around(needed_keys(plan).keys(), (*plan.secrets.values(), *displayed))

@@ -80,16 +80,16 @@ async def grade(
         keep_questions=partial(_keep_questions, context),
     )
     about = CellRef(call.case.id, call.run.label, sample)
-    told = await together(_ask(each, subject, about, context, deadline) for each in call.graders)
+    graded = await together(_ask(config, subject, about, context, deadline) for config in call.graders)
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
-    for said, _, _ in told:
-        scores.update(said.scores)
-        reasons.update(said.reasons)
-        tags.update(dict.fromkeys(said.failure_tags))
+    for result, _, _ in graded:
+        scores.update(result.scores)
+        reasons.update(result.reasons)
+        tags.update(dict.fromkeys(result.failure_tags))
     return CellGrades(
-        scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told)
+        scores, reasons, tuple(tags), tuple(one for _, one, _ in graded), tuple(kind for _, _, kind in graded)
     )
 
 
@@ -103,8 +103,8 @@ def _judge_asker(
             raise GraderError(f"there is no judge {name!r} to ask: the grader names it in the suite, 'judge: {name}'")
         judge, config = context.components.judges[name], context.plan.suite.judges[name]
 
-        async def once(each: Question) -> Reply:
-            return await context.calls.ask(config, judge, each, about, meter)
+        async def once(round_question: Question) -> Reply:
+            return await context.calls.ask(config, judge, round_question, about, meter)
 
         try:
             reply = await converse(once, question)
@@ -142,14 +142,14 @@ async def _ask(
     start = perf_counter()
     meter = Meter()
     models: list[str] = []
-    own = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter, models))
+    grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter, models))
     kind = "unmeasured"
     try:
         async with asyncio.timeout_at(deadline):
-            said = await call_user_code(Grade, context.components.graders[config.key].grade, own)
-        if said.judge_model is None and models:
-            said = replace(said, judge_model=models[-1])
-        return (*_checked_grade(config, subject, context, said, start, meter), kind)
+            result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
+        if result.judge_model is None and models:
+            result = replace(result, judge_model=models[-1])
+        return (*_checked_grade(config, subject, context, result, start, meter), kind)
     except BudgetError as error:
         kind, failed = "budget", Grade(scores={}, error=str(error))
     except StoppedError:
@@ -167,52 +167,52 @@ async def _ask(
 
 
 def _checked_grade(
-    config: BaseGrader, subject: GradingContext, context: RunContext, said: Grade, start: float, meter: Meter
+    config: BaseGrader, subject: GradingContext, context: RunContext, result: Grade, start: float, meter: Meter
 ) -> tuple[Grade, GraderRecord]:
     """What a grader said, checked and plain. Raises any exception where it said something impossible."""
-    scores, bad = checked_scores(said.scores, config.metrics(subject.case), config.optional(subject.case))
+    scores, bad = checked_scores(result.scores, config.metrics(subject.case), config.optional(subject.case))
     sanitizer = context.sanitizer
     record = GraderRecord(
         key=config.key,
         type=config.type_name,
-        error=sanitizer.text(said.error or "; ".join(bad)) or None,
-        details=sanitizer.mapping(said.details),
-        usage=sanitizer.counts(meter.usage or said.usage),
-        cost_usd=meter.cost_usd if meter.calls else amount(said.cost_usd),
+        error=sanitizer.text(result.error or "; ".join(bad)) or None,
+        details=sanitizer.mapping(result.details),
+        usage=sanitizer.counts(meter.usage or result.usage),
+        cost_usd=meter.cost_usd if meter.calls else amount(result.cost_usd),
         seconds=round(perf_counter() - start, 6),
         cached=meter.calls > 0 and meter.cached == meter.calls,
         fingerprint=Fingerprint(
             version=config.version,
-            judge_model=said.judge_model,
-            template_sha256=said.template_sha256,
-            schema_sha256=said.schema_sha256,
+            judge_model=result.judge_model,
+            template_sha256=result.template_sha256,
+            schema_sha256=result.schema_sha256,
             config_sha256=context.plan.config_sha256[config.key],
-            tool_versions=sanitizer.texts(said.tool_versions),
+            tool_versions=sanitizer.texts(result.tool_versions),
         ),
     )
-    tags = [said.failure_tags] if isinstance(said.failure_tags, str) else said.failure_tags
-    kept = Grade(scores=scores, reasons=sanitizer.texts(said.reasons), failure_tags=tuple(map(sanitizer.text, tags)))
-    return kept, record
+    tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
+    grade = Grade(scores=scores, reasons=sanitizer.texts(result.reasons), failure_tags=tuple(map(sanitizer.text, tags)))
+    return grade, record
 
 
 def checked_scores(
-    said: Mapping[str, Any], declared: Mapping[str, Metric], optional: Collection[str] = ()
+    reported: Mapping[str, Any], declared: Mapping[str, Metric], optional: Collection[str] = ()
 ) -> tuple[dict[str, Score], list[str]]:
     """The declared metrics and no other, each of its type and range or ``None``, and what was wrong with the rest.
 
     An ``optional`` one may be left out by a grader that measured something; one that measured nothing leaves ``None``.
     """
     scores: dict[str, Score] = {}
-    bad = [f"wrote {name!r}, which it does not declare" for name in said if name not in declared]
+    bad = [f"wrote {name!r}, which it does not declare" for name in reported if name not in declared]
     for name, metric in declared.items():
-        if name in optional and name not in said and said:
+        if name in optional and name not in reported and reported:
             continue
-        value = scalar(said.get(name))
+        value = scalar(reported.get(name))
         wrong = None if value is None else _range_problem(value, metric)
         scores[name] = value if wrong is None else None
         if wrong is not None:
             bad.append(f"{name} is {value!r:.60}, {wrong}")
-        elif name not in said:
+        elif name not in reported:
             bad.append(f"{name} was not measured")
     return scores, bad
 

@@ -48,7 +48,7 @@ class CellImages:
 
     def show(self, path: Path, *, mask: bool = False) -> ImagePart:
         """The cell's image, an input or a mask. Raises ``GraderError``."""
-        own = self._image
-        if own is None or path != own.path:
+        output = self._image
+        if output is None or path != output.path:
             return self._image_cache.show(path, mask=mask)
-        return FilePart(path, own.mime, own.sha256) if own.mime in SHOWN_AS_IT_IS else shown(path)
+        return FilePart(path, output.mime, output.sha256) if output.mime in SHOWN_AS_IT_IS else shown(path)

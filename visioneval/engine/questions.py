@@ -57,7 +57,7 @@ class QuestionsOutcome:
     ``refusal`` is why, where it was for want of money; else it was for an interrupt.
     """
 
-    made: list[PromptResult]
+    results: list[PromptResult]
     complete: bool
     refusal: str | None = None
 
@@ -72,16 +72,16 @@ def question_plan(plan: Plan) -> Plan:
 
 def prompt_tasks(plan: Plan) -> list[PromptTask]:
     """Every prompt once, in the suite's order; cases that pin their own questions stand by themselves."""
-    found: dict[tuple[str, str], PromptTask] = {}
+    tasks: dict[tuple[str, str], PromptTask] = {}
     for case in plan.suite.cases:
         grader = next((each for each in plan.suite.graders if applies(each, case)), None)
         if grader is None or not grader.asks_questions:
             continue
         prompt = rendered(case, plan.suite.vars)[0]
         key = (prompt, case.id if case.questions is not None else "")
-        before = found.get(key)
-        found[key] = PromptTask(prompt, (*(before.cases if before else ()), case), before.grader if before else grader)
-    return list(found.values())
+        before = tasks.get(key)
+        tasks[key] = PromptTask(prompt, (*(before.cases if before else ()), case), before.grader if before else grader)
+    return list(tasks.values())
 
 
 def make_questions(
@@ -99,14 +99,14 @@ async def _make_all(
     plan: Plan, components: Components, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
 ) -> QuestionsOutcome:
     tasks = prompt_tasks(plan)
-    made: dict[int, PromptResult] = {}
+    results: dict[int, PromptResult] = {}
     turns = iter(enumerate(tasks))
 
     async def pull() -> None:
-        for at, task in turns:
+        for index, task in turns:
             try:
-                made[at] = await _make_for_prompt(plan, components, task, ask)
-                watch(made[at])
+                results[index] = await _make_for_prompt(plan, components, task, ask)
+                watch(results[index])
             except Exception as error:
                 progress.leave(error)
             if progress.is_over:
@@ -118,17 +118,17 @@ async def _make_all(
             for _ in range(min(AT_ONCE, len(tasks))):
                 group.create_task(pull())
     progress.check()
-    complete = len(made) == len(tasks)
-    return QuestionsOutcome([made[at] for at in sorted(made)], complete, progress.calls.budget.refusal)
+    complete = len(results) == len(tasks)
+    return QuestionsOutcome([results[index] for index in sorted(results)], complete, progress.calls.budget.refusal)
 
 
 async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask, ask: AskAbout) -> PromptResult:
     case, maker = task.cases[0], cast("QuestionMaker", components.graders[task.grader.key])
     folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
     about = CellRef(case.id, "", 0)
-    own = partial(_ask_about, ask, str(task.grader.judge_name), about)
+    ask_about_case = partial(_ask_about, ask, str(task.grader.judge_name), about)
     try:
-        return PromptResult(task, await maker.make_questions(case, task.prompt, own, folders))
+        return PromptResult(task, await maker.make_questions(case, task.prompt, ask_about_case, folders))
     except (GraderError, ProviderError) as error:
         return PromptResult(task, error=sanitizer_for(plan).text(error))
 
@@ -153,6 +153,10 @@ def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
     return ask
 
 
-def entries(made: Sequence[PromptResult]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
+def entries(results: Sequence[PromptResult]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
     """Prompt, case ids and questions of what could be made."""
-    return [(each.task.prompt, tuple(c.id for c in each.task.cases), each.entry) for each in made if each.entry]
+    return [
+        (result.task.prompt, tuple(case.id for case in result.task.cases), result.entry)
+        for result in results
+        if result.entry
+    ]

@@ -28,12 +28,12 @@ class RegradePlan:
     other_prompt: int
 
     def __str__(self) -> str:
-        told = (
+        notes = (
             (self.missing, "cells are not in that run: each becomes an ERROR, as nothing is generated"),
             (self.left_out, "cells of that run are left out, as the suite or the flags have no such cell"),
             (self.other_prompt, "images were generated from another prompt than the one they are graded by now"),
         )
-        return "; ".join(f"{many} {what}" for many, what in told if many)
+        return "; ".join(f"{count} {text}" for count, text in notes if count)
 
 
 def plan_regrade(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> RegradePlan:
@@ -44,7 +44,9 @@ def plan_regrade(plan: Plan, records: Iterable[Record], folder: Path, name: str)
     planned: set[CellKey] = set()
     for call in plan.calls():
         planned |= {
-            (each.case.id, call.run.label, sample) for each in (call, *call.dependents) for sample in call.samples
+            (cell_call.case.id, call.run.label, sample)
+            for cell_call in (call, *call.dependents)
+            for sample in call.samples
         }
         sample_records = [by_cell.get((call.case.id, call.run.label, sample)) for sample in call.samples]
         missing += sample_records.count(None) * (1 + len(call.dependents))

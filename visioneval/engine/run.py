@@ -90,17 +90,19 @@ async def _execute(
         quiet = contextlib.suppress(asyncio.CancelledError)
         with interrupts(loop, progress, listener.say), quiet, contextlib.closing(questions):
             jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
-            beside = [asyncio.create_task(each) for each in (_report_waiting(calls, listener), _trim_memory())]
+            background = [
+                asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), _trim_memory())
+            ]
             try:
                 async with asyncio.TaskGroup() as group:
-                    for limit_key, own in jobs_by_key:
-                        for _ in range(min(calls.throttle.most(limit_key) * CELLS_PER_CALL, plan.cells)):
-                            group.create_task(_run_worker(own, progress, context, listener))
+                    for limit_key, key_jobs in jobs_by_key:
+                        for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, plan.cells)):
+                            group.create_task(_run_worker(key_jobs, progress, context, listener))
             finally:
-                for task in beside:
+                for task in background:
                     task.cancel()
             progress.check()
-            left = progress.left or any(next(own, None) is not None for _, own in jobs_by_key)
+            left = progress.left or any(next(key_jobs, None) is not None for _, key_jobs in jobs_by_key)
             if not left:
                 await _run_pairwise(context, progress, listener)
                 progress.check()
@@ -116,11 +118,11 @@ async def _execute(
 
 def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
     """The plan in parts that share their limits, so that a slow model does not hold a fast one."""
-    jobs_by_key: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
+    runs_by_key: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
     for run in plan.runs:
         limit_key = generation_limit_key(run.provider, run.params)
-        jobs_by_key[limit_key] = (*jobs_by_key.get(limit_key, ()), run)
-    return {limit_key: replace(plan, runs=runs) for limit_key, runs in jobs_by_key.items()}
+        runs_by_key[limit_key] = (*runs_by_key.get(limit_key, ()), run)
+    return {limit_key: replace(plan, runs=runs) for limit_key, runs in runs_by_key.items()}
 
 
 async def _run_worker(jobs: Iterator[Job], progress: Progress, context: RunContext, listener: Listener) -> None:
@@ -160,9 +162,9 @@ async def _run_pairwise(context: RunContext, progress: Progress, listener: Liste
             debug=context.debug,
         )
         records = read_records(context.writer.folder)
-        found = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
-        await judge_matchups(session, found.pairs, progress)
-        listener.note(f"{config.key}: {found}; {session.meter}")
+        matchups = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
+        await judge_matchups(session, matchups.pairs, progress)
+        listener.note(f"{config.key}: {matchups}; {session.meter}")
 
 
 async def _report_waiting(calls: Calls, listener: Listener) -> None:

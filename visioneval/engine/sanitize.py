@@ -42,9 +42,11 @@ class Sanitizer:
 
         Of the secrets that were ``stated`` as such shorter ones are hidden too.
         """
-        known = cls.without(v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name))
+        from_environment = cls.without(
+            v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name)
+        )
         return cls._longest_first(
-            {*known.secrets, *(secret for secret in stated if len(secret) >= _SHORTEST_STATED_SECRET)}
+            {*from_environment.secrets, *(secret for secret in stated if len(secret) >= _SHORTEST_STATED_SECRET)}
         )
 
     def hides(self, value: Any) -> bool:
@@ -57,10 +59,10 @@ class Sanitizer:
 
     def text(self, value: object) -> str:
         """Any value as text that UTF-8 can hold."""
-        said = str(value).encode("utf-8", "replace").decode()
+        text = str(value).encode("utf-8", "replace").decode()
         for secret in self.secrets:
-            said = said.replace(secret, HIDDEN)
-        return said
+            text = text.replace(secret, HIDDEN)
+        return text
 
     def __call__(self, value: Any, depth: int = 0) -> JsonValue:
         """Any value as JSON: a number that JSON does not know as ``None``, an unknown thing as its text."""
@@ -95,8 +97,8 @@ class Sanitizer:
         """A mapping of names to whole numbers; what is no number is left out."""
         if value is None:
             return None
-        found = {self.text(name): amount(item) for name, item in value.items()}
-        return {name: int(number) for name, number in found.items() if number is not None}
+        numbers = {self.text(name): amount(item) for name, item in value.items()}
+        return {name: int(number) for name, number in numbers.items() if number is not None}
 
 
 def scalar(value: Any) -> Any:

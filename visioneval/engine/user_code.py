@@ -17,18 +17,18 @@ class BrokenCodeError(Exception):
     """A provider or a grader that left in a way in which code must not leave."""
 
 
-async def call_user_code(wanted: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
+async def call_user_code(expected: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
     """Calls a provider, a grader or a judge, which must give what is wanted: a function in a thread, a coroutine here.
 
     An exit or a cancellation of its own must not end the worker that calls it.
     """
     try:
-        given: Any
+        result: Any
         if iscoroutinefunction(work):
-            given = await work(*arguments)
+            result = await work(*arguments)
         else:
-            given = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _call_in_thread, work, *arguments)
-            given = await given if isawaitable(given) else given
+            result = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _call_in_thread, work, *arguments)
+            result = await result if isawaitable(result) else result
     except SystemExit as error:
         raise BrokenCodeError(f"it called exit({error.code})") from error
     except asyncio.CancelledError:
@@ -36,9 +36,9 @@ async def call_user_code(wanted: type[T], work: Callable[..., T | Awaitable[T]],
         if task is not None and task.cancelling():
             raise
         raise BrokenCodeError("it was cancelled from within") from None
-    if not isinstance(given, wanted):
-        raise BrokenCodeError(f"it gave {type(given).__name__}, not {wanted.__name__}")
-    return given
+    if not isinstance(result, expected):
+        raise BrokenCodeError(f"it gave {type(result).__name__}, not {expected.__name__}")
+    return result
 
 
 def _call_in_thread(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -106,14 +106,14 @@ def make_baseline(info: RunInfo, records: Iterable[Record], writers: dict[str, s
 
 
 def _line(record: Record, gradings: dict[str, BaselineGrading]) -> Line:
-    kept = {name: getattr(record, name) for name in Line.model_fields if name not in ("graders", "cost_usd")}
+    values = {name: getattr(record, name) for name in Line.model_fields if name not in ("graders", "cost_usd")}
     graders = {}
     for grader in record.graders:
         grading = BaselineGrading(type=grader.type, fingerprint=grader.fingerprint)
         short = sha256(_sorted(grading).encode()).hexdigest()[:_SHORT]
         gradings[short] = grading
         graders[grader.key] = short
-    return Line(**kept, graders=graders, cost_usd=record.total_cost_usd)
+    return Line(**values, graders=graders, cost_usd=record.total_cost_usd)
 
 
 def write_baseline(baseline: Baseline, path: Path) -> None:
@@ -158,8 +158,8 @@ def read_baseline(path: Path) -> Baseline:
     return Baseline(header=header, lines=lines)
 
 
-def _read(wanted: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:
+def _read(adapter: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:
     try:
-        return read_json(wanted, row, where, "baseline")
+        return read_json(adapter, row, where, "baseline")
     except RunFormatError as error:
         raise RunFormatError(f"{error}; restore this file, or write it again: visioneval baseline set RUN") from None

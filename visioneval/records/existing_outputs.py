@@ -20,11 +20,11 @@ def existing_outputs(run: ModelRun, suite: Suite, folder: Path, root: Path) -> F
         return dataset_outputs(run, suite, folder)
     name, label = split_run(config.source_run)
     source = find_run(name, root)
-    found: dict[str, dict[int, ExistingOutput | None]] = {}
+    outputs: dict[str, dict[int, ExistingOutput | None]] = {}
     for record in read_records(source):
         if record.model_label == label:
-            found.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
-    return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in found.items()}
+            outputs.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
+    return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in outputs.items()}
 
 
 def _in_run(source: Path, relative: str | None) -> ExistingOutput | None:

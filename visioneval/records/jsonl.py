@@ -81,10 +81,10 @@ def repair_last_line(file: BinaryIO) -> int:
 
 def _partial_line(file: BinaryIO, end: int) -> bytes:
     """What stands after the last line end."""
-    found = b""
-    while end > 0 and b"\n" not in found:
+    tail = b""
+    while end > 0 and b"\n" not in tail:
         start = max(0, end - _BLOCK)
         file.seek(start)
-        found = file.read(end - start) + found
+        tail = file.read(end - start) + tail
         end = start
-    return found[found.rfind(b"\n") + 1 :]
+    return tail[tail.rfind(b"\n") + 1 :]

@@ -123,8 +123,8 @@ def is_current(images: Images, label: Seen) -> bool:
 
 def drop_outdated(labels: Sequence[Label], images: Callable[[Label], Images]) -> tuple[list[Label], int]:
     """The labels that ``is_current`` lets through, and how many answers that counted are left without one."""
-    kept = [label for label in labels if is_current(images(label), label)]
-    return kept, len({label.key for label in newest(labels)} - {label.key for label in kept})
+    current = [label for label in labels if is_current(images(label), label)]
+    return current, len({label.key for label in newest(labels)} - {label.key for label in current})
 
 
 def newest(labels: Iterable[Label]) -> list[Label]:
@@ -138,11 +138,11 @@ def read_anchors(folder: Path, info: RunInfo) -> list[Label]:
 
     Raises ``RunFormatError``.
     """
-    own = folder / ANCHORS
-    named = info.suite.labels.anchors if info.suite.labels else None
-    if own.exists() or named is None:
-        return newest(read_labels(own))
+    run_anchors = folder / ANCHORS
+    suite_file = info.suite.labels.anchors if info.suite.labels else None
+    if run_anchors.exists() or suite_file is None:
+        return newest(read_labels(run_anchors))
     suite = Path(info.suite_path).parent
-    if refusal := Trust.of_held_suite().refusal(named, suite):
+    if refusal := Trust.of_held_suite().refusal(suite_file, suite):
         raise RunFormatError(f"labels.anchors: {refusal.partition(', or pass')[0]}")
-    return newest(read_labels(suite / named))
+    return newest(read_labels(suite / suite_file))

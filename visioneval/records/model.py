@@ -119,13 +119,13 @@ class Record(Frozen):
     @property
     def total_cost_usd(self) -> float | None:
         """What generation and grading are known to have cost; ``None`` where nothing is known."""
-        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
+        return known_sum(self.cost_usd, *(grader.cost_usd for grader in self.graders))
 
 
 def known_sum(*costs: float | None) -> float | None:
     """The sum of the costs that are known; ``None`` where none is."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known else None
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs) if known_costs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ class RunInfo(Frozen):
 
 def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]]:
     """Tells the place of a cell in the suite's order: by case, model run and sample, what the suite lacks last."""
-    cases = {case.id: at for at, case in enumerate(info.suite.cases)}
-    labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
+    cases = {case.id: index for index, case in enumerate(info.suite.cases)}
+    labels = {str(entry.label): index for index, entry in enumerate(info.suite.models)}
     return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
 
 
@@ -226,10 +226,10 @@ def read_records(folder: Path) -> Iterator[Record]:
     """
     path = folder / "results.jsonl"
     with _open_lines(path, "record") as lines:
-        wanted = _last_records(_parsed_lines(lines, path, _NAME, "record"))
+        is_last = _last_records(_parsed_lines(lines, path, _NAME, "record"))
         lines.seek(0)
-        for is_wanted, record in zip(wanted, _parsed_lines(lines, path, _RECORD, "record"), strict=False):
-            if is_wanted:
+        for keep, record in zip(is_last, _parsed_lines(lines, path, _RECORD, "record"), strict=False):
+            if keep:
                 yield record
 
 
@@ -246,13 +246,13 @@ def _last_records(names: Iterable[_CellName]) -> bytearray:
     return flags
 
 
-def read_lines(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
-    """Every record of a file, or the part of it that is ``wanted``; a later line of a cell replaces an earlier one.
+def read_lines(path: Path, adapter: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
+    """Every record of a file, or the part of it that is ``adapter``; a later line of a cell replaces an earlier one.
 
     ``kind`` is the key of ``UPGRADES`` for a file of something else. Raises as ``read_records``.
     """
     with _open_lines(path, kind) as lines:
-        yield from _parsed_lines(lines, path, wanted, kind)
+        yield from _parsed_lines(lines, path, adapter, kind)
 
 
 @contextmanager
@@ -277,19 +277,19 @@ def _rerun_hint(path: Path) -> str:
     return f"; 'visioneval run --resume {path.parent}' then runs its cell again"
 
 
-def _parsed_lines(lines: BinaryIO, path: Path, wanted: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
+def _parsed_lines(lines: BinaryIO, path: Path, adapter: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
     for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise UnfitJsonError(f"{path}:{number}: longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
         if not line.isspace():
-            yield from _parse_line(kind, line, f"{path}:{number}", wanted)
+            yield from _parse_line(kind, line, f"{path}:{number}", adapter)
 
 
 class GrowingFile(Generic[PartT]):
     """A file of lines that others append to while it is read."""
 
-    def __init__(self, path: Path, wanted: TypeAdapter[PartT], kind: str) -> None:
-        self._path, self._wanted, self._kind = path, wanted, kind
+    def __init__(self, path: Path, adapter: TypeAdapter[PartT], kind: str) -> None:
+        self._path, self._wanted, self._kind = path, adapter, kind
         self._file: tuple[int, int] | None = None
         self._end = self._count = 0
 
@@ -305,25 +305,25 @@ class GrowingFile(Generic[PartT]):
             return self._read(lines)
 
     def _read(self, lines: BinaryIO) -> tuple[list[PartT], bool]:
-        known = os.fstat(lines.fileno())
-        same = (known.st_dev, known.st_ino) == self._file and known.st_size >= self._end
+        stat = os.fstat(lines.fileno())
+        same = (stat.st_dev, stat.st_ino) == self._file and stat.st_size >= self._end
         end, count = (self._end, self._count) if same else (0, 0)
         lines.seek(end)
-        found: list[PartT] = []
+        parts: list[PartT] = []
         for line in lines:
             if not line.endswith(b"\n"):
                 break
             end, count = end + len(line), count + 1
             if not line.isspace():
-                found += _parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
-        self._file, self._end, self._count = (known.st_dev, known.st_ino), end, count
-        return found, not same
+                parts += _parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
+        self._file, self._end, self._count = (stat.st_dev, stat.st_ino), end, count
+        return parts, not same
 
 
-def _parse_line(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
+def _parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> Iterator[PartT]:
     """One, or none where the line was cut off."""
     if line.startswith(_CURRENT) and line.endswith(b"\n"):
-        yield read_json(wanted, line, where, kind)
+        yield read_json(adapter, line, where, kind)
         return
     try:
         data = json.loads(line)
@@ -334,7 +334,7 @@ def _parse_line(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) 
     if not isinstance(data, dict):
         raise UnfitJsonError(f"{where}: not a {kind}: not an object")
     current = _upgrade(kind, data, where)
-    yield read_json(wanted, line if current is data else json.dumps(current).encode(), where, kind)
+    yield read_json(adapter, line if current is data else json.dumps(current).encode(), where, kind)
 
 
 def _upgrade(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
@@ -371,23 +371,23 @@ def _header_bytes(path: Path) -> bytes:
 
 def _header(data: bytes, path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        header = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise RunFormatError(f"{path}: not JSON: {error}; restore this file, or run the suite again") from None
-    if not isinstance(found, dict):
+    if not isinstance(header, dict):
         raise RunFormatError(f"{path}: not a run; restore this file, or run the suite again")
-    return found
+    return header
 
 
 def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
     """Every run in a folder with the raw contents of its ``run.json``, oldest first; what is no run is left out."""
-    found = []
+    runs = []
     for path in sorted(root.glob("*/run.json")):
         try:
-            found.append((path.parent, read_header(path.parent)))
+            runs.append((path.parent, read_header(path.parent)))
         except RunFormatError:
             continue
-    return sorted(found, key=lambda run: (str(run[1].get("started_at")), run[0].name))
+    return sorted(runs, key=lambda run: (str(run[1].get("started_at")), run[0].name))
 
 
 def find_run(name: str, root: Path) -> Path:

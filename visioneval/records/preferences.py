@@ -68,9 +68,9 @@ class Preference(Frozen):
 _PREFERENCE: TypeAdapter[Preference] = TypeAdapter(Preference)
 
 
-def append_preferences(folder: Path, found: Iterable[Preference]) -> None:
+def append_preferences(folder: Path, preferences: Iterable[Preference]) -> None:
     """Adds answers to those of a run, all or none. Raises ``StorageError``."""
-    append_lines(folder / NAME, [each.model_dump_json().encode() for each in found])
+    append_lines(folder / NAME, [preference.model_dump_json().encode() for preference in preferences])
 
 
 def read_preferences(folder: Path) -> list[Preference]:
@@ -80,7 +80,7 @@ def read_preferences(folder: Path) -> list[Preference]:
     """
     path = folder / NAME
     lines = read_lines(path, _PREFERENCE, "preference") if path.exists() else ()
-    return list({each.key: each for each in lines}.values())
+    return list({preference.key: preference for preference in lines}.values())
 
 
 def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) -> None:
@@ -90,7 +90,9 @@ def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) ->
         return
     try:
         with locked(path):
-            kept = [each for each in read_preferences(folder) if not each.is_about(run_id, cells)]
-            write_whole(path, "".join(f"{each.model_dump_json()}\n" for each in kept))
+            remaining = [
+                preference for preference in read_preferences(folder) if not preference.is_about(run_id, cells)
+            ]
+            write_whole(path, "".join(f"{preference.model_dump_json()}\n" for preference in remaining))
     except OSError as error:
         raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error

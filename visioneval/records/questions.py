@@ -100,9 +100,9 @@ class QuestionsWriter:
 
         An older entry does not tell the way: it fits any. One from which a secret was taken out fits none.
         """
-        wanted = (prompt, template)
-        found = (e for e in self._unmasked if (e.prompt_sha256, e.template_sha256) == wanted)
-        return next((e for e in found if e.making_sha256 in (making, None)), None)
+        hashes = (prompt, template)
+        entries = (entry for entry in self._unmasked if (entry.prompt_sha256, entry.template_sha256) == hashes)
+        return next((entry for entry in entries if entry.making_sha256 in (making, None)), None)
 
     def close(self) -> None:
         """Writes what is not on disk yet; nothing where nothing was asked. Raises ``StorageError``."""

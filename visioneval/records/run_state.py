@@ -17,10 +17,10 @@ def with_current_state(folder: Path, info: RunInfo) -> RunInfo:
     return info.model_copy(update={"state": state}) if state == "stopped" else read_info(folder)
 
 
-def current_state(folder: Path, kept: Any) -> Any:
+def current_state(folder: Path, recorded: Any) -> Any:
     """What has become of a state that was kept: whoever writes a run holds a lock, which ends with its process."""
-    if kept != "running" or _is_written(folder / "results.jsonl"):
-        return kept
+    if recorded != "running" or _is_written(folder / "results.jsonl"):
+        return recorded
     again = read_header(folder).get("state")  # it may have ended between the two looks
     return "stopped" if again == "running" else again
 

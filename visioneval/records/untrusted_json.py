@@ -46,10 +46,10 @@ def read_json(
             json.loads(data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=partial(_integer, largest))
         return adapter.validate_json(data)
     except ValidationError as error:
-        place, message = _first_problem(error)
-        if place is None:
+        location, message = _first_problem(error)
+        if location is None:
             raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
-        raise UnfitJsonError(f"{where}: {place}{message}") from None
+        raise UnfitJsonError(f"{where}: {location}{message}") from None
     except _NumberError as error:
         raise UnfitJsonError(f"{where}: {error}") from None
     except (ValueError, RecursionError):
@@ -77,15 +77,15 @@ def _integer(largest: int | None, token: str) -> int:
 
 def _first_problem(error: ValidationError) -> tuple[str | None, str]:
     """Where the first fault is, with a colon after it, and what it is; no place where it is not JSON."""
-    faults = error.errors(include_url=False, include_input=False)
-    fault = faults[0]
-    if fault["type"] == "json_invalid":
+    problems = error.errors(include_url=False, include_input=False)
+    first = problems[0]
+    if first["type"] == "json_invalid":
         return None, ""
-    place, message = fault["loc"], fault["msg"].removeprefix("Value error, ")
-    if place and place[-1] in _SCORE_TYPES and len({one["loc"][:-1] for one in faults}) < len(faults):
-        place, message = place[:-1], "expected true, false, a number from -2^63 to 2^63, or null"
-    shown = ".".join(_shorten(str(part)) for part in place)
-    return f"{shown}: " if shown else "", _one_line(message, 400)
+    location, message = first["loc"], first["msg"].removeprefix("Value error, ")
+    if location and location[-1] in _SCORE_TYPES and len({problem["loc"][:-1] for problem in problems}) < len(problems):
+        location, message = location[:-1], "expected true, false, a number from -2^63 to 2^63, or null"
+    path = ".".join(_shorten(str(part)) for part in location)
+    return f"{path}: " if path else "", _one_line(message, 400)
 
 
 _SCORE_TYPES = ("bool", "int", "float")

@@ -176,13 +176,13 @@ def _lock(results: BinaryIO, folder: Path) -> None:
 
 def _move_stale(folder: Path, stale: Collection[CellKey]) -> None:
     """Moves the records of some cells out of ``results.jsonl``."""
-    kept: list[bytes] = []
-    gone: list[bytes] = []
+    remaining: list[bytes] = []
+    removed: list[bytes] = []
     for record in read_records(folder):
-        (gone if record.cell in stale else kept).append(record.model_dump_json().encode() + b"\n")
-    with (folder / "stale.jsonl").open("ab") as aside:
-        aside.writelines(gone)
-    write_whole(folder / "results.jsonl", b"".join(kept))
+        (removed if record.cell in stale else remaining).append(record.model_dump_json().encode() + b"\n")
+    with (folder / "stale.jsonl").open("ab") as stale_file:
+        stale_file.writelines(removed)
+    write_whole(folder / "results.jsonl", b"".join(remaining))
 
 
 def model_slug(label: str) -> str:

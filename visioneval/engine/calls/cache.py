@@ -108,10 +108,12 @@ class Cache:
             if names - {"files"} and not any(name.startswith(index.name) for name in names):
                 raise UsageError(f"{self.folder}: holds other files and no cache: {_USE_ANOTHER_FOLDER}")
 
-    def _start_over(self, why: Exception) -> sqlite3.Connection:
+    def _start_over(self, cause: Exception) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
         backup = path.with_name(f"{path.name}.damaged")
-        self._warn(f"{path}: the cache's index is damaged ({why}): it is now {backup.name}, and the cache begins anew")
+        self._warn(
+            f"{path}: the cache's index is damaged ({cause}): it is now {backup.name}, and the cache begins anew"
+        )
         try:
             path.replace(backup)
             for tail in ("-wal", "-shm"):
@@ -135,12 +137,12 @@ class Cache:
             raise
         return index
 
-    def _open_read_only(self, path: Path, why: Exception) -> sqlite3.Connection:
+    def _open_read_only(self, path: Path, cause: Exception) -> sqlite3.Connection:
         """A committed cache may lie where nothing can be written."""
         self._is_writable = False
-        place = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with contextlib.suppress(sqlite3.Error):
-            index = sqlite3.connect(place, uri=True, check_same_thread=False)
+            index = sqlite3.connect(uri, uri=True, check_same_thread=False)
             try:
                 _version(index, path)
                 index.execute("SELECT 1 FROM answers LIMIT 1")
@@ -148,7 +150,7 @@ class Cache:
                 index.close()
                 raise
             return index
-        raise UsageError(f"{path}: the cache cannot be used ({why}): {_USE_ANOTHER_FOLDER}")
+        raise UsageError(f"{path}: the cache cannot be used ({cause}): {_USE_ANOTHER_FOLDER}")
 
     def __enter__(self) -> Cache:
         return self
@@ -229,15 +231,15 @@ class Cache:
 
     def _insert_or_rebuild(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
         """Inserts into the index; one that turns out to be damaged is set aside."""
-        used = self._index
+        index = self._index
         try:
             self._insert(row, images)
         except sqlite3.DatabaseError as error:
             if type(error) is not sqlite3.DatabaseError:  # its kinds are about locks, disks and our own slips
                 raise
             with self._lock:
-                if self._index is used:
-                    used.close()
+                if self._index is index:
+                    index.close()
                     self._index = self._start_over(error)
             self._insert(row, images)
 
@@ -314,8 +316,8 @@ class Cache:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UsageError(f"{self.folder}: the cache cannot be used ({why}): {_USE_ANOTHER_FOLDER}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"{self.folder}: the cache cannot be used ({reason}): {_USE_ANOTHER_FOLDER}") from None
 
     def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
         """Takes answers away, and the files that no other answer names."""

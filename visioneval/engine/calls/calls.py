@@ -115,11 +115,11 @@ class Calls:
             outputs = await asyncio.to_thread(_check_outputs, generation, call.task_type)
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = await in_thread(call_key, call, hash_of, when=call.has_files)
-        kept = await self._cached_generation(key, call)
-        if kept is not None:
+        cached = await self._cached_generation(key, call)
+        if cached is not None:
             self.log.hit(limit_key, key)
-            self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)), default=None)
-            return kept
+            self.reused_since = min(filter(None, (self.reused_since, cached.stored_at)), default=None)
+            return cached
         if self.reuse.offline:
             raise ProviderError(
                 f"not in the cache: the generation of {call.case.id!r} by {call.run.label!r}", kind="offline"
@@ -180,10 +180,10 @@ class Calls:
     async def _answer_or_cached(
         self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> tuple[Reply, bool]:
-        kept = self.cache.get(key) if self.cache else None
-        if kept is not None:
+        entry = self.cache.get(key) if self.cache else None
+        if entry is not None:
             self.log.hit(limit_key, key)
-            return replace(_cached_reply(kept), from_cache=not self.reuse.offline), True
+            return replace(_cached_reply(entry), from_cache=not self.reuse.offline), True
         if self.reuse.offline:
             cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
             raise ProviderError(f"not in the cache: an answer of {limit_key} about {cell}", kind="offline")
@@ -251,9 +251,9 @@ class Calls:
                 if _may_be_billed(error):
                     self.budget.settle(claims[-1], None)
                 raise
-            usage, told = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
+            usage, reported_cost = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
             outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
-            cost = self.prices.cost(limit_key, usage, outputs) if told is None else amount(told)
+            cost = self.prices.cost(limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
             self.budget.settle(claims[-1], 0.0 if cost is None and status == "refused" else cost)
             costs.append(cost)
@@ -273,15 +273,15 @@ class Calls:
         """A kept generation that is whole, or in an offline replay any; ``None`` where it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
-        kept = self.cache.get(key)
-        if kept is None or (self.reuse.generations == "own" and kept.run_id != self.run_id):
+        entry = self.cache.get(key)
+        if entry is None or (self.reuse.generations == "own" and entry.run_id != self.run_id):
             return None
-        if not self.reuse.offline and not kept.answer["whole"]:
+        if not self.reuse.offline and not entry.answer["whole"]:
             return None
-        outputs = await in_thread(self._read_outputs, kept, self.cache, call.task_type, when=_needs_thread(kept))
+        outputs = await in_thread(self._read_outputs, entry, self.cache, call.task_type, when=_needs_thread(entry))
         if outputs is None or (not self.reuse.offline and any(p.fault for p in outputs)):
             return None
-        answer = kept.answer
+        answer = entry.answer
         if self.reuse.generations == "own":  # which this run paid for, and has no record of yet
             return GenerationResult(
                 outputs, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"]
@@ -292,17 +292,17 @@ class Calls:
             cost_usd=0.0,
             run_params=answer["run_params"],
             attempts=0,
-            stored_at=kept.stored_at,
+            stored_at=entry.stored_at,
         )
 
-    def _read_outputs(self, kept: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
+    def _read_outputs(self, entry: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
         """The images of a kept generation; ``None`` where the file of one of them is not what was kept."""
-        outputs = tuple(CheckedMedia(**image) for image in kept.answer["outputs"])
-        found = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in outputs]
-        if any(p.fault is None and p.data is None for p in found):
+        outputs = tuple(CheckedMedia(**image) for image in entry.answer["outputs"])
+        with_bytes = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in outputs]
+        if any(p.fault is None and p.data is None for p in with_bytes):
             return None
-        known = (p if p.decoded or p.data is None else check_media(p.data, task) for p in found)
-        return tuple(map(self._release_bytes, known))
+        checked = (p if p.decoded or p.data is None else check_media(p.data, task) for p in with_bytes)
+        return tuple(map(self._release_bytes, checked))
 
     def _cache_generation(
         self, key: str, generation: Generation, cost: float | None, call: Call
@@ -370,9 +370,9 @@ def _part_key(part: Part) -> Any:
     return part if isinstance(part, str) else [part.sha256, part.mime]
 
 
-def _needs_thread(kept: CacheEntry) -> bool:
+def _needs_thread(entry: CacheEntry) -> bool:
     """Whether reading a kept generation is work for a thread: it is large, or still to be decoded."""
-    return kept.bytes > SMALL or not all(image.get("decoded") for image in kept.answer["outputs"])
+    return entry.bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
 
 
 async def _generation(provider: Any, call: Call, request: GenerationRequest) -> Generation:
@@ -414,6 +414,6 @@ def _generation_result(
     return GenerationResult(outputs, generation.refused, generation.usage, cost, generation.run_params, attempts)
 
 
-def _cached_reply(kept: CacheEntry) -> Reply:
-    answer = dict(kept.answer)
+def _cached_reply(entry: CacheEntry) -> Reply:
+    answer = dict(entry.answer)
     return Reply(**{**answer, "calls": tuple(ToolCall(**call) for call in answer["calls"])})

@@ -1,4 +1,4 @@
-"""What a plan calls that may cost something, and by whose prices."""
+"""The paid calls of a plan: their rate-limit keys, prices and budget warnings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visioneval.suite.remote import Remote
 
 
 def prices_of(plan: Plan) -> Prices:
-    """The suite's prices, and those that are public for a provider's own host."""
+    """The suite's prices, and public prices for calls to a provider's own host."""
     custom_hosts = {
         limit_key for limit_key, config in _paid_configs(plan) if isinstance(config, Remote) and not config.is_own_host
     }
@@ -23,7 +23,7 @@ def prices_of(plan: Plan) -> Prices:
 
 
 def paid_configs(plan: Plan) -> dict[RateLimitKey, Any]:
-    """What a plan calls that may cost something, with one entry of the suite for each."""
+    """The provider or judge config of each rate-limit key of a plan whose calls may cost money."""
     return dict(_paid_configs(plan))
 
 
@@ -36,8 +36,8 @@ def _paid_configs(plan: Plan) -> Iterator[tuple[RateLimitKey, Any]]:
             yield judge_limit_key(judge), judge
 
 
-def budget_warnings(plan: Plan, most: float, *, judges: bool = True) -> list[str]:
-    """A line for each model, and each judge where ``judges``, one call of which a budget cannot pay."""
+def budget_warnings(plan: Plan, limit_usd: float, *, judges: bool = True) -> list[str]:
+    """One line for each model, and each judge if ``judges``, whose single call exceeds the budget."""
     prices = prices_of(plan)
     sizes: dict[RateLimitKey, CallSize] = {}
     for run in plan.runs:
@@ -52,4 +52,6 @@ def budget_warnings(plan: Plan, most: float, *, judges: bool = True) -> list[str
     bounds = {
         limit_key: bound_of(prices, limit_key, size) for limit_key, size in sizes.items() if prices.knows(limit_key)
     }
-    return [budget_too_small(most, limit_key, bound) for limit_key, bound in bounds.items() if bound.usd > most]
+    return [
+        budget_too_small(limit_usd, limit_key, bound) for limit_key, bound in bounds.items() if bound.usd > limit_usd
+    ]

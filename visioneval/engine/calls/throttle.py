@@ -49,9 +49,9 @@ class RateLimitKey:
 class ConcurrencyLimiter:
     """So many calls at once, first come, first served; less after a 429, more again with each success."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._allowed = float(most)
+    def __init__(self, max_calls: int) -> None:
+        self._max_calls = max_calls
+        self._allowed = float(max_calls)
         self._running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._opens_at = 0.0
@@ -105,11 +105,11 @@ class ConcurrencyLimiter:
         self._closed = True
         self._reject_waiting(lambda: ClosingError("the run is being stopped"))
 
-    def _reject_waiting(self, why: Callable[[], Exception]) -> None:
+    def _reject_waiting(self, make_error: Callable[[], Exception]) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
-                turn.set_exception(why())
+                turn.set_exception(make_error())
 
     def wait_error(self) -> ProviderError:
         """Why nobody waits here: it would be for longer than any call may."""
@@ -129,7 +129,7 @@ class ConcurrencyLimiter:
     def succeeded(self) -> None:
         """A call came back well: after as many as are allowed, one more is."""
         self._consecutive_limits = 0
-        self._allowed = min(float(self._most), self._allowed + 1 / self._allowed)
+        self._allowed = min(float(self._max_calls), self._allowed + 1 / self._allowed)
 
     def slow_down(self, started: float, retry_after: float | None) -> None:
         """A call that began at ``started`` got a 429: half as many from now on, and nobody for a while.
@@ -233,42 +233,42 @@ class Throttle:
         admission: Admission,
     ) -> T:
         async with AsyncExitStack() as stack:
-            own = self.gate(limit_key)
-            for name, gate in ((str(limit_key), own), (limit_key.provider, self._shared(limit_key))):
+            model_gate = self.gate(limit_key)
+            for name, gate in ((str(limit_key), model_gate), (limit_key.provider, self._shared(limit_key))):
                 if gate is not None:
                     await stack.enter_async_context(gate.slot())
                     await self._wait_for_rate(limit_key.kind, name, images)
             await stack.enter_async_context(admission())
-            await self._check_open(limit_key.kind, own)
+            await self._check_open(limit_key.kind, model_gate)
             started = monotonic()
             limit = asyncio.timeout(timeout_s)
             try:
                 async with limit:
                     answer = await work()
             except TimeoutError as error:
-                why = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
-                raise ProviderError(why, kind="transient", may_be_billed=True) from None
+                message = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
+                raise ProviderError(message, kind="transient", may_be_billed=True) from None
             except ProviderError as error:
                 if error.kind == "rate_limit":
-                    own.slow_down(started, error.retry_after)
+                    model_gate.slow_down(started, error.retry_after)
                 elif error.kind == "auth":
                     self.shut()  # before this place in the gate is free: the run ends here
                 if _wait_is_too_long(error):
                     raise _with_wait(error) from error.__cause__
                 raise
-            own.succeeded()
+            model_gate.succeeded()
             return answer
 
     def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:
         """A limit of the model, or else of its provider."""
-        found = (getattr(self.limits.get(entry), name, None) for entry in (str(limit_key), limit_key.provider))
-        return next((value for value in found if value is not None), None)
+        settings = (getattr(self.limits.get(entry), name, None) for entry in (str(limit_key), limit_key.provider))
+        return next((value for value in settings if value is not None), None)
 
     def gate(self, limit_key: RateLimitKey) -> ConcurrencyLimiter:
         """The gate of a model's generations or judgements."""
-        return self._gate((limit_key.provider, limit_key.model or "", limit_key.kind), self.most(limit_key))
+        return self._gate((limit_key.provider, limit_key.model or "", limit_key.kind), self.max_calls(limit_key))
 
-    def most(self, limit_key: RateLimitKey) -> int:
+    def max_calls(self, limit_key: RateLimitKey) -> int:
         """How many calls a model may have at once."""
         return int(self._setting(limit_key, "max_concurrency") or self.max_concurrency)
 
@@ -279,9 +279,9 @@ class Throttle:
             return None
         return self._gate((limit_key.provider, None, limit_key.kind), limits.max_concurrency or self.max_concurrency)
 
-    def _gate(self, key: tuple[str, str | None, Kind], most: int) -> ConcurrencyLimiter:
+    def _gate(self, key: tuple[str, str | None, Kind], max_calls: int) -> ConcurrencyLimiter:
         if key not in self.gates:
-            self.gates[key] = ConcurrencyLimiter(most)
+            self.gates[key] = ConcurrencyLimiter(max_calls)
             if self._event(key[2]).is_set():
                 self.gates[key].close()
         return self.gates[key]
@@ -309,12 +309,12 @@ class Throttle:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._event(kind).wait(), seconds)
 
-    async def _check_open(self, kind: Kind, own: ConcurrencyLimiter) -> None:
+    async def _check_open(self, kind: Kind, gate: ConcurrencyLimiter) -> None:
         """Whoever came in and then waited for a turn is held back by what became of the others meanwhile."""
-        while own.seconds_until_open and not self._event(kind).is_set():
-            if own.seconds_until_open > LONGEST_WAIT_S:
-                raise own.wait_error()
-            await self._sleep(kind, own.seconds_until_open)
+        while gate.seconds_until_open and not self._event(kind).is_set():
+            if gate.seconds_until_open > LONGEST_WAIT_S:
+                raise gate.wait_error()
+            await self._sleep(kind, gate.seconds_until_open)
         if self._event(kind).is_set():
             raise ClosingError("the run is being stopped")
 
@@ -372,5 +372,5 @@ def _retry_wait(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, ProviderError) and error.kind == "rate_limit":
         return 0.0
-    told = error.retry_after if isinstance(error, ProviderError) else None
-    return max(told or 0.0, wait_random_exponential(multiplier=BACKOFF_S, max=LONGEST_BACKOFF_S)(state))
+    retry_after = error.retry_after if isinstance(error, ProviderError) else None
+    return max(retry_after or 0.0, wait_random_exponential(multiplier=BACKOFF_S, max=LONGEST_BACKOFF_S)(state))

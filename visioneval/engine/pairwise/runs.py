@@ -51,12 +51,12 @@ class RunPairs:
     other_prompt: int
 
     def __str__(self) -> str:
-        told = (
+        notes = (
             (self.only_a, "cells are in A alone"),
             (self.only_b, "cells are in B alone"),
             (self.other_prompt, "pairs were generated from two prompts, and are judged by that of B"),
         )
-        return "; ".join([str(self.matchups), *(f"{many} {what}" for many, what in told if many)])
+        return "; ".join([str(self.matchups), *(f"{count} {text}" for count, text in notes if count)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Compared:
 
     complete: bool
     out_of_budget: bool
-    found: tuple[Preferred, ...]
+    preferences: tuple[Preferred, ...]
     meter: Meter
 
     @property
@@ -73,7 +73,7 @@ class Compared:
         """0; 3 where something was not judged; 130 after an interrupt."""
         if not self.complete and not self.out_of_budget:
             return 130
-        return 3 if not self.complete or any(one.errors for one in self.found) else 0
+        return 3 if not self.complete or any(result.errors for result in self.preferences) else 0
 
 
 def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
@@ -81,9 +81,9 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
 
     ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for one that cannot be asked.
     """
-    own = [grader for grader in plan.suite.graders if grader.after_run]
+    graders = [grader for grader in plan.suite.graders if grader.after_run]
     name, _, model = (judge or "").partition("=")
-    name = name or (own[0].judge_name if own else None) or "default"
+    name = name or (graders[0].judge_name if graders else None) or "default"
     judges: dict[str, Any] = dict(plan.suite.judges)
     if model:
         judges[name] = _judge_entry(name, model)
@@ -92,7 +92,7 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
         raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; --judge {name}=PROVIDER:MODEL brings one")
     if judges[name].is_recorded:
         raise UsageError(f"--judge {name}: recorded answers are about single images: a pair needs another judge")
-    config = next((each for each in own if each.judge_name == name), own[0] if own else None)
+    config = next((each for each in graders if each.judge_name == name), graders[0] if graders else None)
     config = config or config_of(GRADERS, "pairwise")(key="prefer", type="pairwise")
     config = config.model_copy(update={"judge": name, "when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
@@ -122,14 +122,14 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
         raise UsageError("A and B are one and the same: name two model runs, as RUN@LABEL")
     records = [{record.cell: record for record in read_records(folder)} for folder in folders]
     pairs = [(records[0][_cell(pair, "a")], records[1][_cell(pair, "b")]) for pair in pairing.pairs]
-    (config,) = (each for each in plan.suite.graders if each.after_run)
+    (config,) = (grader for grader in plan.suite.graders if grader.after_run)
     runs = [read_info(folder).run_id for folder in folders]
     return RunPairs(
         matchups_of(plan, config, pairs, folders),
         frozenset(_pair_key(pair, *runs) for pair in pairing.pairs),
         only_a=len(pairing.only_a),
         only_b=len(pairing.only_b),
-        other_prompt=sum(one.prompt != other.prompt for one, other in pairs),
+        other_prompt=sum(record_a.prompt != record_b.prompt for record_a, record_b in pairs),
     )
 
 
@@ -146,17 +146,17 @@ def compare_runs(
     plan: Plan, pairs_of_runs: RunPairs, folder: Path, settings: CallSettings, say: Callable[[str], None]
 ) -> Compared:
     """Puts the pairs to the judge, and keeps its answers in ``folder``, the run B."""
-    (config,) = (each for each in plan.suite.graders if each.after_run)
+    (config,) = (grader for grader in plan.suite.graders if grader.after_run)
     check_budget(plan, settings)
     components = build_components(plan, offline=settings.reuse.offline)
     with open_calls(plan, settings, read_info(folder).run_id, say) as calls:
-        places = template_folders(plan.suite, plan.folder, builtin("prompts"))
-        session = PairwiseSession(plan, config, components, calls, folder, places, sanitizer_for(plan))
+        folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
+        session = PairwiseSession(plan, config, components, calls, folder, folders, sanitizer_for(plan))
         refresh = not settings.reuse.judgements
         ended = _judge_pairs(session, pairs_of_runs, say, refresh=refresh)
     judge = session.judge.title
-    kept = (line for line in read_preferences(folder) if line.judge == judge)
-    lines = (line for line in kept if (line.test_id, line.sample_index, line.a, line.b) in pairs_of_runs.pair_keys)
+    judged = (line for line in read_preferences(folder) if line.judge == judge)
+    lines = (line for line in judged if (line.test_id, line.sample_index, line.a, line.b) in pairs_of_runs.pair_keys)
     return Compared(ended.complete, ended.out_of_budget, preferred(lines), session.meter)
 
 

@@ -59,8 +59,8 @@ class Matchups:
     same: int = 0
 
     def __str__(self) -> str:
-        told = ((self.missing, "pairs lack an image"), (self.same, "pairs are one and the same image"))
-        return "; ".join([f"{len(self.pairs)} pairs", *(f"{many} {what}" for many, what in told if many)])
+        notes = ((self.missing, "pairs lack an image"), (self.same, "pairs are one and the same image"))
+        return "; ".join([f"{len(self.pairs)} pairs", *(f"{count} {text}" for count, text in notes if count)])
 
     def add(self, call: Call, sample: int, a: Contender | None, b: Contender | None) -> None:
         """Takes a pair, or counts why not."""
@@ -118,18 +118,20 @@ def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contende
 
 def matchups_within(plan: Plan, config: BaseGrader, records: Iterable[Record], folder: Path) -> Matchups:
     """Each chosen model run of a run with each, cell by cell; cases that generate nothing are left out."""
-    known = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
-    found = Matchups()
+    contenders = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
+    matchups = Matchups()
     labels = config.compared(run.label for run in plan.runs)
     samples: dict[str, dict[str, tuple[Call, set[int]]]] = {}
     for call in plan.calls():
         if call.run.label in labels and config.is_for(call.case):
             samples.setdefault(call.case.id, {}).setdefault(call.run.label, (call, set()))[1].update(call.samples)
-    for case, own in samples.items():
-        for a, b in combinations(own, 2):
-            for sample in sorted(own[a][1] & own[b][1]):
-                found.add(own[b][0], sample, known.get((case, a, sample)), known.get((case, b, sample)))
-    return found
+    for case, by_label in samples.items():
+        for a, b in combinations(by_label, 2):
+            for sample in sorted(by_label[a][1] & by_label[b][1]):
+                matchups.add(
+                    by_label[b][0], sample, contenders.get((case, a, sample)), contenders.get((case, b, sample))
+                )
+    return matchups
 
 
 def matchups_of(
@@ -137,12 +139,14 @@ def matchups_of(
 ) -> Matchups:
     """The pairs of two runs; the plan of B says what was asked for."""
     calls = {call.case.id: call for call in plan.calls()}
-    found = Matchups()
+    matchups = Matchups()
     for a, b in pairs:
         if b.test_id in calls and config.is_for(calls[b.test_id].case):
-            sides = (contender(each, at, trusted=plan.trusted) for each, at in zip((a, b), folders, strict=True))
-            found.add(calls[b.test_id], b.sample_index, *sides)
-    return found
+            sides = (
+                contender(record, folder, trusted=plan.trusted) for record, folder in zip((a, b), folders, strict=True)
+            )
+            matchups.add(calls[b.test_id], b.sample_index, *sides)
+    return matchups
 
 
 async def judge_matchups(
@@ -152,21 +156,25 @@ async def judge_matchups(
 
     What ends it early is in ``progress``; whatever else goes wrong is the error of one line.
     """
-    known = set() if refresh else {each.key for each in read_preferences(session.folder) if each.error is None}
-    turns = _open_questions(matchups, session.judge.title, known)
+    answered = (
+        set()
+        if refresh
+        else {preference.key for preference in read_preferences(session.folder) if preference.error is None}
+    )
+    turns = _open_questions(matchups, session.judge.title, answered)
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(session.calls.throttle.most(judge_limit_key(session.judge)), 2 * len(matchups))):
+        for _ in range(min(session.calls.throttle.max_calls(judge_limit_key(session.judge)), 2 * len(matchups))):
             group.create_task(_run_worker(session, turns, progress))
     progress.left += sum(1 for _ in turns)
 
 
 def _open_questions(
-    matchups: Sequence[Matchup], judge: str, known: set[PreferenceKey]
+    matchups: Sequence[Matchup], judge: str, answered: set[PreferenceKey]
 ) -> Iterator[tuple[Matchup, Literal["a", "b"]]]:
-    for one in matchups:
+    for matchup in matchups:
         for first in ORDERS:
-            if (one.call.case.id, one.sample, one.a.name, one.b.name, judge, first) not in known:
-                yield one, first
+            if (matchup.call.case.id, matchup.sample, matchup.a.name, matchup.b.name, judge, first) not in answered:
+                yield matchup, first
 
 
 async def _run_worker(
@@ -174,8 +182,8 @@ async def _run_worker(
 ) -> None:
     for matchup, first in turns:
         try:
-            found = await _judge_pair(session, matchup, first)
-            await asyncio.to_thread(append_preferences, session.folder, [found])
+            preference = await _judge_pair(session, matchup, first)
+            await asyncio.to_thread(append_preferences, session.folder, [preference])
         except Exception as error:
             progress.leave(error)
         if progress.is_over:
