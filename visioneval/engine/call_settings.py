@@ -86,7 +86,8 @@ def check_budget(plan: Plan, settings: CallSettings) -> None:
     unknown = sorted({str(limit_key) for limit_key in paid_configs(plan) if not prices.knows(limit_key)})
     if unknown:
         raise UsageError(
-            f"the budget needs the price of every call, but these are unknown: {', '.join(unknown)}. Set them in the suite, for example"
+            f"the budget needs the price of every call, but these are unknown: {', '.join(unknown)}."
+            f" Set them in the suite, for example"
             f" 'prices: {{{unknown[0]}: {{per_image: 0.02}}}}'"
         )
     if settings.reuse.generations == "none" and (warnings := budget_warnings(plan, limit_usd, judges=False)):

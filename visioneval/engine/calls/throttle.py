@@ -1,8 +1,8 @@
-"""How fast providers are called, and what happens when they say no. The one place that limits, waits and retries.
+"""Rate limits, waits and retries of provider calls.
 
-Every model has a limiter for generations and one for judgements, so that the two overlap. A limiter lets so many calls
-through at once; a 429 halves that and holds everybody on it back, and each success lets it grow again. A call that
-waits for its next try is outside of the gate.
+Every model has one concurrency limiter for generations and one for judgements, so that the two overlap. A 429 halves
+the number of concurrent calls and pauses all calls of the limiter; each success raises the number again. A call that
+waits for its next attempt occupies no slot.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Admission = Callable[[], AbstractAsyncContextManager[object]]
 BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0
 LONGEST_WAIT_S = 600.0
-"""A provider that asks for more time than this has its call given up: resume the run then."""
+"""If a provider asks to wait longer than this, the call fails; the user can resume the run later."""
 BURST_S = 6.0
-"""How much of a per-minute limit may be used at once, in seconds of it."""
+"""The burst that a per-minute limit allows at once, in seconds of that limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimitKey:
-    """Whose limits a call is under. ``model`` is ``None`` for a provider that has none to name."""
+    """The limits that apply to a call. ``model`` is ``None`` for a provider without models."""
 
     provider: str
     model: str | None
@@ -47,7 +47,7 @@ class RateLimitKey:
 
 
 class ConcurrencyLimiter:
-    """So many calls at once, first come, first served; less after a 429, more again with each success."""
+    """Limits concurrent calls in order of arrival: fewer after a 429, more again with each success."""
 
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
@@ -61,17 +61,17 @@ class ConcurrencyLimiter:
 
     @property
     def waiting(self) -> int:
-        """How many calls wait here."""
+        """The number of waiting calls."""
         return len(self._waiting)
 
     @property
     def seconds_until_open(self) -> float:
-        """Seconds until calls are let through again; 0 where they are."""
+        """Seconds until the limiter admits calls again; 0 if it is open."""
         return max(0.0, self._opens_at - monotonic())
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """A place inside."""
+        """Waits for a slot, and releases it afterwards."""
         await self._enter()
         try:
             yield
@@ -93,15 +93,15 @@ class ConcurrencyLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                with contextlib.suppress(ValueError):  # it was passed over at that very moment
+                with contextlib.suppress(ValueError):  # already removed from the queue
                     self._waiting.remove(turn)
-            elif not turn.exception():  # let in at the moment at which it was cancelled
+            elif not turn.exception():  # admitted and cancelled at the same time
                 self._running -= 1
                 self._admit()
             raise
 
     def close(self) -> None:
-        """Lets nobody in any more: who waits gets a ``ClosingError``."""
+        """Admits no more calls: waiting calls raise ``ClosingError``."""
         self._closed = True
         self._reject_waiting(lambda: ClosingError("the run is being stopped"))
 
@@ -112,8 +112,8 @@ class ConcurrencyLimiter:
                 turn.set_exception(make_error())
 
     def wait_error(self) -> ProviderError:
-        """Why nobody waits here: it would be for longer than any call may."""
-        message = f"the provider asks for {_duration_text(self.seconds_until_open)} without a call: resume the run then"
+        """The error for a pause that is longer than any call may wait."""
+        message = f"the provider asks to wait {_duration_text(self.seconds_until_open)}: resume the run after that"
         return ProviderError(message, kind="rate_limit", retry_after=self.seconds_until_open)
 
     def _is_open(self) -> bool:
@@ -127,14 +127,14 @@ class ConcurrencyLimiter:
                 turn.set_result(None)
 
     def succeeded(self) -> None:
-        """A call came back well: after as many as are allowed, one more is."""
+        """Counts a successful call: after as many successes as the current limit, the limit rises by one."""
         self._consecutive_limits = 0
         self._allowed = min(float(self._max_calls), self._allowed + 1 / self._allowed)
 
     def slow_down(self, started: float, retry_after: float | None) -> None:
-        """A call that began at ``started`` got a 429: half as many from now on, and nobody for a while.
+        """A call that began at ``started`` got a 429: halves the limit and pauses all calls.
 
-        Calls that were on their way when it closed say nothing new, unless they name a later time.
+        Calls that were already in flight do not halve it again, and extend the pause only if they ask for more time.
         """
         now = monotonic()
         if started >= self._slowed_at:
@@ -151,7 +151,7 @@ class ConcurrencyLimiter:
                 self._schedule_opening()
 
     def _schedule_opening(self) -> None:
-        """Lets in who waits once it opens; a timer may ring early, by as much as the system's clock is coarse."""
+        """Admits waiting calls once the pause ends. Reschedules itself because a timer may fire slightly early."""
         if self.seconds_until_open:
             asyncio.get_running_loop().call_later(self.seconds_until_open, self._schedule_opening)
         else:
@@ -159,14 +159,14 @@ class ConcurrencyLimiter:
 
 
 class CallRate:
-    """So many a minute, spread evenly after a short burst (the generic cell rate algorithm)."""
+    """A per-minute limit, spread evenly after a short burst (generic cell rate algorithm)."""
 
     def __init__(self, per_minute: float) -> None:
         self._interval_s = 60.0 / per_minute
         self._next_at = 0.0
 
     def turn(self, count: int) -> float:
-        """Takes the next turn, for ``count`` at once, and tells the seconds until it comes."""
+        """Reserves the next turn for ``count`` units. Returns the seconds until that turn."""
         now = monotonic()
         begins = max(self._next_at, now - BURST_S)
         self._next_at = begins + count * self._interval_s
@@ -175,23 +175,23 @@ class CallRate:
 
 @dataclass(slots=True)
 class Tries:
-    """How often a call was tried."""
+    """The number of attempts of a call."""
 
     count: int = 0
 
 
 @dataclass(slots=True)
 class Throttle:
-    """The gates and rates of a run. ``limits`` are the suite's; ``max_concurrency`` holds where they name none."""
+    """The limiters and rates of a run. ``limits`` are the suite's; ``max_concurrency`` is the default."""
 
     limits: Mapping[str, Limits]
     max_concurrency: int
     gates: dict[tuple[str, str | None, Kind], ConcurrencyLimiter] = field(default_factory=dict)
     rates: dict[tuple[str, str], CallRate] = field(default_factory=dict)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether no generation begins any more."""
+    """Set once no new generation may start."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether no call of any kind begins any more."""
+    """Set once no new call of any kind may start."""
 
     async def call(
         self,
@@ -203,11 +203,11 @@ class Throttle:
         limits_itself: bool = False,
         admission: Admission = nullcontext,
     ) -> T:
-        """Does a call, once it is its turn, and again where that may help. ``limits_itself``: it has a time limit.
+        """Makes a call when its turn comes, and retries it if that may help. ``limits_itself``: it has its own timeout.
 
-        ``admission`` is around each try, its wait for a turn behind it, and not under the time limit.
+        Enters ``admission`` around each attempt, after the wait for a turn and outside the timeout.
 
-        Raises ``ProviderError``, that of the last try, and ``ClosingError``.
+        Raises the ``ProviderError`` of the last attempt, and ``ClosingError``.
         """
         tries = tries or Tries()
         timeout_s = self._setting(limit_key, "timeout_s") or (None if limits_itself else TIMEOUT_S)
@@ -252,7 +252,7 @@ class Throttle:
                 if error.kind == "rate_limit":
                     model_gate.slow_down(started, error.retry_after)
                 elif error.kind == "auth":
-                    self.shut()  # before this place in the gate is free: the run ends here
+                    self.shut()  # before the slot is released, so that no other call starts
                 if _wait_is_too_long(error):
                     raise _with_wait(error) from error.__cause__
                 raise
@@ -260,20 +260,20 @@ class Throttle:
             return answer
 
     def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:
-        """A limit of the model, or else of its provider."""
+        """A limit of the model, or else of the provider."""
         settings = (getattr(self.limits.get(entry), name, None) for entry in (str(limit_key), limit_key.provider))
         return next((value for value in settings if value is not None), None)
 
     def gate(self, limit_key: RateLimitKey) -> ConcurrencyLimiter:
-        """The gate of a model's generations or judgements."""
+        """The limiter of a model's generations or judgements."""
         return self._gate((limit_key.provider, limit_key.model or "", limit_key.kind), self.max_calls(limit_key))
 
     def max_calls(self, limit_key: RateLimitKey) -> int:
-        """How many calls a model may have at once."""
+        """The maximum of concurrent calls of a model."""
         return int(self._setting(limit_key, "max_concurrency") or self.max_concurrency)
 
     def _shared(self, limit_key: RateLimitKey) -> ConcurrencyLimiter | None:
-        """The gate that all models of a provider share, where the suite limits the provider."""
+        """The limiter that all models of a provider share, if the suite limits the provider."""
         limits = self.limits.get(limit_key.provider)
         if limits is None or limit_key.model is None:
             return None
@@ -287,30 +287,30 @@ class Throttle:
         return self.gates[key]
 
     def close(self) -> None:
-        """Begins no generation any more. What is generated is still judged."""
+        """Starts no more generations. Existing outputs are still judged."""
         self.closed.set()
         for (_, _, kind), gate in self.gates.items():
             if kind == "generate":
                 gate.close()
 
     def shut(self) -> None:
-        """Begins no call of any kind any more: who waits for a turn or for another try gets a ``ClosingError``."""
+        """Starts no more calls of any kind: calls that wait for a turn or a retry raise ``ClosingError``."""
         self.ended.set()
         self.closed.set()
         for gate in self.gates.values():
             gate.close()
 
     def _event(self, kind: Kind) -> asyncio.Event:
-        """What says that no call of a kind begins any more."""
+        """The event that stops new calls of a kind."""
         return self.closed if kind == "generate" else self.ended
 
     async def _sleep(self, kind: Kind, seconds: float) -> None:
-        """Waits; no longer once the run is being stopped, for a call that will not begin."""
+        """Waits, but returns early if the run is being stopped."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._event(kind).wait(), seconds)
 
     async def _check_open(self, kind: Kind, gate: ConcurrencyLimiter) -> None:
-        """Whoever came in and then waited for a turn is held back by what became of the others meanwhile."""
+        """Checks again after the wait for a turn, as other calls may have closed the limiter meanwhile."""
         while gate.seconds_until_open and not self._event(kind).is_set():
             if gate.seconds_until_open > LONGEST_WAIT_S:
                 raise gate.wait_error()
@@ -330,18 +330,18 @@ class Throttle:
                 await self._sleep(kind, self.rates.setdefault((name, what), CallRate(per_minute)).turn(count))
 
     def waiting(self) -> list[str]:
-        """Who waits for what, in words, for the person at the terminal."""
+        """Status lines about waiting calls, for the terminal."""
         if self.ended.is_set():
             return ["stopping: waiting for the calls in flight (interrupt to stop now)"]
         return [
-            f"{provider}{f':{model}' if model else ''}: {gate.waiting} wait {_duration_text(gate.seconds_until_open)} (rate limit)"
-            for (provider, model, _), gate in self.gates.items()
+            f"{RateLimitKey(provider, model, kind)}: {gate.waiting} waiting {_duration_text(gate.seconds_until_open)} (rate limit)"
+            for (provider, model, kind), gate in self.gates.items()
             if gate.seconds_until_open
         ]
 
 
 def _is_retryable(error: BaseException) -> bool:
-    """Whether another try may fare better."""
+    """Whether a retry may succeed."""
     return isinstance(error, ProviderError) and error.kind in _RETRYABLE and not _wait_is_too_long(error)
 
 
@@ -353,14 +353,14 @@ def _wait_is_too_long(error: ProviderError) -> bool:
 
 
 def _with_wait(error: ProviderError) -> ProviderError:
-    """The same error, which says why it is not tried again."""
-    message = f"{error} (the provider asks to wait {_duration_text(error.retry_after or 0)}: resume the run then)"
+    """The same error, with the reason why there is no retry."""
+    message = f"{error} (the provider asks to wait {_duration_text(error.retry_after or 0)}: resume the run after that)"
     return ProviderError(message, kind=error.kind, retry_after=error.retry_after)
 
 
 def _duration_text(seconds: float) -> str:
-    """Seconds in words that stay short."""
-    if seconds >= LONGEST_RETRY_AFTER_S - 60:  # the clock has gone on since
+    """A short text for a duration."""
+    if seconds >= LONGEST_RETRY_AFTER_S - 60:  # some time has passed since
         return f"{LONGEST_RETRY_AFTER_S / 86_400:.0f} days or more"
     if seconds >= 2 * 86_400:
         return f"{seconds / 86_400:.0f} days"
@@ -368,7 +368,7 @@ def _duration_text(seconds: float) -> str:
 
 
 def _retry_wait(state: RetryCallState) -> float:
-    """Seconds before the next try. After a 429 the gate makes everybody wait: no wait of its own comes on top."""
+    """Seconds before the next attempt; 0 after a 429, because the limiter already pauses all calls."""
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, ProviderError) and error.kind == "rate_limit":
         return 0.0
