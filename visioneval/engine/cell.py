@@ -1,6 +1,6 @@
-"""The steps of one generation call: generate, keep each image, grade it, judge it, and make its record.
+"""The steps of one generation call: generate, store each image, grade it, judge it, and build its record.
 
-No step lets an exception through but ``StoppedError``: an error of a cell is its record.
+The steps raise only ``StoppedError``: any other error of a cell becomes part of its record.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from visioneval.types import Output, Status, Verdict
 
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """An output that exists: the call that asks about it now, the record of its generation, and its run's folder."""
+    """An existing output: the call that grades it, the record of its generation, and the folder of its run."""
 
     call: Call
     record: Record
     folder: Path
     is_new: bool = False
-    """Whether it was generated just now, and so is what its record says."""
+    """Whether it was just generated, so that its file needs no check."""
     is_of_another_run: bool = False
-    """Whether another run drew it and paid for it."""
+    """Whether another run generated it and paid for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What there is to do for a call: the samples to generate, and the images that are there and only graded."""
+    """The work of a call: the samples to generate, and the existing outputs to grade."""
 
     call: Call
     generate: tuple[int, ...]
@@ -56,19 +56,20 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """How a call ended, and how long it took. ``error`` stands where nothing was generated."""
+    """The result and duration of a call; ``error`` if nothing was generated."""
 
     seconds: float
     generated: GenerationResult
     error: CellError | None = None
     share: int = 1
-    """How many cells share its cost and time."""
+    """The number of cells that share its cost and time."""
 
 
 async def run_job(job: Job, context: RunContext) -> AsyncIterator[Record]:
-    """Does a job and finishes its cells as they come. Raises ``StoppedError`` alone, once all are finished that can be.
+    """Runs a job and yields the records of its cells as they finish.
 
-    A cell that cannot be finished does not end the others: their calls may be in flight, and are paid for.
+    A cell that fails does not stop the others, because their calls may be in flight and paid for. Raises only
+    ``StoppedError``, after all other cells have finished.
     """
     deadline = asyncio.get_running_loop().time() + context.plan.suite.cell_timeout_s
     tasks: list[asyncio.Task[Record]] = []
@@ -97,7 +98,7 @@ async def run_job(job: Job, context: RunContext) -> AsyncIterator[Record]:
 def _start_cells(
     call: Call, sample: int, outcome: CallOutcome, context: RunContext, deadline: float
 ) -> Iterator[asyncio.Task[Record]]:
-    """A cell, and those of the cases that look at its image, which wait for it."""
+    """Starts a cell, and the dependent cells that wait for its image."""
     generated_cell = asyncio.ensure_future(finish_cell(call, sample, outcome, context, deadline))
     yield generated_cell
     for dependent in call.dependents:
@@ -107,13 +108,13 @@ def _start_cells(
 async def _grade_dependent(
     dependent: Call, generated: asyncio.Task[Record], context: RunContext, deadline: float
 ) -> Record:
-    """A cell that looks at the image of another one."""
+    """Grades a cell that uses the image of another cell."""
     record = await generated
     return await regrade_output(StoredOutput(dependent, record, context.writer.folder, is_new=True), context, deadline)
 
 
 async def generate(call: Call, context: RunContext, deadline: float) -> CallOutcome:
-    """Asks the provider, and turns whatever goes wrong into an error of the cell."""
+    """Calls the provider, and converts any failure into an error of the cell."""
     request = GenerationRequest(
         case=call.case,
         task_type=call.task_type,
@@ -147,12 +148,12 @@ async def generate(call: Call, context: RunContext, deadline: float) -> CallOutc
 
 
 def _timeout_error(stage: Any, context: RunContext) -> CellError:
-    message = f"not done within the {context.plan.suite.cell_timeout_s:g} s that a cell may take"
+    message = f"exceeded the cell timeout of {context.plan.suite.cell_timeout_s:g} s"
     return CellError(stage=stage, kind="timeout", message=message)
 
 
 async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: RunContext, deadline: float) -> Record:
-    """One cell of a call, from its image to its record."""
+    """Stores and grades one cell of a call, and builds its record."""
     has_bytes = any(output.data is not None for output in outcome.generated.outputs)
     is_work = has_bytes or call.has_files or not context.writer.links
     make_record, stored = await in_thread(_store_output, call, sample, outcome, context, when=is_work)
@@ -163,7 +164,7 @@ async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: Ru
 
 
 async def regrade_output(existing: StoredOutput, context: RunContext, deadline: float) -> Record:
-    """The new record of an existing output; what its record says of the generation stays."""
+    """Grades an existing output and builds its new record; the generation fields stay the same."""
     call, record = existing.call, existing.record
     make_record = partial(
         Record,
@@ -193,28 +194,30 @@ _GENERATION_FIELDS = (
 
 
 def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellError | None:
-    """The image of a record, in this run's folder."""
+    """The image of a record, copied to this run's folder if needed."""
     record = existing.record
     if record.mime is None:
         return None
-    address = address_of(record.run_params) if context.plan.trusted else None  # a bucket is read with own credentials
+    address = (
+        address_of(record.run_params) if context.plan.trusted else None
+    )  # reading a bucket uses the user's credentials
     facts = (record.artifact_sha256 or "", record.mime, record.width or 0, record.height or 0, address)
     if record.artifact_path is None:
         if address is None:
-            return _bad_image(existing, "lies in a bucket: pass --trust-suite to have it read there")
+            return _bad_image(existing, "is in a bucket: pass --trust-suite to read it")
         return Output(Path(), *facts)
     target = context.writer.folder / record.artifact_path
     if existing.is_new:
         return Output(target, *facts)
     if not is_inside(existing.folder, record.artifact_path):
-        return _bad_image(existing, "is a link that leads out of the run")
+        return _bad_image(existing, "is a link to a file outside the run")
     path = existing.folder / record.artifact_path
     try:
         data = path.read_bytes()
     except OSError as error:
         return _bad_image(existing, f"cannot be read: {error.strerror}")
     if images.sha256(data) != record.artifact_sha256:
-        return _bad_image(existing, "is not the image that was generated: it was changed since")
+        return _bad_image(existing, "was changed after it was generated")
     try:
         artifact(data, existing.call.task_type)
     except ImageError as error:
@@ -240,13 +243,13 @@ async def _grade_output(
     context: RunContext,
     deadline: float,
 ) -> Record:
-    """A cell whose image is in its place; ``None`` where only recorded answers are there."""
+    """Grades a stored image and builds the record; ``image`` is ``None`` for runs without outputs."""
     make_record = partial(make_record, status=Status.COMPLETED)
     if image is not None:
-        is_here = image.path != Path()
+        is_local = image.path != Path()
         make_record = partial(
             make_record,
-            artifact_path=image.path.relative_to(context.writer.folder).as_posix() if is_here else None,
+            artifact_path=image.path.relative_to(context.writer.folder).as_posix() if is_local else None,
             artifact_sha256=image.sha256 or None,
             mime=image.mime,
             width=image.width or None,
@@ -260,7 +263,7 @@ async def _grade_output(
 def _store_output(
     call: Call, sample: int, outcome: CallOutcome, context: RunContext
 ) -> tuple[partial[Record], Output | Record | None]:
-    """What all records of a cell say, and its image in the run, or its record where there is none."""
+    """A factory for the cell's record, and its stored image; or its finished record if there is no image."""
     make_record = _record_maker(call, sample, outcome, context)
     if outcome.error is not None:
         return make_record, make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=outcome.error)
@@ -270,7 +273,7 @@ def _store_output(
         return make_record, None
     outputs, index = outcome.generated.outputs, call.samples.index(sample)
     if index >= len(outputs):
-        message = f"images asked for: {len(call.samples)}; given: {len(outputs)}"
+        message = f"images requested: {len(call.samples)}, received: {len(outputs)}"
         return make_record, _error_record(make_record, "missing_output", message)
     media = outputs[index]
     if media.uri is not None:

@@ -1,4 +1,4 @@
-"""The grading of one image: each grader by itself, so that one that fails leaves ``null`` and stops nobody."""
+"""Grades one image. Graders run independently: one that fails writes ``null`` scores and stops no other."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from visioneval.types import Metric, Output, Score
 
 @dataclass(frozen=True, slots=True)
 class CellGrades:
-    """What all graders of a cell found together."""
+    """The combined results of all graders of a cell."""
 
     scores: dict[str, Score]
     reasons: dict[str, str]
     failure_tags: tuple[str, ...]
     graders: tuple[GraderRecord, ...]
     kinds: tuple[str, ...]
-    """For each grader what kind of error it had, where it had one: a provider's kind, ``internal``, ``unmeasured``."""
+    """The kind of error of each grader that failed: a provider's kind, ``internal``, ``unmeasured``."""
 
     @property
     def error(self) -> CellError | None:
-        """The first thing that could not be measured."""
+        """The error of the first grader that failed."""
         failed = ((grader, kind) for grader, kind in zip(self.graders, self.kinds, strict=True) if grader.error)
         for grader, kind in failed:
             return CellError(stage="grade", kind=kind, message=f"{grader.key}: {grader.error}")
@@ -55,11 +55,11 @@ async def grade(
     context: RunContext,
     deadline: float,
 ) -> CellGrades:
-    """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
+    """Runs all graders of a cell; ``params`` are those of its generation. Raises only ``StoppedError``."""
 
     def save(name: str, data: bytes) -> str:
         if "." not in name.strip("."):
-            raise GraderError(f"{name!r} is not the name of an image: it has no ending")
+            raise GraderError(f"{name!r} is not an image file name: it has no extension")
         return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
 
     subject = GradingContext(
@@ -96,11 +96,11 @@ async def grade(
 def _judge_asker(
     about: CellRef, context: RunContext, meter: Meter, models: list[str]
 ) -> Callable[[str, Question], Awaitable[Reply]]:
-    """What one grader asks judges with; ``meter`` counts what that used, ``models`` gets who answered."""
+    """The function with which one grader asks judges. Adds usage to ``meter``, and model names to ``models``."""
 
     async def ask(name: str, question: Question) -> Reply:
         if name not in context.components.judges:
-            raise GraderError(f"there is no judge {name!r} to ask: the grader names it in the suite, 'judge: {name}'")
+            raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
         judge, config = context.components.judges[name], context.plan.suite.judges[name]
 
         async def once(round_question: Question) -> Reply:
@@ -118,7 +118,7 @@ def _judge_asker(
 
 
 def _keep_questions(context: RunContext, entry: PromptQuestions) -> None:
-    """Writes the questions of a prompt down, less the secrets that they repeat."""
+    """Stores the questions of a prompt, with secrets removed."""
     data = entry.model_dump(mode="json")
     context.questions.add(
         PromptQuestions.model_validate(context.sanitizer(data)) if context.sanitizer.hides(data) else entry
@@ -126,9 +126,9 @@ def _keep_questions(context: RunContext, entry: PromptQuestions) -> None:
 
 
 def raise_refused_key(error: ProviderError, who: str, sanitizer: Sanitizer) -> None:
-    """Raises ``AuthError`` where a provider refused the key: every other call would be refused too."""
+    """Raises ``AuthError`` if a provider refused the API key, because every other call would fail too."""
     if error.kind == "auth":
-        raise AuthError(f"{who}: the provider refuses the key: {sanitizer.text(error)}") from None
+        raise AuthError(f"{who}: the provider refused the API key: {sanitizer.text(error)}") from None
 
 
 def _requested_size(params: Mapping[str, Any]) -> str | None:
@@ -158,8 +158,8 @@ async def _ask(
         kind = error.kind if isinstance(error, ProviderError) else kind
         failed = Grade(scores={}, error=str(error) or type(error).__name__)
     except TimeoutError:
-        most = context.plan.suite.cell_timeout_s
-        kind, failed = "timeout", Grade(scores={}, error=f"not done within the {most:g} s that a cell may take")
+        timeout_s = context.plan.suite.cell_timeout_s
+        kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
     except Exception as error:
         context.debug(error)
         kind, failed = "internal", Grade(scores={}, error=describe_error(error))
@@ -169,7 +169,7 @@ async def _ask(
 def _checked_grade(
     config: BaseGrader, subject: GradingContext, context: RunContext, result: Grade, start: float, meter: Meter
 ) -> tuple[Grade, GraderRecord]:
-    """What a grader said, checked and plain. Raises any exception where it said something impossible."""
+    """Validates and sanitizes a grader's result, and builds its record. An invalid result may raise any exception."""
     scores, bad = checked_scores(result.scores, config.metrics(subject.case), config.optional(subject.case))
     sanitizer = context.sanitizer
     record = GraderRecord(
@@ -198,12 +198,12 @@ def _checked_grade(
 def checked_scores(
     reported: Mapping[str, Any], declared: Mapping[str, Metric], optional: Collection[str] = ()
 ) -> tuple[dict[str, Score], list[str]]:
-    """The declared metrics and no other, each of its type and range or ``None``, and what was wrong with the rest.
+    """Keeps the declared metrics that have a valid type and range, and returns the problems of the others.
 
-    An ``optional`` one may be left out by a grader that measured something; one that measured nothing leaves ``None``.
+    A grader that reports any score may omit an ``optional`` metric. Other missing metrics become ``None``.
     """
     scores: dict[str, Score] = {}
-    bad = [f"wrote {name!r}, which it does not declare" for name in reported if name not in declared]
+    bad = [f"wrote the undeclared metric {name!r}" for name in reported if name not in declared]
     for name, metric in declared.items():
         if name in optional and name not in reported and reported:
             continue
@@ -218,9 +218,9 @@ def checked_scores(
 
 
 def _range_problem(value: Any, metric: Metric) -> str | None:
-    """Why a value is none of a metric's."""
+    """Why a value does not fit a metric; ``None`` if it fits."""
     if metric.type == "bool":
-        return None if isinstance(value, bool) else "not a yes or no"
+        return None if isinstance(value, bool) else "not true or false"
     number = amount(value)
     if number is None or not math.isfinite(number):
         return "not a number"

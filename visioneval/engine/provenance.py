@@ -1,4 +1,4 @@
-"""What a run says of where it came from."""
+"""The origin of a run: its ID, time, versions, suite and command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def describe_run(
     note: str | None,
     command_line: tuple[str, ...],
 ) -> RunInfo:
-    """The ``run.json`` of a run that starts now. A secret in a variable, the command line or the note is left out."""
+    """The ``run.json`` of a new run. Secrets in variables, the command line and the note are removed."""
     sanitizer = sanitizer_for(plan)
     text = sanitizer.text
     hidden = tuple(name for name, value in plan.suite.vars.items() if name in plan.secrets or sanitizer.hides(value))
@@ -62,7 +62,7 @@ def describe_run(
 
 
 def _hide_values(word: str, hidden: tuple[str, ...]) -> str:
-    """A word of a command line, less the value of a hidden variable, however short it is."""
+    """An argument of the command line without the value of a hidden variable."""
     for name in hidden:
         for start in (f"{name}=", f"--var={name}="):
             if word.startswith(start):
@@ -71,9 +71,9 @@ def _hide_values(word: str, hidden: tuple[str, ...]) -> str:
 
 
 def resumed_info(stored: RunInfo, current: RunInfo, *, uses_stored_suite: bool) -> RunInfo:
-    """The ``run.json`` of a run that is gone on with: its own, with the suite and the versions of today.
+    """The ``run.json`` of a resumed run: the stored one with the current suite and versions.
 
-    With ``uses_stored_suite`` no suite was named beside the run: the command that resolved it is still that of the start.
+    With ``uses_stored_suite`` the resume named no suite, so the original command line stays.
     """
     changed = current.model_dump(include=_CURRENT_FIELDS) | {
         "command_line": stored.command_line if uses_stored_suite else current.command_line,

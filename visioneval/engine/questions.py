@@ -1,4 +1,4 @@
-"""The step that makes questions and nothing else: every prompt's, so that people can look at them and pin them."""
+"""Generates the questions of every prompt without a run, so that users can review and pin them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from visioneval.suite.model import template_folders
 from visioneval.suite.prompts import rendered
 
 AskAbout = Callable[[str, Question, CellRef], Awaitable[Reply]]
-"""Asks a judge by its key. Raises ``ProviderError``, and ``AuthError`` where no other call would fare better."""
+"""Asks a judge by its key. Raises ``ProviderError``, and ``AuthError`` if the API key is refused."""
 AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTask:
-    """A prompt, the cases that have it, and the grader whose questions it gets."""
+    """A prompt, its cases, and the grader that generates its questions."""
 
     prompt: str
     cases: tuple[TestCase, ...]
@@ -40,7 +40,7 @@ class PromptTask:
 
 @dataclass(frozen=True, slots=True)
 class PromptResult:
-    """The questions about a prompt, or why there are none."""
+    """The questions of a prompt, or the error."""
 
     task: PromptTask
     entry: PromptQuestions | None = None
@@ -52,9 +52,9 @@ Watch = Callable[[PromptResult], None]
 
 @dataclass(frozen=True, slots=True)
 class QuestionsOutcome:
-    """What became of every prompt, in the suite's order; not ``complete`` where some were left undone.
+    """The results of all prompts in suite order; not ``complete`` if some are missing.
 
-    ``refusal`` is why, where it was for want of money; else it was for an interrupt.
+    ``refusal`` is the message of the budget if it stopped the step; otherwise an interrupt did.
     """
 
     results: list[PromptResult]
@@ -63,15 +63,15 @@ class QuestionsOutcome:
 
 
 def question_plan(plan: Plan) -> Plan:
-    """The plan with only the graders that ask questions, and no model runs. Raises ``UsageError`` without any."""
+    """The plan with only the graders that ask questions, and no model runs. Raises ``UsageError`` if there are none."""
     graders = tuple(grader for grader in plan.suite.graders if grader.asks_questions)
     if not any(applies(grader, case) for grader in graders for case in plan.suite.cases):
-        raise UsageError(f"{plan.suite.name}: no grader of the type gecko asks questions about these cases")
+        raise UsageError(f"{plan.suite.name}: no gecko grader applies to these cases")
     return replace(plan, suite=plan.suite.model_copy(update={"graders": graders}), runs=(), finished={})
 
 
 def prompt_tasks(plan: Plan) -> list[PromptTask]:
-    """Every prompt once, in the suite's order; cases that pin their own questions stand by themselves."""
+    """Every prompt once, in suite order. Cases with pinned questions get a task each."""
     tasks: dict[tuple[str, str], PromptTask] = {}
     for case in plan.suite.cases:
         grader = next((each for each in plan.suite.graders if applies(each, case)), None)
@@ -87,10 +87,10 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
 def make_questions(
     plan: Plan, components: Components, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
 ) -> QuestionsOutcome:
-    """The questions of every prompt. ``watch`` is told of each as it is done.
+    """Generates the questions of every prompt. Calls ``watch`` with each result.
 
-    The first interrupt lets the prompts in the works finish, the second cancels them. Raises ``AuthError`` and
-    ``StorageError``, once the calls in flight have come to their end.
+    The first interrupt lets running prompts finish, the second cancels them. Raises ``AuthError`` and
+    ``StorageError`` after the calls in flight have ended.
     """
     return asyncio.run(_make_all(plan, components, ask, Progress(calls), watch, say))
 
@@ -138,7 +138,7 @@ async def _ask_about(ask: AskAbout, judge: str, about: CellRef, question: Questi
 
 
 def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
-    """Asks the judges of a run, kept answers first."""
+    """Asks the judges of a run, or returns cached answers."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
         try:
@@ -146,7 +146,7 @@ def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
         except ProviderError as error:
             if error.kind == "auth":
                 raise AuthError(
-                    f"the judge {judge!r}: the provider refuses the key: {calls.sanitizer.text(error)}"
+                    f"the judge {judge!r}: the provider refused the API key: {calls.sanitizer.text(error)}"
                 ) from None
             raise
 
@@ -154,7 +154,7 @@ def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
 
 
 def entries(results: Sequence[PromptResult]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
-    """Prompt, case ids and questions of what could be made."""
+    """Prompt, case IDs and questions of all prompts that succeeded."""
     return [
         (result.task.prompt, tuple(case.id for case in result.task.cases), result.entry)
         for result in results

@@ -1,4 +1,4 @@
-"""A grading: the images of a finished run, graded by a changed suite into a run of its own. Nothing is generated."""
+"""Grades the images of a finished run with a changed suite, into a new run. Generates nothing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from visioneval.types import Status, Verdict
 
 @dataclass(frozen=True, slots=True)
 class RegradePlan:
-    """What there is to grade. ``missing`` cells of the plan are not in the run, ``left_out`` ones of the run are not in
-    the plan, and ``other_prompt`` ones were generated from another prompt than the plan has for them."""
+    """The cells to grade. ``missing`` counts cells of the plan that the run lacks, ``left_out`` cells of the run that
+    the plan lacks, and ``other_prompt`` cells that were generated from another prompt than the plan's."""
 
     jobs: Jobs
     missing: int
@@ -29,15 +29,15 @@ class RegradePlan:
 
     def __str__(self) -> str:
         notes = (
-            (self.missing, "cells are not in that run: each becomes an ERROR, as nothing is generated"),
-            (self.left_out, "cells of that run are left out, as the suite or the flags have no such cell"),
-            (self.other_prompt, "images were generated from another prompt than the one they are graded by now"),
+            (self.missing, "cells are missing in the source run and become ERROR, because nothing is generated"),
+            (self.left_out, "cells of the source run are skipped, because the suite or the flags exclude them"),
+            (self.other_prompt, "images were generated from another prompt than the current one"),
         )
         return "; ".join(f"{count} {text}" for count, text in notes if count)
 
 
 def plan_regrade(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> RegradePlan:
-    """Compares the records of a run, which lies in ``folder`` and is called ``name``, with a plan. Reads no image."""
+    """Compares the records of the run ``name`` in ``folder`` with a plan. Reads no images."""
     by_cell = {record.cell: record for record in records}
     as_recorded = sanitizer_for(plan).text
     missing = other_prompt = 0
@@ -64,7 +64,7 @@ def plan_regrade(plan: Plan, records: Iterable[Record], folder: Path, name: str)
 
 
 def copy_questions(source: Path, folder: Path) -> None:
-    """Gives a grading the questions that its source run asked, so that the same are asked again."""
+    """Copies the questions of the source run, so that the new run asks the same questions."""
     if not (source / QUESTIONS).is_file():
         return
     try:
@@ -87,8 +87,8 @@ def _regrade_jobs(
 
 
 def _missing_record(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:
-    """Stands for a cell that the run does not have."""
-    message = f"the run {name} has no such cell, and a grading generates nothing"
+    """A placeholder record for a cell that the source run lacks."""
+    message = f"not in the source run {name}: 'visioneval grade' generates no images"
     return Record(
         run_id=name,
         test_id=call.case.id,

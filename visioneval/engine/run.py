@@ -1,4 +1,4 @@
-"""The loop: workers pull jobs from the plan, finish their cells, and append their records."""
+"""Executes a plan: workers take jobs, finish their cells, and append the records."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from visioneval.types import ModelRun
 
 Jobs = Callable[[Plan], Iterator[Job]]
 CELLS_PER_CALL = 2
-"""Cells in the works for each generation at once: while one is judged the next is generated."""
+"""Jobs in progress per concurrent generation: one is judged while the next is generated."""
 STATUS_INTERVAL_S = 1.0
 
 
 def every_cell(plan: Plan) -> Iterator[Job]:
-    """The jobs of a run that begins: all is generated."""
+    """The jobs of a new run, which generates every cell."""
     return (Job(call, call.samples) for call in plan.calls())
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who is told how a run goes: of each finished record, of who waits for what, and in a line now and then."""
+    """Callbacks of a run: finished records, waiting calls, messages, notes and unexpected exceptions."""
 
     record: Callable[[Record], None] = lambda _: None
     waiting: Callable[[list[str]], None] = lambda _: None
@@ -54,11 +54,10 @@ class Listener:
 def execute(
     plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
 ) -> Outcome:
-    """Does every job of the plan.
+    """Runs every job of the plan.
 
-    The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. A run that cannot be written any
-    more raises ``StorageError``, a key that a provider refuses ``AuthError``, once the calls in flight have come to
-    their end; nothing else gets out.
+    The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. Raises ``StorageError`` if the
+    run cannot be written, and ``AuthError`` if a provider refuses an API key, after the calls in flight have ended.
     """
     try:
         return asyncio.run(_execute(plan, components, writer, calls, listener, jobs))
@@ -107,17 +106,17 @@ async def _execute(
                 await _run_pairwise(context, progress, listener)
                 progress.check()
                 left = progress.left
-            out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # a judge that was not asked, too
+            out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # includes refused judge calls
             if calls.budget.refusal is not None:
                 listener.say(calls.budget.refusal)
             return Outcome(complete=not left and not out_of_budget, out_of_budget=out_of_budget)
-        if progress.failure is not None:  # which an interrupt did not let come to its end
+        if progress.failure is not None:  # an interrupt came first
             listener.say(str(progress.failure))
         return Outcome(complete=False)
 
 
 def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
-    """The plan in parts that share their limits, so that a slow model does not hold a fast one."""
+    """Splits the plan by rate-limit key, so that a slow model does not delay a fast one."""
     runs_by_key: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
     for run in plan.runs:
         limit_key = generation_limit_key(run.provider, run.params)
@@ -126,10 +125,10 @@ def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
 
 
 async def _run_worker(jobs: Iterator[Job], progress: Progress, context: RunContext, listener: Listener) -> None:
-    """One worker. All of a lane share the iterator, so that no job exists before somebody is free for it.
+    """One worker. All workers of a rate-limit key share the iterator, so that jobs are created on demand.
 
-    A record is written on the loop's own thread: it is small, and must not queue behind images to be measured. One
-    that cannot be written does not end the job: its calls in flight are paid for.
+    Records are written in the event loop's thread: they are small and must not queue behind image processing. A
+    failed write does not end the job, because its calls in flight are paid for.
     """
     for job in jobs:
         try:
@@ -146,7 +145,7 @@ async def _run_worker(jobs: Iterator[Job], progress: Progress, context: RunConte
 
 
 async def _run_pairwise(context: RunContext, progress: Progress, listener: Listener) -> None:
-    """The step after the cells: the model runs of the run are compared with each other, image by image."""
+    """Runs the pairwise graders after all cells are done."""
     for config in context.plan.suite.graders:
         if not config.after_run:
             continue
@@ -180,7 +179,7 @@ async def _trim_memory() -> None:
 
 
 def hashes(folder: Path) -> Callable[[Path], str]:
-    """The SHA-256 of files, by their path from the suite's folder; each is read once."""
+    """A cached function that returns the SHA-256 of a file, by its path relative to the suite's folder."""
 
     @lru_cache(maxsize=4096)
     def hash_of(path: Path) -> str:
@@ -188,7 +187,7 @@ def hashes(folder: Path) -> Callable[[Path], str]:
             if not (folder / path).is_file():
                 return "missing"
             if (folder / path).stat().st_size > MAX_BYTES:
-                return "too large"  # and so never read
+                return "too large"  # never read by a run
             with (folder / path).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:

@@ -1,4 +1,4 @@
-"""What providers and graders hand over, as plain data: a class of the user's own may give anything."""
+"""Converts results of providers and graders to plain JSON data, because custom classes may return anything."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SECRET_NAME = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.
 
 @dataclass(frozen=True, slots=True)
 class Sanitizer:
-    """Makes plain data of anything, and takes secrets out of all text in it."""
+    """Converts any value to plain data, and removes secrets from its text."""
 
     secrets: tuple[str, ...] = ()
 
     @classmethod
     def without(cls, secrets: Iterable[str]) -> Sanitizer:
-        """Hides these secrets, a secret that holds another one first. A very short one is no secret."""
+        """Hides these secrets, longest first. Ignores very short ones."""
         return cls._longest_first({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET})
 
     @classmethod
@@ -38,9 +38,9 @@ class Sanitizer:
 
     @classmethod
     def around(cls, named: Collection[str] = (), stated: Iterable[str] = ()) -> Sanitizer:
-        """Hides what stands in these environment variables, and in each that is named like a secret.
+        """Hides the values of these environment variables, and of all with secret-like names.
 
-        Of the secrets that were ``stated`` as such shorter ones are hidden too.
+        Explicitly ``stated`` secrets may be shorter.
         """
         from_environment = cls.without(
             v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name)
@@ -50,7 +50,7 @@ class Sanitizer:
         )
 
     def hides(self, value: Any) -> bool:
-        """Whether plain data holds a secret."""
+        """Whether plain data contains a secret."""
         if isinstance(value, Mapping):
             return any(self.hides(item) for item in (*value, *value.values()))
         if isinstance(value, (list, tuple)):
@@ -58,14 +58,14 @@ class Sanitizer:
         return any(secret in str(value) for secret in self.secrets)
 
     def text(self, value: object) -> str:
-        """Any value as text that UTF-8 can hold."""
+        """Any value as text that is valid UTF-8, without secrets."""
         text = str(value).encode("utf-8", "replace").decode()
         for secret in self.secrets:
             text = text.replace(secret, HIDDEN)
         return text
 
     def __call__(self, value: Any, depth: int = 0) -> JsonValue:
-        """Any value as JSON: a number that JSON does not know as ``None``, an unknown thing as its text."""
+        """Any value as JSON data: non-finite numbers become ``None``, unknown types become text."""
         if hasattr(value, "item") and not isinstance(value, (str, Mapping)):
             value = scalar(value)
         if value is None or isinstance(value, bool):
@@ -94,7 +94,7 @@ class Sanitizer:
         return {self.text(name): self.text(item) for name, item in (value or {}).items()}
 
     def counts(self, value: Mapping[Any, Any] | None) -> dict[str, int] | None:
-        """A mapping of names to whole numbers; what is no number is left out."""
+        """A mapping of names to integers, without values that are not numbers."""
         if value is None:
             return None
         numbers = {self.text(name): amount(item) for name, item in value.items()}
@@ -102,7 +102,7 @@ class Sanitizer:
 
 
 def scalar(value: Any) -> Any:
-    """The Python value of a NumPy scalar; anything else as it is."""
+    """The Python value of a NumPy scalar; other values unchanged."""
     try:
         return value.item()
     except Exception:

@@ -1,4 +1,4 @@
-"""Where the finished images of a ``files`` model run lie."""
+"""Finds the existing images of a ``files`` model run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visioneval.types import ModelRun
 
 
 def existing_outputs(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
-    """Those of another run, of a dataset or of the cases; none for a pattern. Raises ``VisionEvalError``."""
+    """The outputs of another run, a dataset or the cases; none for a pattern. Raises ``VisionEvalError``."""
     config: BaseProvider = run.config
     if config.source_run is None:
         return dataset_outputs(run, suite, folder)
@@ -28,7 +28,7 @@ def existing_outputs(run: ModelRun, suite: Suite, folder: Path, root: Path) -> F
 
 
 def _in_run(source: Path, relative: str | None) -> ExistingOutput | None:
-    """Another run's image; ``None`` where it has none, or where a link leads out of that run."""
+    """An image of another run; ``None`` if there is none or it is a link to a file outside that run."""
     if not relative or not is_inside(source, relative):
         return None
     return ExistingOutput(path=str(source.absolute() / relative))

@@ -1,7 +1,7 @@
-"""Which of two images judges preferred: ``preferences.jsonl``, read and written here alone.
+"""Pairwise preferences of judges: ``preferences.jsonl``, read and written only here.
 
-One line for each time that a pair was shown: each pair is shown twice, once in either order. What is asked again is
-appended, and the last line counts.
+One line per pair and order: each pair is shown in both orders. A repeated question appends a line, and the last line
+counts.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PreferenceKey = tuple[str, int, str, str, str, str]
 class Preference(Frozen):
     """One answer about one pair, shown in one order. ``a`` and ``b`` are ``RUN_ID@label``.
 
-    ``first`` is the image that was shown first, as "A"; ``answer`` is the one that was preferred, whichever place it
-    had, ``None`` where there is an ``error``. ``reason`` is the judge's own: its A is what it was shown first.
+    ``first`` is the image shown first, as "A"; ``answer`` is the preferred image, independent of the order, or ``None``
+    if there is an ``error``. ``reason`` is the judge's text, in which A is the image shown first.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -43,7 +43,7 @@ class Preference(Frozen):
     judge: str
     error: str | None
     extra_keys: dict[str, str] | None = None
-    """What the judge said beside what it was asked: keys, and the beginnings of their values."""
+    """Extra keys in the judge's reply, with the beginnings of their values."""
 
     @model_serializer(mode="wrap")
     def _omit_extra_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -52,16 +52,16 @@ class Preference(Frozen):
 
     @property
     def key(self) -> PreferenceKey:
-        """What makes this an answer to the same question."""
+        """Identifies the question."""
         return self.test_id, self.sample_index, self.a, self.b, self.judge, self.first
 
     def is_about(self, run_id: str, cells: Collection[CellKey]) -> bool:
-        """Whether one of the two is among these cells of a run."""
+        """Whether either image belongs to one of these cells of a run."""
         sides = (split_run(side) for side in (self.a, self.b))
         return any(run == run_id and (self.test_id, str(label), self.sample_index) in cells for run, label in sides)
 
     def is_within(self, run_id: str) -> bool:
-        """Whether both are of this run."""
+        """Whether both images belong to this run."""
         return all(split_run(side)[0] == run_id for side in (self.a, self.b))
 
 
@@ -69,14 +69,14 @@ _PREFERENCE: TypeAdapter[Preference] = TypeAdapter(Preference)
 
 
 def append_preferences(folder: Path, preferences: Iterable[Preference]) -> None:
-    """Adds answers to those of a run, all or none. Raises ``StorageError``."""
+    """Appends answers to a run, all or none. Raises ``StorageError``."""
     append_lines(folder / NAME, [preference.model_dump_json().encode() for preference in preferences])
 
 
 def read_preferences(folder: Path) -> list[Preference]:
-    """The answers of a run that count, in the order in which they were first asked for; none where nobody was asked.
+    """The answers of a run that count, in the order of the first question; empty if there are none.
 
-    Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
+    Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
     path = folder / NAME
     lines = read_lines(path, _PREFERENCE, "preference") if path.exists() else ()
@@ -84,7 +84,7 @@ def read_preferences(folder: Path) -> list[Preference]:
 
 
 def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) -> None:
-    """Takes out what was said of cells that are generated or graded again. Raises ``StorageError``."""
+    """Deletes answers about these cells of a run. Raises ``StorageError``."""
     path = folder / NAME
     if not cells or not path.exists():
         return

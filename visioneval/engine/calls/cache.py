@@ -100,7 +100,7 @@ class Cache:
             return self._open_read_only(path, error)
 
     def _check_folder(self, index: Path) -> None:
-        """Raises ``UsageError`` for a file, or for a folder with other contents, so that no foreign folder is changed."""
+        """Raises ``UsageError`` for a file or a folder with other contents, so that neither is changed."""
         with contextlib.suppress(OSError):
             if self.folder.is_file():
                 raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_USE_ANOTHER_FOLDER}")

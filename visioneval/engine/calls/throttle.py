@@ -334,8 +334,8 @@ class Throttle:
         if self.ended.is_set():
             return ["stopping: waiting for the calls in flight (interrupt to stop now)"]
         return [
-            f"{RateLimitKey(provider, model, kind)}: {gate.waiting} waiting {_duration_text(gate.seconds_until_open)} (rate limit)"
-            for (provider, model, kind), gate in self.gates.items()
+            f"{RateLimitKey(*key)}: {gate.waiting} waiting {_duration_text(gate.seconds_until_open)} (rate limit)"
+            for key, gate in self.gates.items()
             if gate.seconds_until_open
         ]
 

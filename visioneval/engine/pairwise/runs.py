@@ -1,4 +1,4 @@
-"""Two runs before a judge: which images stand against each other, and the questions about them from first to last."""
+"""Compares two runs with a pairwise judge: pairs their images and asks about each pair."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import JudgeEntry, template_folders
 
 PairKey = tuple[str, int, str, str]
-"""A pair of cells: case, sample, and both sides as ``RUN_ID@label``."""
+"""The key of a pair: case, sample, and both sides as ``RUN_ID@label``."""
 _ENTRY: TypeAdapter[Any] = TypeAdapter(JudgeEntry)
 
 
 @dataclass(frozen=True, slots=True)
 class RunPairs:
-    """The pairs of two runs. ``only_a`` and ``only_b`` cells have no counterpart.
+    """The pairs of two runs. ``only_a`` and ``only_b`` count cells without a counterpart.
 
-    ``other_prompt`` pairs were generated from two prompts, and are judged by that of B. ``pair_keys`` holds every
-    selected pair, those that cannot be shown to a judge included.
+    ``other_prompt`` counts pairs with different prompts, which are judged by the prompt of B. ``pair_keys`` contains
+    every selected pair, including pairs that cannot be shown to a judge.
     """
 
     matchups: Matchups
@@ -52,16 +52,16 @@ class RunPairs:
 
     def __str__(self) -> str:
         notes = (
-            (self.only_a, "cells are in A alone"),
-            (self.only_b, "cells are in B alone"),
-            (self.other_prompt, "pairs were generated from two prompts, and are judged by that of B"),
+            (self.only_a, "cells are only in A"),
+            (self.only_b, "cells are only in B"),
+            (self.other_prompt, "pairs have different prompts and are judged by the prompt of B"),
         )
         return "; ".join([str(self.matchups), *(f"{count} {text}" for count, text in notes if count)])
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How it ended, what is known of these two now, and what was asked this time, at what cost."""
+    """The outcome of a comparison: its preferences so far, and the calls and cost of this time."""
 
     complete: bool
     out_of_budget: bool
@@ -70,16 +70,16 @@ class Compared:
 
     @property
     def exit_code(self) -> int:
-        """0; 3 where something was not judged; 130 after an interrupt."""
+        """0 if complete, 3 if a pair was not judged, 130 after an interrupt."""
         if not self.complete and not self.out_of_budget:
             return 130
         return 3 if not self.complete or any(result.errors for result in self.preferences) else 0
 
 
 def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
-    """The plan of a run with one grader alone, which compares: that of its suite, or else one made for ``judge``.
+    """The plan with one pairwise grader only: that of the suite, or else a new one for ``judge``.
 
-    ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for one that cannot be asked.
+    ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for an unusable judge.
     """
     graders = [grader for grader in plan.suite.graders if grader.after_run]
     name, _, model = (judge or "").partition("=")
@@ -89,10 +89,10 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
         judges[name] = _judge_entry(name, model)
     if name not in judges:
         hint = did_you_mean(name, judges) if judges else ""
-        raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; --judge {name}=PROVIDER:MODEL brings one")
+        raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; add one with --judge {name}=PROVIDER:MODEL")
     if judges[name].is_recorded:
-        raise UsageError(f"--judge {name}: recorded answers are about single images: a pair needs another judge")
-    config = next((each for each in graders if each.judge_name == name), graders[0] if graders else None)
+        raise UsageError(f"--judge {name}: recorded answers cover single images only: use another judge for pairs")
+    config = next((grader for grader in graders if grader.judge_name == name), graders[0] if graders else None)
     config = config or config_of(GRADERS, "pairwise")(key="prefer", type="pairwise")
     config = config.model_copy(update={"judge": name, "when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
@@ -102,14 +102,14 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
 def _judge_entry(name: str, text: str) -> Any:
     provider, _, model = text.partition(":")
     if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
-        raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
+        raise UsageError(f"--judge {name}={text}: expected PROVIDER:MODEL with provider openai or gemini")
     return _ENTRY.validate_python({"provider": provider, "model": model})
 
 
 def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], renamed: Sequence[str]) -> RunPairs:
-    """Pairs the cells of two runs as a comparison does, by case, model run and sample.
+    """Pairs the cells of two runs by case, model run and sample, as ``compare`` does.
 
-    Raises ``UsageError`` where there is nothing to pair.
+    Raises ``UsageError`` if there are no pairs.
     """
     cases = {case.id for case in plan.suite.cases if case.output_of is None}
     whole = {case.id for case in read_info(folders[1]).suite.cases}
@@ -119,7 +119,7 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
     )
     pairing = pair_cells(a, b, parse_map(renamed, a, b))
     if folders[0].resolve() == folders[1].resolve() and any(pair.a == pair.b for pair in pairing.pairs):
-        raise UsageError("A and B are one and the same: name two model runs, as RUN@LABEL")
+        raise UsageError("A and B are the same run: select two model runs, as RUN@LABEL")
     records = [{record.cell: record for record in read_records(folder)} for folder in folders]
     pairs = [(records[0][_cell(pair, "a")], records[1][_cell(pair, "b")]) for pair in pairing.pairs]
     (config,) = (grader for grader in plan.suite.graders if grader.after_run)
@@ -145,7 +145,7 @@ def _cell(pair: CellPair, side: str) -> tuple[str, str, int]:
 def compare_runs(
     plan: Plan, pairs_of_runs: RunPairs, folder: Path, settings: CallSettings, say: Callable[[str], None]
 ) -> Compared:
-    """Puts the pairs to the judge, and keeps its answers in ``folder``, the run B."""
+    """Asks the judge about the pairs, and stores its answers in ``folder``, the folder of run B."""
     (config,) = (grader for grader in plan.suite.graders if grader.after_run)
     check_budget(plan, settings)
     components = build_components(plan, offline=settings.reuse.offline)
@@ -174,7 +174,7 @@ def _judge_pairs(
                 if session.calls.budget.refusal is not None:
                     say(session.calls.budget.refusal)
                 return Outcome(complete=not progress.left, out_of_budget=progress.out_of_budget)
-            if progress.failure is not None:  # which an interrupt did not let come to its end
+            if progress.failure is not None:  # an interrupt came first
                 say(str(progress.failure))
             return Outcome(complete=False)
 

@@ -1,4 +1,4 @@
-"""Pairs of images are put to a judge, each pair in both orders, and what it says goes to ``preferences.jsonl``."""
+"""Shows pairs of images to a judge, each pair in both orders, and appends its answers to ``preferences.jsonl``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Matchup:
-    """Two images of one cell. ``call`` says what was asked for."""
+    """Two images of one cell. ``call`` is the request for the images."""
 
     call: Call
     sample: int
@@ -52,18 +52,18 @@ class Matchup:
 
 @dataclass(slots=True)
 class Matchups:
-    """The pairs that a judge is shown. Of the others, ``missing`` lack an image; ``same`` are one file twice."""
+    """Pairs for a judge. Excludes pairs that lack an image (``missing``) or have two identical images (``same``)."""
 
     pairs: list[Matchup] = field(default_factory=list)
     missing: int = 0
     same: int = 0
 
     def __str__(self) -> str:
-        notes = ((self.missing, "pairs lack an image"), (self.same, "pairs are one and the same image"))
+        notes = ((self.missing, "pairs lack an image"), (self.same, "pairs have two identical images"))
         return "; ".join([f"{len(self.pairs)} pairs", *(f"{count} {text}" for count, text in notes if count)])
 
     def add(self, call: Call, sample: int, a: Contender | None, b: Contender | None) -> None:
-        """Takes a pair, or counts why not."""
+        """Adds a pair, or counts the reason to skip it."""
         if a is None or b is None:
             self.missing += 1
         elif a.output.sha256 and a.output.sha256 == b.output.sha256:
@@ -74,7 +74,7 @@ class Matchups:
 
 @dataclass(frozen=True, slots=True)
 class PairwiseSession:
-    """A judge at work: what it is asked with, and the folder of the run in which its answers are kept."""
+    """A pairwise judge with its calls, and the run folder that stores its answers."""
 
     plan: Plan
     config: BaseGrader
@@ -89,19 +89,19 @@ class PairwiseSession:
 
     @property
     def judge(self) -> BaseJudge:
-        """The judge's entry in the suite."""
+        """The config of the judge in the suite."""
         return self.plan.suite.judges[str(self.config.judge_name)]
 
     @property
     def grader(self) -> PairGrader:
-        """What asks."""
+        """The grader that asks the judge."""
         return cast("PairGrader", self.components.graders[self.config.key])
 
 
 def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contender | None:
-    """The image of a record, where it has one; ``folder`` is its run's, out of which no link is followed.
+    """The image of a record in ``folder``, if it has one. Links that leave the folder are not followed.
 
-    An image in a bucket is read with this machine's credentials, so only where the suite is ``trusted``.
+    Images in buckets are read with the user's credentials, so only if the suite is ``trusted``.
     """
     if record is None or record.mime is None:
         return None
@@ -117,7 +117,7 @@ def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contende
 
 
 def matchups_within(plan: Plan, config: BaseGrader, records: Iterable[Record], folder: Path) -> Matchups:
-    """Each chosen model run of a run with each, cell by cell; cases that generate nothing are left out."""
+    """Pairs all selected model runs of a run, cell by cell. Skips cases that generate nothing."""
     contenders = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
     matchups = Matchups()
     labels = config.compared(run.label for run in plan.runs)
@@ -137,7 +137,7 @@ def matchups_within(plan: Plan, config: BaseGrader, records: Iterable[Record], f
 def matchups_of(
     plan: Plan, config: BaseGrader, pairs: Iterable[tuple[Record, Record]], folders: tuple[Path, Path]
 ) -> Matchups:
-    """The pairs of two runs; the plan of B says what was asked for."""
+    """Pairs the records of two runs; the requests come from the plan of B."""
     calls = {call.case.id: call for call in plan.calls()}
     matchups = Matchups()
     for a, b in pairs:
@@ -152,9 +152,9 @@ def matchups_of(
 async def judge_matchups(
     session: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, refresh: bool = False
 ) -> None:
-    """Asks about every pair in both orders, less what the run's folder has an answer to; ``refresh`` asks that too.
+    """Asks about every pair in both orders. Skips stored answers unless ``refresh``.
 
-    What ends it early is in ``progress``; whatever else goes wrong is the error of one line.
+    An early end is reported in ``progress``; any other failure becomes the error of one preference.
     """
     answered = (
         set()
@@ -191,7 +191,7 @@ async def _run_worker(
 
 
 async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
-    """One answer, or the error in its place."""
+    """Asks about one pair in one order; an error replaces the answer."""
     limit = session.plan.suite.cell_timeout_s
     answer: Literal["a", "b", "tie"] | None = None
     reason = error = extra_keys = None
@@ -208,7 +208,7 @@ async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal
     except (GraderError, ProviderError, ImageError) as failure:
         error = session.sanitizer.text(str(failure) or type(failure).__name__)
     except TimeoutError:
-        error = f"not done within the {limit:g} s that a cell may take"
+        error = f"exceeded the cell timeout of {limit:g} s"
     except Exception as failure:
         session.debug(failure)
         error = session.sanitizer.text(describe_error(failure))
@@ -247,8 +247,8 @@ def _question(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b
     return session.grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
 
 
-def _refuse_save(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder of its own
-    raise GraderError("a comparison of two images keeps none of its own")
+def _refuse_save(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder
+    raise GraderError("a pairwise grader cannot save images")
 
 
 def _check_unchanged(image: Output) -> None:
@@ -259,7 +259,7 @@ def _check_unchanged(image: Output) -> None:
     except OSError as error:
         raise GraderError(f"{image.path.name}: cannot be read: {error.strerror}") from None
     if images.sha256(data) != image.sha256:
-        raise GraderError(f"{image.path.name}: is not the image that was generated: it was changed since")
+        raise GraderError(f"{image.path.name}: was changed after it was generated")
 
 
 def _judge_asker(session: PairwiseSession, matchup: Matchup) -> Ask:
