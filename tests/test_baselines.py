@@ -88,8 +88,8 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
         (0, '"baseline": 1', '"baseline": 2', r"main\.jsonl:1: a baseline of version 2: upgrade visioneval"),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
-        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: names what the first line does not hold"),
-        (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or cut off"),
+        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
+        (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or truncated"),
     ],
 )
 def test_broken_baselines_are_told_by_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:
@@ -119,7 +119,7 @@ def test_the_commands(toy: Toy) -> None:
     toy("baseline", "set", "first", "--name", "other")
     assert Path("baselines/other.jsonl").read_bytes() == Path("baselines/main.jsonl").read_bytes()
     refused = toy("baseline", "set", "first", "--name", "../x")
-    assert (refused.exit_code, "'../x' is no name for a baseline" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "'../x' is not a valid baseline name" in refused.stderr) == (2, True)
 
 
 def test_a_run_that_is_not_complete_is_no_baseline(toy: Toy) -> None:

@@ -182,7 +182,7 @@ def test_calls_in_flight_are_counted_at_the_most_that_they_may_cost() -> None:
         await waiting
         assert budget.spent == pytest.approx(0.9)
         with pytest.raises(
-            BudgetError, match=r"the budget of 1 USD is used up: 0.9 USD are spent, and a call of openai"
+            BudgetError, match=r"the budget of 1 USD is used up: 0.9 USD spent, and the next call of openai"
         ):
             await paid(budget, exactly(0.3), 0.3)
         assert budget.refused == 1
@@ -236,7 +236,7 @@ def test_a_budget_over_an_unknown_price_is_wrong_usage(paying: Paying) -> None:
     assert (result.exit_code, paying.called, paying.out.exists()) == (2, (0, 0), False)
     (line,) = result.stderr.splitlines()
     assert line == (
-        "a budget needs the price of every call; unknown: openai:gpt-image-1.5. State them in the suite, as in"
+        "the budget needs the price of every call, but these are unknown: openai:gpt-image-1.5. Set them in the suite, for example"
         " 'prices: {openai:gpt-image-1.5: {per_image: 0.02}}'"
     )
     assert paying.run("--budget", "1", "--offline").exit_code == 3, "nothing is paid offline"

@@ -62,7 +62,7 @@ def refuses(result: Result, line: str) -> None:
 def test_a_budget_that_cannot_pay_the_first_call_calls_nobody(paying: Paying, most: str) -> None:
     paying.write(*IDS, models=of_three(paying), **LOCAL)
     result = paying.run("--budget", "0.01", "--max-concurrency", most)
-    refuses(result, f"the budget of 0.01 USD cannot pay one call of {IMAGE}, which may cost 0.12 USD")
+    refuses(result, f"the budget of 0.01 USD is too small for one call of {IMAGE}, which may cost 0.12 USD")
     assert len(result.stderr.splitlines()) == 1
     assert (paying.called, paying.out.exists()) == ((0, 0), False)
 
@@ -70,10 +70,10 @@ def test_a_budget_that_cannot_pay_the_first_call_calls_nobody(paying: Paying, mo
 def test_a_judge_that_the_budget_cannot_pay_is_not_asked(paying: Paying) -> None:
     paying.write("tree", prices={**PRICES, JUDGE: {"per_call": 2}})
     result = paying.run("--budget", "1")
-    refuses(result, f"the budget of 1 USD is used up: 0.04 USD are spent, and a call of {JUDGE} may cost 2 USD")
+    refuses(result, f"the budget of 1 USD is used up: 0.04 USD spent, and the next call of {JUDGE} may cost 2 USD")
     assert paying.called == (1, 0)
     again = paying("run", "--resume", paying.out / "r", "--budget", "1")
-    refuses(again, f"the budget of 1 USD cannot pay one call of {JUDGE}, which may cost 2 USD")
+    refuses(again, f"the budget of 1 USD is too small for one call of {JUDGE}, which may cost 2 USD")
     assert paying.called == (1, 0)
 
 
@@ -194,14 +194,16 @@ def test_question_making_stops_at_the_budget_and_keeps_what_it_has(paying: Payin
     answering(paying)
     paying.write(*IDS, budget_usd=0.05, **GECKO)
     result = paying("questions", paying.folder / "suite.yaml")
-    refuses(result, f"the budget of 0.05 USD is used up: 0.05 USD are spent, and a call of {JUDGE} may cost 0.01 USD")
+    refuses(
+        result, f"the budget of 0.05 USD is used up: 0.05 USD spent, and the next call of {JUDGE} may cost 0.01 USD"
+    )
     assert paying.called == (0, 5)
     assert result.stdout.count("Is it there?") == 5
     paying.write(*IDS, budget_usd=0.001, **GECKO)
     result = paying("questions", paying.folder / "suite.yaml", "--reuse", "none")
     assert result.exit_code == 3
     assert result.stderr.splitlines() == [
-        f"the budget of 0.001 USD cannot pay one call of {JUDGE}, which may cost 0.01 USD"
+        f"the budget of 0.001 USD is too small for one call of {JUDGE}, which may cost 0.01 USD"
     ]
     assert paying.called == (0, 5)
 
@@ -211,7 +213,7 @@ def test_a_grading_stays_within_its_budget(paying: Paying) -> None:
     assert paying.run().exit_code == 0
     suite = paying.write(*IDS)
     result = paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.001")
-    refuses(result, f"the budget of 0.001 USD cannot pay one call of {JUDGE}, which may cost 0.01 USD")
+    refuses(result, f"the budget of 0.001 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
     assert paying.called[1] == 0
     assert paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.05").exit_code == 3
     assert paying.called == (len(IDS), 5)
@@ -234,7 +236,7 @@ def test_a_comparison_stays_within_its_budget(paying: Paying) -> None:
     paying.api.script.judge({"answer": "A", "reason": "so"})
     words = ("pairwise", "a", "b", "--runs", paying.out, "--judge", "default", "--budget")
     result = paying(*words, "0.005")
-    refuses(result, f"the budget of 0.005 USD cannot pay one call of {JUDGE}, which may cost 0.01 USD")
+    refuses(result, f"the budget of 0.005 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
     assert paying.called[1] == 0
     assert paying(*words, "0.03", "--max-concurrency", "16").exit_code == 3
     assert paying.called[1] == 3
@@ -274,13 +276,13 @@ def test_without_a_maximum_the_first_call_goes_alone_and_must_fit_an_estimate(pa
     result = paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.01", "--reuse", "none")
     assert result.exit_code == 3
     (line,) = [line for line in result.stderr.splitlines() if "cannot pay" in line]
-    assert line.startswith(f"the budget of 0.01 USD cannot pay one call of {JUDGE}, which may cost 0.1")
-    assert line.endswith("USD; a maximum of output tokens in its params lowers that")
+    assert line.startswith(f"the budget of 0.01 USD is too small for one call of {JUDGE}, which may cost 0.1")
+    assert line.endswith("USD; set a maximum of output tokens in its params to lower this")
 
 
 def test_the_plan_warns_of_a_budget_that_is_too_small(paying: Paying) -> None:
     suite = paying.write("tree", models=of_three(paying), budget_usd=0.01)
-    warning = f"the budget of 0.01 USD cannot pay one call of {IMAGE}, which may cost 0.12 USD"
+    warning = f"the budget of 0.01 USD is too small for one call of {IMAGE}, which may cost 0.12 USD"
     shown = paying("plan", suite)
     assert shown.exit_code == 0
     assert warning in " ".join(shown.stdout.split())
@@ -297,7 +299,7 @@ def test_a_budget_holds_while_a_key_is_refused_and_after(paying: Paying) -> None
     paying.api.faults.when(lambda asked: "case05" in getattr(asked, "prompt", ""), Fault("unauthorized"))
     result = paying.run("--budget", "0.3", "--max-concurrency", "6")
     assert result.exit_code == 3
-    assert "refuses the key" in result.stderr
+    assert "refused the API key" in result.stderr
     assert (len(paying.records()), images(paying)) == (5, 5)
     paying.api.faults.clear()
     assert paying("run", "--resume", paying.out / "r", "--budget", "0.12").exit_code == 3

@@ -77,7 +77,7 @@ def test_a_damaged_image_is_a_miss_and_is_mended_by_the_next_answer(opened: Open
         damage(cache.path(digest(ONE)))
         assert cache.read(digest(ONE)) is None
         (warning,) = opened.warned
-        assert warning == f"{cache.path(digest(ONE))}: an image of the cache is damaged, and is passed over"
+        assert warning == f"{cache.path(digest(ONE))}: ignoring a damaged image of the cache"
         cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE
         damage(cache.path(digest(ONE)))
@@ -101,7 +101,7 @@ def test_a_image_that_is_gone_is_a_miss(opened: Opened) -> None:
         cache.put("generate:1", "generate", {}, named(ONE))
         cache.path(digest(ONE)).unlink()
         assert cache.read(digest(ONE)) is None
-    assert opened.warned[0].endswith("an image of the cache is gone: No such file or directory")
+    assert opened.warned[0].endswith("cannot read a cached image: No such file or directory")
 
 
 def test_an_answer_that_is_no_json_is_a_miss(opened: Opened) -> None:
@@ -111,7 +111,7 @@ def test_an_answer_that_is_no_json_is_a_miss(opened: Opened) -> None:
         index.execute("UPDATE answers SET answer = ?", (b"{{{",))
     with opened() as cache:
         assert cache.get("judge:1") is None
-    assert "is damaged, and is passed over" in opened.warned[0]
+    assert "ignoring a damaged" in opened.warned[0]
 
 
 @pytest.mark.parametrize("content", [b"not a database at all" * 100, b"\xff" * 8192], ids=["words", "bytes"])
@@ -125,7 +125,7 @@ def test_a_damaged_index_is_set_aside(opened: Opened, content: bytes) -> None:
         cache.put("judge:1", "judge", {"n": 2})
     (warning,) = opened.warned
     assert warning.startswith(f"{index}: the cache's index is damaged (")
-    assert warning.endswith("): it is now index.sqlite.damaged, and the cache begins anew")
+    assert warning.endswith("): moved to index.sqlite.damaged, starting a new index")
     assert (opened.folder / "index.sqlite.damaged").read_bytes() == content
     with opened() as cache:
         assert cache.get("judge:1") is not None
@@ -145,8 +145,8 @@ def test_an_index_whose_damage_shows_late_is_set_aside_too(opened: Opened) -> No
         assert kept is not None
         assert kept.answer == {"n": 2}
     assert len(opened.warned) == 2
-    assert "passed over" in opened.warned[0]
-    assert "begins anew" in opened.warned[1]
+    assert "ignoring a damaged entry" in opened.warned[0]
+    assert "starting a new index" in opened.warned[1]
 
 
 @pytest.mark.parametrize("words", [["info"], ["clear", "--yes"]])
@@ -189,20 +189,23 @@ def test_a_newer_cache_is_left_as_it_is(opened: Opened) -> None:
         index.execute("PRAGMA user_version = 2")
         index.execute("CREATE TABLE something (else_ TEXT)")
     before = (opened.folder / "index.sqlite").read_bytes()
-    with pytest.raises(UsageError, match=r"a cache of another visioneval \(format 2\): name another folder"), opened():
+    with (
+        pytest.raises(UsageError, match=r"written by another version of visioneval \(format 2\): use another folder"),
+        opened(),
+    ):
         pass
     assert (opened.folder / "index.sqlite").read_bytes() == before
 
 
 def test_nothing_is_written_among_what_is_not_ours(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"holds other files and no cache: name another folder"):
+    with pytest.raises(UsageError, match=r"contains other files and no cache: use another folder"):
         Cache(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     other = sqlite3.connect(tmp_path / "index.sqlite")
     other.execute("CREATE TABLE songs (name TEXT)")
     other.close()
-    with pytest.raises(UsageError, match=r"index\.sqlite: is an index of something else: name another folder"):
+    with pytest.raises(UsageError, match=r"index\.sqlite: not an index of a visioneval cache: use another folder"):
         Cache(tmp_path)
     (tmp_path / "index.sqlite").unlink()
     (tmp_path / "notes.txt").rename(tmp_path / ".gitignore")
@@ -235,7 +238,7 @@ def test_a_folder_that_cannot_be_written_is_read(opened: Opened) -> None:
             for _ in range(2):
                 cache.put("generate:2", "generate", {}, named(TWO))
             assert cache.get("generate:2") is None
-        assert opened.warned == [f"{opened.folder}: the cache cannot be written: new answers are not kept"]
+        assert opened.warned == [f"{opened.folder}: the cache is read-only: new answers are not cached"]
         done = CliRunner().invoke(app, ["cache", "clear", "--yes", "--cache", str(opened.folder)])
         assert done.exit_code == 2
         (line,) = done.stderr.splitlines()

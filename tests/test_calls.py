@@ -116,7 +116,7 @@ async def _settled(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
     """Waits until all of them wait for the one call."""
     await asyncio.sleep(0.05)
     await settle()
-    assert len(calls._asked) == 1
+    assert len(calls._pending) == 1
     assert not any(task.done() for task in tasks)
 
 
@@ -220,7 +220,7 @@ def test_what_is_missing_offline_is_named(paying: Paying) -> None:
     assert boat.error is not None
     assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the generation of 'boat' by 'm'")
     assert (tree.verdict, tree.scores) == ("PASS", {"nice": True, "odd": None})
-    assert tree.graders[1].error == "not in the cache: an answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
+    assert tree.graders[1].error == "not in the cache: the answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
     assert "not in the cache: the generation of 'boat' by 'm'" in " ".join(result.stdout.split())
     generation = next(cost for cost in paying.summary("s")["costs"] if cost["what"] == "generation")
     assert (generation["cached"], generation["unknown"]) == (1, 0), "nobody was asked for the boat"
@@ -259,7 +259,7 @@ def test_a_damaged_image_is_a_miss_that_is_named_and_generated_again(paying: Pay
     file.write_bytes(b"zeroed")
     result = paying.run("--cache", cache, "--reuse", "all", run_id="s")
     assert (result.exit_code, paying.called) == (0, (2, 1))
-    assert f"{file}: an image of the cache is damaged, and is passed over" in result.stderr
+    assert f"{file}: ignoring a damaged image of the cache" in result.stderr
     file.unlink()
     assert paying.run("--cache", cache, "--offline", run_id="t").exit_code == 3
     assert paying.called == (2, 1)
@@ -304,8 +304,8 @@ def test_debug_tells_each_call(paying: Paying) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--log-file", "."), "--log-file .: cannot be written: Is a directory"),
-        (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): name another folder"),
+        (("--log-file", "."), "--log-file .: cannot write: Is a directory"),
+        (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): use another folder"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_known_before_the_run_begins(
@@ -325,4 +325,4 @@ def test_a_log_that_cannot_be_written_any_more_costs_no_answer(paying: Paying) -
     paying.write("tree", "boat")
     result = paying.run("--log-file", "/dev/full")
     assert (result.exit_code, paying.called) == (0, (2, 2)), result.output
-    assert result.stderr.count("--log-file: cannot be written any more: No space left on device") == 1
+    assert result.stderr.count("--log-file: cannot write, so logging stops: No space left on device") == 1

@@ -71,8 +71,8 @@ def refused_late(
 def stopped_by_key(result: Any, who: str) -> None:
     """Exit 3, with one line about the key."""
     assert result.exit_code == 3, result.output
-    assert result.stderr.count("refuses the key") == 1, result.stderr
-    (line,) = [line for line in result.stderr.splitlines() if "refuses the key" in line]
+    assert result.stderr.count("refused the API key") == 1, result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "refused the API key" in line]
     assert line.startswith(who)
     assert "Traceback" not in result.output
 
@@ -97,7 +97,7 @@ def test_a_refused_key_of_a_model_keeps_every_image_in_flight(
     api.latency.update({"images": 0.6, "gemini": 0.6})
     api.faults.when(generates(REFUSED), Fault(kind))
     result = paid.run("--max-concurrency", str(IN_FLIGHT + 1), "--quiet")
-    stopped_by_key(result, "m: the provider refuses the key: 4")
+    stopped_by_key(result, "m: the provider refused the API key: 4")
     assert len(api.requests) == IN_FLIGHT + 1, "no call begins once the key is refused"
     assert (paid.generated, paid.judged) == (IN_FLIGHT, 0)
     assert read_info(paid.run_folder).state == "interrupted"
@@ -111,7 +111,7 @@ def test_a_refused_key_of_a_judge_keeps_every_answer_in_flight(tmp_path: Path, a
     api.latency["images"] = 0.3
     api.faults.when(judges(IN_FLIGHT - 1), Fault(kind))
     result = paid.run("--max-concurrency", str(IN_FLIGHT), "--quiet")
-    stopped_by_key(result, "the judge 'eye': the provider refuses the key: 4")
+    stopped_by_key(result, "the judge 'eye': the provider refused the API key: 4")
     assert paid.judged == len(paid.records), "each answer in flight completes its cell"
     assert paid.judged >= 1
     for record in paid.records:
@@ -288,7 +288,7 @@ def test_an_interrupt_of_question_making_keeps_what_is_in_flight(tmp_path: Path,
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
-    assert "stopping once the running calls are done" in errors
+    assert "stopping after the running calls finish" in errors
     assert (paid.judged, len(api.requests)) == (8, 8)
     api.latency.clear()
     result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
@@ -312,7 +312,7 @@ def test_an_interrupt_while_calls_are_waited_for_ends_at_once(tmp_path: Path, ap
     _, errors = program.communicate(timeout=60)
     assert time.monotonic() - begun < 20
     assert program.returncode in (3, 130), errors
-    assert errors.count("refuses the key") == 1
+    assert errors.count("refused the API key") == 1
     assert "Traceback" not in errors
     assert len(api.requests) == (5 if command == "run" else 8)
 

@@ -13,15 +13,15 @@ from toys import LOOK, SECOND, Toy
 FAILED_GENERATIONS = [
     ("raises", "internal", "RuntimeError: the model is on fire"),
     ("exits", "internal", "it called exit(7)"),
-    ("cancels", "internal", "it was cancelled from within"),
-    ("gives_none", "internal", "it gave NoneType, not Generation"),
+    ("cancels", "internal", "it cancelled itself"),
+    ("gives_none", "internal", "it returned NoneType, not Generation"),
     ("no_such_way", "internal", "AttributeError"),
-    ("gives_path", "bad_image", "an image is handed over as bytes, not as PosixPath"),
+    ("gives_path", "bad_image", "the provider must return an image as bytes, not PosixPath"),
     ("limited", "rate_limit", "slow down"),
     ("text", "bad_image", "not an image we can read"),
     ("empty", "bad_image", "the file is empty"),
     ("cut", "bad_image", "does not decode"),
-    ("few", "missing_output", "images asked for: 1; given: 0"),
+    ("few", "missing_output", "images requested: 1, received: 0"),
 ]
 
 
@@ -70,15 +70,15 @@ UNMEASURED = [
     ("raises", {"fine": None, "level": None}, "RuntimeError: the lens is broken"),
     ("gives_up", {"fine": None, "level": None}, "too dark to see"),
     ("judge_down", {"fine": None, "level": None}, "the judge is out"),
-    ("gives_none", {"fine": None, "level": None}, "it gave NoneType, not Grade"),
+    ("gives_none", {"fine": None, "level": None}, "it returned NoneType, not Grade"),
     ("nothing", {"fine": None, "level": None}, "fine was not measured; level was not measured"),
     ("half", {"fine": True, "level": None}, "no scale in the image"),
-    ("undeclared", {"fine": True, "level": 0.5}, "wrote 'mood', which it does not declare"),
-    ("wrong_types", {"fine": None, "level": None}, "fine is 1, not a yes or no; level is True, not a number"),
+    ("undeclared", {"fine": True, "level": 0.5}, "wrote the undeclared metric 'mood'"),
+    ("wrong_types", {"fine": None, "level": None}, "fine is 1, not true or false; level is True, not a number"),
     ("nan", {"fine": True, "level": None}, "level is nan, not a number"),
     ("off_the_scale", {"fine": True, "level": None}, "level is 7, outside 0 to 1"),
-    ("saves_over", {"fine": None, "level": None}, "'png' is not the name of an image"),
-    ("saves_outside", {"fine": None, "level": None}, "is not a file name"),
+    ("saves_over", {"fine": None, "level": None}, "'png' is not an image file name"),
+    ("saves_outside", {"fine": None, "level": None}, "is not a valid file name"),
 ]
 
 
@@ -215,7 +215,7 @@ def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_e
     }  # fmt: skip
     assert {record.cost_usd for record in records.values()} == {0.25}
     assert records[1].error is not None
-    assert records[1].error.message == "images asked for: 2; given: 1"
+    assert records[1].error.message == "images requested: 2, received: 1"
     assert records[2].artifact_path == "artifacts/case0/toy/2.png"
 
 

@@ -80,10 +80,10 @@ USAGE = [
     (["run", "suite.yaml", "--trust-suite", "--var", "a"], "--var 'a': write NAME=VALUE"),
     (["run", "suite.yaml", "--trust-suite", "--var", "a=b"], "--var a: the suite has no such variable"),
     (["run", "suite.yaml", "--trust-suite", "--model", "x"], "--model: nothing is called 'x'"),
-    (["run", "suite.yaml", "--trust-suite", "--run-id", "../x"], "--run-id: '../x' does not fit"),
+    (["run", "suite.yaml", "--trust-suite", "--run-id", "../x"], "--run-id: '../x' is not valid"),
     (["run", "suite.yaml"], "pass --trust-suite"),
     (["show", "nope"], "'nope': no such run in runs"),
-    (["show", "latest"], "runs: there is no run here yet"),
+    (["show", "latest"], "runs: contains no runs"),
     (["export", "latest", "--format", "xml"], "--format xml: not one of csv, jsonl"),
 ]
 

@@ -82,7 +82,7 @@ def test_after_an_outage_of_the_judge_no_image_is_generated_again(
     api.faults.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
-    assert "to generate: 0; to grade again: 20 (20 ended in an error); kept: 0" in result.stderr
+    assert "to generate: 0; to grade again: 20 (20 ended in an error); unchanged: 0" in result.stderr
     paid.check_whole()
     assert (paid.generated, paid.judged, paid.paid_again) == (20, 20, 0)
 
@@ -97,9 +97,9 @@ def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
     result = paid.run("--max-concurrency", "2", "--quiet")
     assert result.exit_code == 3
     (line,) = [line for line in result.stderr.splitlines() if "stopped" not in line]
-    assert line.startswith("m: the provider refuses the key: 40")
+    assert line.startswith("m: the provider refused the API key: 40")
     assert "to go on: visioneval run --resume runs/r" in result.stderr
-    assert result.stderr.count("refuses the key") == 1
+    assert result.stderr.count("refused the API key") == 1
     assert read_info(paid.run_folder).state == "interrupted"
     done = {record.test_id for record in paid.records}
     assert done

@@ -96,15 +96,15 @@ def test_a_cell_that_the_run_lacks_is_an_error_and_one_that_the_suite_lacks_is_l
     result = toy("grade", "a", "--suite", "new.yaml", "--run-id", "b", "--trust-suite")
     assert result.exit_code == 3
     for told in (
-        "1 cells are not in that run",
-        "1 cells of that run are left out",
+        "1 cells are missing in the source run",
+        "1 cells of the source run are skipped",
         "1 images were generated from another",
     ):
         assert told in result.stderr
     found = {record.test_id: record for record in read_records(toy.folder / "runs/b")}
     assert sorted(found) == ["both", "new"]
     assert found["new"].error is not None
-    assert found["new"].error.message == "the run a has no such cell, and a grading generates nothing"
+    assert found["new"].error.message == "not in the source run a: 'visioneval grade' generates no images"
     assert found["new"].error.kind == "missing_output"
     assert found["both"].prompt == "another tree"
 
@@ -119,7 +119,7 @@ def test_missing_and_changed_images_are_errors(toy: Toy) -> None:
     found = graded(toy, code=3)
     errors = {name: one.error.message if one.error else None for name, one in found.items()}
     assert "cannot be read" in str(errors["case0"])
-    assert "it was changed since" in str(errors["case1"])
+    assert "was changed after it was generated" in str(errors["case1"])
     assert errors["case2"] is None
 
 

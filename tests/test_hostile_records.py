@@ -116,7 +116,7 @@ def test_what_is_no_record_ends_every_command_in_one_line(
     assert done.exit_code == 2
     *before, last = done.stderr.splitlines()
     assert f"results.jsonl:4: {told}" in last
-    assert last.endswith(f": delete this line; 'visioneval run --resume runs/{RUN}' then runs its cell again")
+    assert last.endswith(f": delete this line; then 'visioneval run --resume runs/{RUN}' runs this cell again")
     assert before == []
 
 

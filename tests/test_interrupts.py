@@ -54,7 +54,7 @@ def test_the_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Si
     program.send_signal(sent)
     out, errors = program.communicate(timeout=60)
     assert program.returncode == 130
-    assert "stopping once the running calls are done" in errors
+    assert "stopping after the running calls finish" in errors
     assert "Traceback" not in errors
     assert read_info(toy.latest).state == "interrupted"
     records = list(read_records(toy.latest))

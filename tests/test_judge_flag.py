@@ -40,8 +40,8 @@ def test_a_judge_is_replaced(suite: Path) -> None:
     [
         ("default", "--judge 'default': write NAME=PROVIDER:MODEL"),
         ("defualt=openai:x", "--judge defualt: the suite has no such judge (it has: default)"),
-        ("default=gpt-5.4", "--judge default=gpt-5.4: write PROVIDER:MODEL with the provider openai or gemini"),
-        ("default=recorded:a.csv", "write PROVIDER:MODEL with the provider openai or gemini"),
+        ("default=gpt-5.4", "--judge default=gpt-5.4: expected PROVIDER:MODEL with provider openai or gemini"),
+        ("default=recorded:a.csv", "expected PROVIDER:MODEL with provider openai or gemini"),
     ],
 )
 def test_bad_words_are_told(suite: Path, word: str, told: str) -> None:

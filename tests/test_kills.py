@@ -74,7 +74,7 @@ def test_a_run_that_was_only_just_begun_can_be_gone_on_with(tmp_path: Path, api:
     api.latency.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
-    assert "to generate: 8 (8 not done yet); to grade again: 0; kept: 0" in result.stderr
+    assert "to generate: 8 (8 not done yet); to grade again: 0; unchanged: 0" in result.stderr
     paid.check_whole()
     assert (paid.generated, paid.judged) == (8, 8)
 

@@ -194,4 +194,4 @@ def test_a_damaged_line_of_labels_is_told_as_one(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"rater":"ann"', '"rater":"an', 1))
     result = call("agreement", run)
     assert result.exit_code == 2
-    assert "labels.jsonl:1: not a label: damaged or cut off: delete this line" in result.stderr
+    assert "labels.jsonl:1: not a label: damaged or truncated: delete this line" in result.stderr

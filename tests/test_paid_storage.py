@@ -105,7 +105,7 @@ def test_a_run_on_a_read_only_disk_is_not_begun_and_not_gone_on_with(tmp_path: P
         result = paid.run(resume=True)
         assert (result.exit_code, paid.generated) == (2, 3)
         (line,) = result.stderr.splitlines()
-        assert line == "runs/r: cannot go on with this run: Read-only file system"
+        assert line == "runs/r: cannot resume this run: Read-only file system"
         assert paid.records == before
 
 
@@ -216,7 +216,7 @@ def test_a_run_that_is_being_written_is_not_gone_on_with_by_another(paid: Paid) 
         assert program.poll() is None
     result = paid.run(resume=True)
     assert result.exit_code == 2
-    assert "another visioneval is writing this run now" in result.stderr
+    assert "another visioneval process is writing this run" in result.stderr
     paid.api.latency.clear()
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 0, errors

@@ -93,10 +93,10 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ('{"schema_version": 9, "prompts": []}', "schema_version 9 is newer than"),
-        ('{"prompts": []}', "not a file of questions"),
-        ("[]", "not a file of questions"),
+        ('{"prompts": []}', "not a questions file"),
+        ("[]", "not a questions file"),
         ('{"schema_version": 2, "prompts": [{}]}', r"prompts\.0\.prompt_sha256: Field required; restore this file"),
-        ("{", "not a file of questions"),
+        ("{", "not a questions file"),
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, text: str, told: str) -> None:

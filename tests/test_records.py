@@ -151,7 +151,7 @@ records_ = st.builds(
 @given(records_)
 def test_a_record_read_and_written_again_is_the_same_bytes(written: Record) -> None:
     line = written.model_dump_json().encode()
-    (again,) = storage._parsed("record", line + b"\n", "here", TypeAdapter(Record))
+    (again,) = storage._parse_line("record", line + b"\n", "here", TypeAdapter(Record))
     assert again == written
     assert again.model_dump_json().encode() == line
 
@@ -195,14 +195,14 @@ BAD_LINES = [
     ("[1]", "not an object"),
     ('{"run_id": "r"}', "no schema_version"),
     ('{"schema_version": true}', "no schema_version"),
-    ('{"schema_version": 1}', "older than 2, which this visioneval reads: make it again"),
+    ('{"schema_version": 1}', "older than 2, the supported version: create it again"),
     ('{"schema_version": 3}', "newer than 2"),
     (record().model_dump_json().replace('"PASS"', '"MAYBE"'), "verdict"),
     (record().model_dump_json().replace('"prompt":', '"promt":'), "prom"),
     (record().model_dump_json().replace('"sample_index":0', '"sample_index":-1'), "sample_index"),
     ("[" * 100_000, "not a record"),
-    ("\0" * 100, "not a record: damaged or cut off: delete this line; 'visioneval run --resume "),
-    (record().model_dump_json().replace('"task_type":"', '"ta'), "not a record: damaged or cut off: delete"),
+    ("\0" * 100, "not a record: damaged or truncated: delete this line; then 'visioneval run --resume "),
+    (record().model_dump_json().replace('"task_type":"', '"ta'), "not a record: damaged or truncated: delete"),
 ]
 
 
@@ -218,7 +218,7 @@ def test_a_bad_line_elsewhere_is_an_error_with_its_place(folder: Path, line: str
 def test_a_newer_run_is_refused_with_advice(folder: Path) -> None:
     data = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**data, "schema_version": 3}))
-    with pytest.raises(RunFormatError, match=r"schema_version 3 is newer than 2, .* upgrade it"):
+    with pytest.raises(RunFormatError, match=r"schema_version 3 is newer than 2, .* upgrade visioneval"):
         read_info(folder)
 
 
@@ -282,7 +282,7 @@ def test_a_plain_label_is_its_own_slug_and_no_label_can_pose_as_anothers() -> No
 @pytest.mark.parametrize("name", ["../x.png", "/x.png", "a/b.png", "", ".hidden", "a\0.png", "x" * 200])
 def test_nothing_is_saved_under_a_name_that_leads_elsewhere(tmp_path: Path, name: str) -> None:
     writer = RunWriter.create(tmp_path, info())
-    with pytest.raises(ValueError, match="is not a file name"):
+    with pytest.raises(ValueError, match="is not a valid file name"):
         writer.save("one", "m", name, b"")
     writer.finish("complete", "")
 
@@ -295,20 +295,20 @@ def test_a_run_id_that_could_lead_elsewhere_is_refused(tmp_path: Path, run_id: s
 
 
 def test_the_newest_runs_name_is_no_id(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--run-id: 'latest' is what commands call the newest run: give another id"):
+    with pytest.raises(UsageError, match="--run-id: 'latest' is reserved for the newest run: use another ID"):
         RunWriter.create(tmp_path / "runs", info(run_id="latest"))
 
 
 def test_a_run_id_that_is_taken_is_refused_and_the_run_is_kept(folder: Path) -> None:
     before = (folder / "run.json").read_bytes()
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         RunWriter.create(folder.parent, info(state="interrupted"))
     assert (folder / "run.json").read_bytes() == before
 
 
 def test_a_suite_that_is_not_unicode_makes_no_run(tmp_path: Path) -> None:
     suite = info().suite.model_copy(update={"vars": {"a": "\ud800"}})
-    with pytest.raises(UsageError, match="cannot be kept as JSON"):
+    with pytest.raises(UsageError, match="cannot be written as JSON"):
         RunWriter.create(tmp_path / "runs", info(suite=suite))
     assert list(tmp_path.iterdir()) == []
 
@@ -377,7 +377,7 @@ def test_a_run_is_found_by_id_prefix_or_latest(root: Path, name: str, found: str
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("20250102", "fits 2 runs: "), ("nope", "no such run in"), ("x\0", "no such run in")]
+    ("name", "message"), [("20250102", "matches 2 runs: "), ("nope", "no such run in"), ("x\0", "no such run in")]
 )
 def test_a_run_that_cannot_be_found_is_told_in_one_line(root: Path, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -385,5 +385,5 @@ def test_a_run_that_cannot_be_found_is_told_in_one_line(root: Path, name: str, m
 
 
 def test_no_run_at_all_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no run here yet"):
+    with pytest.raises(UsageError, match="contains no runs"):
         find_run("latest", tmp_path / "runs")

@@ -92,7 +92,7 @@ def run(toy: Toy) -> Resumed:
 
 
 def told(generate: str, grade: str, kept: int) -> str:
-    return f"going on with runs/r: to generate: {generate}; to grade again: {grade}; kept: {kept}"
+    return f"going on with runs/r: to generate: {generate}; to grade again: {grade}; unchanged: {kept}"
 
 
 @pytest.mark.parametrize(("more", "code"), [({}, 0), ({"metadata": {"look": "bad"}}, 1)])
@@ -189,7 +189,7 @@ def test_a_image_that_is_gone_is_generated_again(run: Resumed) -> None:
     (run.folder / str(run.toy.records["b"].artifact_path)).unlink()
     run.forget()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == (["b"], told("1 (1 have lost their image)", "0", 2))
+    assert (run.generated, run.said) == (["b"], told("1 (1 missing their image)", "0", 2))
     assert (run.folder / str(run.toy.records["b"].artifact_path)).is_file()
 
 
@@ -200,7 +200,7 @@ def test_what_the_run_paid_for_is_not_generated_again(run: Resumed) -> None:
     lines = run.results.read_text().splitlines(keepends=True)
     run.results.write_text("".join(line for line in lines if json.loads(line)["test_id"] != "c"))
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == ([], told("2 (1 have lost their image, 1 not done yet)", "0", 1))
+    assert (run.generated, run.said) == ([], told("2 (1 missing their image, 1 not done yet)", "0", 1))
     again = run.toy.records["b"]
     assert (run.folder / str(again.artifact_path)).is_file()
     assert (again.cost_usd, again.usage, again.cached) == (0.5, before.usage, False), "it was paid for in this run"
@@ -216,7 +216,7 @@ def test_a_image_that_somebody_changed_is_not_graded_as_the_models(run: Resumed)
     assert (run.generated, run.graded) == ([], ["a", "c"])
     error = run.toy.records["b"].error
     assert error is not None
-    assert "is not the image that was generated: it was changed since" in error.message
+    assert "was changed after it was generated" in error.message
     run.forget()
     assert run.resumed_info().exit_code == 0
     assert (run.generated, run.said) == (["b"], told("1 (1 ended in an error)", "0", 2))
@@ -254,7 +254,7 @@ def test_a_run_that_somebody_writes_is_left_alone(run: Resumed) -> None:
         program = run.toy.program("run", "--resume", "r", "--trust-suite")
         _, errors = program.communicate(timeout=60)
     assert program.returncode == 2
-    assert errors.strip() == "runs/r: another visioneval is writing this run now"
+    assert errors.strip() == "runs/r: another visioneval process is writing this run"
     assert run.results.read_bytes() == before
     assert run.resumed_info().exit_code == 0
 
@@ -268,7 +268,7 @@ def test_a_case_that_looks_at_a_image_is_graded_when_it_must_be(run: Resumed) ->
     assert (run.generated, run.graded, run.said) == ([], ["other"], told("0", "1 (1 case changed)", 3))
     run.resumed_info(cases=(case("a", prompt="new"), *ONES[1:], {**other, "prompt": "four trees"}))
     assert (run.generated, run.graded) == (["a"], ["a", "other"])
-    assert run.said == told("2 (1 prompt changed, 1 look at an image that is generated again)", "0", 2)
+    assert run.said == told("2 (1 prompt changed, 1 use an image that is generated again)", "0", 2)
     records = run.toy.records
     assert records["other"].artifact_path == records["a"].artifact_path
     assert (records["other"].cost_usd, records["a"].cost_usd) == (0.0, 0.5)
@@ -287,7 +287,7 @@ def test_the_suite_that_a_run_holds_is_found_from_anywhere(
     monkeypatch.chdir(elsewhere)
     result = run.toy("run", "--resume", run.folder, "--trust-suite")
     assert result.exit_code == 0, result.output
-    assert "to generate: 1 (1 have lost their image)" in result.stderr
+    assert "to generate: 1 (1 missing their image)" in result.stderr
     assert (elsewhere / "generated").read_text().split() == ["a"]
     assert not (elsewhere / "runs").exists()
     assert (run.folder / str(run.toy.records["a"].artifact_path)).is_file()
@@ -295,7 +295,7 @@ def test_the_suite_that_a_run_holds_is_found_from_anywhere(
 
 WRONG: list[tuple[list[str], str]] = [
     (["--resume", "nothing"], "'nothing': no such run in runs"),
-    (["--resume", ""], "fits 2 runs"),
+    (["--resume", ""], "matches 2 runs"),
     (["--resume", "r", "suite.yaml", "suite.yaml"], "it goes with one suite at most"),
     (["--resume", "r", "--run-id", "s"], "without --run-id and --note"),
     (["--resume", "r", "--note", "s"], "without --run-id and --note"),
@@ -346,7 +346,7 @@ def test_a_run_is_gone_on_with_as_it_was_narrowed(toy: Toy, monkeypatch: pytest.
     toy.write(*ONES)
     assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r", "--limit", "2").exit_code == 0
     again = toy("run", "suite.yaml", "--trust-suite", "--resume", "r")
-    assert "to generate: 0; to grade again: 0; kept: 2" in again.stderr
+    assert "to generate: 0; to grade again: 0; unchanged: 2" in again.stderr
     refused = toy("run", "--trust-suite", "--resume", "r", "--case", "a")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "--resume goes on with a whole run: leave out --case" in refused.stderr

@@ -111,7 +111,7 @@ def test_resume_says_what_must_be_given_again_and_then_generates_nothing_anew(to
     assert "--var who: *** stands for a secret value" in starred.stderr
     for words in ([], ["s.yaml"]):
         again = toy("run", *words, "--resume", "r", *VARS)
-        assert (again.exit_code, "to generate: 0; to grade again: 0; kept: 2" in again.stderr) == (0, True), (
+        assert (again.exit_code, "to generate: 0; to grade again: 0; unchanged: 2" in again.stderr) == (0, True), (
             again.output
         )
     assert len(api.requests) == paid
@@ -137,7 +137,7 @@ def test_grade_and_prefer_say_it_too(toy: Toy, api: FakeAPI) -> None:
     assert f"A bun for {VALUE} and {FROM_ENVIRONMENT}." in sent
     assert holders(toy.folder, VALUE, FROM_ENVIRONMENT) == []
     one = toy("pairwise", "r", "r", *VARS)
-    assert "one and the same" in one.stderr, one.output
+    assert "the same run" in one.stderr, one.output
 
 
 def test_the_line_to_go_on_names_them_without_their_values(

@@ -56,7 +56,7 @@ def test_a_run_id_that_is_taken_is_wrong_usage(toy: Toy) -> None:
     before = {each: each.read_bytes() for each in toy.latest.rglob("*") if each.is_file()}
     result = toy("run", path, "--trust-suite", "--run-id", "one")
     assert result.exit_code == 2
-    assert result.stderr.strip() == "runs/one: exists already; give another --run-id"
+    assert result.stderr.strip() == "runs/one: already exists: use another --run-id"
     assert {each: each.read_bytes() for each in toy.latest.rglob("*") if each.is_file()} == before
 
 

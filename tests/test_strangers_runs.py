@@ -178,7 +178,7 @@ def test_grade_follows_no_link_out_of_the_run(toy: Toy, secret: Path, depth: int
     (record,) = toy.records.values()
     assert record.error is not None
     assert record.error.kind == "bad_image"
-    assert "is a link that leads out of the run" in record.error.message
+    assert "is a link to a file outside the run" in record.error.message
     assert leaked(toy.folder / "runs" / "g", secret) == []
     assert not any(path.is_symlink() for path in (toy.folder / "runs" / "g").rglob("*"))
 
@@ -188,7 +188,7 @@ def test_a_linked_image_is_generated_again_on_resume_and_nothing_is_written_by_t
     linked(run, secret, whole=False)
     before = secret.read_bytes()
     result = toy("run", "--resume", "r")
-    assert (result.exit_code, "have lost their image" in result.stderr) == (0, True), result.output
+    assert (result.exit_code, "missing their image" in result.stderr) == (0, True), result.output
     assert secret.read_bytes() == before
     (own,) = (run / "artifacts").rglob("*.png")
     assert not own.is_symlink()
@@ -201,7 +201,7 @@ def test_a_linked_folder_of_a_cell_is_not_written_into(toy: Toy, secret: Path) -
     shutil.rmtree(run / "artifacts" / "one")
     (run / "artifacts" / "one").symlink_to(outside)
     result = toy("run", "--resume", "r")
-    assert (result.exit_code, "is a link that leads out of the run" in result.stderr) == (3, True), result.output
+    assert (result.exit_code, "is a link to a file outside the run" in result.stderr) == (3, True), result.output
     assert list(outside.iterdir()) == []
 
 
@@ -224,7 +224,7 @@ def test_no_file_of_a_run_is_a_link_out_of_it(toy: Toy, secret: Path, name: str,
     before = outside.read_bytes() if outside.exists() else b""
     result = toy(*words)
     assert result.exit_code == 2, result.output
-    assert f"{name}: is a link that leads out of the run" in result.stderr
+    assert f"{name}: is a link to a file outside the run" in result.stderr
     assert (outside.read_bytes() if outside.exists() else b"") == before
     assert not (toy.folder / "c.html").exists()
 
@@ -259,7 +259,7 @@ def test_a_image_of_a_record_lies_in_the_run(toy: Toy, path: str, words: list[st
     record["artifact_path"] = path
     results.write_text(json.dumps(record) + "\n")
     result = toy(*words)
-    assert (result.exit_code, "does not lie in the run" in result.stderr) == (2, True), result.output
+    assert (result.exit_code, "is not a path inside the run" in result.stderr) == (2, True), result.output
     assert "Traceback" not in result.output
 
 
@@ -298,7 +298,7 @@ def test_a_bucket_in_a_record_is_not_read_without_trust(toy: Toy) -> None:
     assert toy("grade", "r", "--run-id", "g").exit_code == 3
     (graded,) = toy.records.values()
     assert graded.error is not None
-    assert graded.error.message == "gs://private/x.png: lies in a bucket: pass --trust-suite to have it read there"
+    assert graded.error.message == "gs://private/x.png: is in a bucket: pass --trust-suite to read it"
 
 
 def test_links_within_a_run_are_no_harm(toy: Toy) -> None:

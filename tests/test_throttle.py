@@ -213,7 +213,7 @@ def test_two_models_do_not_hold_each_other_back() -> None:
             assert await throttled.call(lane, failing()) == "done"
         assert room.now == ["first"]
         throttled.gate(OTHER).slow_down(monotonic(), 500)
-        assert throttled.waiting() == ["openai:sketcher: 0 wait 500 s (rate limit)"]
+        assert throttled.waiting() == ["openai:sketcher: 0 waiting 500 s (rate limit)"]
         await room.empty(first, second)
         assert (await first, await second, room.most) == ("first", "second", 1)
 

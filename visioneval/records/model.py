@@ -341,13 +341,14 @@ def _upgrade(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
         raise RunFormatError(f"{where}: no schema_version: not written by visioneval")
     if version > SCHEMA_VERSION:
         raise RunFormatError(
-            f"{where}: schema_version {version} is newer than {SCHEMA_VERSION}, the version that this visioneval reads: upgrade visioneval"
+            f"{where}: schema_version {version} is newer than {SCHEMA_VERSION}, the supported version:"
+            " upgrade visioneval"
         )
     while version < SCHEMA_VERSION:
         step = UPGRADES[kind].get(version)
         if step is None:
             raise RunFormatError(
-                f"{where}: schema_version {version} is older than {SCHEMA_VERSION}, the version that this visioneval reads:"
+                f"{where}: schema_version {version} is older than {SCHEMA_VERSION}, the supported version:"
                 " create it again with this version"
             )
         data = {**step(data), "schema_version": version + 1}

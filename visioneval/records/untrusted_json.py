@@ -38,8 +38,8 @@ def read_json(
 ) -> ValueT:
     """Parses a value. ``where`` is the file with the line number; ``kind`` describes the expected contents.
 
-    At any depth, numbers must be finite, and integers at most ``largest`` in absolute value. Raises ``UnreadableJsonError`` or
-    ``UnfitJsonError``.
+    At any depth, numbers must be finite, and integers at most ``largest`` in absolute value. Raises
+    ``UnreadableJsonError`` or ``UnfitJsonError``.
     """
     try:
         if _MAYBE_BAD_NUMBER.search(data):
