@@ -47,7 +47,7 @@ def _side(tmp_path: Path) -> Side:
     return side_of_baseline("baseline", read_baseline(tmp_path / "deep" / "main.jsonl"))
 
 
-def test_what_is_kept_comes_back(tmp_path: Path) -> None:
+def test_baseline_round_trip(tmp_path: Path) -> None:
     text = _written(tmp_path)
     assert is_baseline(tmp_path / "deep" / "main.jsonl")
     side = _side(tmp_path)
@@ -63,7 +63,7 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
         assert gone not in text
 
 
-def test_another_time_changes_no_line(tmp_path: Path) -> None:
+def test_baseline_does_not_depend_on_time(tmp_path: Path) -> None:
     first = _written(tmp_path)
     assert _written(tmp_path, seconds=9.0, run_id="20260606-y", reasons={"fine": "other words"}) == first
     other = _written(tmp_path, scores={"fine": True}).splitlines()
@@ -92,12 +92,12 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
         (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or truncated"),
     ],
 )
-def test_broken_baselines_are_told_by_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:
+def test_reports_broken_baselines_with_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:
     with pytest.raises(RunFormatError, match=message):
         _broken(tmp_path, at, old, new)
 
 
-def test_no_baseline_at_all(tmp_path: Path) -> None:
+def test_reports_a_missing_baseline(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(RunFormatError, match="empty: not a baseline"):
         read_baseline(tmp_path / "empty.jsonl")
@@ -107,7 +107,7 @@ def test_no_baseline_at_all(tmp_path: Path) -> None:
         write_baseline(make_baseline(INFO, [], {}), tmp_path / "empty.jsonl" / "x.jsonl")
 
 
-def test_the_commands(toy: Toy) -> None:
+def test_baseline_commands(toy: Toy) -> None:
     assert toy("baseline", "list").stdout.startswith("baselines: no baselines here")
     toy.run({}, {"metadata": {"look": "bad"}}, arguments=("--run-id", "first"))
     result = toy("baseline", "set", "first")
@@ -122,7 +122,7 @@ def test_the_commands(toy: Toy) -> None:
     assert (refused.exit_code, "'../x' is not a valid baseline name" in refused.stderr) == (2, True)
 
 
-def test_a_run_that_is_not_complete_is_no_baseline(toy: Toy) -> None:
+def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:
     toy.run({}, arguments=("--run-id", "first"))
     path = Path("runs/first/run.json")
     path.write_text(path.read_text().replace('"state": "complete"', '"state": "interrupted"'))

@@ -34,7 +34,7 @@ def limits(provider: str, attempts: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_where_one_call_in_five_fails_every_cell_ends_right_and_each_answer_is_paid_once(
+def test_with_20_percent_failures_every_cell_completes_and_is_paid_once(
     tmp_path: Path, api: FakeAPI, provider: Service
 ) -> None:
     api.faults.random(FIFTH, seed=4)
@@ -48,7 +48,7 @@ def test_where_one_call_in_five_fails_every_cell_ends_right_and_each_answer_is_p
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_a_cell_is_an_error_exactly_where_the_attempts_ran_out(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
+def test_cell_is_an_error_only_if_attempts_ran_out(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
     api.faults.random({kind: rate * 1.5 for kind, rate in FIFTH.items()}, seed=1)
     paid = Paid(tmp_path, api, CELLS, provider, limits=limits(provider, 2))
     assert paid.run("--max-concurrency", "16").exit_code == 3
@@ -71,9 +71,7 @@ def test_a_cell_is_an_error_exactly_where_the_attempts_ran_out(tmp_path: Path, a
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_after_an_outage_of_the_judge_no_image_is_generated_again(
-    tmp_path: Path, api: FakeAPI, provider: Service
-) -> None:
+def test_judge_outage_generates_no_image_again(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
     api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("unavailable"))
     paid = Paid(tmp_path, api, 20, provider, limits=limits(provider, 2))
     assert paid.run().exit_code == 3
@@ -88,9 +86,7 @@ def test_after_an_outage_of_the_judge_no_image_is_generated_again(
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
-    tmp_path: Path, api: FakeAPI, provider: Service
-) -> None:
+def test_refused_key_stops_the_run_and_valid_key_resumes_it(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
     late = {prompt(at) for at in range(12, 30)}
     api.faults.when(lambda asked: isinstance(asked, GenerationRequest) and asked.prompt in late, Fault("unauthorized"))
     paid = Paid(tmp_path, api, 30, provider)
@@ -112,7 +108,7 @@ def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
     assert paid.paid_again <= in_flight
 
 
-def test_a_wrong_key_on_resume_stops_it_again_and_loses_nothing(tmp_path: Path, api: FakeAPI) -> None:
+def test_invalid_key_on_resume_stops_again_and_loses_nothing(tmp_path: Path, api: FakeAPI) -> None:
     api.faults.when(lambda asked: prompt(9) in getattr(asked, "prompt", ""), Fault("unauthorized"))
     paid = Paid(tmp_path, api, 10)
     assert paid.run("--max-concurrency", "1").exit_code == 3

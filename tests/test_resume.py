@@ -96,7 +96,7 @@ def told(generate: str, grade: str, kept: int) -> str:
 
 
 @pytest.mark.parametrize(("more", "code"), [({}, 0), ({"metadata": {"look": "bad"}}, 1)])
-def test_where_nothing_changed_nothing_is_done(run: Resumed, more: dict[str, Any], code: int) -> None:
+def test_unchanged_run_does_nothing(run: Resumed, more: dict[str, Any], code: int) -> None:
     assert run.begin(*ONES, case("d", **more)).exit_code == code
     before = run.results.read_bytes()
     result = run.resumed_info()
@@ -107,7 +107,7 @@ def test_where_nothing_changed_nothing_is_done(run: Resumed, more: dict[str, Any
     assert len(run.toy.info.resumed_at) == 1
 
 
-def test_the_flags_that_made_the_suite_stay_known_unless_a_suite_is_named(run: Resumed) -> None:
+def test_resume_keeps_command_line_unless_a_suite_is_named(run: Resumed) -> None:
     suite = str(run.toy.write(*ONES, **COUNTING, vars={"mood": "calm"}))
 
     def started(*words: str) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def test_the_flags_that_made_the_suite_stay_known_unless_a_suite_is_named(run: R
     assert started(suite, "--resume", "r") == ("run", suite, "--resume", "r", "--trust-suite")
 
 
-def test_a_changed_prompt_generates_that_case_alone(run: Resumed) -> None:
+def test_changed_prompt_generates_only_that_case(run: Resumed) -> None:
     run.begin()
     result = run.resumed_info(cases=(case("a"), case("b", prompt="two trees"), case("c")))
     assert (result.exit_code, run.generated, run.graded) == (0, ["b"], ["b"])
@@ -141,7 +141,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "why"), CHANGES)
-def test_changed_rules_and_graders_grade_only(run: Resumed, changes: dict[str, Any], why: str) -> None:
+def test_changed_rules_and_graders_only_grade(run: Resumed, changes: dict[str, Any], why: str) -> None:
     run.begin()
     outputs = {record.test_id: record.artifact_sha256 for record in read_records(run.folder)}
     run.resumed_info(**changes)
@@ -154,7 +154,7 @@ def test_changed_rules_and_graders_grade_only(run: Resumed, changes: dict[str, A
     assert run.said == told("0", "0", 3), "and is known now"
 
 
-def test_a_new_case_and_more_samples_are_what_is_not_done_yet(run: Resumed) -> None:
+def test_new_case_and_more_samples_are_generated(run: Resumed) -> None:
     run.begin()
     run.resumed_info(cases=(*ONES, case("d")))
     assert (run.generated, run.said) == (["d"], told("1 (1 not done yet)", "0", 3))
@@ -163,7 +163,7 @@ def test_a_new_case_and_more_samples_are_what_is_not_done_yet(run: Resumed) -> N
     assert len(list(read_records(run.folder))) == 8
 
 
-def test_cells_that_ended_in_an_error_are_tried_again(run: Resumed) -> None:
+def test_failed_cells_are_retried(run: Resumed) -> None:
     run.begin(
         case("generation", metadata={"generate": "raises"}),
         case("grading", metadata={"look": "raises"}),
@@ -184,7 +184,7 @@ def test_cells_that_ended_in_an_error_are_tried_again(run: Resumed) -> None:
     assert set(run.verdicts().values()) == {"PASS"}
 
 
-def test_a_image_that_is_gone_is_generated_again(run: Resumed) -> None:
+def test_missing_image_is_generated_again(run: Resumed) -> None:
     run.begin()
     (run.folder / str(run.toy.records["b"].artifact_path)).unlink()
     run.forget()
@@ -193,7 +193,7 @@ def test_a_image_that_is_gone_is_generated_again(run: Resumed) -> None:
     assert (run.folder / str(run.toy.records["b"].artifact_path)).is_file()
 
 
-def test_what_the_run_paid_for_is_not_generated_again(run: Resumed) -> None:
+def test_paid_images_are_not_generated_again(run: Resumed) -> None:
     run.begin()
     before = run.toy.records["b"]
     (run.folder / str(before.artifact_path)).unlink()
@@ -207,7 +207,7 @@ def test_what_the_run_paid_for_is_not_generated_again(run: Resumed) -> None:
     assert run.toy.info.reused_since is None
 
 
-def test_a_image_that_somebody_changed_is_not_graded_as_the_models(run: Resumed) -> None:
+def test_changed_image_is_not_graded(run: Resumed) -> None:
     run.begin()
     path = run.folder / str(run.toy.records["b"].artifact_path)
     path.unlink()  # it may be a second name of another one
@@ -222,7 +222,7 @@ def test_a_image_that_somebody_changed_is_not_graded_as_the_models(run: Resumed)
     assert (run.generated, run.said) == (["b"], told("1 (1 ended in an error)", "0", 2))
 
 
-def test_a_line_that_was_cut_off_is_done_again(run: Resumed) -> None:
+def test_truncated_record_is_done_again(run: Resumed) -> None:
     run.begin()
     data = run.results.read_bytes()
     lost = json.loads(data.splitlines()[-1])["test_id"]
@@ -233,7 +233,7 @@ def test_a_line_that_was_cut_off_is_done_again(run: Resumed) -> None:
     assert [json.loads(line)["verdict"] for line in run.results.read_bytes().splitlines()] == ["PASS"] * 3
 
 
-def test_cells_that_are_not_in_the_suite_any_more_are_set_aside(run: Resumed) -> None:
+def test_removed_cells_move_to_stale_file(run: Resumed) -> None:
     run.begin()
     result = run.resumed_info(cases=ONES[:2])
     assert (result.exit_code, run.generated, run.said) == (0, [], told("0", "0", 2))
@@ -244,7 +244,7 @@ def test_cells_that_are_not_in_the_suite_any_more_are_set_aside(run: Resumed) ->
     assert run.toy.summary["planned_cells"] == 2
 
 
-def test_a_run_that_somebody_writes_is_left_alone(run: Resumed) -> None:
+def test_running_run_cannot_be_resumed(run: Resumed) -> None:
     import fcntl
 
     run.begin()
@@ -259,7 +259,7 @@ def test_a_run_that_somebody_writes_is_left_alone(run: Resumed) -> None:
     assert run.resumed_info().exit_code == 0
 
 
-def test_a_case_that_looks_at_a_image_is_graded_when_it_must_be(run: Resumed) -> None:
+def test_dependent_case_is_graded_when_needed(run: Resumed) -> None:
     other = {"id": "other", "prompt": "three trees", "output_of": "a"}
     run.begin()
     run.resumed_info(cases=(*ONES, other))
@@ -274,9 +274,7 @@ def test_a_case_that_looks_at_a_image_is_graded_when_it_must_be(run: Resumed) ->
     assert (records["other"].cost_usd, records["a"].cost_usd) == (0.0, 0.5)
 
 
-def test_the_suite_that_a_run_holds_is_found_from_anywhere(
-    run: Resumed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_suite_works_from_any_folder(run: Resumed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run.toy.outputs("in/base.png")
     run.begin(case("a", images=["in/base.png"]))
     (run.folder / str(run.toy.records["a"].artifact_path)).unlink()
@@ -306,7 +304,7 @@ WRONG: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("words", "said"), WRONG)
-def test_what_does_not_fit_is_wrong_usage(run: Resumed, words: list[str], said: str) -> None:
+def test_conflicting_flags_are_a_usage_error(run: Resumed, words: list[str], said: str) -> None:
     run.begin()
     run.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r2")
     before = run.results.read_bytes()
@@ -317,7 +315,7 @@ def test_what_does_not_fit_is_wrong_usage(run: Resumed, words: list[str], said: 
     assert run.results.read_bytes() == before
 
 
-def test_the_line_that_an_interrupted_run_prints_goes_on_with_it(run: Resumed) -> None:
+def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
     import shlex
     import signal
 
@@ -341,7 +339,7 @@ def test_the_line_that_an_interrupted_run_prints_goes_on_with_it(run: Resumed) -
     assert len(run.verdicts()) == 9
 
 
-def test_a_run_is_gone_on_with_as_it_was_narrowed(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_keeps_the_selection(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.folder)
     toy.write(*ONES)
     assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r", "--limit", "2").exit_code == 0

@@ -77,7 +77,7 @@ class Room:
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "transient"])
-def test_what_may_pass_is_tried_again(kind: str) -> None:
+def test_transient_errors_are_retried(kind: str) -> None:
     async def story() -> None:
         tries = Tries()
         assert await slow_down().call(GENERATE, failing(told(kind), told(kind)), tries=tries) == "done"
@@ -96,7 +96,7 @@ def test_what_may_pass_is_tried_again(kind: str) -> None:
     ],
     ids=repr,
 )
-def test_what_will_not_pass_is_tried_once(error: Exception) -> None:
+def test_permanent_errors_are_not_retried(error: Exception) -> None:
     async def story() -> None:
         tries = Tries()
         with pytest.raises(type(error)) as caught:
@@ -117,7 +117,7 @@ def test_what_will_not_pass_is_tried_once(error: Exception) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
-def test_tries_are_bounded_and_the_last_error_is_told(limits: Mapping[str, Any], most: int, kind: str) -> None:
+def test_attempts_are_limited_and_last_error_is_reported(limits: Mapping[str, Any], most: int, kind: str) -> None:
     async def story() -> None:
         tries = Tries()
         errors = [told(kind) for _ in range(20)]
@@ -130,7 +130,7 @@ def test_tries_are_bounded_and_the_last_error_is_told(limits: Mapping[str, Any],
 
 
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
-def test_a_provider_that_asks_for_more_than_a_call_may_wait_is_left(kind: str) -> None:
+def test_too_long_retry_after_fails_the_call(kind: str) -> None:
     async def story() -> None:
         tries, throttled = Tries(), slow_down()
         with pytest.raises(ProviderError, match="it is"):
@@ -145,7 +145,7 @@ def test_a_provider_that_asks_for_more_than_a_call_may_wait_is_left(kind: str) -
     play(story())
 
 
-def test_a_time_limit_is_an_error_that_may_pass() -> None:
+def test_timeout_is_retried() -> None:
     async def story() -> None:
         tries = Tries()
         waits = iter([60.0, 0.0])
@@ -165,7 +165,7 @@ def test_a_time_limit_is_an_error_that_may_pass() -> None:
     play(story())
 
 
-def test_a_timeout_of_the_works_own_is_told_as_such() -> None:
+def test_timeout_error_of_provider_is_reported_as_such() -> None:
     async def story() -> None:
         for limits_itself in (True, False):
             with pytest.raises(ProviderError, match="TimeoutError: the disk sleeps") as caught:
@@ -177,7 +177,7 @@ def test_a_timeout_of_the_works_own_is_told_as_such() -> None:
     play(story())
 
 
-def test_a_time_limit_around_the_call_is_not_taken_for_its_own() -> None:
+def test_outer_timeout_is_not_converted() -> None:
     async def story() -> None:
         tries = Tries()
         with pytest.raises(TimeoutError):
@@ -188,7 +188,7 @@ def test_a_time_limit_around_the_call_is_not_taken_for_its_own() -> None:
     play(story())
 
 
-def test_who_waits_for_another_try_is_outside_of_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
@@ -203,7 +203,7 @@ def test_who_waits_for_another_try_is_outside_of_the_gate(monkeypatch: pytest.Mo
     play(story())
 
 
-def test_two_models_do_not_hold_each_other_back() -> None:
+def test_models_do_not_block_each_other() -> None:
     async def story() -> None:
         throttled, room = slow_down(most=1), Room()
         first = asyncio.create_task(throttled.call(GENERATE, room.work("first")))
@@ -234,7 +234,7 @@ def test_two_models_do_not_hold_each_other_back() -> None:
         ({"gemini": {"max_concurrency": 1}}, [GENERATE], 8),
     ],
 )
-def test_limits_are_a_models_own_or_shared_by_its_provider(
+def test_limits_apply_per_model_or_per_provider(
     limits: Mapping[str, Any], lanes: list[RateLimitKey], most: int
 ) -> None:
     async def story() -> None:
@@ -252,7 +252,7 @@ def test_limits_are_a_models_own_or_shared_by_its_provider(
     play(story())
 
 
-def test_a_429_holds_back_the_model_and_success_lets_it_go_on() -> None:
+def test_rate_limit_pauses_model_until_success() -> None:
     async def story() -> None:
         throttled, room = slow_down(most=4), Room()
         assert await throttled.call(GENERATE, failing(told("rate_limit", 0.001))) == "done"
@@ -286,7 +286,7 @@ def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
         ({"openai:sketcher": {"requests_per_minute": 1}}, 1, []),
     ],
 )
-def test_requests_and_images_a_minute(
+def test_requests_and_images_per_minute(
     limits: Mapping[str, Any], images: int, expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -301,7 +301,7 @@ def test_requests_and_images_a_minute(
     assert waits == expected
 
 
-def test_a_stopped_run_begins_no_generation_but_still_judges() -> None:
+def test_stopped_run_starts_no_generation_but_still_judges() -> None:
     async def story() -> None:
         throttled, room = slow_down(most=1), Room()
         running = asyncio.create_task(throttled.call(GENERATE, room.work("running")))
@@ -320,7 +320,7 @@ def test_a_stopped_run_begins_no_generation_but_still_judges() -> None:
     play(story())
 
 
-def test_a_generation_that_waits_to_be_tried_again_is_left_when_the_run_is_stopped() -> None:
+def test_stop_abandons_generation_waiting_for_retry() -> None:
     async def story() -> None:
         throttled = slow_down()
         call = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
@@ -332,7 +332,7 @@ def test_a_generation_that_waits_to_be_tried_again_is_left_when_the_run_is_stopp
     play(story())
 
 
-def test_a_judgement_still_waits_between_its_tries_when_the_run_is_stopped() -> None:
+def test_stop_keeps_judgement_waiting_for_retry() -> None:
     async def story() -> None:
         throttled = slow_down()
         throttled.close()
@@ -344,7 +344,7 @@ def test_a_judgement_still_waits_between_its_tries_when_the_run_is_stopped() -> 
     play(story())
 
 
-def test_a_generation_that_waits_for_its_turn_is_left_when_the_run_is_stopped() -> None:
+def test_stop_abandons_generation_waiting_for_turn() -> None:
     async def story() -> None:
         throttled = slow_down({"openai": {"requests_per_minute": 0.1}})
         assert await throttled.call(GENERATE, failing()) == "done"
@@ -359,7 +359,7 @@ def test_a_generation_that_waits_for_its_turn_is_left_when_the_run_is_stopped() 
     play(story())
 
 
-def test_a_429_holds_back_who_waits_for_a_turn_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limit_pauses_calls_waiting_for_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     throttled = slow_down({"openai": {"requests_per_minute": 1}})
     waits: list[float] = []
