@@ -1,4 +1,4 @@
-"""Baselines: small, stable, read back as they were."""
+"""Tests of baselines: compact, stable, and unchanged by a round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls cost, and the end of the money."""
+"""Tests of prices and budgets."""
 
 from __future__ import annotations
 

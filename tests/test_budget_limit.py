@@ -1,4 +1,4 @@
-"""A budget is a limit: no call begins that could pass it, whatever runs at once, is repeated or is tried again."""
+"""A budget is a hard limit: no call starts that could exceed it, including concurrent, repeated and retried calls."""
 
 from __future__ import annotations
 

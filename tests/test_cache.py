@@ -1,4 +1,4 @@
-"""The cache itself: what goes in comes out, however the folder is treated."""
+"""Tests of the cache, including damaged, shared and read-only folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much room the cache takes, and the commands that show and clear it."""
+"""Tests of the cache size limit and the cache commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked, what is taken from the cache, and what is told of each call."""
+"""Tests of provider calls, their caching and their log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that must stop while paid calls are in flight: they finish and are cached, and no new call begins."""
+"""A run that stops while paid calls are in flight: they finish and are cached, and no new call starts."""
 
 from __future__ import annotations
 

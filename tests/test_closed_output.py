@@ -1,4 +1,4 @@
-"""Standard output and error that are closed, full, or read by somebody who leaves: the work and its exit code stay."""
+"""Closed, full or broken output streams do not change results or exit codes."""
 
 from __future__ import annotations
 

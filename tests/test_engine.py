@@ -1,4 +1,4 @@
-"""Generation and grading cell by cell: what goes wrong in one is told in its record and stops no other."""
+"""Generation and grading of cells: a failure is recorded in its cell and stops no other cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``plan`` says that a run would cost: by the suite's prices, by earlier runs, or not at all."""
+"""Cost estimates of ``plan``: from suite prices, from earlier runs, or unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exit code of the command, for runs of one suite and of several."""
+"""Exit codes of the command line, for one suite and for several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that fail: every cell ends right, and nothing that was paid for is paid for again."""
+"""Failing calls: every cell ends correctly, and no call is paid for twice."""
 
 from __future__ import annotations
 

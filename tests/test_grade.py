@@ -1,4 +1,4 @@
-"""``visioneval grade``: the images of a run, graded by a changed suite into a new run, with nothing generated."""
+"""``visioneval grade``: grades the images of a run with a changed suite into a new run, without generation."""
 
 from __future__ import annotations
 

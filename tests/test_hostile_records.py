@@ -1,4 +1,4 @@
-"""A stranger's run: whatever its files hold, what reads them works, or ends in one line that names file and line."""
+"""Untrusted runs: readers accept any file contents, or fail with one line that names the file and line."""
 
 from __future__ import annotations
 

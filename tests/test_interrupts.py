@@ -1,4 +1,4 @@
-"""A run that is stopped from outside: nothing that was finished is lost."""
+"""Interrupted and killed runs keep all finished cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs with paid calls under way that are killed or interrupted, and gone on with."""
+"""Runs that are killed or interrupted during paid calls, and then resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of people on disk: nothing that reached the disk is lost, whoever writes, whenever it is killed."""
+"""Label files: concurrent writers and kills lose nothing that reached the disk."""
 
 from __future__ import annotations
 

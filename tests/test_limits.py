@@ -1,4 +1,4 @@
-"""Limits, prices and budgets in a suite: what is wrong with them is told with its place."""
+"""Limits, prices and budgets in a suite: errors are reported with their location."""
 
 from __future__ import annotations
 

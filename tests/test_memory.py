@@ -1,4 +1,4 @@
-"""Memory that large blocks go back to."""
+"""Tests that free memory returns to the system."""
 
 from __future__ import annotations
 

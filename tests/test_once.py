@@ -1,4 +1,4 @@
-"""One flight for all who ask for the same thing."""
+"""Tests of single-flight: concurrent callers share one result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that fill, caches that are damaged or shared, and clocks that go wrong, while calls cost money."""
+"""Full disks, damaged or shared caches, and wrong clocks during paid runs."""
 
 from __future__ import annotations
 

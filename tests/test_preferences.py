@@ -1,4 +1,4 @@
-"""What pairs of answers come to: wins, ties, flips, errors, and the interval of the win rate."""
+"""Preferences from pairs of answers: wins, ties, flips, errors, and the interval of the win rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run is going, away from a terminal."""
+"""Tests of progress output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``questions.json``: written once per set, whole or not at all, and read with care."""
+"""``questions.json``: one entry per set, written atomically, and validated on reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The on-disk format: what is written is read back, byte for byte, by this version and by later ones."""
+"""The on-disk format: round trips keep every byte, and later versions can read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is gone on with: what is done again, why, and what is left as it is."""
+"""Resumed runs: what is done again, why, and what stays unchanged."""
 
 from __future__ import annotations
 

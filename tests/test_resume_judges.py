@@ -1,4 +1,4 @@
-"""A judge that never answered in shape is asked anew when its run is gone on with, not read from the cache again."""
+"""On resume, a judge that never gave a valid reply is asked again instead of read from the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value of a secret variable (--var) is in prompts, and in no file: run.json, records, reports, logs, the cache."""
+"""The value of a secret variable (--var) is sent in prompts, but appears in no file, log, report or cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that cannot be written, or not any more: one clear line, and what was recorded is kept."""
+"""Runs that cannot be written: one clear message, and recorded cells are kept."""
 
 from __future__ import annotations
 

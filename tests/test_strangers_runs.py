@@ -1,4 +1,4 @@
-"""A run of a stranger: nothing outside the working directory gets into a run or a report, links are not followed out."""
+"""Untrusted runs: no outside file gets into a run or a report, and outside links are not followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How calls are limited, tried again and given up."""
+"""Tests of rate limits, retries and timeouts of calls."""
 
 from __future__ import annotations
 
