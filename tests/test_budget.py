@@ -150,7 +150,7 @@ def test_call_without_usage_has_unknown_cost(usage: Any) -> None:
 
 
 def test_custom_host_has_no_public_price() -> None:
-    prices = Prices(elsewhere=frozenset({JUDGE}))
+    prices = Prices(custom_hosts=frozenset({JUDGE}))
     assert not prices.knows(JUDGE)
     assert prices.cost(JUDGE, TOKENS, 0) is None
     assert prices.knows(GENERATE)

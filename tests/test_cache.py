@@ -161,7 +161,7 @@ def test_commands_give_advice_for_damaged_index(opened: Opened, words: list[str]
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{opened.folder}: the cache cannot be used (")
-    assert line.endswith("name another folder, or one that is not there yet, with --cache")
+    assert line.endswith("use another folder, or a new one, with --cache")
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "-1", "nan", "x"])
@@ -186,11 +186,11 @@ def test_empty_index_is_initialized(opened: Opened) -> None:
 def test_newer_cache_stays_unchanged(opened: Opened) -> None:
     opened.folder.mkdir()
     with closing(sqlite3.connect(opened.folder / "index.sqlite")) as index, index:
-        index.execute("PRAGMA user_version = 2")
+        index.execute("PRAGMA user_version = 3")
         index.execute("CREATE TABLE something (else_ TEXT)")
     before = (opened.folder / "index.sqlite").read_bytes()
     with (
-        pytest.raises(UsageError, match=r"written by another version of visioneval \(format 2\): use another folder"),
+        pytest.raises(UsageError, match=r"written by another version of visioneval \(format 3\): use another folder"),
         opened(),
     ):
         pass

@@ -42,7 +42,7 @@ def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Pay
 
 
 class Slow:
-    """A judge that answers when it is let, or fails."""
+    """A judge that answers on command, or fails."""
 
     def __init__(self, *errors: Exception | None) -> None:
         self.asked = 0
@@ -113,7 +113,7 @@ async def _asked(judge: Slow, many: int) -> None:
 
 
 async def _settled(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
-    """Waits until all of them wait for the one call."""
+    """Waits until all tasks wait for the shared call."""
     await asyncio.sleep(0.05)
     await settle()
     assert len(calls._pending) == 1

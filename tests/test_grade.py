@@ -22,7 +22,7 @@ BROKEN = {"metadata": {"generate": "raises"}}
 
 
 def source(toy: Toy, *cases: dict[str, Any], **changes: Any) -> None:
-    """A run called ``a``, and no generation counted."""
+    """Creates the run ``a`` and resets the count of generations."""
     result = toy.run(*cases, arguments=("--run-id", "a", "--quiet"), **changes)
     assert result.exit_code in (0, 1, 3), result.output
     sys.modules["mine"].Draw.started = 0

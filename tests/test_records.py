@@ -70,7 +70,7 @@ FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A finished run with nothing in it."""
+    """A finished run without records."""
     writer = RunWriter.create(tmp_path, info())
     writer.finish("complete", "2025-01-01T00:00:01+00:00")
     return writer.folder
@@ -314,7 +314,7 @@ def test_rejects_a_suite_that_is_not_unicode(tmp_path: Path) -> None:
 
 
 class Full:
-    """A file on a disk that takes so many bytes and no more."""
+    """A file on a disk with limited space."""
 
     def __init__(self, path: Path, room: int) -> None:
         self.file = path.open("r+b", buffering=0)
@@ -348,7 +348,7 @@ def test_record_is_appended_completely_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with three runs and a few things that are none."""
+    """A folder with three runs and some other files."""
     for at, run_id in enumerate(("20250101-a-1111", "20250102-a-2222", "20250102-b-3333")):
         started = f"2025-01-0{3 - at}T00:00:00+00:00"
         RunWriter.create(tmp_path, info(run_id=run_id, started_at=started)).finish("complete", "")

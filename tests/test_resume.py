@@ -42,7 +42,7 @@ COUNTING: dict[str, Any] = {
 
 
 class Resumed:
-    """A run, and what going on with it did."""
+    """A run, and what its resume did."""
 
     def __init__(self, toy: Toy) -> None:
         self.toy = toy
@@ -50,28 +50,28 @@ class Resumed:
 
     def begin(self, *cases: dict[str, Any], **changes: Any) -> Any:
         self.toy.write(*(cases or ONES), **{**COUNTING, **changes})
-        return self._did(self.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r"))
+        return self._record_work(self.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r"))
 
     def resumed_info(self, *words: str, cases: tuple[dict[str, Any], ...] | None = None, **changes: Any) -> Any:
-        """With a changed suite where there are cases or changes, else with the one that the run holds."""
+        """Resumes with a changed suite if there are cases or changes, else with the stored suite."""
         suite = []
         if cases is not None or changes:
             suite = [str(self.toy.write(*(cases or ONES), **{**COUNTING, **changes}))]
-        return self._did(self.toy("run", *suite, "--resume", "r", "--trust-suite", *words))
+        return self._record_work(self.toy("run", *suite, "--resume", "r", "--trust-suite", *words))
 
-    def _did(self, result: Any) -> Any:
-        self.generated, self.graded = self._taken("generated"), self._taken("graded")
-        self.said = next((line for line in result.stderr.splitlines() if line.startswith("going on")), "")
+    def _record_work(self, result: Any) -> Any:
+        self.generated, self.graded = self._take_calls("generated"), self._take_calls("graded")
+        self.plan = next((line for line in result.stderr.splitlines() if line.startswith("going on")), "")
         return result
 
-    def _taken(self, name: str) -> list[str]:
+    def _take_calls(self, name: str) -> list[str]:
         path = self.toy.folder / name
         found = sorted(path.read_text().split()) if path.exists() else []
         path.unlink(missing_ok=True)
         return found
 
-    def forget(self) -> None:
-        """Drops what the run paid for, so that it must be generated again."""
+    def clear_cache(self) -> None:
+        """Clears the cache, so that the images must be generated again."""
         assert self.toy("cache", "clear", "--yes").exit_code == 0
 
     @property
@@ -91,7 +91,7 @@ def run(toy: Toy) -> Resumed:
     return Resumed(toy)
 
 
-def told(generate: str, grade: str, kept: int) -> str:
+def plan_line(generate: str, grade: str, kept: int) -> str:
     return f"going on with runs/r: to generate: {generate}; to grade again: {grade}; unchanged: {kept}"
 
 
@@ -101,7 +101,7 @@ def test_unchanged_run_does_nothing(run: Resumed, more: dict[str, Any], code: in
     before = run.results.read_bytes()
     result = run.resumed_info()
     assert (result.exit_code, run.generated, run.graded) == (code, [], []), result.output
-    assert run.said == told("0", "0", 4)
+    assert run.plan == plan_line("0", "0", 4)
     assert run.results.read_bytes() == before
     assert run.toy.info.state == "complete"
     assert len(run.toy.info.resumed_at) == 1
@@ -126,7 +126,7 @@ def test_changed_prompt_generates_only_that_case(run: Resumed) -> None:
     run.begin()
     result = run.resumed_info(cases=(case("a"), case("b", prompt="two trees"), case("c")))
     assert (result.exit_code, run.generated, run.graded) == (0, ["b"], ["b"])
-    assert run.said == told("1 (1 prompt changed)", "0", 2)
+    assert run.plan == plan_line("1 (1 prompt changed)", "0", 2)
     assert run.toy.records["b"].prompt == "two trees"
     assert run.toy.info.suite.cases[1].prompt == "two trees"
 
@@ -146,20 +146,20 @@ def test_changed_rules_and_graders_only_grade(run: Resumed, changes: dict[str, A
     outputs = {record.test_id: record.artifact_sha256 for record in read_records(run.folder)}
     run.resumed_info(**changes)
     assert (run.generated, run.graded) == ([], ["a", "b", "c"])
-    assert run.said == told("0", f"3 ({why})", 0)
+    assert run.plan == plan_line("0", f"3 ({why})", 0)
     records = list(read_records(run.folder))
     assert {record.test_id: record.artifact_sha256 for record in records} == outputs
     assert [record.cost_usd for record in records] == [0.5] * 3, "how it was generated stays as it was"
     run.resumed_info()
-    assert run.said == told("0", "0", 3), "and is known now"
+    assert run.plan == plan_line("0", "0", 3), "and is known now"
 
 
 def test_new_case_and_more_samples_are_generated(run: Resumed) -> None:
     run.begin()
     run.resumed_info(cases=(*ONES, case("d")))
-    assert (run.generated, run.said) == (["d"], told("1 (1 not done yet)", "0", 3))
+    assert (run.generated, run.plan) == (["d"], plan_line("1 (1 not done yet)", "0", 3))
     run.resumed_info("--samples", "2")
-    assert (run.generated, run.said) == (["a", "b", "c", "d"], told("4 (4 not done yet)", "0", 4))
+    assert (run.generated, run.plan) == (["a", "b", "c", "d"], plan_line("4 (4 not done yet)", "0", 4))
     assert len(list(read_records(run.folder))) == 8
 
 
@@ -171,25 +171,25 @@ def test_failed_cells_are_retried(run: Resumed) -> None:
     )
     assert run.verdicts() == {"generation": "ERROR", "grading": "ERROR", "c": "PASS"}
     result = run.resumed_info("--keep-errors")
-    assert (result.exit_code, run.generated, run.graded, run.said) == (3, [], [], told("0", "0", 3))
+    assert (result.exit_code, run.generated, run.graded, run.plan) == (3, [], [], plan_line("0", "0", 3))
     source = (run.toy.folder / "mine.py").read_text()
     source = source.replace('raise RuntimeError("the model is on fire")', "return self.fine(request)")
     (run.toy.folder / "mine.py").write_text(source.replace('raise RuntimeError("the lens is broken")', "return self.fine(subject)"))  # fmt: skip
     program = run.toy.program("run", "--resume", "r", "--trust-suite")  # a fresh one, to read the mended code
     errors = program.communicate(timeout=60)[1]
     assert program.returncode == 0, errors
-    assert told("1 (1 ended in an error)", "1 (1 ended in an error)", 1) in errors
-    assert run._taken("generated") == ["generation"]
-    assert run._taken("graded") == ["generation", "grading"]
+    assert plan_line("1 (1 ended in an error)", "1 (1 ended in an error)", 1) in errors
+    assert run._take_calls("generated") == ["generation"]
+    assert run._take_calls("graded") == ["generation", "grading"]
     assert set(run.verdicts().values()) == {"PASS"}
 
 
 def test_missing_image_is_generated_again(run: Resumed) -> None:
     run.begin()
     (run.folder / str(run.toy.records["b"].artifact_path)).unlink()
-    run.forget()
+    run.clear_cache()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == (["b"], told("1 (1 missing their image)", "0", 2))
+    assert (run.generated, run.plan) == (["b"], plan_line("1 (1 missing their image)", "0", 2))
     assert (run.folder / str(run.toy.records["b"].artifact_path)).is_file()
 
 
@@ -200,7 +200,7 @@ def test_paid_images_are_not_generated_again(run: Resumed) -> None:
     lines = run.results.read_text().splitlines(keepends=True)
     run.results.write_text("".join(line for line in lines if json.loads(line)["test_id"] != "c"))
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == ([], told("2 (1 missing their image, 1 not done yet)", "0", 1))
+    assert (run.generated, run.plan) == ([], plan_line("2 (1 missing their image, 1 not done yet)", "0", 1))
     again = run.toy.records["b"]
     assert (run.folder / str(again.artifact_path)).is_file()
     assert (again.cost_usd, again.usage, again.cached) == (0.5, before.usage, False), "it was paid for in this run"
@@ -217,9 +217,9 @@ def test_changed_image_is_not_graded(run: Resumed) -> None:
     error = run.toy.records["b"].error
     assert error is not None
     assert "was changed after it was generated" in error.message
-    run.forget()
+    run.clear_cache()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == (["b"], told("1 (1 ended in an error)", "0", 2))
+    assert (run.generated, run.plan) == (["b"], plan_line("1 (1 ended in an error)", "0", 2))
 
 
 def test_truncated_record_is_done_again(run: Resumed) -> None:
@@ -227,16 +227,16 @@ def test_truncated_record_is_done_again(run: Resumed) -> None:
     data = run.results.read_bytes()
     lost = json.loads(data.splitlines()[-1])["test_id"]
     run.results.write_bytes(data[:-40])
-    run.forget()
+    run.clear_cache()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == ([lost], told("1 (1 not done yet)", "0", 2))
+    assert (run.generated, run.plan) == ([lost], plan_line("1 (1 not done yet)", "0", 2))
     assert [json.loads(line)["verdict"] for line in run.results.read_bytes().splitlines()] == ["PASS"] * 3
 
 
 def test_removed_cells_move_to_stale_file(run: Resumed) -> None:
     run.begin()
     result = run.resumed_info(cases=ONES[:2])
-    assert (result.exit_code, run.generated, run.said) == (0, [], told("0", "0", 2))
+    assert (result.exit_code, run.generated, run.plan) == (0, [], plan_line("0", "0", 2))
     assert "1 cells are not in the suite any more: they are now in stale.jsonl" in result.stderr
     (gone,) = (run.folder / "stale.jsonl").read_text().splitlines()
     assert json.loads(gone)["test_id"] == "c"
@@ -263,12 +263,12 @@ def test_dependent_case_is_graded_when_needed(run: Resumed) -> None:
     other = {"id": "other", "prompt": "three trees", "output_of": "a"}
     run.begin()
     run.resumed_info(cases=(*ONES, other))
-    assert (run.generated, run.graded, run.said) == ([], ["other"], told("0", "1 (1 not done yet)", 3))
+    assert (run.generated, run.graded, run.plan) == ([], ["other"], plan_line("0", "1 (1 not done yet)", 3))
     run.resumed_info(cases=(*ONES, {**other, "prompt": "four trees"}))
-    assert (run.generated, run.graded, run.said) == ([], ["other"], told("0", "1 (1 case changed)", 3))
+    assert (run.generated, run.graded, run.plan) == ([], ["other"], plan_line("0", "1 (1 case changed)", 3))
     run.resumed_info(cases=(case("a", prompt="new"), *ONES[1:], {**other, "prompt": "four trees"}))
     assert (run.generated, run.graded) == (["a"], ["a", "other"])
-    assert run.said == told("2 (1 prompt changed, 1 use an image that is generated again)", "0", 2)
+    assert run.plan == plan_line("2 (1 prompt changed, 1 use an image that is generated again)", "0", 2)
     records = run.toy.records
     assert records["other"].artifact_path == records["a"].artifact_path
     assert (records["other"].cost_usd, records["a"].cost_usd) == (0.0, 0.5)
@@ -279,7 +279,7 @@ def test_stored_suite_works_from_any_folder(run: Resumed, tmp_path: Path, monkey
     run.begin(case("a", images=["in/base.png"]))
     (run.folder / str(run.toy.records["a"].artifact_path)).unlink()
     (run.toy.folder / "suite.yaml").unlink()
-    run.forget()
+    run.clear_cache()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -304,14 +304,14 @@ WRONG: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("words", "said"), WRONG)
-def test_conflicting_flags_are_a_usage_error(run: Resumed, words: list[str], said: str) -> None:
+def test_conflicting_flags_are_a_usage_error(run: Resumed, words: list[str], plan: str) -> None:
     run.begin()
     run.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r2")
     before = run.results.read_bytes()
     result = run.toy("run", *words, "--trust-suite")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert said in line
+    assert plan in line
     assert run.results.read_bytes() == before
 
 
@@ -333,9 +333,9 @@ def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
     assert words[:3] == ["visioneval", "run", "--resume"]
     done = len(run.verdicts())
     assert done < 9
-    result = run._did(run.toy(*words[1:], "--trust-suite"))
+    result = run._record_work(run.toy(*words[1:], "--trust-suite"))
     assert result.exit_code == 0, result.output
-    assert run.said == told(f"{9 - done} ({9 - done} not done yet)", "0", done)
+    assert run.plan == plan_line(f"{9 - done} ({9 - done} not done yet)", "0", done)
     assert len(run.verdicts()) == 9
 
 

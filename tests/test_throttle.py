@@ -31,7 +31,7 @@ def slow_down(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttl
 
 
 def failing(*errors: BaseException | None) -> Callable[[], Awaitable[str]]:
-    """Work that fails in these ways, one after the other, and then is done."""
+    """Work that raises these errors in order, and then succeeds."""
     left = list(errors)
 
     async def work() -> str:
@@ -48,7 +48,7 @@ def told(kind: Any, retry_after: float | None = None) -> ProviderError:
 
 
 class Room:
-    """Work that stays until it is let go, and how many were in it at once."""
+    """Work that waits for release, and counts concurrent calls."""
 
     def __init__(self) -> None:
         self.now: list[str] = []
@@ -138,7 +138,7 @@ def test_too_long_retry_after_fails_the_call(kind: str) -> None:
         assert tries.count == 1
         if kind == "rate_limit":  # for the rest of the model's calls too, without a word to the provider
             work = failing(RuntimeError("called"))
-            with pytest.raises(ProviderError, match="without a call"):
+            with pytest.raises(ProviderError, match="asks to wait"):
                 await throttled.call(GENERATE, work)
             assert await throttled.call(OTHER, failing()) == "done"
 
@@ -266,7 +266,7 @@ def test_rate_limit_pauses_model_until_success() -> None:
 
 
 def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Notes what is waited for a turn, and does not wait."""
+    """Records waits for a turn without waiting."""
 
     async def noted(_: Throttle, kind: str, seconds: float) -> None:
         waits.append(round(seconds))

@@ -1,4 +1,4 @@
-"""A suite with a provider and a grader of its own, which do what a case's metadata tells them."""
+"""A suite with a custom provider and graders, whose behavior the metadata of a case selects."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Generate:
     edit = generate
 
     def fine(self, request):
-        return Generation(images=(encoded(),), cost_usd=0.5, usage={"images": 1})
+        return Generation(outputs=(encoded(),), cost_usd=0.5, usage={"images": 1})
 
     def jpeg(self, request):
-        return Generation(images=(encoded(kind="JPEG"),))
+        return Generation(outputs=(encoded(kind="JPEG"),))
 
     def raises(self, request):
         raise RuntimeError("the model is on fire")
@@ -67,7 +67,7 @@ class Generate:
         return None
 
     def gives_path(self, request):
-        return Generation(images=(Path("/etc/hostname"),))
+        return Generation(outputs=(Path("/etc/hostname"),))
 
     def limited(self, request):
         raise ProviderError("slow down", kind="rate_limit", retry_after=3)
@@ -79,20 +79,20 @@ class Generate:
         raise ProviderError("against the rules", kind="refused")
 
     def text(self, request):
-        return Generation(images=(b"I am no image",))
+        return Generation(outputs=(b"I am no image",))
 
     def empty(self, request):
-        return Generation(images=(b"",))
+        return Generation(outputs=(b"",))
 
     def cut(self, request):
-        return Generation(images=(encoded((320, 240), "red")[:200],))
+        return Generation(outputs=(encoded((320, 240), "red")[:200],))
 
     def few(self, request):
         return Generation()
 
     def odd(self, request):
         params = {"path": Path("a"), "nan": float("nan"), "surrogate": "\\ud800", "set": {1}, "bytes": b"x", 3: object}
-        return Generation(images=(encoded(),), run_params=params, usage={"a": "b", "c": 2}, cost_usd=float("inf"))
+        return Generation(outputs=(encoded(),), run_params=params, usage={"a": "b", "c": 2}, cost_usd=float("inf"))
 
     def tells_key(self, request):
         raise RuntimeError("401 for the key " + os.environ["TOY_KEY"])
@@ -179,14 +179,14 @@ SECOND: dict[str, Any] = {"key": "second", "type": "mine:Second", "writes": {"se
 
 
 class Toy:
-    """A folder with such suites and their runs. What a case says beside the keys of a case is its metadata."""
+    """A folder with toy suites and their runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "mine.py").write_text(CODE)
 
     def write(self, *cases: dict[str, Any], name: str = "suite.yaml", **changes: Any) -> Path:
-        """Writes a suite; JSON is YAML."""
+        """Writes a suite as JSON, which is valid YAML."""
         suite = {
             "name": "toy",
             "cases": [{"id": f"case{at}", "prompt": "a tree", **case} for at, case in enumerate(cases or ({},))],
@@ -207,7 +207,7 @@ class Toy:
         return self("run", self.write(*cases, **changes), "--trust-suite", *arguments)
 
     def program(self, *arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
-        """Starts the command as a program of its own."""
+        """Starts the command as a separate process."""
         return subprocess.Popen(
             [sys.executable, "-m", "visioneval", *map(str, arguments)],
             cwd=self.folder,
@@ -219,30 +219,30 @@ class Toy:
 
     @property
     def latest(self) -> Path:
-        """The folder of the run that came last."""
+        """The folder of the latest run."""
         return max((self.folder / "runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
 
     @property
     def info(self) -> RunInfo:
-        """Its ``run.json``."""
+        """The ``run.json`` of the latest run."""
         return read_info(self.latest)
 
     @property
     def records(self) -> dict[str, Record]:
-        """Its records, by case; the last one of a case that has several."""
+        """The records of the latest run by case; the last record if a case has several."""
         return {record.test_id: record for record in read_records(self.latest)}
 
     @property
     def record(self) -> Record:
-        """Its only record."""
+        """The only record of the latest run."""
         (record,) = read_records(self.latest)
         return record
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Its ``summary.json``."""
-        found: dict[str, Any] = json.loads((self.latest / "summary.json").read_text())
-        return found
+        """The ``summary.json`` of the latest run."""
+        summary: dict[str, Any] = json.loads((self.latest / "summary.json").read_text())
+        return summary
 
     def outputs(self, *names: str, **save: Any) -> None:
         """Writes small images."""

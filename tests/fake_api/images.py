@@ -28,7 +28,7 @@ class Seen:
 
 
 @lru_cache(maxsize=256)
-def drawn(width: int, height: int, fmt: str, variant: int) -> bytes:
+def generated(width: int, height: int, fmt: str, variant: int) -> bytes:
     """A plain image with a block in it. ``fmt`` is ``png``, ``jpeg`` or ``webp``; ``variant`` picks the colours."""
     shade = 40 + 25 * (variant % VARIANTS)
     image = Image.new("RGB", (width, height), (shade, 255 - shade, 120))
