@@ -177,7 +177,7 @@ def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
 def test_concurrent_generations_stay_within_limit(toy: Toy, limit: int) -> None:
     result = toy.run(*[{"metadata": {"wait": 0.01}} for _ in range(12)], arguments=("--max-concurrency", str(limit)))
     assert result.exit_code == 0, result.output
-    generate = sys.modules["mine"].Draw
+    generate = sys.modules["mine"].Generate
     assert (generate.most, generate.started) == (limit, 12)
 
 
@@ -189,7 +189,7 @@ def test_workers_pull_jobs_on_demand(toy: Toy, monkeypatch: pytest.MonkeyPatch) 
 
     def counted(plan: plans.Plan) -> Any:
         for made, call in enumerate(calls(plan), 1):
-            ahead.append(made - sys.modules["mine"].Draw.started)
+            ahead.append(made - sys.modules["mine"].Generate.started)
             yield call
 
     monkeypatch.setattr(plans.Plan, "calls", counted)
