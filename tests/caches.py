@@ -1,4 +1,4 @@
-"""Caches to be mistreated."""
+"""Helpers for tests of damaged and read-only caches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def files(folder: Path) -> set[str]:
 
 
 class Opened:
-    """A cache that is opened for each use, and what it warned of."""
+    """Opens a cache for each use, and collects its warnings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,21 +50,21 @@ class Opened:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Takes the right to write away, from root by a mount."""
+    """Makes a folder read-only; for root with a read-only mount."""
     folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
-    for each in folders:
-        each.chmod(0o500)
+    for path in folders:
+        path.chmod(0o500)
     mounts = []
     if os.access(folder, os.W_OK):
-        for words in (["--bind", str(folder), str(folder)], ["-o", "remount,bind,ro", str(folder)]):
-            done = subprocess.run(["mount", *words], capture_output=True, check=False)
+        for arguments in (["--bind", str(folder), str(folder)], ["-o", "remount,bind,ro", str(folder)]):
+            done = subprocess.run(["mount", *arguments], capture_output=True, check=False)
             if done.returncode:
-                pytest.skip("this user may write everywhere")
-            mounts.append(words)
+                pytest.skip("cannot mount read-only, and this user can write everywhere")
+            mounts.append(arguments)
     try:
         yield
     finally:
         if mounts:
             subprocess.run(["umount", str(folder)], check=True)
-        for each in folders:
-            each.chmod(0o700)
+        for path in folders:
+            path.chmod(0o700)

@@ -1,4 +1,4 @@
-"""A small real run with every file that may stand beside it, and every command that reads them."""
+"""A small real run with all its optional files, and all commands that read them."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ FILES = {
     "loose.jsonl": "lines",
     "baselines/main.jsonl": "lines",
 }
-"""Every file of a run, and whether it is one JSON document or one a line."""
+"""Every file of a run, and whether it is one JSON document or JSON Lines."""
 
 
 def build(folder: Path) -> None:
-    """Fills a folder, which is the working directory, with two runs and every file that may stand beside them."""
+    """Fills a folder, which is the working directory, with two runs and all optional files."""
     image = Image.new("RGB", (256, 256), "white")
     ImageDraw.Draw(image).rectangle((60, 60, 180, 200), fill="brown")
     image.save(folder / "base.png")
@@ -134,7 +134,7 @@ def build(folder: Path) -> None:
 
 
 def _add_an_error(path: Path) -> None:
-    """Makes the last cell one that ended in an error, with all that a record may hold."""
+    """Turns the last cell into an error with all optional record fields."""
     *lines, last = path.read_text().splitlines()
     record = json.loads(last)
     record |= {"verdict": "ERROR", "cost_usd": 0.01, "usage": {"images": 1}, "failure_tags": ["crooked"]}
@@ -152,17 +152,17 @@ def _add_an_error(path: Path) -> None:
 
 
 def _add_people(folder: Path) -> None:
-    """Labels, agreed answers, a rater's progress and a judge's preferences."""
+    """Adds labels, agreed answers, a rater's progress and a judge's preferences."""
     about = {"schema_version": 2, "model_label": NONE, "sample_index": 0, "other": None, "artifact_sha256": None}
     label = {**about, "seconds": 2.5, "at": "2025-06-01T12:00:00+00:00", "source": "page", "other_sha256": None}
     answers = [("ann", "poster", "fine", True), ("ann", "poster", "order", 4), ("ann", "door", "fine", False),
                ("bob", "poster", "fine", False), ("bob", "poster", "order", 2), ("bob", "door", "fine", False)]  # fmt: skip
-    said = [
+    labels = [
         {**label, "rater": rater, "test_id": case, "question": key, "answer": value}
         for rater, case, key, value in answers
     ]
-    _lines(folder / "labels.jsonl", said)
-    _lines(folder / "anchors.jsonl", [{**said[0], "source": "anchor"}])
+    _lines(folder / "labels.jsonl", labels)
+    _lines(folder / "anchors.jsonl", [{**labels[0], "source": "anchor"}])
     step = {**about, "rater": "ann", "test_id": "poster", "turn": "first", "did": "answered", "other_sha256": None}
     step.pop("schema_version")
     session = {"which": "all", "repeat": 0.0, "cells": None, "pairs": None, "seed": 7}
@@ -174,7 +174,7 @@ def _add_people(folder: Path) -> None:
     pair = {"schema_version": 2, "test_id": "poster", "sample_index": 0, "a": f"{OTHER}@{NONE}", "b": f"{RUN}@{BLANK}",
             "answer": "a", "reason": "A is in order", "judge": "gemini:gemini-2.5-flash", "error": None}  # fmt: skip
     within = {**pair, "a": f"{RUN}@{NONE}"}
-    _lines(folder / "preferences.jsonl", [{**each, "first": first} for each in (pair, within) for first in "ab"])
+    _lines(folder / "preferences.jsonl", [{**row, "first": first} for row in (pair, within) for first in "ab"])
 
 
 def _lines(path: Path, rows: Sequence[Any]) -> None:
@@ -182,7 +182,7 @@ def _lines(path: Path, rows: Sequence[Any]) -> None:
 
 
 def call(*words: str) -> Result:
-    """One command, in this process."""
+    """Runs a command in this process."""
     return CliRunner().invoke(app, list(words))
 
 
@@ -190,15 +190,15 @@ DESK = "label"
 
 
 def desk() -> str:
-    """What the label page is sent for its first items, as the server sends it. Raises ``VisionEvalError``."""
+    """The server's responses for the first items of the label page. Raises ``VisionEvalError``."""
     from starlette.responses import JSONResponse
 
     from visioneval.label.labeling import Labeling
     from visioneval.label.work import LabelRequest, prepare
 
-    with suppress(UsageError):  # nobody disputes a cell
+    with suppress(UsageError):  # there are no disputed cells
         prepare(LabelRequest(RUN, Path("runs"), which="disputed:2", seed=1))
     work = prepare(LabelRequest(RUN, Path("runs"), seed=1))
     sat = Labeling(work)
     sent = [JSONResponse(sat.next(rater)).body for rater in ("ann", "bob")]
-    return "\n".join([*work.notes, *(bytes(each).decode() for each in sent)])
+    return "\n".join([*work.notes, *(bytes(body).decode() for body in sent)])

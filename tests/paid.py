@@ -1,4 +1,4 @@
-"""Whole runs against the fake API in which every cell has an image, a question and a score of its own."""
+"""Complete runs against the fake API. Every cell has its own image, question and score."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIFTH: dict[str | Fault, float] = {
     "bad_json": 0.015,
     "hang": 0.01,
 }
-"""One call in five, in every way in which an answer may get lost."""
+"""Fails one call in five, with all kinds of faults."""
 METRIC = {"type": "score", "scale": [0, 5], "description": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
 
 
@@ -48,7 +48,7 @@ def prompt(at: int) -> str:
 
 
 def pictured(words: str) -> bytes:
-    """The image of a prompt: another one for another prompt."""
+    """A distinct image for each prompt."""
     number = zlib.crc32(words.encode())
     out = io.BytesIO()
     Image.new("RGB", (32, 24), (number & 255, number >> 8 & 255, number >> 16 & 255)).save(out, "PNG")
@@ -61,7 +61,7 @@ def quality(image: bytes) -> int:
 
 
 def scripted() -> Script:
-    """Generates and judges so that an image or a score in the wrong cell shows."""
+    """A script whose images and scores reveal a mix-up of cells."""
     script = Script()
     script.generate(lambda asked: [pictured(asked.prompt)] * asked.n)
     script.judge(lambda asked: {"quality": quality(asked.images[0].data), "reason": "as it is", "verdict": "PASS"})
@@ -69,7 +69,7 @@ def scripted() -> Script:
 
 
 class Paid:
-    """A folder with a suite of so many cells, its run ``r`` and its cache. What follows is the suite's own keys."""
+    """A folder with a suite of ``cells`` cells, its run ``r`` and its cache. ``suite`` are additional suite keys."""
 
     def __init__(
         self, folder: Path, api: FakeAPI, cells: int, provider: Literal["openai", "gemini"] = "openai", **suite: Any
@@ -101,16 +101,16 @@ class Paid:
         return list(read_records(self.run_folder))
 
     def words(self, *flags: str, resume: bool = False, run_id: str = "r", out: str = "runs") -> list[str]:
-        """The words of a command, which begins the run or goes on with it."""
+        """The arguments of a command that starts or resumes the run."""
         which = ["--resume", f"{out}/{run_id}"] if resume else ["suite.yaml", "--run-id", run_id]
         return ["run", *which, "--runs", out, "--trust-suite", "--cache", str(self.cache), *flags]
 
     def run(self, *flags: str, key: str | None = None, **more: Any) -> Result:
-        """Runs it in this process, whose working directory the folder must be."""
+        """Runs the command in this process; the working directory must be the folder."""
         return CliRunner().invoke(app, self.words(*flags, **more), env={KEY: key or self.api.key})
 
     def program(self, *flags: str, **more: Any) -> subprocess.Popen[str]:
-        """Runs it as a program of its own."""
+        """Runs the command as a separate process."""
         return subprocess.Popen(
             [sys.executable, "-m", "visioneval", *self.words(*flags, **more)],
             cwd=self.folder,
@@ -121,9 +121,9 @@ class Paid:
         )
 
     def check_whole(self) -> None:
-        """Every cell is there once, with its own image and its own score."""
+        """Checks that every cell is recorded once, with its own image and score."""
         records = self.records
-        assert [record.test_id for record in sorted(records, key=lambda each: each.test_id)] == [
+        assert [record.test_id for record in sorted(records, key=lambda record: record.test_id)] == [
             case_id(at) for at in range(self.cells)
         ]
         for record in records:
@@ -131,7 +131,7 @@ class Paid:
         assert read_info(self.run_folder).state == "complete"
 
     def check(self, record: Record) -> None:
-        """A cell that ended well has what belongs to it."""
+        """Checks that a cell passed with its own image and score."""
         image = (self.run_folder / str(record.artifact_path)).read_bytes()
         assert image == pictured(record.prompt), record.test_id
         assert record.scores == {"quality": quality(image)}, record.test_id
@@ -139,34 +139,34 @@ class Paid:
 
     @property
     def generated(self) -> int:
-        """Generations that were paid for, by the server's count."""
+        """The number of paid generations, counted by the server."""
         return sum(entry.paid for entry in self.api.requests if isinstance(entry.asked, GenerationRequest))
 
     @property
     def judged(self) -> int:
-        """Judgements that were paid for."""
+        """The number of paid judgements."""
         return sum(entry.paid for entry in self.api.requests if isinstance(entry.asked, JudgeRequest))
 
     @property
     def paid_again(self) -> int:
-        """Calls that were paid for though the same call had been paid for before."""
+        """The number of paid calls that repeat an earlier paid call."""
         return self.api.paid_by_digest.total() - len(self.api.paid_by_digest)
 
     def asked_for(self, test_id: str) -> dict[str, list[LoggedRequest]]:
-        """What came for a cell, by the digest of the call."""
-        words = prompt(int(test_id.removeprefix("case")))
+        """The requests about a cell, by digest of the call."""
+        cell_prompt = prompt(int(test_id.removeprefix("case")))
         calls: dict[str, list[LoggedRequest]] = {}
         for entry in self.api.requests:
-            said = (
+            text = (
                 entry.asked.prompt if isinstance(entry.asked, GenerationRequest) else entry.asked and entry.asked.text
             )
-            if said and words in said:
+            if text and cell_prompt in text:
                 calls.setdefault(entry.digest, []).append(entry)
         return calls
 
 
 def until(true: Callable[[], bool], program: subprocess.Popen[str], seconds: float = 60) -> None:
-    """Waits for something that comes of what a program does."""
+    """Waits until a condition holds while the program runs."""
     end = time.monotonic() + seconds
     while not true():
         assert program.poll() is None, program.communicate()

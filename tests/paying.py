@@ -1,4 +1,4 @@
-"""Suites that call the local server for images and judgements, and what came of their runs."""
+"""Runs suites that call the local server for images and judgements, and reads their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK: dict[str, Any] = {
 
 
 class Paying:
-    """A folder with such a suite. ``changes`` are top-level keys of the suite."""
+    """A folder with a suite that calls the local server. ``changes`` are top-level keys of the suite."""
 
     def __init__(self, folder: Path, api: FakeAPI) -> None:
         self.folder = folder
@@ -60,16 +60,16 @@ class Paying:
         return read_info(self.out / run_id)
 
     def records(self, run_id: str = "r") -> dict[tuple[str, int], Record]:
-        return {(each.test_id, each.sample_index): each for each in read_records(self.out / run_id)}
+        return {(record.test_id, record.sample_index): record for record in read_records(self.out / run_id)}
 
     def summary(self, run_id: str = "r") -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.out / run_id / "summary.json").read_text())
-        return found
+        summary: dict[str, Any] = json.loads((self.out / run_id / "summary.json").read_text())
+        return summary
 
     @property
     def called(self) -> tuple[int, int]:
-        """Generations and judgements that the server was asked for."""
+        """The numbers of generations and judgements that the server received."""
         asked = [entry.asked for entry in self.api.requests]
-        return sum(isinstance(each, GenerationRequest) for each in asked), sum(
-            isinstance(each, JudgeRequest) for each in asked
+        return sum(isinstance(request, GenerationRequest) for request in asked), sum(
+            isinstance(request, JudgeRequest) for request in asked
         )

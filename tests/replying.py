@@ -1,4 +1,4 @@
-"""One cell whose image, or whose judgement, meets a fault, in every way in which a provider is called."""
+"""Runs of one cell whose generation or judgement call fails, for every API of the providers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from PIL import Image
 from visioneval.records.model import Record
 
 CALLS = ("generation", "edit", "responses", "chat", "gemini", "gemini judge")
-"""What is called when the fault comes."""
+"""The calls that can fail."""
 
 
 class Replying:
-    """A run of one cell, of which one call gets a fault each time."""
+    """A run of one cell in which one kind of call fails."""
 
     def __init__(self, folder: Path, api: FakeAPI, call: str, **suite: Any) -> None:
         self.api = api
@@ -36,13 +36,13 @@ class Replying:
         self.paid = Paid(folder, api, 1, self.provider, graders=[grader], limits=limits, **changes, **suite)  # type: ignore[arg-type]
 
     def meets(self, fault: Fault, *flags: str, resume: bool = False) -> Record:
-        """The cell, after a run in which every such call gets the fault."""
+        """The record of a run in which every such call fails with ``fault``."""
         self.api.faults.clear()
         self.api.faults.when(lambda asked: isinstance(asked, JudgeRequest) == self.is_judged, fault)
         return self.run(*flags, resume=resume)
 
     def run(self, *flags: str, resume: bool = False) -> Record:
-        """The cell, after a run."""
+        """The record of a run."""
         self.result = self.paid.run("--quiet", *flags, resume=resume)
         assert not isinstance(self.result.exception, Exception) or isinstance(self.result.exception, SystemExit), (
             self.result.exception
@@ -52,17 +52,17 @@ class Replying:
 
     @property
     def calls(self) -> int:
-        """How often the call was made that gets the fault."""
+        """The number of calls of the failing kind."""
         return sum(isinstance(entry.asked, JudgeRequest) == self.is_judged for entry in self.api.requests)
 
     def logged(self, log: Path) -> list[str]:
-        """How each of these calls ended, by the log of calls."""
+        """The status of each of these calls in the call log."""
         lines = map(json.loads, log.read_text().splitlines())
         return [line["status"] for line in lines if (line["kind"] == "judge") == self.is_judged]
 
 
 def error_of(record: Record) -> str:
-    """What the cell says is wrong, whichever call it was."""
+    """The error message of a cell, whichever call failed."""
     assert record.error is not None, record
     return record.error.message.removeprefix("look: ")
 

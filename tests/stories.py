@@ -1,4 +1,4 @@
-"""Stories of tasks that run at once, and a clock that stands still."""
+"""Helpers for concurrent tasks: a runner with a timeout, and a manual clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visioneval.engine.calls import throttle
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
-    """Runs a story that must come to an end."""
+    """Runs a coroutine with a timeout."""
 
     async def whole() -> None:
         async with asyncio.timeout(20):
@@ -22,13 +22,13 @@ def play(story: Coroutine[Any, Any, None]) -> None:
 
 
 async def settle() -> None:
-    """Lets everybody go as far as they can."""
+    """Lets all tasks run until they wait."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that only advances when a test sets it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""Baselines: small, stable, read back as they were."""
+"""Tests of baselines: compact, stable, and unchanged by a round trip."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _side(tmp_path: Path) -> Side:
     return side_of_baseline("baseline", read_baseline(tmp_path / "deep" / "main.jsonl"))
 
 
-def test_what_is_kept_comes_back(tmp_path: Path) -> None:
+def test_baseline_round_trip(tmp_path: Path) -> None:
     text = _written(tmp_path)
     assert is_baseline(tmp_path / "deep" / "main.jsonl")
     side = _side(tmp_path)
@@ -63,7 +63,7 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
         assert gone not in text
 
 
-def test_another_time_changes_no_line(tmp_path: Path) -> None:
+def test_baseline_does_not_depend_on_time(tmp_path: Path) -> None:
     first = _written(tmp_path)
     assert _written(tmp_path, seconds=9.0, run_id="20260606-y", reasons={"fine": "other words"}) == first
     other = _written(tmp_path, scores={"fine": True}).splitlines()
@@ -85,19 +85,19 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
 @pytest.mark.parametrize(
     ("at", "old", "new", "message"),
     [
-        (0, '"baseline": 1', '"baseline": 2', r"main\.jsonl:1: a baseline of version 2: upgrade visioneval"),
+        (0, '"baseline": 2', '"baseline": 3', r"main\.jsonl:1: a baseline of version 3, not 2: upgrade visioneval"),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
-        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: names what the first line does not hold"),
-        (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or cut off"),
+        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
+        (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or truncated"),
     ],
 )
-def test_broken_baselines_are_told_by_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:
+def test_reports_broken_baselines_with_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:
     with pytest.raises(RunFormatError, match=message):
         _broken(tmp_path, at, old, new)
 
 
-def test_no_baseline_at_all(tmp_path: Path) -> None:
+def test_reports_a_missing_baseline(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(RunFormatError, match="empty: not a baseline"):
         read_baseline(tmp_path / "empty.jsonl")
@@ -107,7 +107,7 @@ def test_no_baseline_at_all(tmp_path: Path) -> None:
         write_baseline(make_baseline(INFO, [], {}), tmp_path / "empty.jsonl" / "x.jsonl")
 
 
-def test_the_commands(toy: Toy) -> None:
+def test_baseline_commands(toy: Toy) -> None:
     assert toy("baseline", "list").stdout.startswith("baselines: no baselines here")
     toy.run({}, {"metadata": {"look": "bad"}}, arguments=("--run-id", "first"))
     result = toy("baseline", "set", "first")
@@ -119,10 +119,10 @@ def test_the_commands(toy: Toy) -> None:
     toy("baseline", "set", "first", "--name", "other")
     assert Path("baselines/other.jsonl").read_bytes() == Path("baselines/main.jsonl").read_bytes()
     refused = toy("baseline", "set", "first", "--name", "../x")
-    assert (refused.exit_code, "'../x' is no name for a baseline" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "'../x' is not a valid baseline name" in refused.stderr) == (2, True)
 
 
-def test_a_run_that_is_not_complete_is_no_baseline(toy: Toy) -> None:
+def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:
     toy.run({}, arguments=("--run-id", "first"))
     path = Path("runs/first/run.json")
     path.write_text(path.read_text().replace('"state": "complete"', '"state": "interrupted"'))

@@ -1,4 +1,4 @@
-"""What calls cost, and the end of the money."""
+"""Tests of prices and budgets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from visioneval.engine.calls.cost_bounds import (
     Bound,
     CallSize,
     bound_of,
-    least_generation_size,
+    minimum_generation_size,
     stated_maximum,
 )
 from visioneval.engine.calls.pricing import Prices
@@ -61,7 +61,7 @@ def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Pay
         ("openai", {"per_call": 0}, JUDGE, None, 0.0),
     ],
 )
-def test_the_suites_prices(
+def test_costs_by_suite_prices(
     name: str, price: dict[str, float], lane: RateLimitKey, usage: Mapping[str, int] | None, cost: float | None
 ) -> None:
     prices = Prices({name: Price(**price)})
@@ -69,7 +69,7 @@ def test_the_suites_prices(
     assert prices.cost(lane, usage, 3) == (None if cost is None else pytest.approx(cost))
 
 
-def test_the_nearest_name_is_the_price() -> None:
+def test_most_specific_price_wins() -> None:
     prices = {"openai": Price(per_call=1), "gpt-5.4": Price(per_call=2), "openai:gpt-5.4": Price(per_call=3)}
     found = []
     for name in ("openai:gpt-5.4", "gpt-5.4", "openai"):
@@ -122,7 +122,7 @@ def test_public_prices(lane: RateLimitKey, told: dict[str, int], counted: dict[s
     assert Prices().cost(lane, told, 1) == pytest.approx(expected)
 
 
-def test_a_image_costs_more_than_as_many_words() -> None:
+def test_image_tokens_cost_more_than_text_tokens() -> None:
     lane, told, _ = PUBLIC[4]
     words = {**told, "candidates_image_tokens": 0}
     assert (Prices().cost(lane, told, 1) or 0) > 5 * (Prices().cost(lane, words, 1) or 0) > 0
@@ -137,7 +137,7 @@ def test_a_image_costs_more_than_as_many_words() -> None:
         RateLimitKey("command", "x", "generate"),
     ],
 )
-def test_what_nobody_knows_is_unknown(lane: RateLimitKey) -> None:
+def test_unknown_price_gives_unknown_cost(lane: RateLimitKey) -> None:
     assert not Prices().knows(lane)
     assert Prices().cost(lane, TOKENS, 1) is None
 
@@ -145,12 +145,12 @@ def test_what_nobody_knows_is_unknown(lane: RateLimitKey) -> None:
 @pytest.mark.parametrize(
     "usage", [None, {}, {"input_tokens": 1, "input_image_tokens": 500}], ids=["none", "empty", "impossible"]
 )
-def test_a_call_that_tells_no_usage_has_no_known_cost(usage: Any) -> None:
+def test_call_without_usage_has_unknown_cost(usage: Any) -> None:
     assert Prices().cost(GENERATE, usage, 1) is None
 
 
-def test_a_host_of_ones_own_has_no_public_price() -> None:
-    prices = Prices(elsewhere=frozenset({JUDGE}))
+def test_custom_host_has_no_public_price() -> None:
+    prices = Prices(custom_hosts=frozenset({JUDGE}))
     assert not prices.knows(JUDGE)
     assert prices.cost(JUDGE, TOKENS, 0) is None
     assert prices.knows(GENERATE)
@@ -170,7 +170,7 @@ async def paid(budget: Budget, bound: Callable[[], Bound], cost: float | None, l
         budget.settle(claim, cost)
 
 
-def test_calls_in_flight_are_counted_at_the_most_that_they_may_cost() -> None:
+def test_calls_in_flight_reserve_their_maximum_cost() -> None:
     async def story() -> None:
         budget = Budget(1.0)
         async with budget.reserve(GENERATE, 1, exactly(0.5)) as first, budget.reserve(JUDGE, 0, exactly(0.4)) as second:
@@ -182,7 +182,7 @@ def test_calls_in_flight_are_counted_at_the_most_that_they_may_cost() -> None:
         await waiting
         assert budget.spent == pytest.approx(0.9)
         with pytest.raises(
-            BudgetError, match=r"the budget of 1 USD is used up: 0.9 USD are spent, and a call of openai"
+            BudgetError, match=r"the budget of 1 USD is used up: 0.9 USD spent, and the next call of openai"
         ):
             await paid(budget, exactly(0.3), 0.3)
         assert budget.refused == 1
@@ -190,7 +190,7 @@ def test_calls_in_flight_are_counted_at_the_most_that_they_may_cost() -> None:
     play(story())
 
 
-def test_a_budget_may_be_used_to_the_last_cent() -> None:
+def test_budget_can_be_used_completely() -> None:
     async def story() -> None:
         budget = Budget(0.3)
         for _ in range(3):
@@ -202,7 +202,7 @@ def test_a_budget_may_be_used_to_the_last_cent() -> None:
     play(story())
 
 
-def test_a_call_that_fails_gives_its_reservation_back() -> None:
+def test_failed_call_releases_its_reservation() -> None:
     async def story() -> None:
         budget = Budget(1.0)
         for _ in range(5):
@@ -216,7 +216,7 @@ def test_a_call_that_fails_gives_its_reservation_back() -> None:
     play(story())
 
 
-def test_without_a_budget_nothing_is_refused_and_no_bound_is_asked_for() -> None:
+def test_no_budget_refuses_nothing_and_computes_no_bound() -> None:
     def nobody() -> Bound:
         raise AssertionError
 
@@ -230,13 +230,13 @@ def test_without_a_budget_nothing_is_refused_and_no_bound_is_asked_for() -> None
     play(story())
 
 
-def test_a_budget_over_an_unknown_price_is_wrong_usage(paying: Paying) -> None:
+def test_budget_with_unknown_price_is_a_usage_error(paying: Paying) -> None:
     paying.write(prices={"openai:gpt-5.4": {"per_call": 0.01}})
     result = paying.run("--budget", "1")
     assert (result.exit_code, paying.called, paying.out.exists()) == (2, (0, 0), False)
     (line,) = result.stderr.splitlines()
     assert line == (
-        "a budget needs the price of every call; unknown: openai:gpt-image-1.5. State them in the suite, as in"
+        "the budget needs the price of every call, but these are unknown: openai:gpt-image-1.5. Set them in the suite, for example"
         " 'prices: {openai:gpt-image-1.5: {per_image: 0.02}}'"
     )
     assert paying.run("--budget", "1", "--offline").exit_code == 3, "nothing is paid offline"
@@ -245,13 +245,13 @@ def test_a_budget_over_an_unknown_price_is_wrong_usage(paying: Paying) -> None:
 
 
 @pytest.mark.parametrize("told", ["nan", "inf", "0", "-1", "much"])
-def test_a_budget_that_is_none_is_wrong_usage(paying: Paying, told: str) -> None:
+def test_invalid_budget_is_a_usage_error(paying: Paying, told: str) -> None:
     paying.write()
     assert paying.run("--budget", told).exit_code == 2
     assert paying.called == (0, 0)
 
 
-def test_a_budgeted_run_stops_says_so_and_can_be_gone_on_with(paying: Paying) -> None:
+def test_run_stops_at_budget_and_can_be_resumed(paying: Paying) -> None:
     ids = tuple(f"case{at}" for at in range(10))
     paying.write(*ids)
     result = paying.run("--budget", "0.25", "--max-concurrency", "1")
@@ -273,7 +273,7 @@ def test_a_budgeted_run_stops_says_so_and_can_be_gone_on_with(paying: Paying) ->
     assert (paying.info().state, paying.info().stopped_by) == ("complete", None)
 
 
-def test_a_budget_that_the_judges_use_up_ends_the_run_too(paying: Paying) -> None:
+def test_judge_calls_use_up_the_budget(paying: Paying) -> None:
     paying.write(prices={**PRICES, "openai:gpt-5.4": {"per_call": 1}}, gates=["error_rate < 1"])
     result = paying.run("--budget", "1.06", "--max-concurrency", "1")
     assert result.exit_code == 3
@@ -281,7 +281,7 @@ def test_a_budget_that_the_judges_use_up_ends_the_run_too(paying: Paying) -> Non
     assert paying.info().stopped_by == "budget"
 
 
-def test_who_waits_at_the_gate_when_the_money_ends_is_not_let_in(paying: Paying) -> None:
+def test_waiting_calls_are_refused_when_budget_ends(paying: Paying) -> None:
     paying.write(*(f"case{at}" for at in range(12)), graders=[{"key": "image", "type": "properties"}],
                  verdict=["not image.blank"])  # fmt: skip
     paying.api.latency["images"] = 0.05
@@ -290,7 +290,7 @@ def test_who_waits_at_the_gate_when_the_money_ends_is_not_let_in(paying: Paying)
     assert len(paying.records()) == 1
 
 
-def test_a_try_that_fails_costs_nothing(paying: Paying) -> None:
+def test_failed_attempt_costs_nothing(paying: Paying) -> None:
     paying.write("tree")
     paying.api.faults.queue(Fault("rate_limit", retry_after=0.01))
     assert paying.run().exit_code == 0
@@ -298,7 +298,7 @@ def test_a_try_that_fails_costs_nothing(paying: Paying) -> None:
     assert (record.attempts, record.cost_usd, record.graders[0].cost_usd) == (2, 0.04, 0.01)
 
 
-def test_a_cost_that_is_not_known_is_told_as_unknown(paying: Paying) -> None:
+def test_unknown_cost_is_reported_as_unknown(paying: Paying) -> None:
     paying.write("tree", prices={})
     assert paying.run().exit_code == 0
     record = paying.records()["tree", 0]
@@ -306,7 +306,7 @@ def test_a_cost_that_is_not_known_is_told_as_unknown(paying: Paying) -> None:
     assert (record.cost_usd, record.graders[0].cost_usd) == (None, None), "the host is not OpenAI's own"
 
 
-def test_where_only_tokens_are_priced_the_first_call_goes_alone_and_the_largest_counts_for_the_others() -> None:
+def test_token_priced_calls_run_first_call_alone_then_reserve_largest_cost() -> None:
     async def story() -> None:
         budget = Budget(1.0)
         calls = [asyncio.create_task(paid(budget, about(0.5), 0.2)) for _ in range(64)]
@@ -317,7 +317,7 @@ def test_where_only_tokens_are_priced_the_first_call_goes_alone_and_the_largest_
     play(story())
 
 
-def test_a_first_call_that_fails_lets_the_next_one_go() -> None:
+def test_failed_first_call_lets_the_next_start() -> None:
     async def story() -> None:
         budget = Budget(1.0)
         done: list[int] = []
@@ -341,13 +341,20 @@ def test_a_first_call_that_fails_lets_the_next_one_go() -> None:
         ("openai", {"input_per_million": 10}, JUDGE, CallSize(0, 1_000, 50), 0.01, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000, 50), 0.005, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000), ANSWER_TOKENS / 10_000, False),
-        ("openai", {"output_per_million": 100}, GENERATE, least_generation_size("openai", {}, 2), 1.6384, False),
-        ("else", {"per_call": 1}, GENERATE, least_generation_size("openai", {}, 1), GENERATED_TOKENS * 32 / 1e6, False),
+        ("openai", {"output_per_million": 100}, GENERATE, minimum_generation_size("openai", {}, 2), 1.6384, False),
         (
             "else",
             {"per_call": 1},
             GENERATE,
-            least_generation_size("openai", {"quality": "low"}, 1),
+            minimum_generation_size("openai", {}, 1),
+            GENERATED_TOKENS * 32 / 1e6,
+            False,
+        ),
+        (
+            "else",
+            {"per_call": 1},
+            GENERATE,
+            minimum_generation_size("openai", {"quality": "low"}, 1),
             512 * 32 / 1e6,
             False,
         ),
@@ -361,7 +368,7 @@ def test_a_first_call_that_fails_lets_the_next_one_go() -> None:
         ),
     ],
 )
-def test_the_most_that_a_call_may_cost(
+def test_maximum_cost_of_a_call(
     name: str, price: dict[str, float], lane: RateLimitKey, size: CallSize, usd: float, is_strict: bool
 ) -> None:
     bound = bound_of(Prices({name: Price(**price)}), lane, size)
@@ -378,5 +385,5 @@ def test_the_most_that_a_call_may_cost(
         ("mine:Judge", {"max_output_tokens": 500}, None),
     ],
 )
-def test_the_stated_maximum_of_tokens(provider: str, params: dict[str, Any], most: int | None) -> None:
+def test_stated_maximum_of_tokens(provider: str, params: dict[str, Any], most: int | None) -> None:
     assert stated_maximum(provider, params) == most

@@ -1,4 +1,4 @@
-"""A budget is a limit: no call begins that could pass it, whatever runs at once, is repeated or is tried again."""
+"""A budget is a hard limit: no call starts that could exceed it, including concurrent, repeated and retried calls."""
 
 from __future__ import annotations
 
@@ -59,27 +59,27 @@ def refuses(result: Result, line: str) -> None:
 
 
 @pytest.mark.parametrize("most", ["1", "8", "64"])
-def test_a_budget_that_cannot_pay_the_first_call_calls_nobody(paying: Paying, most: str) -> None:
+def test_budget_too_small_for_first_call_makes_no_call(paying: Paying, most: str) -> None:
     paying.write(*IDS, models=of_three(paying), **LOCAL)
     result = paying.run("--budget", "0.01", "--max-concurrency", most)
-    refuses(result, f"the budget of 0.01 USD cannot pay one call of {IMAGE}, which may cost 0.12 USD")
+    refuses(result, f"the budget of 0.01 USD is too small for one call of {IMAGE}, which may cost 0.12 USD")
     assert len(result.stderr.splitlines()) == 1
     assert (paying.called, paying.out.exists()) == ((0, 0), False)
 
 
-def test_a_judge_that_the_budget_cannot_pay_is_not_asked(paying: Paying) -> None:
+def test_budget_too_small_for_judge_asks_no_judge(paying: Paying) -> None:
     paying.write("tree", prices={**PRICES, JUDGE: {"per_call": 2}})
     result = paying.run("--budget", "1")
-    refuses(result, f"the budget of 1 USD is used up: 0.04 USD are spent, and a call of {JUDGE} may cost 2 USD")
+    refuses(result, f"the budget of 1 USD is used up: 0.04 USD spent, and the next call of {JUDGE} may cost 2 USD")
     assert paying.called == (1, 0)
     again = paying("run", "--resume", paying.out / "r", "--budget", "1")
-    refuses(again, f"the budget of 1 USD cannot pay one call of {JUDGE}, which may cost 2 USD")
+    refuses(again, f"the budget of 1 USD is too small for one call of {JUDGE}, which may cost 2 USD")
     assert paying.called == (1, 0)
 
 
 @pytest.mark.parametrize("most", ["1", "3", "64"])
 @pytest.mark.parametrize(("n", "usd", "calls"), [(1, "0.04", 1), (1, "0.2", 5), (3, "0.13", 1), (3, "0.35", 2)])
-def test_calls_at_once_stay_within_the_budget(paying: Paying, n: int, usd: str, calls: int, most: str) -> None:
+def test_concurrent_calls_stay_within_budget(paying: Paying, n: int, usd: str, calls: int, most: str) -> None:
     paying.write(*IDS, models=of_three(paying, n), **LOCAL)
     paying.api.latency["images"] = (0.01, 0.1)
     assert paying.run("--budget", usd, "--max-concurrency", most).exit_code == 3
@@ -90,7 +90,7 @@ def test_calls_at_once_stay_within_the_budget(paying: Paying, n: int, usd: str, 
 
 @pytest.mark.parametrize("votes", [1, 3])
 @pytest.mark.parametrize("most", ["1", "16"])
-def test_samples_votes_and_concurrency_together_stay_within_it_and_resumes_pay_once(
+def test_samples_votes_and_concurrency_stay_within_budget_and_resume_pays_once(
     paying: Paying, votes: int, most: str
 ) -> None:
     paying.write(*IDS[:4], models=of_three(paying), graders=[{**LOOK, "votes": votes}])
@@ -111,7 +111,7 @@ def test_samples_votes_and_concurrency_together_stay_within_it_and_resumes_pay_o
     assert len(paying.records()) == 12
 
 
-def test_cached_images_cost_no_budget(paying: Paying) -> None:
+def test_cached_images_cost_nothing(paying: Paying) -> None:
     paying.write(*IDS, **LOCAL)
     assert paying.run().exit_code == 0
     generated = paying.called[0]
@@ -132,7 +132,7 @@ def test_cached_images_cost_no_budget(paying: Paying) -> None:
         (Fault("bad_json"), 2),
     ],
 )
-def test_a_try_whose_answer_got_lost_counts_and_one_that_was_turned_away_does_not(
+def test_lost_reply_counts_towards_budget_but_rejected_call_does_not(
     paying: Paying, monkeypatch: pytest.MonkeyPatch, fault: Fault, generated: int
 ) -> None:
     monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.01)
@@ -142,7 +142,7 @@ def test_a_try_whose_answer_got_lost_counts_and_one_that_was_turned_away_does_no
     assert images(paying) == generated
 
 
-def test_a_try_that_runs_out_of_time_counts(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_out_attempt_counts_towards_budget(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.01)
     paying.write(*IDS, limits={"openai": {"timeout_s": 2}}, **LOCAL)
     paying.api.faults.queue(Fault("hang"))
@@ -150,7 +150,7 @@ def test_a_try_that_runs_out_of_time_counts(paying: Paying, monkeypatch: pytest.
     assert images(paying) == 2
 
 
-def test_a_server_that_is_not_there_costs_nothing(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_costs_nothing(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.001)
     models = [{**of_three(paying, 1)[0], "base_url": "http://127.0.0.1:9/v1"}]
     paying.write(*IDS, models=models, **LOCAL)
@@ -161,7 +161,7 @@ def test_a_server_that_is_not_there_costs_nothing(paying: Paying, monkeypatch: p
     assert len(paying.records()) == len(IDS)
 
 
-def test_a_second_answer_and_crops_are_within_the_budget(paying: Paying) -> None:
+def test_repeated_answers_and_crops_stay_within_budget(paying: Paying) -> None:
     """Each repeated question is a call of its own."""
     paying.write("tree", prices={**PRICES, JUDGE: {"per_call": 0.1}})
     paying.api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("off_schema"))
@@ -183,35 +183,37 @@ GECKO: dict[str, Any] = {"graders": [{"key": "g", "type": "gecko"}], "verdict": 
 
 
 @pytest.mark.parametrize("most", ["1", "16"])
-def test_questions_and_their_answers_are_within_the_budget(paying: Paying, most: str) -> None:
+def test_questions_and_answers_stay_within_budget(paying: Paying, most: str) -> None:
     answering(paying)
     paying.write(*IDS[:5], **GECKO)
     assert paying.run("--budget", "0.17", "--max-concurrency", most).exit_code == 3
     assert 0.1 < billed(paying) <= 0.17 + 1e-9
 
 
-def test_question_making_stops_at_the_budget_and_keeps_what_it_has(paying: Paying) -> None:
+def test_question_generation_stops_at_budget_and_keeps_results(paying: Paying) -> None:
     answering(paying)
     paying.write(*IDS, budget_usd=0.05, **GECKO)
     result = paying("questions", paying.folder / "suite.yaml")
-    refuses(result, f"the budget of 0.05 USD is used up: 0.05 USD are spent, and a call of {JUDGE} may cost 0.01 USD")
+    refuses(
+        result, f"the budget of 0.05 USD is used up: 0.05 USD spent, and the next call of {JUDGE} may cost 0.01 USD"
+    )
     assert paying.called == (0, 5)
     assert result.stdout.count("Is it there?") == 5
     paying.write(*IDS, budget_usd=0.001, **GECKO)
     result = paying("questions", paying.folder / "suite.yaml", "--reuse", "none")
     assert result.exit_code == 3
     assert result.stderr.splitlines() == [
-        f"the budget of 0.001 USD cannot pay one call of {JUDGE}, which may cost 0.01 USD"
+        f"the budget of 0.001 USD is too small for one call of {JUDGE}, which may cost 0.01 USD"
     ]
     assert paying.called == (0, 5)
 
 
-def test_a_grading_stays_within_its_budget(paying: Paying) -> None:
+def test_grade_stays_within_budget(paying: Paying) -> None:
     paying.write(*IDS, **LOCAL)
     assert paying.run().exit_code == 0
     suite = paying.write(*IDS)
     result = paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.001")
-    refuses(result, f"the budget of 0.001 USD cannot pay one call of {JUDGE}, which may cost 0.01 USD")
+    refuses(result, f"the budget of 0.001 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
     assert paying.called[1] == 0
     assert paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.05").exit_code == 3
     assert paying.called == (len(IDS), 5)
@@ -219,7 +221,7 @@ def test_a_grading_stays_within_its_budget(paying: Paying) -> None:
     assert paying.called == (len(IDS), len(IDS))
 
 
-def test_a_comparison_stays_within_its_budget(paying: Paying) -> None:
+def test_pairwise_comparison_stays_within_budget(paying: Paying) -> None:
     paying.write(*IDS[:4], **LOCAL)
     assert paying.run(run_id="a").exit_code == 0
     paying.write(*IDS[:4], models=[{**of_three(paying, 1)[0], "params": {"model": "gpt-image-1.5", "quality": "high"}}],
@@ -234,7 +236,7 @@ def test_a_comparison_stays_within_its_budget(paying: Paying) -> None:
     paying.api.script.judge({"answer": "A", "reason": "so"})
     words = ("pairwise", "a", "b", "--runs", paying.out, "--judge", "default", "--budget")
     result = paying(*words, "0.005")
-    refuses(result, f"the budget of 0.005 USD cannot pay one call of {JUDGE}, which may cost 0.01 USD")
+    refuses(result, f"the budget of 0.005 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
     assert paying.called[1] == 0
     assert paying(*words, "0.03", "--max-concurrency", "16").exit_code == 3
     assert paying.called[1] == 3
@@ -251,7 +253,7 @@ def judge(paying: Paying, **params: Any) -> dict[str, Any]:
     return {"judges": {"default": {"provider": "openai", "model": "gpt-5.4", "params": params, **host}}}
 
 
-def test_a_stated_maximum_of_tokens_is_a_limit(paying: Paying) -> None:
+def test_stated_maximum_of_tokens_is_a_strict_bound(paying: Paying) -> None:
     """A call is counted at its maximum while it is in flight: one after the other fits, two at once do not."""
     paying.write(*IDS[:3], **TOKENS, **judge(paying, max_output_tokens=10_000))
     paying.api.latency["judge"] = 0.2
@@ -264,7 +266,7 @@ def test_a_stated_maximum_of_tokens_is_a_limit(paying: Paying) -> None:
     assert paying.called[1] == 3, "no call of the second run could be paid at its maximum"
 
 
-def test_without_a_maximum_the_first_call_goes_alone_and_must_fit_an_estimate(paying: Paying) -> None:
+def test_without_maximum_first_call_runs_alone_within_estimate(paying: Paying) -> None:
     paying.write(*IDS, **TOKENS, **judge(paying))
     paying.api.latency["judge"] = 0.05
     result = paying.run("--budget", "0.6", "--max-concurrency", "16")
@@ -274,13 +276,13 @@ def test_without_a_maximum_the_first_call_goes_alone_and_must_fit_an_estimate(pa
     result = paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.01", "--reuse", "none")
     assert result.exit_code == 3
     (line,) = [line for line in result.stderr.splitlines() if "cannot pay" in line]
-    assert line.startswith(f"the budget of 0.01 USD cannot pay one call of {JUDGE}, which may cost 0.1")
-    assert line.endswith("USD; a maximum of output tokens in its params lowers that")
+    assert line.startswith(f"the budget of 0.01 USD is too small for one call of {JUDGE}, which may cost 0.1")
+    assert line.endswith("USD; set a maximum of output tokens in its params to lower this")
 
 
-def test_the_plan_warns_of_a_budget_that_is_too_small(paying: Paying) -> None:
+def test_plan_warns_about_too_small_budget(paying: Paying) -> None:
     suite = paying.write("tree", models=of_three(paying), budget_usd=0.01)
-    warning = f"the budget of 0.01 USD cannot pay one call of {IMAGE}, which may cost 0.12 USD"
+    warning = f"the budget of 0.01 USD is too small for one call of {IMAGE}, which may cost 0.12 USD"
     shown = paying("plan", suite)
     assert shown.exit_code == 0
     assert warning in " ".join(shown.stdout.split())
@@ -291,13 +293,13 @@ def test_the_plan_warns_of_a_budget_that_is_too_small(paying: Paying) -> None:
     assert paying.called == (0, 0)
 
 
-def test_a_budget_holds_while_a_key_is_refused_and_after(paying: Paying) -> None:
+def test_budget_is_enforced_during_and_after_refused_key(paying: Paying) -> None:
     paying.write(*IDS, **LOCAL)
     paying.api.latency["images"] = 0.3
     paying.api.faults.when(lambda asked: "case05" in getattr(asked, "prompt", ""), Fault("unauthorized"))
     result = paying.run("--budget", "0.3", "--max-concurrency", "6")
     assert result.exit_code == 3
-    assert "refuses the key" in result.stderr
+    assert "refused the API key" in result.stderr
     assert (len(paying.records()), images(paying)) == (5, 5)
     paying.api.faults.clear()
     assert paying("run", "--resume", paying.out / "r", "--budget", "0.12").exit_code == 3

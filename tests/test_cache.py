@@ -1,4 +1,4 @@
-"""The cache itself: what goes in comes out, however the folder is treated."""
+"""Tests of the cache, including damaged, shared and read-only folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def opened(tmp_path: Path) -> Opened:
     return Opened(tmp_path / "cache")
 
 
-def test_what_goes_in_comes_out(opened: Opened) -> None:
+def test_cache_round_trip(opened: Opened) -> None:
     answer = {"text": "ä \u2028", "usage": {"input_tokens": 3}, "cost_usd": 0.25, "refused": None, "calls": []}
     with opened("r1") as cache:
         assert cache.get("generate:1") is None
@@ -42,7 +42,7 @@ def test_what_goes_in_comes_out(opened: Opened) -> None:
     assert [path.name for path in opened.folder.iterdir() if path.is_file()] == ["index.sqlite"]
 
 
-def test_a_new_answer_replaces_the_old_one_and_its_images(opened: Opened) -> None:
+def test_new_answer_replaces_old_answer_and_images(opened: Opened) -> None:
     with opened() as cache:
         cache.put("generate:1", "generate", {"n": 1}, named(ONE, TWO))
         cache.put("generate:2", "generate", {"n": 2}, named(TWO, TWO))
@@ -55,7 +55,7 @@ def test_a_new_answer_replaces_the_old_one_and_its_images(opened: Opened) -> Non
     assert files(opened.folder) == {digest(TWO), digest(b"new")}, "what nobody names takes no room"
 
 
-def test_the_same_answer_again_keeps_its_image(opened: Opened) -> None:
+def test_storing_the_same_answer_again_keeps_its_image(opened: Opened) -> None:
     with opened() as cache:
         for _ in range(2):
             cache.put("generate:1", "generate", {}, named(ONE))
@@ -71,13 +71,13 @@ def test_the_same_answer_again_keeps_its_image(opened: Opened) -> None:
     ],
     ids=["truncated", "zeroed", "emptied"],
 )
-def test_a_damaged_image_is_a_miss_and_is_mended_by_the_next_answer(opened: Opened, damage: Any) -> None:
+def test_damaged_image_is_a_miss_and_is_replaced_by_next_answer(opened: Opened, damage: Any) -> None:
     with opened() as cache:
         cache.put("generate:1", "generate", {}, named(ONE))
         damage(cache.path(digest(ONE)))
         assert cache.read(digest(ONE)) is None
         (warning,) = opened.warned
-        assert warning == f"{cache.path(digest(ONE))}: an image of the cache is damaged, and is passed over"
+        assert warning == f"{cache.path(digest(ONE))}: ignoring a damaged image of the cache"
         cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE
         damage(cache.path(digest(ONE)))
@@ -85,7 +85,7 @@ def test_a_damaged_image_is_a_miss_and_is_mended_by_the_next_answer(opened: Open
         assert cache.read(digest(ONE)) == ONE, "though nobody looked in between"
 
 
-def test_swapped_images_are_two_misses(opened: Opened) -> None:
+def test_swapped_images_are_misses(opened: Opened) -> None:
     with opened() as cache:
         cache.put("generate:1", "generate", {}, named(ONE))
         cache.put("generate:2", "generate", {}, named(TWO))
@@ -96,26 +96,26 @@ def test_swapped_images_are_two_misses(opened: Opened) -> None:
         assert len(opened.warned) == 2
 
 
-def test_a_image_that_is_gone_is_a_miss(opened: Opened) -> None:
+def test_missing_image_is_a_miss(opened: Opened) -> None:
     with opened() as cache:
         cache.put("generate:1", "generate", {}, named(ONE))
         cache.path(digest(ONE)).unlink()
         assert cache.read(digest(ONE)) is None
-    assert opened.warned[0].endswith("an image of the cache is gone: No such file or directory")
+    assert opened.warned[0].endswith("cannot read a cached image: No such file or directory")
 
 
-def test_an_answer_that_is_no_json_is_a_miss(opened: Opened) -> None:
+def test_invalid_json_answer_is_a_miss(opened: Opened) -> None:
     with opened() as cache:
         cache.put("judge:1", "judge", {"text": "yes"})
     with closing(sqlite3.connect(opened.folder / "index.sqlite")) as index, index:
         index.execute("UPDATE answers SET answer = ?", (b"{{{",))
     with opened() as cache:
         assert cache.get("judge:1") is None
-    assert "is damaged, and is passed over" in opened.warned[0]
+    assert "ignoring a damaged" in opened.warned[0]
 
 
 @pytest.mark.parametrize("content", [b"not a database at all" * 100, b"\xff" * 8192], ids=["words", "bytes"])
-def test_a_damaged_index_is_set_aside(opened: Opened, content: bytes) -> None:
+def test_damaged_index_is_moved_away(opened: Opened, content: bytes) -> None:
     with opened() as cache:
         cache.put("judge:1", "judge", {})
     index = opened.folder / "index.sqlite"
@@ -125,13 +125,13 @@ def test_a_damaged_index_is_set_aside(opened: Opened, content: bytes) -> None:
         cache.put("judge:1", "judge", {"n": 2})
     (warning,) = opened.warned
     assert warning.startswith(f"{index}: the cache's index is damaged (")
-    assert warning.endswith("): it is now index.sqlite.damaged, and the cache begins anew")
+    assert warning.endswith("): moved to index.sqlite.damaged, starting a new index")
     assert (opened.folder / "index.sqlite.damaged").read_bytes() == content
     with opened() as cache:
         assert cache.get("judge:1") is not None
 
 
-def test_an_index_whose_damage_shows_late_is_set_aside_too(opened: Opened) -> None:
+def test_index_with_late_damage_is_moved_away(opened: Opened) -> None:
     with opened() as cache:
         for at in range(400):
             cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
@@ -145,12 +145,12 @@ def test_an_index_whose_damage_shows_late_is_set_aside_too(opened: Opened) -> No
         assert kept is not None
         assert kept.answer == {"n": 2}
     assert len(opened.warned) == 2
-    assert "passed over" in opened.warned[0]
-    assert "begins anew" in opened.warned[1]
+    assert "ignoring a damaged entry" in opened.warned[0]
+    assert "starting a new index" in opened.warned[1]
 
 
 @pytest.mark.parametrize("words", [["info"], ["clear", "--yes"]])
-def test_the_commands_say_what_to_do_about_a_damaged_index(opened: Opened, words: list[str]) -> None:
+def test_commands_give_advice_for_damaged_index(opened: Opened, words: list[str]) -> None:
     with opened() as cache:
         for at in range(400):
             cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
@@ -161,11 +161,11 @@ def test_the_commands_say_what_to_do_about_a_damaged_index(opened: Opened, words
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{opened.folder}: the cache cannot be used (")
-    assert line.endswith("name another folder, or one that is not there yet, with --cache")
+    assert line.endswith("use another folder, or a new one, with --cache")
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "-1", "nan", "x"])
-def test_days_that_are_none_are_wrong_usage(opened: Opened, days: str) -> None:
+def test_invalid_days_are_a_usage_error(opened: Opened, days: str) -> None:
     with opened():
         pass
     done = CliRunner().invoke(app, ["cache", "clear", "--cache", str(opened.folder), "--older-than", days])
@@ -174,7 +174,7 @@ def test_days_that_are_none_are_wrong_usage(opened: Opened, days: str) -> None:
     assert line.startswith("visioneval cache clear: --older-than: ")
 
 
-def test_an_empty_index_is_a_new_one(opened: Opened) -> None:
+def test_empty_index_is_initialized(opened: Opened) -> None:
     opened.folder.mkdir()
     (opened.folder / "index.sqlite").write_bytes(b"")
     with opened() as cache:
@@ -183,26 +183,29 @@ def test_an_empty_index_is_a_new_one(opened: Opened) -> None:
     assert opened.warned == []
 
 
-def test_a_newer_cache_is_left_as_it_is(opened: Opened) -> None:
+def test_newer_cache_stays_unchanged(opened: Opened) -> None:
     opened.folder.mkdir()
     with closing(sqlite3.connect(opened.folder / "index.sqlite")) as index, index:
-        index.execute("PRAGMA user_version = 2")
+        index.execute("PRAGMA user_version = 3")
         index.execute("CREATE TABLE something (else_ TEXT)")
     before = (opened.folder / "index.sqlite").read_bytes()
-    with pytest.raises(UsageError, match=r"a cache of another visioneval \(format 2\): name another folder"), opened():
+    with (
+        pytest.raises(UsageError, match=r"written by another version of visioneval \(format 3\): use another folder"),
+        opened(),
+    ):
         pass
     assert (opened.folder / "index.sqlite").read_bytes() == before
 
 
-def test_nothing_is_written_among_what_is_not_ours(tmp_path: Path) -> None:
+def test_rejects_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"holds other files and no cache: name another folder"):
+    with pytest.raises(UsageError, match=r"contains other files and no cache: use another folder"):
         Cache(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     other = sqlite3.connect(tmp_path / "index.sqlite")
     other.execute("CREATE TABLE songs (name TEXT)")
     other.close()
-    with pytest.raises(UsageError, match=r"index\.sqlite: is an index of something else: name another folder"):
+    with pytest.raises(UsageError, match=r"index\.sqlite: not an index of a visioneval cache: use another folder"):
         Cache(tmp_path)
     (tmp_path / "index.sqlite").unlink()
     (tmp_path / "notes.txt").rename(tmp_path / ".gitignore")
@@ -213,7 +216,7 @@ def test_nothing_is_written_among_what_is_not_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["a_file", "a_file/below", "\0"])
-def test_a_place_that_cannot_hold_one_is_wrong_usage(tmp_path: Path, place: str) -> None:
+def test_unusable_folder_is_a_usage_error(tmp_path: Path, place: str) -> None:
     (tmp_path / "a_file").write_text("here first")
     if place == "\0":
         place = "x" * 300
@@ -222,7 +225,7 @@ def test_a_place_that_cannot_hold_one_is_wrong_usage(tmp_path: Path, place: str)
     assert (tmp_path / "a_file").read_text() == "here first"
 
 
-def test_a_folder_that_cannot_be_written_is_read(opened: Opened) -> None:
+def test_read_only_folder_is_opened_for_reading(opened: Opened) -> None:
     with opened() as cache:
         cache.put("generate:1", "generate", {"n": 1}, named(ONE))
     with read_only(opened.folder):
@@ -235,7 +238,7 @@ def test_a_folder_that_cannot_be_written_is_read(opened: Opened) -> None:
             for _ in range(2):
                 cache.put("generate:2", "generate", {}, named(TWO))
             assert cache.get("generate:2") is None
-        assert opened.warned == [f"{opened.folder}: the cache cannot be written: new answers are not kept"]
+        assert opened.warned == [f"{opened.folder}: the cache is read-only: new answers are not cached"]
         done = CliRunner().invoke(app, ["cache", "clear", "--yes", "--cache", str(opened.folder)])
         assert done.exit_code == 2
         (line,) = done.stderr.splitlines()
@@ -263,7 +266,7 @@ with Cache(folder, run_id=me, warn=sys.exit) as cache:
 """
 
 
-def test_several_programs_may_write_the_same_answers_at_once(opened: Opened) -> None:
+def test_concurrent_processes_write_the_same_answers(opened: Opened) -> None:
     programs = [
         subprocess.Popen(
             [sys.executable, "-c", WRITER, str(opened.folder), str(me)],
@@ -297,7 +300,7 @@ def sqlite_rows(folder: Path, query: str) -> list[Any]:
         return index.execute(query).fetchall()
 
 
-def test_several_threads_may_use_one_cache(opened: Opened) -> None:
+def test_concurrent_threads_use_one_cache(opened: Opened) -> None:
     failed: list[BaseException] = []
 
     def write(cache: Cache, me: int) -> None:

@@ -1,4 +1,4 @@
-"""How much room the cache takes, and the commands that show and clear it."""
+"""Tests of the cache size limit and the cache commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def opened(tmp_path: Path) -> Opened:
     return Opened(tmp_path / "cache")
 
 
-def test_the_oldest_answers_make_room(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_answers_are_deleted_first(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     images = {at: bytes([at]) * 1000 for at in range(8)}
     with opened() as cache:
         for at, data in images.items():
@@ -39,13 +39,13 @@ def test_the_oldest_answers_make_room(opened: Opened, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("told", ["much", "-1", "0", "nan", "inf"])
-def test_a_size_that_is_none_is_wrong_usage(opened: Opened, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+def test_invalid_size_is_a_usage_error(opened: Opened, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     monkeypatch.setenv(MAX_GB_VARIABLE, told)
     with pytest.raises(UsageError, match=f"{MAX_GB_VARIABLE}: '{told}' is not a number of gigabytes"), opened():
         pass
 
 
-def test_clearing_drops_what_is_old_or_all(opened: Opened) -> None:
+def test_clear_deletes_old_or_all_answers(opened: Opened) -> None:
     with opened() as cache:
         cache.put("old", "generate", {}, named(ONE, TWO))
         cache.put("new", "generate", {}, named(TWO))
@@ -71,7 +71,7 @@ def command(*words: str) -> list[str]:
     return lines
 
 
-def test_the_commands_show_and_drop(opened: Opened) -> None:
+def test_cache_commands_show_and_clear(opened: Opened) -> None:
     with opened() as cache:
         cache.put("a", "generate", {}, named(bytes(200_000)))
         cache.put("b", "judge", {})
@@ -91,7 +91,7 @@ def test_the_commands_show_and_drop(opened: Opened) -> None:
     assert command("info", *where)[-1] == "oldest      -"
 
 
-def test_the_commands_know_the_users_own_folder() -> None:
+def test_cache_commands_use_default_folder() -> None:
     own = default_folder()
     assert own == Path(os.environ["XDG_CACHE_HOME"]) / "visioneval"
     with Cache(own) as cache:
@@ -100,6 +100,6 @@ def test_the_commands_know_the_users_own_folder() -> None:
     assert command("clear", "--yes") == [f"dropped 1 answers from {own}"]
 
 
-def test_the_folder_is_in_the_home_where_nothing_else_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_folder_is_in_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert default_folder() == Path(os.environ["HOME"]) / ".cache" / "visioneval"

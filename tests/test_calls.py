@@ -1,4 +1,4 @@
-"""What is asked, what is taken from the cache, and what is told of each call."""
+"""Tests of provider calls, their caching and their log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Pay
 
 
 class Slow:
-    """A judge that answers when it is let, or fails."""
+    """A judge that answers on command, or fails."""
 
     def __init__(self, *errors: Exception | None) -> None:
         self.asked = 0
@@ -63,7 +63,7 @@ def calls_of(**changes: Any) -> Calls:
     return Calls(Throttle({}, 8), prices, Budget(), CallLog(), **changes)
 
 
-def test_the_same_question_at_the_same_moment_is_asked_once() -> None:
+def test_concurrent_identical_questions_share_one_call() -> None:
     async def story() -> None:
         calls, judge, meters = calls_of(), Slow(), [Meter() for _ in range(5)]
         tasks = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)) for meter in meters]
@@ -83,7 +83,7 @@ def test_the_same_question_at_the_same_moment_is_asked_once() -> None:
     play(story())
 
 
-def test_who_shares_a_call_shares_its_error_but_not_its_end() -> None:
+def test_shared_call_shares_errors_but_not_cancellation() -> None:
     async def story() -> None:
         calls, judge = calls_of(), Slow(ProviderError("no", kind="invalid"))
         both = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter())) for _ in range(2)]
@@ -113,15 +113,15 @@ async def _asked(judge: Slow, many: int) -> None:
 
 
 async def _settled(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
-    """Waits until all of them wait for the one call."""
+    """Waits until all tasks wait for the shared call."""
     await asyncio.sleep(0.05)
     await settle()
-    assert len(calls._asked) == 1
+    assert len(calls._pending) == 1
     assert not any(task.done() for task in tasks)
 
 
 @pytest.mark.parametrize(("kept", "asked"), [(True, 1), (False, 3)])
-def test_an_answer_is_kept_unless_new_ones_are_wanted(tmp_path: Path, kept: bool, asked: int) -> None:
+def test_answers_are_cached_unless_refresh_is_requested(tmp_path: Path, kept: bool, asked: int) -> None:
     async def story(cache: Cache) -> None:
         calls, judge, meter = calls_of(cache=cache, reuse=Reuse(judgements=kept)), Slow(), Meter()
         judge.go.set()
@@ -135,7 +135,7 @@ def test_an_answer_is_kept_unless_new_ones_are_wanted(tmp_path: Path, kept: bool
         play(story(cache))
 
 
-def test_one_unknown_cost_makes_the_sum_unknown() -> None:
+def test_unknown_cost_makes_total_unknown() -> None:
     meter = Meter()
     for cost in (0.5, None, 0.5):
         meter.add(Reply("", "m", cost_usd=cost), cached=False)
@@ -152,7 +152,7 @@ REUSED = [
 
 
 @pytest.mark.parametrize(("words", "called", "generated", "judged"), REUSED)
-def test_what_a_second_run_takes_from_the_cache(
+def test_second_run_uses_cache(
     paying: Paying, words: tuple[str, ...], called: tuple[int, int], generated: list[bool], judged: list[bool]
 ) -> None:
     paying.write()
@@ -172,7 +172,7 @@ def test_what_a_second_run_takes_from_the_cache(
     assert ("the oldest of" in result.stdout) == any(generated)
 
 
-def test_a_replay_elsewhere_needs_no_key_no_host_and_no_sdk(
+def test_offline_replay_needs_no_key_host_or_sdk(
     paying: Paying, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paying.write()
@@ -208,7 +208,7 @@ def test_a_replay_elsewhere_needs_no_key_no_host_and_no_sdk(
         assert secret.encode() not in text
 
 
-def test_what_is_missing_offline_is_named(paying: Paying) -> None:
+def test_offline_run_reports_missing_answers(paying: Paying) -> None:
     paying.write("tree")
     assert paying.run().exit_code == 0
     paying.write("tree", "boat", graders=[LOOK, {**LOOK, "key": "other", "metrics": {"odd": {
@@ -220,13 +220,13 @@ def test_what_is_missing_offline_is_named(paying: Paying) -> None:
     assert boat.error is not None
     assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the generation of 'boat' by 'm'")
     assert (tree.verdict, tree.scores) == ("PASS", {"nice": True, "odd": None})
-    assert tree.graders[1].error == "not in the cache: an answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
+    assert tree.graders[1].error == "not in the cache: the answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
     assert "not in the cache: the generation of 'boat' by 'm'" in " ".join(result.stdout.split())
     generation = next(cost for cost in paying.summary("s")["costs"] if cost["what"] == "generation")
     assert (generation["cached"], generation["unknown"]) == (1, 0), "nobody was asked for the boat"
 
 
-def test_a_refusal_is_kept_for_a_replay(paying: Paying) -> None:
+def test_refusals_are_cached(paying: Paying) -> None:
     paying.write("tree", cases=[{"id": "tree", "prompt": "a tree", "expect": {"refusal": True}}])
     paying.api.faults.queue(Fault("refusal"))
     assert paying.run().exit_code == 0
@@ -236,7 +236,7 @@ def test_a_refusal_is_kept_for_a_replay(paying: Paying) -> None:
     assert (again.status, again.cached, again.reasons) == ("refused", True, first.reasons)
 
 
-def test_a_generation_that_is_not_whole_is_generated_again(paying: Paying) -> None:
+def test_incomplete_generation_is_generated_again(paying: Paying) -> None:
     host = {"base_url": paying.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
     paying.write("tree", models=[{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}, **host}])
     paying.api.faults.queue(Fault("fewer_images"))
@@ -250,7 +250,7 @@ def test_a_generation_that_is_not_whole_is_generated_again(paying: Paying) -> No
     assert paying.run("--offline", run_id="s").exit_code == 0
 
 
-def test_a_damaged_image_is_a_miss_that_is_named_and_generated_again(paying: Paying) -> None:
+def test_damaged_cached_image_is_reported_and_generated_again(paying: Paying) -> None:
     paying.write("tree")
     cache = paying.folder / "cache"
     assert paying.run("--cache", cache).exit_code == 0
@@ -259,13 +259,13 @@ def test_a_damaged_image_is_a_miss_that_is_named_and_generated_again(paying: Pay
     file.write_bytes(b"zeroed")
     result = paying.run("--cache", cache, "--reuse", "all", run_id="s")
     assert (result.exit_code, paying.called) == (0, (2, 1))
-    assert f"{file}: an image of the cache is damaged, and is passed over" in result.stderr
+    assert f"{file}: ignoring a damaged image of the cache" in result.stderr
     file.unlink()
     assert paying.run("--cache", cache, "--offline", run_id="t").exit_code == 3
     assert paying.called == (2, 1)
 
 
-def test_the_log_has_a_line_for_each_try_and_no_content(paying: Paying, tmp_path: Path) -> None:
+def test_log_has_one_line_per_attempt_without_content(paying: Paying, tmp_path: Path) -> None:
     paying.write("tree", limits={"openai": {"max_concurrency": 1}})
     paying.api.faults.queue(Fault("rate_limit", retry_after=0.01))
     log = tmp_path / "logs" / "calls.jsonl"
@@ -285,7 +285,7 @@ def test_the_log_has_a_line_for_each_try_and_no_content(paying: Paying, tmp_path
         assert content not in log.read_text(), content
 
 
-def test_a_refusal_and_a_time_limit_are_told_in_the_log(paying: Paying, tmp_path: Path) -> None:
+def test_log_reports_refusals_and_timeouts(paying: Paying, tmp_path: Path) -> None:
     paying.write("tree", limits={"openai": {"timeout_s": 0.2, "max_attempts": 2}})
     paying.api.faults.queue(Fault("hang"), Fault("refusal"))
     assert paying.run("--log-file", tmp_path / "log").exit_code == 1
@@ -293,7 +293,7 @@ def test_a_refusal_and_a_time_limit_are_told_in_the_log(paying: Paying, tmp_path
     assert [(line["status"], line["attempt"]) for line in lines] == [("cancelled", 1), ("refused", 2)]
 
 
-def test_debug_tells_each_call(paying: Paying) -> None:
+def test_debug_prints_each_call(paying: Paying) -> None:
     paying.write("tree")
     result = paying.run("--debug")
     lines = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
@@ -304,13 +304,11 @@ def test_debug_tells_each_call(paying: Paying) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--log-file", "."), "--log-file .: cannot be written: Is a directory"),
-        (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): name another folder"),
+        (("--log-file", "."), "--log-file .: cannot write: Is a directory"),
+        (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): use another folder"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_known_before_the_run_begins(
-    paying: Paying, words: tuple[str, ...], said: str
-) -> None:
+def test_unusable_cache_or_log_is_reported_before_the_run(paying: Paying, words: tuple[str, ...], said: str) -> None:
     Path("a_file").write_text("here first")
     paying.write()
     result = paying.run(*words)
@@ -319,10 +317,10 @@ def test_a_place_that_cannot_be_used_is_known_before_the_run_begins(
     assert line.startswith(said)
 
 
-def test_a_log_that_cannot_be_written_any_more_costs_no_answer(paying: Paying) -> None:
+def test_failing_log_loses_no_answers(paying: Paying) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     paying.write("tree", "boat")
     result = paying.run("--log-file", "/dev/full")
     assert (result.exit_code, paying.called) == (0, (2, 2)), result.output
-    assert result.stderr.count("--log-file: cannot be written any more: No space left on device") == 1
+    assert result.stderr.count("--log-file: cannot write, so logging stops: No space left on device") == 1

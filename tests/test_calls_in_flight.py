@@ -1,4 +1,4 @@
-"""A run that must stop while paid calls are in flight: they finish and are cached, and no new call begins."""
+"""A run that stops while paid calls are in flight: they finish and are cached, and no new call starts."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def refused_late(
 def stopped_by_key(result: Any, who: str) -> None:
     """Exit 3, with one line about the key."""
     assert result.exit_code == 3, result.output
-    assert result.stderr.count("refuses the key") == 1, result.stderr
-    (line,) = [line for line in result.stderr.splitlines() if "refuses the key" in line]
+    assert result.stderr.count("refused the API key") == 1, result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "refused the API key" in line]
     assert line.startswith(who)
     assert "Traceback" not in result.output
 
@@ -90,14 +90,12 @@ def goes_on(paid: Paid, api: FakeAPI, generated: int = CELLS, judged: int = CELL
 @pytest.mark.parametrize(
     ("provider", "kind"), [("openai", "unauthorized"), ("openai", "quota"), ("gemini", "unauthorized")]
 )
-def test_a_refused_key_of_a_model_keeps_every_image_in_flight(
-    tmp_path: Path, api: FakeAPI, provider: Service, kind: str
-) -> None:
+def test_refused_model_key_keeps_images_in_flight(tmp_path: Path, api: FakeAPI, provider: Service, kind: str) -> None:
     paid = Paid(tmp_path, api, CELLS, provider)
     api.latency.update({"images": 0.6, "gemini": 0.6})
     api.faults.when(generates(REFUSED), Fault(kind))
     result = paid.run("--max-concurrency", str(IN_FLIGHT + 1), "--quiet")
-    stopped_by_key(result, "m: the provider refuses the key: 4")
+    stopped_by_key(result, "m: the provider refused the API key: 4")
     assert len(api.requests) == IN_FLIGHT + 1, "no call begins once the key is refused"
     assert (paid.generated, paid.judged) == (IN_FLIGHT, 0)
     assert read_info(paid.run_folder).state == "interrupted"
@@ -105,13 +103,13 @@ def test_a_refused_key_of_a_model_keeps_every_image_in_flight(
 
 
 @pytest.mark.parametrize("kind", ["unauthorized", "quota"])
-def test_a_refused_key_of_a_judge_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI, kind: str) -> None:
+def test_refused_judge_key_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI, kind: str) -> None:
     paid = Paid(tmp_path, api, CELLS)
     api.latency["judge"] = 0.6
     api.latency["images"] = 0.3
     api.faults.when(judges(IN_FLIGHT - 1), Fault(kind))
     result = paid.run("--max-concurrency", str(IN_FLIGHT), "--quiet")
-    stopped_by_key(result, "the judge 'eye': the provider refuses the key: 4")
+    stopped_by_key(result, "the judge 'eye': the provider refused the API key: 4")
     assert paid.judged == len(paid.records), "each answer in flight completes its cell"
     assert paid.judged >= 1
     for record in paid.records:
@@ -120,7 +118,7 @@ def test_a_refused_key_of_a_judge_keeps_every_answer_in_flight(tmp_path: Path, a
     goes_on(paid, api)
 
 
-def test_of_several_samples_and_votes_what_is_in_flight_is_kept(tmp_path: Path, api: FakeAPI) -> None:
+def test_samples_and_votes_in_flight_are_kept(tmp_path: Path, api: FakeAPI) -> None:
     """One call generates three images, each judged by three votes: one vote on the second image is refused."""
     look = {"key": "look", "type": "rubric", "judge": "eye", "votes": 3, "metrics": {"quality": METRIC}}
     paid = Paid(
@@ -145,7 +143,7 @@ def test_of_several_samples_and_votes_what_is_in_flight_is_kept(tmp_path: Path, 
     assert {r.sample_index: r.scores["quality"] for r in paid.records} == {n: quality(images[n]) for n in range(3)}
 
 
-def test_a_cell_with_two_judges_keeps_the_answer_of_the_one_that_is_not_refused(tmp_path: Path, api: FakeAPI) -> None:
+def test_cell_with_two_judges_keeps_answer_of_accepted_judge(tmp_path: Path, api: FakeAPI) -> None:
     other = own(api, "gemini", model=MODELS["gemini"][1])
     paid = Paid(
         tmp_path, api, 1,
@@ -168,7 +166,7 @@ def test_a_cell_with_two_judges_keeps_the_answer_of_the_one_that_is_not_refused(
     assert (paid.generated, paid.judged, paid.paid_again) == (1, 2, 0)
 
 
-def test_a_grading_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_grade_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS)
     api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("bad_request"))
     assert paid.run().exit_code == 3
@@ -191,7 +189,7 @@ def pair_answers(api: FakeAPI) -> None:
     api.script.judge(lambda asked: {"answer": "A", "reason": "so"})
 
 
-def test_a_comparison_of_two_runs_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_pairwise_of_two_runs_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS, graders=[{"key": "file", "type": "properties"}], verdict=["not file.blank"])
     assert paid.run(run_id="a").exit_code in (0, 1)
     api.script.generate(lambda asked: [pictured(asked.prompt + " anew")] * asked.n)
@@ -221,7 +219,7 @@ def test_a_comparison_of_two_runs_keeps_every_answer_in_flight(tmp_path: Path, a
     assert paid.judged == 2 * CELLS, "none is asked again"
 
 
-def test_the_pairs_of_a_run_keep_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_pairwise_within_a_run_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     name = MODELS["openai"][0]
     models = [own(api, "openai", label=label, params={"model": name, "background": kind})
               for label, kind in (("x", "opaque"), ("y", "auto"))]  # fmt: skip
@@ -253,7 +251,7 @@ def question_words(paid: Paid, *flags: str) -> list[str]:
     return ["questions", "suite.yaml", "--trust-suite", "--cache", str(paid.cache), *flags]
 
 
-def test_question_making_keeps_every_answer_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_question_generation_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     paid = gecko(tmp_path, api)
     api.latency["judge"] = 0.6
     api.faults.when(judges(3), Fault("unauthorized"))
@@ -267,7 +265,7 @@ def test_question_making_keeps_every_answer_in_flight(tmp_path: Path, api: FakeA
     assert (paid.judged, paid.paid_again) == (CELLS, 0)
 
 
-def test_questions_of_a_run_that_are_being_made_are_kept(tmp_path: Path, api: FakeAPI) -> None:
+def test_questions_generated_by_a_run_are_kept(tmp_path: Path, api: FakeAPI) -> None:
     paid = gecko(tmp_path, api, 6)
     api.latency["judge"] = 1.5
     armed = refused_late(api, made_or_answered, judges(3))
@@ -280,7 +278,7 @@ def test_questions_of_a_run_that_are_being_made_are_kept(tmp_path: Path, api: Fa
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
-def test_an_interrupt_of_question_making_keeps_what_is_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_interrupted_question_generation_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     paid = gecko(tmp_path, api)
     api.latency["judge"] = 1.5
     program = started(paid, *question_words(paid))
@@ -288,7 +286,7 @@ def test_an_interrupt_of_question_making_keeps_what_is_in_flight(tmp_path: Path,
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
-    assert "stopping once the running calls are done" in errors
+    assert "stopping after the running calls finish" in errors
     assert (paid.judged, len(api.requests)) == (8, 8)
     api.latency.clear()
     result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
@@ -298,7 +296,7 @@ def test_an_interrupt_of_question_making_keeps_what_is_in_flight(tmp_path: Path,
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
 @pytest.mark.parametrize("command", ["run", "questions"])
-def test_an_interrupt_while_calls_are_waited_for_ends_at_once(tmp_path: Path, api: FakeAPI, command: str) -> None:
+def test_second_interrupt_ends_at_once(tmp_path: Path, api: FakeAPI, command: str) -> None:
     paid = gecko(tmp_path, api) if command == "questions" else Paid(tmp_path, api, CELLS)
     api.latency.update({"images": 600, "judge": 600})
     api.faults.when(generates(3) if command == "run" else judges(3), Fault("unauthorized"))
@@ -312,12 +310,12 @@ def test_an_interrupt_while_calls_are_waited_for_ends_at_once(tmp_path: Path, ap
     _, errors = program.communicate(timeout=60)
     assert time.monotonic() - begun < 20
     assert program.returncode in (3, 130), errors
-    assert errors.count("refuses the key") == 1
+    assert errors.count("refused the API key") == 1
     assert "Traceback" not in errors
     assert len(api.requests) == (5 if command == "run" else 8)
 
 
-def test_the_wait_for_calls_in_flight_ends_with_their_own_time_limit(tmp_path: Path, api: FakeAPI) -> None:
+def test_wait_for_calls_in_flight_ends_with_their_timeout(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS, limits={"openai": {"timeout_s": 1.5}})
     api.latency["images"] = 600
     api.faults.when(generates(3), Fault("unauthorized"))
@@ -327,7 +325,7 @@ def test_the_wait_for_calls_in_flight_ends_with_their_own_time_limit(tmp_path: P
     assert len(api.requests) == 5, "a call that fails meanwhile is not tried again"
 
 
-def test_who_waits_at_a_limit_does_not_begin_once_a_key_is_refused(tmp_path: Path, api: FakeAPI) -> None:
+def test_waiting_calls_do_not_start_after_refused_key(tmp_path: Path, api: FakeAPI) -> None:
     """Calls wait for their turn of a rate, for another try, and for a first price: none of them begins."""
     limits = {"openai": {"requests_per_minute": 300, "max_concurrency": 4}}
     prices = {"openai": {"per_call": 0.01}}
@@ -346,7 +344,7 @@ def test_who_waits_at_a_limit_does_not_begin_once_a_key_is_refused(tmp_path: Pat
     assert len(api.requests) > begun
 
 
-def test_a_cache_that_cannot_be_written_keeps_the_answers_in_flight_in_the_run(tmp_path: Path, api: FakeAPI) -> None:
+def test_unwritable_cache_keeps_answers_in_flight_in_the_run(tmp_path: Path, api: FakeAPI) -> None:
     """The answers themselves are there: a cell that has all it needs is recorded, though the cache takes nothing."""
     paid = Paid(tmp_path, api, CELLS)
     api.latency["images"] = 0.05
@@ -364,7 +362,7 @@ def test_a_cache_that_cannot_be_written_keeps_the_answers_in_flight_in_the_run(t
     assert paid.judged <= len(paid.records) + 1, "a judge's answer is in its record, cached or not"
 
 
-def test_a_run_that_cannot_be_written_keeps_what_is_in_flight_in_the_cache(tmp_path: Path, api: FakeAPI) -> None:
+def test_unwritable_run_keeps_answers_in_flight_in_the_cache(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS)
     api.latency["judge"] = (0.1, 0.6)
     small = (
@@ -385,7 +383,7 @@ def test_a_run_that_cannot_be_written_keeps_what_is_in_flight_in_the_cache(tmp_p
     goes_on(paid, api)
 
 
-def test_counter_examples_are_recorded_as_far_as_they_have_their_answers(tmp_path: Path, api: FakeAPI) -> None:
+def test_cells_with_all_answers_are_recorded(tmp_path: Path, api: FakeAPI) -> None:
     cases = [{"id": case_id(0), "prompt": prompt(0)}]
     cases += [
         {"id": case_id(at), "prompt": prompt(at), "output_of": case_id(0), "expect": {"aligned": False}}
@@ -426,7 +424,7 @@ def started(paid: Paid, *words: str, code: str = "from visioneval.cli import mai
     )  # fmt: skip
 
 
-def test_the_summary_of_a_stopped_run_counts_what_was_recorded(tmp_path: Path, api: FakeAPI) -> None:
+def test_summary_of_stopped_run_counts_recorded_cells(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS)
     api.latency["judge"] = 0.3
     api.faults.when(generates(REFUSED), Fault("unauthorized"))
@@ -438,7 +436,7 @@ def test_the_summary_of_a_stopped_run_counts_what_was_recorded(tmp_path: Path, a
     goes_on(paid, api)
 
 
-def test_a_fault_of_ours_keeps_what_is_in_flight_too(tmp_path: Path, api: FakeAPI) -> None:
+def test_internal_error_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     """Whoever reads the progress leaves: the run ends, and what it has paid for is there."""
     paid = Paid(tmp_path, api, CELLS)
     api.latency["images"] = (0.2, 0.6)

@@ -245,7 +245,7 @@ def test_a_line_that_a_power_cut_left_is_named_with_what_to_do(swept: Toy) -> No
         (line,) = result.stderr.splitlines()
         assert line.startswith(f"{results.relative_to(swept.folder)}:2: not a record: ")
         name = f"runs/{swept.latest.name}"
-        assert line.endswith(f": delete this line; 'visioneval run --resume {name}' then runs its cell again")
+        assert line.endswith(f": delete this line; then 'visioneval run --resume {name}' runs this cell again")
     results.write_bytes(first + b"".join(rest))
     shown = swept("show", "latest")
     assert "said to be complete, but results.jsonl holds 7 of 8 cells; to go on: visioneval run" in shown.stderr

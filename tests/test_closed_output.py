@@ -1,4 +1,4 @@
-"""Standard output and error that are closed, full, or read by somebody who leaves: the work and its exit code stay."""
+"""Closed, full or broken output streams do not change results or exit codes."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def suite(toy: Toy) -> Path:
     return toy.write({})
 
 
-def test_a_reader_who_leaves_changes_no_exit_code_and_no_report(toy: Toy, suite: Path) -> None:
+def test_closed_pipe_changes_neither_exit_code_nor_report(toy: Toy, suite: Path) -> None:
     done = shell(toy, "$V run suite.yaml --trust-suite --junit j.xml 2>errors | true; echo ${PIPESTATUS[0]}")
     assert done.stdout == "0\n", (toy.folder / "errors").read_text()
     assert (toy.folder / "j.xml").is_file()
     assert "Traceback" not in (toy.folder / "errors").read_text()
 
 
-def test_other_commands_end_as_a_shell_expects(toy: Toy) -> None:
+def test_other_commands_exit_as_shells_expect(toy: Toy) -> None:
     done = shell(toy, "$V schema 2>errors | true; echo ${PIPESTATUS[0]}")
     assert done.stdout == "141\n"
     assert (toy.folder / "errors").read_text() == ""
 
 
-def test_a_full_output_loses_no_report(toy: Toy, suite: Path) -> None:
+def test_full_output_loses_no_report(toy: Toy, suite: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     done = shell(toy, "$V run suite.yaml --trust-suite --junit j.xml > /dev/full")
@@ -50,14 +50,14 @@ def test_a_full_output_loses_no_report(toy: Toy, suite: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-"])
-def test_a_closed_output_is_done_without(toy: Toy, suite: Path, closed: str) -> None:
+def test_closed_output_is_ignored(toy: Toy, suite: Path, closed: str) -> None:
     done = shell(toy, f"$V run suite.yaml --trust-suite --run-id r {closed}")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert (toy.folder / "runs/r/summary.json").is_file()
 
 
-def test_a_run_of_another_suite_is_not_gone_on_with(toy: Toy, suite: Path) -> None:
+def test_rejects_resume_of_another_suite(toy: Toy, suite: Path) -> None:
     assert shell(toy, "$V run suite.yaml --trust-suite --run-id r").returncode == 0
     toy.write({"id": "else"}, name="other.yaml")
     (toy.folder / "other.yaml").write_text((toy.folder / "other.yaml").read_text().replace('"toy"', '"other"', 1))

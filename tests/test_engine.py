@@ -1,4 +1,4 @@
-"""Generation and grading cell by cell: what goes wrong in one is told in its record and stops no other."""
+"""Generation and grading of cells: a failure is recorded in its cell and stops no other cell."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from toys import LOOK, SECOND, Toy
 FAILED_GENERATIONS = [
     ("raises", "internal", "RuntimeError: the model is on fire"),
     ("exits", "internal", "it called exit(7)"),
-    ("cancels", "internal", "it was cancelled from within"),
-    ("gives_none", "internal", "it gave NoneType, not Generation"),
+    ("cancels", "internal", "it cancelled itself"),
+    ("gives_none", "internal", "it returned NoneType, not Generation"),
     ("no_such_way", "internal", "AttributeError"),
-    ("gives_path", "bad_image", "an image is handed over as bytes, not as PosixPath"),
+    ("gives_path", "bad_image", "the provider must return an image as bytes, not PosixPath"),
     ("limited", "rate_limit", "slow down"),
     ("text", "bad_image", "not an image we can read"),
     ("empty", "bad_image", "the file is empty"),
     ("cut", "bad_image", "does not decode"),
-    ("few", "missing_output", "images asked for: 1; given: 0"),
+    ("few", "missing_output", "images requested: 1, received: 0"),
 ]
 
 
-def test_no_failed_generation_stops_another_cell(toy: Toy) -> None:
+def test_failed_generation_stops_no_other_cell(toy: Toy) -> None:
     cases = [{"id": how, "metadata": {"generate": how}} for how, _, _ in FAILED_GENERATIONS]
     result = toy.run(*cases, {"id": "good"}, arguments=("--max-concurrency", "1"))
     assert result.exit_code == 3
@@ -45,9 +45,7 @@ def test_no_failed_generation_stops_another_cell(toy: Toy) -> None:
 
 @pytest.mark.parametrize(("how", "why"), [("refuses", "not that"), ("refuses_with_error", "against the rules")])
 @pytest.mark.parametrize(("expected", "verdict", "code"), [(False, "FAIL", 1), (True, "PASS", 0)])
-def test_a_refusal_is_a_result_of_its_own(
-    toy: Toy, how: str, why: str, expected: bool, verdict: str, code: int
-) -> None:
+def test_refusal_is_a_result(toy: Toy, how: str, why: str, expected: bool, verdict: str, code: int) -> None:
     result = toy.run({"metadata": {"generate": how}, "expect": {"refusal": expected}})
     record = toy.record
     assert (record.status, record.verdict, record.error) == ("refused", verdict, None)
@@ -56,7 +54,7 @@ def test_a_refusal_is_a_result_of_its_own(
     assert result.exit_code == code
 
 
-def test_a_image_where_a_refusal_was_expected_is_a_fail(toy: Toy) -> None:
+def test_image_instead_of_expected_refusal_fails(toy: Toy) -> None:
     result = toy.run({"expect": {"refusal": True}})
     record = toy.record
     assert (record.status, record.verdict, record.error) == ("completed", "FAIL", None)
@@ -70,22 +68,22 @@ UNMEASURED = [
     ("raises", {"fine": None, "level": None}, "RuntimeError: the lens is broken"),
     ("gives_up", {"fine": None, "level": None}, "too dark to see"),
     ("judge_down", {"fine": None, "level": None}, "the judge is out"),
-    ("gives_none", {"fine": None, "level": None}, "it gave NoneType, not Grade"),
+    ("gives_none", {"fine": None, "level": None}, "it returned NoneType, not Grade"),
     ("nothing", {"fine": None, "level": None}, "fine was not measured; level was not measured"),
     ("half", {"fine": True, "level": None}, "no scale in the image"),
-    ("undeclared", {"fine": True, "level": 0.5}, "wrote 'mood', which it does not declare"),
-    ("wrong_types", {"fine": None, "level": None}, "fine is 1, not a yes or no; level is True, not a number"),
+    ("undeclared", {"fine": True, "level": 0.5}, "wrote the undeclared metric 'mood'"),
+    ("wrong_types", {"fine": None, "level": None}, "fine is 1, not true or false; level is True, not a number"),
     ("nan", {"fine": True, "level": None}, "level is nan, not a number"),
     ("off_the_scale", {"fine": True, "level": None}, "level is 7, outside 0 to 1"),
-    ("saves_over", {"fine": None, "level": None}, "'png' is not the name of an image"),
-    ("saves_outside", {"fine": None, "level": None}, "is not a file name"),
+    ("saves_over", {"fine": None, "level": None}, "'png' is not an image file name"),
+    ("saves_outside", {"fine": None, "level": None}, "is not a valid file name"),
 ]
 
 
 KINDS = ("unmeasured", "internal", "transient")
 
 
-def test_a_grader_that_fails_is_never_a_zero_or_a_fail(toy: Toy) -> None:
+def test_failed_grader_gives_neither_zero_nor_fail(toy: Toy) -> None:
     cases = [{"id": how, "metadata": {"look": how}} for how, _, _ in UNMEASURED]
     result = toy.run(*cases, {"id": "good"}, verdict=["fine", "level >= 0.1"])
     records = toy.records
@@ -106,7 +104,7 @@ def test_a_grader_that_fails_is_never_a_zero_or_a_fail(toy: Toy) -> None:
     assert not (toy.folder / "x.png").exists()
 
 
-def test_a_measured_fail_is_not_hidden_by_another_graders_outage(toy: Toy) -> None:
+def test_measured_fail_is_not_hidden_by_failed_grader(toy: Toy) -> None:
     result = toy.run(
         {"metadata": {"look": "raises", "second": "fails"}},
         graders=[LOOK, SECOND],
@@ -120,12 +118,12 @@ def test_a_measured_fail_is_not_hidden_by_another_graders_outage(toy: Toy) -> No
     assert result.exit_code == 1
 
 
-def test_a_rule_that_only_warns_never_changes_the_verdict(toy: Toy) -> None:
+def test_warning_rule_never_changes_verdict(toy: Toy) -> None:
     toy.run({}, verdict=["fine", {"rule": "level >= 0.9", "level": "warn"}])
     assert (toy.record.verdict, toy.record.warned_rules) == ("PASS", ("level >= 0.9",))
 
 
-def test_a_cell_to_which_no_rule_applies_is_an_error_of_its_own_kind(toy: Toy) -> None:
+def test_cell_without_applicable_rule_is_an_error(toy: Toy) -> None:
     result = toy.run({}, graders=[LOOK, SECOND], verdict=["fine"], arguments=("--grader", "second"))
     record = toy.record
     assert (record.verdict, record.scores, record.skipped_rules) == ("ERROR", {"second": True}, ("fine",))
@@ -134,14 +132,14 @@ def test_a_cell_to_which_no_rule_applies_is_an_error_of_its_own_kind(toy: Toy) -
     assert result.exit_code == 3
 
 
-def test_numpy_scores_count_as_what_they_are(toy: Toy) -> None:
+def test_numpy_scores_are_accepted(toy: Toy) -> None:
     toy.run({"metadata": {"look": "numpy"}})
     assert toy.record.scores == {"fine": True, "level": 0.5}
     assert toy.record.graders[0].error is None
     assert toy.record.graders[0].details["array"] == "[0 1 2]"
 
 
-def test_whatever_classes_of_the_users_own_hand_over_becomes_plain_data(toy: Toy) -> None:
+def test_results_of_custom_classes_become_plain_data(toy: Toy) -> None:
     result = toy.run({"metadata": {"generate": "odd", "look": "odd"}})
     record = toy.record
     params = {"path": "a", "nan": None, "surrogate": "?", "set": [1], "bytes": "<1 bytes>", "3": "<class 'object'>"}
@@ -155,14 +153,14 @@ def test_whatever_classes_of_the_users_own_hand_over_becomes_plain_data(toy: Toy
     assert result.exit_code == 0
 
 
-def test_a_grader_keeps_images_beside_the_artifact(toy: Toy) -> None:
+def test_grader_saves_images_beside_the_artifact(toy: Toy) -> None:
     toy.run({"metadata": {"look": "saves"}})
     kept = toy.record.graders[0].details["map"]
     assert kept == "artifacts/case0/toy/0.look.map.png"
     assert (toy.latest / str(kept)).read_bytes() == b"image"
 
 
-def test_a_key_appears_nowhere_in_a_run(toy: Toy) -> None:
+def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
     key = 'sk-0123456789"\\abc'
     model = {"provider": "mine:Generate", "label": "toy", "api_key_env": "TOY_KEY"}
     path = toy.write({"metadata": {"generate": "tells_key"}}, models=[model])
@@ -176,14 +174,14 @@ def test_a_key_appears_nowhere_in_a_run(toy: Toy) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_no_more_generations_run_at_once_than_allowed(toy: Toy, limit: int) -> None:
+def test_concurrent_generations_stay_within_limit(toy: Toy, limit: int) -> None:
     result = toy.run(*[{"metadata": {"wait": 0.01}} for _ in range(12)], arguments=("--max-concurrency", str(limit)))
     assert result.exit_code == 0, result.output
-    generate = sys.modules["mine"].Draw
+    generate = sys.modules["mine"].Generate
     assert (generate.most, generate.started) == (limit, 12)
 
 
-def test_work_is_pulled_only_when_somebody_is_free_for_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_pull_jobs_on_demand(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     from visioneval import plan as plans
 
     ahead: list[int] = []
@@ -191,7 +189,7 @@ def test_work_is_pulled_only_when_somebody_is_free_for_it(toy: Toy, monkeypatch:
 
     def counted(plan: plans.Plan) -> Any:
         for made, call in enumerate(calls(plan), 1):
-            ahead.append(made - sys.modules["mine"].Draw.started)
+            ahead.append(made - sys.modules["mine"].Generate.started)
             yield call
 
     monkeypatch.setattr(plans.Plan, "calls", counted)
@@ -200,9 +198,7 @@ def test_work_is_pulled_only_when_somebody_is_free_for_it(toy: Toy, monkeypatch:
     assert max(ahead) <= 4  # two are generated, and two more are graded or wait for their turn
 
 
-def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_error(
-    toy: Toy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_share_cost_and_time_and_missing_sample_is_an_error(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     from visioneval.suite.providers import CustomProvider
 
     monkeypatch.setattr(CustomProvider, "outputs_per_call", lambda self, params: 2)
@@ -215,11 +211,11 @@ def test_the_samples_of_a_call_share_its_cost_and_time_and_a_missing_one_is_an_e
     }  # fmt: skip
     assert {record.cost_usd for record in records.values()} == {0.25}
     assert records[1].error is not None
-    assert records[1].error.message == "images asked for: 2; given: 1"
+    assert records[1].error.message == "images requested: 2, received: 1"
     assert records[2].artifact_path == "artifacts/case0/toy/2.png"
 
 
-def test_a_record_says_all_of_section_6(toy: Toy) -> None:
+def test_record_has_all_documented_fields(toy: Toy) -> None:
     toy.run({"tags": ["a"], "metadata": {"font": "Futura", "generate": "jpeg"}, "prompt": "a {{ metadata.font }} tree"})
     record = toy.record
     assert record.run_id == toy.latest.name == toy.info.run_id
@@ -263,7 +259,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], set[str], set[str]]] = [
 
 
 @pytest.mark.parametrize(("case", "changes", "generation", "grading"), CHANGES)
-def test_keys_say_what_must_be_done_again(
+def test_keys_change_with_their_inputs(
     toy: Toy, case: dict[str, Any], changes: dict[str, Any], generation: set[str], grading: set[str]
 ) -> None:
     before, after = keys_of(toy, {}), keys_of(toy, case, **changes)
@@ -271,7 +267,7 @@ def test_keys_say_what_must_be_done_again(
     assert differing(before[1], after[1]) == grading
 
 
-def test_keys_follow_the_bytes_of_finished_images_and_not_their_place(toy: Toy) -> None:
+def test_keys_depend_on_image_bytes_not_paths(toy: Toy) -> None:
     toy.outputs("here/case0.png", "there/case0.png")
     models = {"models": [{"provider": "files", "label": "old", "path": "here/{case}.png"}]}
     moved = {"models": [{"provider": "files", "label": "old", "path": "there/{case}.png"}]}
@@ -281,7 +277,7 @@ def test_keys_follow_the_bytes_of_finished_images_and_not_their_place(toy: Toy) 
     assert differing(keys_of(toy, {}, **moved)[0], first[0]) == {"image"}
 
 
-def test_keys_are_the_same_from_any_working_directory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_do_not_depend_on_working_directory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     toy.outputs("here/case0.png")
     models = {"models": [{"provider": "files", "label": "old", "path": "here/{case}.png"}]}
     first = keys_of(toy, {}, **models)
@@ -294,7 +290,7 @@ def test_keys_are_the_same_from_any_working_directory(toy: Toy, monkeypatch: pyt
     assert toy.record.status == "completed"
 
 
-def test_many_cells_leave_one_record_each(toy: Toy) -> None:
+def test_many_cells_write_one_record_each(toy: Toy) -> None:
     result = toy.run(*[{} for _ in range(150)], samples=2)
     lines = (toy.latest / "results.jsonl").read_text().splitlines()
     assert len(lines) == 300
@@ -302,7 +298,7 @@ def test_many_cells_leave_one_record_each(toy: Toy) -> None:
     assert result.exit_code == 0
 
 
-def test_each_suite_has_modules_of_its_own(toy: Toy, tmp_path: Path) -> None:
+def test_each_suite_imports_its_own_modules(toy: Toy, tmp_path: Path) -> None:
     toy.write({}, name="suite.yaml")
     other = tmp_path / "other"
     other.mkdir()

@@ -1,4 +1,4 @@
-"""The exit code of the command, for runs of one suite and of several."""
+"""Exit codes of the command line, for one suite and for several."""
 
 from __future__ import annotations
 
@@ -29,24 +29,22 @@ RUNS: list[tuple[list[dict[str, Any]], list[Any] | None, int]] = [
 
 
 @pytest.mark.parametrize(("cases", "gates", "code"), RUNS)
-def test_gates_decide_the_exit_code(toy: Toy, cases: list[dict[str, Any]], gates: Any, code: int) -> None:
+def test_gates_decide_exit_code(toy: Toy, cases: list[dict[str, Any]], gates: Any, code: int) -> None:
     result = toy.run(*cases, **({"gates": gates} if gates else {}))
     assert result.exit_code == code, result.output
     assert toy.summary["exit_code"] == code
 
 
 @pytest.mark.parametrize(("cases", "code"), [([PASSES], 0), ([FAILS], 0), ([BREAKS], 3)])
-def test_no_fail_turns_a_gate_that_does_not_hold_into_0_and_nothing_else(
-    toy: Toy, cases: list[dict[str, Any]], code: int
-) -> None:
+def test_no_fail_only_ignores_failed_gates(toy: Toy, cases: list[dict[str, Any]], code: int) -> None:
     assert toy.run(*cases, arguments=("--no-fail",)).exit_code == code
 
 
-def test_no_fail_hides_no_wrong_usage(toy: Toy) -> None:
+def test_no_fail_does_not_hide_usage_errors(toy: Toy) -> None:
     assert toy.run(PASSES, arguments=("--no-fail", "--case", "nope")).exit_code == 2
 
 
-def test_several_suites_end_with_the_worst_code(toy: Toy) -> None:
+def test_several_suites_exit_with_worst_code(toy: Toy) -> None:
     suites = {
         name: toy.write(case, name=f"{name}.yaml")
         for name, case in (("good", PASSES), ("bad", FAILS), ("broken", BREAKS))
@@ -57,7 +55,7 @@ def test_several_suites_end_with_the_worst_code(toy: Toy) -> None:
         assert result.stdout.count("run: runs/") == len(names)
 
 
-def test_all_suites_are_checked_before_the_first_is_run(toy: Toy) -> None:
+def test_all_suites_are_checked_before_the_first_runs(toy: Toy) -> None:
     good = toy.write(PASSES, name="good.yaml")
     bad = toy.write({"promt": "x"}, name="bad.yaml")
     worse = toy.write({"id": "../x"}, name="worse.yaml")
@@ -80,10 +78,10 @@ USAGE = [
     (["run", "suite.yaml", "--trust-suite", "--var", "a"], "--var 'a': write NAME=VALUE"),
     (["run", "suite.yaml", "--trust-suite", "--var", "a=b"], "--var a: the suite has no such variable"),
     (["run", "suite.yaml", "--trust-suite", "--model", "x"], "--model: nothing is called 'x'"),
-    (["run", "suite.yaml", "--trust-suite", "--run-id", "../x"], "--run-id: '../x' does not fit"),
+    (["run", "suite.yaml", "--trust-suite", "--run-id", "../x"], "--run-id: '../x' is not valid"),
     (["run", "suite.yaml"], "pass --trust-suite"),
     (["show", "nope"], "'nope': no such run in runs"),
-    (["show", "latest"], "runs: there is no run here yet"),
+    (["show", "latest"], "runs: contains no runs"),
     (["export", "latest", "--format", "xml"], "--format xml: not one of csv, jsonl"),
 ]
 
@@ -105,7 +103,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("words", "line"), WORDS)
-def test_a_wrong_command_line_is_told_in_one_line(toy: Toy, words: list[str], line: str) -> None:
+def test_invalid_command_line_is_reported_in_one_line(toy: Toy, words: list[str], line: str) -> None:
     result = toy(*words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"visioneval {line}\n"
@@ -119,19 +117,19 @@ def test_a_wrong_command_line_is_told_in_one_line(toy: Toy, words: list[str], li
         (["nope\x1b[2J"], "visioneval: No such command 'nope\\x1b[2J'; see visioneval --help"),
     ],
 )
-def test_a_wrong_word_before_the_command(toy: Toy, words: list[str], line: str) -> None:
+def test_invalid_word_before_the_command(toy: Toy, words: list[str], line: str) -> None:
     result = toy(*words)
     assert (result.exit_code, result.stderr) == (2, f"{line}\n")
 
 
 @pytest.mark.parametrize("words", [[], ["cache"], ["baseline"], ["label"]])
-def test_a_group_without_a_command_shows_its_help(toy: Toy, words: list[str]) -> None:
+def test_command_group_without_command_shows_help(toy: Toy, words: list[str]) -> None:
     assert "Usage" in toy(*words).output
     assert "see visioneval" not in toy(*words).output
 
 
 @pytest.mark.parametrize(("words", "message"), USAGE)
-def test_wrong_usage_is_2_with_a_line_and_no_traceback(toy: Toy, words: list[str], message: str) -> None:
+def test_usage_error_exits_2_without_traceback(toy: Toy, words: list[str], message: str) -> None:
     toy.write(PASSES)
     result = toy(*words)
     assert result.exit_code == 2
@@ -140,7 +138,7 @@ def test_wrong_usage_is_2_with_a_line_and_no_traceback(toy: Toy, words: list[str
     assert not (toy.folder / "runs").exists()
 
 
-def test_a_fault_of_the_programs_own_is_not_taken_for_a_gate(toy: Toy) -> None:
+def test_internal_error_is_not_reported_as_gate(toy: Toy) -> None:
     (toy.folder / "sitecustomize.py").write_text(
         "import visioneval.analysis.summary as s\ndef summarize(*a): raise ZeroDivisionError\ns.summarize = summarize\n"
     )

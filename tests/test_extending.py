@@ -99,7 +99,7 @@ def test_another_version_of_a_grader_grades_again_and_generates_nothing(toy: Toy
     graders_version(folder)
     result = toy("run", "--resume", "latest", "--trust-suite")
     assert result.exit_code == 0, result.output
-    assert "to generate: 0; to grade again: 1 (1 grader.count changed); kept: 1" in result.stderr
+    assert "to generate: 0; to grade again: 1 (1 grader.count changed); unchanged: 1" in result.stderr
     assert toy.records["three"].graders[0].fingerprint.version == "2"
 
 
@@ -131,7 +131,7 @@ def test_another_version_of_a_judge_is_asked_again(toy: Toy, folder: Path) -> No
         ),
     )
     result = toy("run", "--resume", "latest", "--trust-suite")
-    assert "to generate: 0; to grade again: 1 (1 grader.count changed); kept: 1" in result.stderr
+    assert "to generate: 0; to grade again: 1 (1 grader.count changed); unchanged: 1" in result.stderr
 
 
 def test_a_run_is_read_without_its_classes(toy: Toy, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Calls that fail: every cell ends right, and nothing that was paid for is paid for again."""
+"""Failing calls: every cell ends correctly, and no call is paid for twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def limits(provider: str, attempts: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_where_one_call_in_five_fails_every_cell_ends_right_and_each_answer_is_paid_once(
+def test_with_20_percent_failures_every_cell_completes_and_is_paid_once(
     tmp_path: Path, api: FakeAPI, provider: Service
 ) -> None:
     api.faults.random(FIFTH, seed=4)
@@ -48,7 +48,7 @@ def test_where_one_call_in_five_fails_every_cell_ends_right_and_each_answer_is_p
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_a_cell_is_an_error_exactly_where_the_attempts_ran_out(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
+def test_cell_is_an_error_only_if_attempts_ran_out(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
     api.faults.random({kind: rate * 1.5 for kind, rate in FIFTH.items()}, seed=1)
     paid = Paid(tmp_path, api, CELLS, provider, limits=limits(provider, 2))
     assert paid.run("--max-concurrency", "16").exit_code == 3
@@ -71,9 +71,7 @@ def test_a_cell_is_an_error_exactly_where_the_attempts_ran_out(tmp_path: Path, a
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_after_an_outage_of_the_judge_no_image_is_generated_again(
-    tmp_path: Path, api: FakeAPI, provider: Service
-) -> None:
+def test_judge_outage_generates_no_image_again(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
     api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("unavailable"))
     paid = Paid(tmp_path, api, 20, provider, limits=limits(provider, 2))
     assert paid.run().exit_code == 3
@@ -82,24 +80,22 @@ def test_after_an_outage_of_the_judge_no_image_is_generated_again(
     api.faults.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
-    assert "to generate: 0; to grade again: 20 (20 ended in an error); kept: 0" in result.stderr
+    assert "to generate: 0; to grade again: 20 (20 ended in an error); unchanged: 0" in result.stderr
     paid.check_whole()
     assert (paid.generated, paid.judged, paid.paid_again) == (20, 20, 0)
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
-    tmp_path: Path, api: FakeAPI, provider: Service
-) -> None:
+def test_refused_key_stops_the_run_and_valid_key_resumes_it(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
     late = {prompt(at) for at in range(12, 30)}
     api.faults.when(lambda asked: isinstance(asked, GenerationRequest) and asked.prompt in late, Fault("unauthorized"))
     paid = Paid(tmp_path, api, 30, provider)
     result = paid.run("--max-concurrency", "2", "--quiet")
     assert result.exit_code == 3
     (line,) = [line for line in result.stderr.splitlines() if "stopped" not in line]
-    assert line.startswith("m: the provider refuses the key: 40")
+    assert line.startswith("m: the provider refused the API key: 40")
     assert "to go on: visioneval run --resume runs/r" in result.stderr
-    assert result.stderr.count("refuses the key") == 1
+    assert result.stderr.count("refused the API key") == 1
     assert read_info(paid.run_folder).state == "interrupted"
     done = {record.test_id for record in paid.records}
     assert done
@@ -112,7 +108,7 @@ def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
     assert paid.paid_again <= in_flight
 
 
-def test_a_wrong_key_on_resume_stops_it_again_and_loses_nothing(tmp_path: Path, api: FakeAPI) -> None:
+def test_invalid_key_on_resume_stops_again_and_loses_nothing(tmp_path: Path, api: FakeAPI) -> None:
     api.faults.when(lambda asked: prompt(9) in getattr(asked, "prompt", ""), Fault("unauthorized"))
     paid = Paid(tmp_path, api, 10)
     assert paid.run("--max-concurrency", "1").exit_code == 3

@@ -79,7 +79,7 @@ def test_baselines_that_are_not_there(toy: Toy) -> None:
         UsageError, match=r"baselines/main\.jsonl: there is no such baseline \('visioneval baseline set"
     ):
         read_side("baseline", RUNS)
-    with pytest.raises(UsageError, match=r"'\.\./x' is no name for a baseline"):
+    with pytest.raises(UsageError, match=r"'\.\./x' is not a valid baseline name"):
         read_side("baseline:../x", RUNS)
 
 

@@ -32,7 +32,7 @@ class Crowd:
             await settle()
 
     async def _visit(self, name: str) -> None:
-        async with self.gate.through():
+        async with self.gate.slot():
             self.inside.append(name)
             await self.out[name].wait()
 
@@ -66,9 +66,9 @@ def test_a_call_that_fails_leaves_its_place() -> None:
         gate = ConcurrencyLimiter(1)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
-                async with gate.through():
+                async with gate.slot():
                     raise ZeroDivisionError
-        async with gate.through():
+        async with gate.slot():
             assert gate.waiting == 0
 
     play(story())
@@ -141,7 +141,7 @@ def test_a_closed_gate_lets_nobody_in_and_everybody_out() -> None:
 
 async def allowed(gate: ConcurrencyLimiter, clock: Clock) -> int:
     """How many a gate lets through at once, once it is open."""
-    clock.now += gate.closed_for
+    clock.now += gate.seconds_until_open
     crowd = Crowd(1)
     crowd.gate = gate
     await crowd.come(*map(str, range(40)))
@@ -159,13 +159,13 @@ def test_a_429_halves_once_for_all_calls_that_were_on_their_way(clock: Clock) ->
         began = clock.now
         clock.now += 1
         for _ in range(5):
-            gate.limited(began, None)
+            gate.slow_down(began, None)
         assert await allowed(gate, clock) == 8
-        gate.limited(clock.now, None)
+        gate.slow_down(clock.now, None)
         assert await allowed(gate, clock) == 4
         for _ in range(9):
-            clock.now += gate.closed_for + 1
-            gate.limited(clock.now, None)
+            clock.now += gate.seconds_until_open + 1
+            gate.slow_down(clock.now, None)
         assert await allowed(gate, clock) == 1
 
     play(story())
@@ -174,7 +174,7 @@ def test_a_429_halves_once_for_all_calls_that_were_on_their_way(clock: Clock) ->
 def test_successes_let_it_grow_again_and_no_further_than_it_was(clock: Clock) -> None:
     async def story() -> None:
         gate = ConcurrencyLimiter(8)
-        gate.limited(clock.now, None)
+        gate.slow_down(clock.now, None)
         grown = [await allowed(gate, clock)]
         for _ in range(60):
             gate.succeeded()
@@ -189,14 +189,14 @@ def test_successes_let_it_grow_again_and_no_further_than_it_was(clock: Clock) ->
 def test_nobody_passes_while_the_provider_asks_for_time(clock: Clock) -> None:
     async def story() -> None:
         gate = ConcurrencyLimiter(4)
-        gate.limited(clock.now, 30.0)
-        assert gate.closed_for == 30
-        gate.limited(clock.now - 1, 10.0)
-        assert gate.closed_for == 30, "an earlier time says nothing new"
-        gate.limited(clock.now - 1, 50.0)
-        assert gate.closed_for == 50, "a later one does"
-        gate.limited(clock.now - 1, None)
-        assert gate.closed_for == 50
+        gate.slow_down(clock.now, 30.0)
+        assert gate.seconds_until_open == 30
+        gate.slow_down(clock.now - 1, 10.0)
+        assert gate.seconds_until_open == 30, "an earlier time says nothing new"
+        gate.slow_down(clock.now - 1, 50.0)
+        assert gate.seconds_until_open == 50, "a later one does"
+        gate.slow_down(clock.now - 1, None)
+        assert gate.seconds_until_open == 50
 
     play(story())
 
@@ -210,9 +210,9 @@ def test_the_waits_grow_with_each_round_of_429s_until_a_call_succeeds(
         gate = ConcurrencyLimiter(4)
 
         def struck() -> float:
-            clock.now += gate.closed_for + 1
-            gate.limited(clock.now, None)
-            return gate.closed_for
+            clock.now += gate.seconds_until_open + 1
+            gate.slow_down(clock.now, None)
+            return gate.seconds_until_open
 
         assert [struck() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
         gate.succeeded()
@@ -224,7 +224,7 @@ def test_the_waits_grow_with_each_round_of_429s_until_a_call_succeeds(
 def test_it_opens_by_itself_though_nobody_is_inside(clock: Clock) -> None:
     async def story() -> None:
         crowd = Crowd(4)
-        crowd.gate.limited(clock.now, 0.02)
+        crowd.gate.slow_down(clock.now, 0.02)
         await crowd.come("a", "b", "c")
         assert (crowd.inside, crowd.gate.waiting) == ([], 3)
         await asyncio.sleep(0.05)  # the timer has rung, but by this clock too early
@@ -247,10 +247,10 @@ def test_a_wait_that_is_too_long_is_given_up_by_all(clock: Clock) -> None:
     async def story() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b")
-        crowd.gate.limited(clock.now, 86_400.0)
+        crowd.gate.slow_down(clock.now, 86_400.0)
         await crowd.come("c")
         for name in ("b", "c"):
-            with pytest.raises(ProviderError, match="asks for 24 h") as caught:
+            with pytest.raises(ProviderError, match="asks to wait 24 h") as caught:
                 await crowd.tasks[name]
             assert (caught.value.kind, caught.value.retry_after) == ("rate_limit", 86_400)
         await crowd.end()

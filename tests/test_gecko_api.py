@@ -198,4 +198,4 @@ def test_where_no_questions_come_the_rest_is_written_and_the_exit_code_says_so(
 
 def test_a_suite_without_such_a_grader(toy: Any) -> None:
     done = toy("questions", toy.write(), "--trust-suite")
-    assert (done.exit_code, done.output) == (2, "toy: no grader of the type gecko asks questions about these cases\n")
+    assert (done.exit_code, done.output) == (2, "toy: no gecko grader applies to these cases\n")

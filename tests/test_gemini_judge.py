@@ -281,7 +281,7 @@ def test_a_wrong_key_stops_the_run_with_one_line(toy: Toy, api: FakeAPI, monkeyp
     monkeypatch.setenv("FAKE_KEY", "AIza-a-wrong-secret")
     result = toy.run({}, {}, **one_gemini(api))
     assert result.exit_code == 3
-    assert "the provider refuses the key: 400: API key not valid" in result.output
+    assert "the provider refused the API key: 400: API key not valid" in result.output
     assert "AIza" not in result.output
 
 

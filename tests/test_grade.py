@@ -1,4 +1,4 @@
-"""``visioneval grade``: the images of a run, graded by a changed suite into a new run, with nothing generated."""
+"""``visioneval grade``: grades the images of a run with a changed suite into a new run, without generation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BROKEN = {"metadata": {"generate": "raises"}}
 
 
 def source(toy: Toy, *cases: dict[str, Any], **changes: Any) -> None:
-    """A run called ``a``, and no generation counted."""
+    """Creates the run ``a`` and resets the count of generations."""
     result = toy.run(*cases, arguments=("--run-id", "a", "--quiet"), **changes)
     assert result.exit_code in (0, 1, 3), result.output
     sys.modules["mine"].Draw.started = 0
@@ -39,7 +39,7 @@ def bytes_of(run: Path) -> dict[str, bytes]:
     return {str(p.relative_to(run)): p.read_bytes() for p in (run / "artifacts").rglob("*") if p.is_file()}
 
 
-def test_a_changed_suite_changes_verdicts_and_nothing_is_generated(toy: Toy) -> None:
+def test_changed_suite_changes_verdicts_without_generation(toy: Toy) -> None:
     source(toy, {}, BAD)
     toy.write({}, BAD, name="new.yaml", graders=[LOOK, SECOND], verdict=["second", "level >= 0.5"])
     found = graded(toy, "--suite", "new.yaml", code=1)
@@ -57,7 +57,7 @@ def test_a_changed_suite_changes_verdicts_and_nothing_is_generated(toy: Toy) -> 
     assert (read_info(after).graded_from, read_info(before).graded_from) == ("a", None)
 
 
-def test_compare_shows_what_the_new_rules_changed(toy: Toy) -> None:
+def test_compare_shows_changes_by_new_rules(toy: Toy) -> None:
     source(toy, {}, {})
     toy.write({}, BAD, name="new.yaml")
     graded(toy, "--suite", "new.yaml", code=1)
@@ -68,7 +68,7 @@ def test_compare_shows_what_the_new_rules_changed(toy: Toy) -> None:
     assert toy("compare", "a", "b").exit_code == 1
 
 
-def test_the_runs_own_suite_is_graded_from_another_working_directory(
+def test_stored_suite_can_be_graded_from_any_working_directory(
     toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source(toy, {}, BAD)
@@ -80,7 +80,7 @@ def test_the_runs_own_suite_is_graded_from_another_working_directory(
     assert bytes_of(tmp_path / "runs/a") == bytes_of(tmp_path / "elsewhere/own/c")
 
 
-def test_refusals_and_failed_generations_stay_what_they_were(toy: Toy) -> None:
+def test_refusals_and_failed_generations_stay_unchanged(toy: Toy) -> None:
     source(toy, REFUSED, BROKEN, {})
     found = graded(toy, code=3)
     assert found["case0"].status is Status.REFUSED
@@ -90,21 +90,21 @@ def test_refusals_and_failed_generations_stay_what_they_were(toy: Toy) -> None:
     assert found["case2"].verdict is Verdict.PASS
 
 
-def test_a_cell_that_the_run_lacks_is_an_error_and_one_that_the_suite_lacks_is_left_out(toy: Toy) -> None:
+def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy) -> None:
     source(toy, {"id": "old"}, {"id": "both"})
     toy.write({"id": "both", "prompt": "another tree"}, {"id": "new"}, name="new.yaml")
     result = toy("grade", "a", "--suite", "new.yaml", "--run-id", "b", "--trust-suite")
     assert result.exit_code == 3
     for told in (
-        "1 cells are not in that run",
-        "1 cells of that run are left out",
+        "1 cells are missing in the source run",
+        "1 cells of the source run are skipped",
         "1 images were generated from another",
     ):
         assert told in result.stderr
     found = {record.test_id: record for record in read_records(toy.folder / "runs/b")}
     assert sorted(found) == ["both", "new"]
     assert found["new"].error is not None
-    assert found["new"].error.message == "the run a has no such cell, and a grading generates nothing"
+    assert found["new"].error.message == "not in the source run a: 'visioneval grade' generates no images"
     assert found["new"].error.kind == "missing_output"
     assert found["both"].prompt == "another tree"
 
@@ -119,11 +119,11 @@ def test_missing_and_changed_images_are_errors(toy: Toy) -> None:
     found = graded(toy, code=3)
     errors = {name: one.error.message if one.error else None for name, one in found.items()}
     assert "cannot be read" in str(errors["case0"])
-    assert "it was changed since" in str(errors["case1"])
+    assert "was changed after it was generated" in str(errors["case1"])
     assert errors["case2"] is None
 
 
-def test_a_case_that_looks_at_another_ones_image_is_graded_too(toy: Toy) -> None:
+def test_dependent_case_is_graded(toy: Toy) -> None:
     dependent = {"id": "counter", "output_of": "case0", "expect": {"aligned": False}}
     source(toy, {}, dependent)
     found = graded(toy)
@@ -131,7 +131,7 @@ def test_a_case_that_looks_at_another_ones_image_is_graded_too(toy: Toy) -> None
     assert not list((toy.folder / "runs/b").rglob("*.part"))
 
 
-def test_one_model_run_and_the_selection_of_the_source(toy: Toy) -> None:
+def test_grade_one_model_run_with_the_selection_of_the_source(toy: Toy) -> None:
     models = [{"provider": "mine:Generate", "label": name} for name in ("x", "y")]
     source(toy, {}, {}, models=models)
     result = toy("grade", "a@y", "--case", "case1", "--run-id", "b", "--trust-suite")
@@ -144,7 +144,7 @@ def test_one_model_run_and_the_selection_of_the_source(toy: Toy) -> None:
     assert [record.cell for record in read_records(toy.folder / "runs/c")] == [("case1", "y", 0)]
 
 
-def test_a_grading_is_not_gone_on_with_by_generation(toy: Toy) -> None:
+def test_regrade_cannot_be_resumed_by_run(toy: Toy) -> None:
     source(toy, {})
     graded(toy)
     result = toy("run", "--resume", "b", "--trust-suite")
@@ -169,7 +169,7 @@ prices: {{openai: {{per_call: 0.01, per_image: 0.03}}}}
 """
 
 
-def test_only_the_judges_key_is_needed_and_only_judges_are_asked(
+def test_grade_needs_only_the_judge_key(
     toy: Toy, api: FakeAPI, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
@@ -199,7 +199,7 @@ def test_only_the_judges_key_is_needed_and_only_judges_are_asked(
         (("--reuse", "none"), "to go on: the same command again: it asks all again; without --reuse none, what"),
     ],
 )
-def test_a_budget_ends_it_and_a_command_that_goes_on_is_told(
+def test_budget_stops_grade_and_prints_a_command_to_continue(
     toy: Toy,
     api: FakeAPI,
     script: Script,
@@ -219,7 +219,7 @@ def test_a_budget_ends_it_and_a_command_that_goes_on_is_told(
     assert told in result.stderr
 
 
-def test_another_judge_replaces_that_of_the_runs_own_suite(
+def test_judge_flag_replaces_judge_of_stored_suite(
     toy: Toy, api: FakeAPI, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")

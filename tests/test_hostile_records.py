@@ -1,4 +1,4 @@
-"""A stranger's run: whatever its files hold, what reads them works, or ends in one line that names file and line."""
+"""Untrusted runs: readers accept any file contents, or fail with one line that names the file and line."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def all_faults(folder: Path) -> list[str]:
     return [fault for name in (*COMMANDS, DESK) for fault in faults(name, folder)]
 
 
-def test_the_run_as_it_is_has_no_fault(folder: Path) -> None:
+def test_unchanged_run_has_no_problem(folder: Path) -> None:
     assert {name: refusal(name, folder) for name in FILES} == dict.fromkeys(FILES)
     assert all_faults(folder) == []
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if Path(name).name not in ("summary.json", "stale.jsonl")])
-def test_every_field_is_read_or_refused_in_one_line(folder: Path, name: str) -> None:
+def test_every_field_is_read_or_rejected_in_one_line(folder: Path, name: str) -> None:
     """Every place of the last document of each file, with some of the values, which take turns; its reader alone."""
     found = documents(folder / name, FILES[name])
     line = len(found) - 1
@@ -69,14 +69,14 @@ def test_every_field_is_read_or_refused_in_one_line(folder: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("text", [hostile.ESCAPES, hostile.HTML, hostile.MARKDOWN, hostile.RICH], ids="EHMR")
-def test_a_strangers_text_is_text_everywhere(folder: Path, text: str) -> None:
+def test_untrusted_text_is_escaped_everywhere(folder: Path, text: str) -> None:
     many = hostile.saturate(folder, lambda value: isinstance(value, str), text, skip=("suite_path", "artifact_path"))
     assert many > 60
     assert all_faults(folder) == []
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63), 1e308, 0])
-def test_numbers_as_large_as_a_file_may_hold(folder: Path, value: float) -> None:
+def test_accepts_largest_numbers(folder: Path, value: float) -> None:
     many = hostile.saturate(
         folder, lambda old: type(old) in (int, float), value, skip=("schema_version", "sample_index")
     )
@@ -85,7 +85,7 @@ def test_numbers_as_large_as_a_file_may_hold(folder: Path, value: float) -> None
 
 
 @pytest.mark.parametrize("value", [None, 7, "word", [], {}, [[{}]]], ids=repr)
-def test_values_of_other_types(folder: Path, value: Any) -> None:
+def test_rejects_values_of_other_types(folder: Path, value: Any) -> None:
     many = hostile.saturate(folder, lambda old: not isinstance(old, dict) or value == {}, value)
     assert many > 20
     assert all_faults(folder) == []
@@ -107,7 +107,7 @@ def _changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     ],
     ids=["rule", "score", "nan"],
 )  # fmt: skip
-def test_what_is_no_record_ends_every_command_in_one_line(
+def test_invalid_record_ends_every_command_with_one_line(
     folder: Path, name: str, change: Callable[[dict[str, Any]], Any], told: str
 ) -> None:
     _changed(folder, change)
@@ -116,7 +116,7 @@ def test_what_is_no_record_ends_every_command_in_one_line(
     assert done.exit_code == 2
     *before, last = done.stderr.splitlines()
     assert f"results.jsonl:4: {told}" in last
-    assert last.endswith(f": delete this line; 'visioneval run --resume runs/{RUN}' then runs its cell again")
+    assert last.endswith(f": delete this line; then 'visioneval run --resume runs/{RUN}' runs this cell again")
     assert before == []
 
 
@@ -128,7 +128,7 @@ def test_what_is_no_record_ends_every_command_in_one_line(
 @pytest.mark.parametrize(
     "name", ["results.jsonl", "labels.jsonl", "preferences.jsonl", "labeling.jsonl", "anchors.jsonl"]
 )
-def test_a_damaged_line_is_told_by_its_place(folder: Path, name: str, damage: bytes) -> None:
+def test_damaged_line_is_reported_with_location(folder: Path, name: str, damage: bytes) -> None:
     path = folder / "runs" / RUN / name
     first, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + damage + b"".join(rest))
@@ -138,7 +138,7 @@ def test_a_damaged_line_is_told_by_its_place(folder: Path, name: str, damage: by
     assert len(why.splitlines()) == 1
 
 
-def test_a_list_of_runs_names_what_it_cannot_read(folder: Path) -> None:
+def test_list_of_runs_names_unreadable_runs(folder: Path) -> None:
     _changed(folder, lambda one: one.pop("verdict"))
     done = call("runs")
     assert f"runs/{RUN}/results.jsonl:4: verdict: Field required" in done.stderr
@@ -147,7 +147,7 @@ def test_a_list_of_runs_names_what_it_cannot_read(folder: Path) -> None:
     assert f"runs/{OTHER}: left out: its run.json cannot be read" in call("runs").stderr
 
 
-def test_a_last_line_that_was_cut_off_is_never_passed_over_in_silence(folder: Path) -> None:
+def test_truncated_last_line_is_always_reported(folder: Path) -> None:
     path = folder / RESULTS
     path.write_bytes(path.read_bytes()[:-40])
     for name in READ_RESULTS:

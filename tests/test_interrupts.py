@@ -1,4 +1,4 @@
-"""A run that is stopped from outside: nothing that was finished is lost."""
+"""Interrupted and killed runs keep all finished cells."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def started(toy: Toy, seconds: float) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signals) -> None:
+def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signals) -> None:
     program = started(toy, 1)
     program.send_signal(sent)
     out, errors = program.communicate(timeout=60)
     assert program.returncode == 130
-    assert "stopping once the running calls are done" in errors
+    assert "stopping after the running calls finish" in errors
     assert "Traceback" not in errors
     assert read_info(toy.latest).state == "interrupted"
     records = list(read_records(toy.latest))
@@ -65,7 +65,7 @@ def test_the_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Si
     assert json.loads((toy.latest / "summary.json").read_text())["exit_code"] == 130
 
 
-def test_the_second_interrupt_stops_now(toy: Toy) -> None:
+def test_second_interrupt_stops_now(toy: Toy) -> None:
     program = started(toy, 600)
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None
@@ -79,7 +79,7 @@ def test_the_second_interrupt_stops_now(toy: Toy) -> None:
     assert len(list(read_records(toy.latest))) == len(QUICK)
 
 
-def test_an_interrupt_is_for_the_suites_to_come_too(toy: Toy) -> None:
+def test_interrupt_also_skips_remaining_suites(toy: Toy) -> None:
     first, second = toy.write(*QUICK, *slow(1), name="a.yaml"), toy.write({}, name="b.yaml")
     program = toy.program("run", first, second, "--trust-suite", "--max-concurrency", "2")
     until(lambda: bool(list(toy.folder.glob("runs/*/results.jsonl"))), program)
@@ -90,7 +90,7 @@ def test_an_interrupt_is_for_the_suites_to_come_too(toy: Toy) -> None:
     assert [info["state"] for _, info in list_runs(toy.folder / "runs")] == ["interrupted"]
 
 
-def test_a_program_that_generates_does_not_outlive_the_second_interrupt(toy: Toy) -> None:
+def test_command_provider_process_ends_with_second_interrupt(toy: Toy) -> None:
     (toy.folder / "generate.py").write_text(
         "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
     )
@@ -108,7 +108,7 @@ def test_a_program_that_generates_does_not_outlive_the_second_interrupt(toy: Toy
         os.kill(int((toy.folder / "pid").read_text()), 0)
 
 
-def test_a_kill_loses_no_finished_cell(toy: Toy) -> None:
+def test_kill_loses_no_finished_cell(toy: Toy) -> None:
     program = started(toy, 600)
     program.kill()
     program.communicate(timeout=60)
@@ -141,11 +141,11 @@ def test_a_kill_loses_no_finished_cell(toy: Toy) -> None:
         ("run s.yaml --cache", "run --resume 'my runs/r' --cache ''"),
     ],
 )  # fmt: skip
-def test_the_line_to_go_on_keeps_what_it_would_stop_or_pay_without(typed: str, line: str) -> None:
+def test_resume_command_keeps_needed_flags(typed: str, line: str) -> None:
     assert resume_command(Path("my runs/r"), typed.split()).endswith(line)
 
 
-def test_the_printed_line_goes_on_by_itself(toy: Toy) -> None:
+def test_printed_resume_command_works(toy: Toy) -> None:
     program = started(toy, 1)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
@@ -157,7 +157,7 @@ def test_the_printed_line_goes_on_by_itself(toy: Toy) -> None:
     )
 
 
-def test_a_run_that_is_being_written_is_told_from_one_that_was_killed(toy: Toy) -> None:
+def test_running_run_is_distinguished_from_killed_run(toy: Toy) -> None:
     program = started(toy, 600)
     shown, listed = toy("show", "latest"), toy("runs")
     program.kill()
@@ -168,7 +168,7 @@ def test_a_run_that_is_being_written_is_told_from_one_that_was_killed(toy: Toy) 
     assert read_info(toy.latest).state == "running"
 
 
-def test_a_run_that_ends_between_two_looks_was_not_killed(toy: Toy) -> None:
+def test_run_that_ends_during_check_is_not_reported_as_killed(toy: Toy) -> None:
     assert toy.run({}).exit_code == 0
     ended = read_info(toy.latest)
     seen = ended.model_copy(update={"state": "running", "ended_at": None})
@@ -177,7 +177,7 @@ def test_a_run_that_ends_between_two_looks_was_not_killed(toy: Toy) -> None:
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1])
-def test_a_kill_at_any_moment_leaves_readable_records(toy: Toy, delay: float) -> None:
+def test_kill_at_any_moment_leaves_readable_records(toy: Toy, delay: float) -> None:
     path = toy.write(*[{} for _ in range(400)], samples=5)
     program = toy.program("run", path, "--trust-suite", "--run-id", "r")
     until(lambda: results(toy).is_file() and results(toy).stat().st_size > 0, program)

@@ -1,4 +1,4 @@
-"""Runs with paid calls under way that are killed or interrupted, and gone on with."""
+"""Runs that are killed or interrupted during paid calls, and then resumed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def results(paid: Paid) -> int:
     return path.read_bytes().count(b"\n") if path.is_file() else 0
 
 
-def test_a_run_that_is_killed_at_chosen_moments_ends_whole_and_pays_once(tmp_path: Path, api: FakeAPI) -> None:
+def test_killed_and_resumed_run_completes_and_pays_once(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, 60)
     api.latency.update(SLOWLY)
     moments: list[Callable[[], bool]] = [
@@ -64,7 +64,7 @@ def test_a_run_that_is_killed_at_chosen_moments_ends_whole_and_pays_once(tmp_pat
     assert len(api.paid_by_digest) == 120
 
 
-def test_a_run_that_was_only_just_begun_can_be_gone_on_with(tmp_path: Path, api: FakeAPI) -> None:
+def test_run_killed_at_start_can_be_resumed(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, 8)
     api.latency["images"] = 60
     program = paid.program("--max-concurrency", str(AT_ONCE))
@@ -74,7 +74,7 @@ def test_a_run_that_was_only_just_begun_can_be_gone_on_with(tmp_path: Path, api:
     api.latency.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output
-    assert "to generate: 8 (8 not done yet); to grade again: 0; kept: 0" in result.stderr
+    assert "to generate: 8 (8 not done yet); to grade again: 0; unchanged: 0" in result.stderr
     paid.check_whole()
     assert (paid.generated, paid.judged) == (8, 8)
 
@@ -88,9 +88,7 @@ def asked_to_stop(program: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_the_first_interrupt_finishes_what_is_paid_for_and_generates_no_more(
-    tmp_path: Path, api: FakeAPI, provider: str
-) -> None:
+def test_first_interrupt_finishes_paid_calls_and_stops_generating(tmp_path: Path, api: FakeAPI, provider: str) -> None:
     paid = Paid(tmp_path, api, 20, provider)  # type: ignore[arg-type]
     api.latency.update({"images": 1.5, "judge": 0.2, "gemini": 1.5})
     program = paid.program("--max-concurrency", str(AT_ONCE))
@@ -114,7 +112,7 @@ def test_the_first_interrupt_finishes_what_is_paid_for_and_generates_no_more(
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_the_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, provider: str) -> None:
+def test_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, provider: str) -> None:
     paid = Paid(tmp_path, api, 8, provider)  # type: ignore[arg-type]
     api.latency.update({"images": 600, "gemini": 600})
     program = paid.program("--max-concurrency", str(AT_ONCE))
@@ -132,7 +130,7 @@ def test_the_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, pr
     paid.check_whole()
 
 
-def test_an_interrupt_does_not_wait_for_the_turns_of_a_rate(tmp_path: Path, api: FakeAPI) -> None:
+def test_interrupt_does_not_wait_for_rate_limit(tmp_path: Path, api: FakeAPI) -> None:
     """Of two generations a minute the first few are made at once; the others would come minutes later."""
     paid = Paid(tmp_path, api, 20, limits={"openai": {"images_per_minute": 2}})
     program = paid.program("--max-concurrency", str(AT_ONCE))

@@ -338,7 +338,7 @@ def test_rows_that_repeat_each_other_without_a_time_are_told(run: Folder) -> Non
         ({"rater": {"a": 1}}, "{'a': 1} is not a text"),
         ({"case": ["one"]}, "['one'] is not a text"),
         ({"answer": ["x"]}, "['x'] is not a text"),
-        ({"at": "yesterday"}, "at: 'yesterday' is not a time, such as 2025-06-14T09:00:00+00:00"),
+        ({"at": "yesterday"}, "at: 'yesterday' is not a valid time; expected for example 2025-06-14T09:00:00+00:00"),
     ],
 )
 def test_what_is_no_text_is_not_made_one(run: Folder, row: dict[str, Any], told: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers of people on disk: nothing that reached the disk is lost, whoever writes, whenever it is killed."""
+"""Label files: concurrent writers and kills lose nothing that reached the disk."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def label(**changes: Any) -> Label:
 
 
 @pytest.mark.parametrize("answer", [True, False, 0, 1, 3, 2.5, "b", ["x", "y"], [], None, "ünï \u2028 \x1b[31m <b>"])
-def test_an_answer_comes_back_as_it_was_given(tmp_path: Path, answer: Any) -> None:
+def test_label_round_trip(tmp_path: Path, answer: Any) -> None:
     path = tmp_path / "labels.jsonl"
     given = label(answer=answer, seconds=1.5, other="run@m,n=1")
     append_labels(path, [given])
@@ -49,13 +49,13 @@ def test_an_answer_comes_back_as_it_was_given(tmp_path: Path, answer: Any) -> No
     assert list(json.loads(line)) == FIELDS
 
 
-def test_no_file_is_no_label(tmp_path: Path) -> None:
+def test_missing_file_gives_no_labels(tmp_path: Path) -> None:
     assert read_labels(tmp_path / "labels.jsonl") == []
     (tmp_path / "labels.jsonl").touch()
     assert read_labels(tmp_path / "labels.jsonl") == []
 
 
-def test_the_newest_answer_of_a_rater_counts_and_all_are_kept(tmp_path: Path) -> None:
+def test_newest_answer_counts_and_all_answers_stay(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     for answer in (True, False):
         append_labels(path, [label(answer=answer), label(rater="bo")])
@@ -65,7 +65,7 @@ def test_the_newest_answer_of_a_rater_counts_and_all_are_kept(tmp_path: Path) ->
     assert [(each.rater, each.answer) for each in newest(labels)] == [("ann", False), ("bo", True)]
 
 
-def test_a_torn_last_line_is_tolerated_and_cut_off_before_the_next(tmp_path: Path) -> None:
+def test_truncated_last_line_is_ignored_and_removed_on_append(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     append_labels(path, [label(), label(rater="bo")])
     whole = path.read_bytes()
@@ -77,14 +77,14 @@ def test_a_torn_last_line_is_tolerated_and_cut_off_before_the_next(tmp_path: Pat
         assert path.read_bytes().startswith(whole)
 
 
-def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
+def test_complete_last_line_without_newline_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "anchors.jsonl"
     path.write_text(label(rater="agreed").model_dump_json())
     append_labels(path, [label()])
     assert [each.rater for each in read_labels(path)] == ["agreed", "ann"]
 
 
-def test_a_long_torn_line_is_cut_whole(tmp_path: Path) -> None:
+def test_long_truncated_line_is_removed_completely(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     append_labels(path, [label()])
     with path.open("ab") as file:
@@ -103,7 +103,7 @@ def test_a_long_torn_line_is_cut_whole(tmp_path: Path) -> None:
         ('{"schema_version": 2}', "2: rater: Field required"),
     ],
 )
-def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_invalid_label_is_reported_with_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text(f"{label().model_dump_json()}\n{line}\n{label().model_dump_json()}\n")
     with pytest.raises(RunFormatError) as told:
@@ -116,12 +116,12 @@ def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str, message: st
     [{"at": "yesterday"}, {"at": "2025-06-14T09:00:00"}, {"rater": "  "}, {"rater": "a\nb"}, {"sample_index": -1},
      {"answer": float("nan")}, {"answer": {"a": 1}}, {"source": "guess"}, {"seconds": -1}, {"mood": 1}],
 )  # fmt: skip
-def test_what_is_no_answer_is_refused(change: dict[str, Any]) -> None:
+def test_rejects_invalid_answers(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         label(**change)
 
 
-def test_times_are_kept_in_utc() -> None:
+def test_times_are_stored_in_utc() -> None:
     assert label(at="2025-06-14T11:00:00+02:00").at == "2025-06-14T09:00:00+00:00"
 
 
@@ -130,7 +130,7 @@ def write_many(path: Path, rater: str) -> None:
         append_labels(path, [label(rater=rater, sample_index=number, answer=rater * 50, question="note")])
 
 
-def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=write_many, args=(path, rater)) for rater in ("ann", "bo", "cy")]
@@ -145,7 +145,7 @@ def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
         assert [each.sample_index for each in found if each.rater == rater] == list(range(100))
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_unwritable_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as told:
         append_labels(tmp_path / "nowhere" / "labels.jsonl", [label()])
     assert "\n" not in str(told.value)
@@ -158,7 +158,7 @@ def write_until_full(path: Path) -> None:
         deque(map(append_labels, repeat(path, 100), repeat(several)))
 
 
-def test_a_full_disk_leaves_no_half_of_what_was_given(tmp_path: Path) -> None:
+def test_full_disk_leaves_no_partial_labels(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     writer = multiprocessing.get_context("spawn").Process(target=write_until_full, args=(path,))
     writer.start()
@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_no_half_of_what_was_given(tmp_path: Path) -> None:
     assert path.read_bytes().endswith(b"\n")
 
 
-def test_anchors_of_the_run_come_before_those_of_its_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anchors_of_the_run_take_precedence_over_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     suite = info().suite.model_copy(
         update={"labels": info().suite.resolved_labels.model_copy(update={"anchors": "agreed.jsonl"})}

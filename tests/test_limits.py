@@ -1,4 +1,4 @@
-"""Limits, prices and budgets in a suite: what is wrong with them is told with its place."""
+"""Limits, prices and budgets in a suite: errors are reported with their location."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(problems: Problems, line: str) -> list[str]:
         "budget_usd: 0.01",
     ],
 )
-def test_what_is_called_may_be_limited_and_priced(problems: Problems, line: str) -> None:
+def test_limits_and_prices_are_accepted_for_called_models(problems: Problems, line: str) -> None:
     assert told(problems, line) == []
 
 
@@ -74,7 +74,7 @@ def test_what_is_called_may_be_limited_and_priced(problems: Problems, line: str)
         ("budget_usd: true", 1, "budget_usd"),
     ],
 )
-def test_a_slip_is_told_with_its_place(problems: Problems, line: str, column: int, said: str) -> None:
+def test_errors_are_reported_with_location(problems: Problems, line: str, column: int, said: str) -> None:
     (problem,) = told(problems, line)
     where, _, message = problem.partition(": ")
     assert said in message

@@ -85,7 +85,7 @@ def test_a_run_is_not_named_by_a_url(toy: Toy) -> None:
     result = toy("show", "s3://bucket/runs/r")
     assert (result.exit_code, result.stderr) == (
         2,
-        "s3://bucket/runs/r: is a URL: runs are read on this machine only\n",
+        "s3://bucket/runs/r: is a URL: only local runs can be read\n",
     )
 
 

@@ -1,4 +1,4 @@
-"""Memory that large blocks go back to."""
+"""Tests that free memory returns to the system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print(full - resident())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc" or not Path("/proc/self/status").exists(), reason="not glibc")
-def test_large_blocks_go_back_though_small_ones_lie_between() -> None:
+def test_large_blocks_are_released_despite_small_live_objects() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 30_000, "kB of the 40,000 that were let go"

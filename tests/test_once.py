@@ -1,4 +1,4 @@
-"""One flight for all who ask for the same thing."""
+"""Tests of single-flight: concurrent callers share one result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from visioneval.engine.single_flight import SingleFlight
 
 
-def test_the_first_does_it_for_all() -> None:
+def test_first_caller_does_the_work_for_all() -> None:
     made: list[str] = []
 
     async def make() -> str:
@@ -26,7 +26,7 @@ def test_the_first_does_it_for_all() -> None:
     assert made == ["x", "x"]
 
 
-def test_a_failure_is_told_to_those_who_waited_and_is_not_kept() -> None:
+def test_failure_reaches_all_waiting_callers_and_is_not_cached() -> None:
     tries = 0
 
     async def make() -> int:
@@ -46,7 +46,7 @@ def test_a_failure_is_told_to_those_who_waited_and_is_not_kept() -> None:
     assert asyncio.run(all_at_once()) == 2
 
 
-def test_one_who_leaves_does_not_take_it_from_the_others() -> None:
+def test_cancelled_caller_does_not_cancel_others() -> None:
     async def leave() -> str:
         once, go = SingleFlight(), asyncio.Event()
 

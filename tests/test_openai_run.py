@@ -107,7 +107,7 @@ def test_a_wrong_key_stops_at_the_first_401(api: FakeAPI, monkeypatch: pytest.Mo
     result = run(api, SUITE, "--max-concurrency", "1", "--quiet")
     assert (result.exit_code, len(api.requests), records()) == (3, 1, [])
     (line,) = [line for line in result.stderr.splitlines() if "stopped" not in line]
-    assert "the provider refuses the key: 401: Incorrect API key provided: sk-wron********7890." in line
+    assert "the provider refused the API key: 401: Incorrect API key provided: sk-wron********7890." in line
     assert "sk-wrong-key-567890" not in result.output
 
 
@@ -115,7 +115,7 @@ def test_a_wrong_key_is_one_line_however_many_calls_meet_it(api: FakeAPI, monkey
     monkeypatch.setenv("LOCAL_KEY", "sk-wrong-key-567890")
     result = run(api)
     assert (result.exit_code, records()) == (3, [])
-    assert result.stderr.count("refuses the key") == 1
+    assert result.stderr.count("refused the API key") == 1
 
 
 def test_an_untrusted_host_is_a_suite_error(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
     assert (lost.verdict, lost.error.kind, lost.error.message) == (
         "ERROR",
         "missing_output",
-        "images asked for: 2; given: 1",
+        "images requested: 2, received: 1",
     )
     for sample in (0, 1):
         refused = found["boat", sample]

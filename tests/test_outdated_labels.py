@@ -17,7 +17,7 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.cli import app
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.records.labels import Label, append_labels, is_of
+from visioneval.records.labels import Label, append_labels, is_current
 
 THEN, NOW = "1" * 64, "2" * 64
 AT = "2025-06-01T12:00:00+00:00"
@@ -65,7 +65,7 @@ def call(*words: str | Path) -> Any:
 )
 def test_a_label_is_of_the_images_that_it_names(said: Any, images: Any, same: bool) -> None:
     one = label("a", "ann", "usable", True, artifact_sha256=said[0], other_sha256=said[1])
-    assert is_of(images, one) is same
+    assert is_current(images, one) is same
 
 
 def test_a_label_says_which_image_it_is_about(tmp_path: Path) -> None:
@@ -194,4 +194,4 @@ def test_a_damaged_line_of_labels_is_told_as_one(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"rater":"ann"', '"rater":"an', 1))
     result = call("agreement", run)
     assert result.exit_code == 2
-    assert "labels.jsonl:1: not a label: damaged or cut off: delete this line" in result.stderr
+    assert "labels.jsonl:1: not a label: damaged or truncated: delete this line" in result.stderr

@@ -1,4 +1,4 @@
-"""Disks that fill, caches that are damaged or shared, and clocks that go wrong, while calls cost money."""
+"""Full disks, damaged or shared caches, and wrong clocks during paid runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_run_whose_disk_fills_goes_on_where_there_is_room_again(tmp_path: Path, paid: Paid) -> None:
+def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, paid: Paid) -> None:
     with disk(tmp_path / "runs", "96k") as again:
         program = paid.program("--max-concurrency", str(AT_ONCE))
         _, errors = program.communicate(timeout=60)
@@ -73,7 +73,7 @@ def test_a_run_whose_disk_fills_goes_on_where_there_is_room_again(tmp_path: Path
         assert paid.paid_again <= IN_THE_WORKS
 
 
-def test_a_cache_whose_disk_fills_stops_the_run_before_more_is_paid(tmp_path: Path, paid: Paid) -> None:
+def test_full_cache_disk_stops_the_run(tmp_path: Path, paid: Paid) -> None:
     with disk(tmp_path / "cache", "192k") as again:
         program = paid.program("--max-concurrency", str(AT_ONCE))
         _, errors = program.communicate(timeout=60)
@@ -92,7 +92,7 @@ def test_a_cache_whose_disk_fills_stops_the_run_before_more_is_paid(tmp_path: Pa
         assert paid.paid_again <= IN_THE_WORKS
 
 
-def test_a_run_on_a_read_only_disk_is_not_begun_and_not_gone_on_with(tmp_path: Path, paid: Paid) -> None:
+def test_read_only_disk_allows_neither_start_nor_resume(tmp_path: Path, paid: Paid) -> None:
     with disk(tmp_path / "runs", "8m") as again:
         again("ro")
         result = paid.run()
@@ -105,7 +105,7 @@ def test_a_run_on_a_read_only_disk_is_not_begun_and_not_gone_on_with(tmp_path: P
         result = paid.run(resume=True)
         assert (result.exit_code, paid.generated) == (2, 3)
         (line,) = result.stderr.splitlines()
-        assert line == "runs/r: cannot go on with this run: Read-only file system"
+        assert line == "runs/r: cannot resume this run: Read-only file system"
         assert paid.records == before
 
 
@@ -148,9 +148,7 @@ def kept_image(paid: Paid, at: int) -> Path:
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_image_of_the_cache_that_was_harmed_is_generated_again_and_no_other(
-    paid: Paid, harm: Callable[[Path], None]
-) -> None:
+def test_only_damaged_cached_images_are_generated_again(paid: Paid, harm: Callable[[Path], None]) -> None:
     assert paid.run().exit_code == 0
     harm(kept_image(paid, 5))
     result = paid.run("--reuse", "all", out="others")
@@ -164,7 +162,7 @@ def test_a_image_of_the_cache_that_was_harmed_is_generated_again_and_no_other(
 
 
 @pytest.mark.parametrize("harm", [truncated, zeroed, emptied])
-def test_a_run_that_generates_anew_takes_nothing_from_a_harmed_cache(paid: Paid, harm: Callable[[Path], None]) -> None:
+def test_fresh_run_ignores_damaged_cache(paid: Paid, harm: Callable[[Path], None]) -> None:
     assert paid.run().exit_code == 0
     harm(kept_image(paid, 5))
     shutil.rmtree("runs")
@@ -174,7 +172,7 @@ def test_a_run_that_generates_anew_takes_nothing_from_a_harmed_cache(paid: Paid,
 
 
 @pytest.mark.parametrize("harm", [truncated, zeroed, emptied, removed])
-def test_an_index_that_was_harmed_costs_new_answers_and_no_run(paid: Paid, harm: Callable[[Path], None]) -> None:
+def test_damaged_index_costs_new_answers_but_no_run(paid: Paid, harm: Callable[[Path], None]) -> None:
     assert paid.run().exit_code == 0
     for tail in ("-wal", "-shm"):
         (paid.cache / f"index.sqlite{tail}").unlink(missing_ok=True)
@@ -190,7 +188,7 @@ def test_an_index_that_was_harmed_costs_new_answers_and_no_run(paid: Paid, harm:
     assert paid.generated == before
 
 
-def test_two_runs_at_once_share_one_cache(paid: Paid) -> None:
+def test_concurrent_runs_share_one_cache(paid: Paid) -> None:
     paid.api.latency.update({"images": (0.01, 0.05), "judge": (0.01, 0.05)})
     both = [paid.program("--max-concurrency", str(AT_ONCE), run_id=run_id) for run_id in ("r", "s")]
     for program in both:
@@ -209,14 +207,14 @@ def test_two_runs_at_once_share_one_cache(paid: Paid) -> None:
     assert paid.generated == 2 * CELLS
 
 
-def test_a_run_that_is_being_written_is_not_gone_on_with_by_another(paid: Paid) -> None:
+def test_running_run_cannot_be_resumed_by_another_process(paid: Paid) -> None:
     paid.api.latency["images"] = 2
     program = paid.program("--max-concurrency", str(AT_ONCE))
     while not paid.api.requests:
         assert program.poll() is None
     result = paid.run(resume=True)
     assert result.exit_code == 2
-    assert "another visioneval is writing this run now" in result.stderr
+    assert "another visioneval process is writing this run" in result.stderr
     paid.api.latency.clear()
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 0, errors
@@ -224,7 +222,7 @@ def test_a_run_that_is_being_written_is_not_gone_on_with_by_another(paid: Paid) 
     assert paid.paid_again == 0
 
 
-def test_a_clock_that_was_set_back_changes_nothing_but_the_times(paid: Paid, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_set_back_changes_only_times(paid: Paid, monkeypatch: pytest.MonkeyPatch) -> None:
     assert paid.run().exit_code == 0
     results = paid.run_folder / "results.jsonl"
     results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:10]))

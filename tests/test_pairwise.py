@@ -204,7 +204,7 @@ def test_what_cannot_be_paired_is_told(toy: Toy, api: FakeAPI, script: Script) -
     toy("run", path, "--run-id", "s", "--quiet")
     result = toy("pairwise", "r@x", "s@y")
     assert result.exit_code == 0, result.output
-    assert "1 pairs; 1 pairs lack an image; 1 pairs are one and the same image" in result.stderr
+    assert "1 pairs; 1 pairs lack an image; 1 pairs have two identical images" in result.stderr
     assert not (toy.folder / "runs/r/preferences.jsonl").exists()
     assert {(each.a, each.b) for each in read_preferences(toy.folder / "runs/s")} == {("r@x", "s@y")}
     result = toy("pairwise", "r@x", "r@y", "--case", "case2")
@@ -225,13 +225,13 @@ def test_a_image_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Sc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("r@x", "r@x"), "A and B are one and the same"),
+        (("r@x", "r@x"), "A and B are the same run"),
         (("r@x", "r@z"), "no model run 'z'"),
         (
             ("r@x", "r@y", "--judge", "second"),
-            "B's suite has no judge 'second' (known: default); --judge second=PROVIDER:MODEL brings one",
+            "B's suite has no judge 'second' (known: default); add one with --judge second=PROVIDER:MODEL",
         ),
-        (("r@x", "r@y", "--judge", "default=claude:x"), "write PROVIDER:MODEL with the provider openai or gemini"),
+        (("r@x", "r@y", "--judge", "default=claude:x"), "expected PROVIDER:MODEL with provider openai or gemini"),
         (("r@x", "r@y", "--judge", "new=gemini:gemini-2.5-flash"), "GEMINI_API_KEY"),
         (("r@x", "nowhere"), "no such run"),
     ],
@@ -273,7 +273,7 @@ def test_a_refused_key_stops_it_with_one_line(toy: Toy, api: FakeAPI, within: bo
         assert result.exit_code == 0
         result = toy("pairwise", "r@x", "r@y", JUDGE_KEY="sk-wrong-key-of-somebody")
     assert result.exit_code == 3, result.output
-    assert "the judge 'default': the provider refuses the key" in result.stderr
+    assert "the judge 'default': the provider refused the API key" in result.stderr
     assert "sk-wrong-key-of-somebody" not in result.output
     assert "Traceback" not in result.output
     assert not (toy.folder / "runs/r/preferences.jsonl").exists()
@@ -293,7 +293,7 @@ def test_a_pairwise_grader_compares_the_model_runs_after_the_cells(toy: Toy, api
     result = toy("run", suite(toy, api, graders=GRADERS), "--run-id", "r")
     assert result.exit_code == 0, result.output
     assert "Preferences" in result.stdout
-    assert "better: 3 pairs; asked 6 questions, 0 of them answered before; cost: 0.0600 USD" in result.stderr
+    assert "better: 3 pairs; asked 6 questions, 0 of them answered from the cache; cost: 0.0600 USD" in result.stderr
     assert result.stdout.splitlines()[-1].startswith("run: runs/r")
     found = read_preferences(toy.folder / "runs/r")
     assert [(each.a, each.b, each.answer) for each in found] == [("r@x", "r@y", "b")] * 6

@@ -1,4 +1,4 @@
-"""What pairs of answers come to: wins, ties, flips, errors, and the interval of the win rate."""
+"""Preferences from pairs of answers: wins, ties, flips, errors, and the interval of the win rate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pair(case: str, one: Any, other: Any, sample: int = 0, **more: Any) -> list[
         (None, None, "error"),
     ],
 )
-def test_both_orders_make_one_result(one: Any, other: Any, result: str) -> None:
+def test_both_orders_give_one_result(one: Any, other: Any, result: str) -> None:
     (found,) = preferred(pair("one", one, other))
     assert [each.result for each in found.pairs] == [result]
     rate = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5, "error": None}[result]
@@ -42,12 +42,12 @@ def test_both_orders_make_one_result(one: Any, other: Any, result: str) -> None:
     assert found.judged == (result != "error")
 
 
-def test_an_order_that_was_never_asked_is_no_answer() -> None:
+def test_missing_order_gives_no_result() -> None:
     (found,) = preferred([asked("one", "a", "b")])
     assert (found.errors, found.judged, found.rate) == (1, 0, None)
 
 
-def test_ties_count_half_and_errors_for_nobody() -> None:
+def test_ties_count_half_and_errors_not_at_all() -> None:
     lines = [*pair("1", "b", "b"), *pair("2", "a", "b"), *pair("3", "tie", "tie"), *pair("4", "b", None)]
     (found,) = preferred(lines)
     assert (found.count("b"), found.count("a"), found.ties, found.flips, found.errors) == (1, 0, 2, 1, 1)
@@ -56,7 +56,7 @@ def test_ties_count_half_and_errors_for_nobody() -> None:
     assert (found.interval.low, found.interval.high) == pytest.approx(proportion_confint(2, 3, method="wilson"))
 
 
-def test_other_judges_and_other_runs_are_findings_of_their_own() -> None:
+def test_judges_and_runs_are_reported_separately() -> None:
     lines = [*pair("1", "b", "b"), *pair("1", "a", "a", judge="k"), *pair("1", "tie", "tie", b="s@y")]
     assert [(each.b, each.judge, each.rate) for each in preferred(lines)] == [
         ("r@y", "j", 1.0), ("r@y", "k", 0.0), ("s@y", "j", 0.5)
@@ -75,7 +75,7 @@ def test_samples_of_a_case_are_not_independent() -> None:
     assert found.interval.low == pytest.approx(proportion_confint(12, 20, method="normal")[0], abs=0.03)
 
 
-def test_cases_that_are_all_alike_still_have_an_interval() -> None:
+def test_identical_cases_still_have_an_interval() -> None:
     assert win_interval([3.0] * 8, [3] * 8).low == pytest.approx(proportion_confint(8, 8, method="wilson")[0])
     assert win_interval([2.0, 1.0], [2, 2]).high == pytest.approx(proportion_confint(1.5, 2, method="wilson")[1])
     with pytest.raises(ValueError, match="max"):

@@ -1,4 +1,4 @@
-"""How a run is going, away from a terminal."""
+"""Tests of progress output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from made import UNMEASURED, record
 from visioneval.cli import progress
 
 
-def test_elsewhere_than_on_a_terminal_a_plain_line_comes_now_and_then(
+def test_prints_plain_progress_lines_without_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter(range(0, 1000, 4))
@@ -25,13 +25,13 @@ def test_elsewhere_than_on_a_terminal_a_plain_line_comes_now_and_then(
     ]
 
 
-def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.listening(1, quiet=True) as listener:
         listener.record(record())
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_live_line_counts_verdicts_and_cost_and_is_taken_away(
+def test_live_line_shows_verdicts_and_cost_and_is_removed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys

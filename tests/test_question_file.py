@@ -1,4 +1,4 @@
-"""``questions.json``: written once per set, whole or not at all, and read with care."""
+"""``questions.json``: one entry per set, written atomically, and validated on reading."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MADE = PromptQuestions(
 )
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_questions_round_trip(tmp_path: Path) -> None:
     writer = QuestionsWriter(tmp_path)
     for entry in (PINNED, MADE, PINNED, MADE):
         writer.add(entry)
@@ -47,7 +47,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_generated_questions_are_on_disk_at_once(tmp_path: Path) -> None:
+def test_generated_questions_are_written_at_once(tmp_path: Path) -> None:
     writer = QuestionsWriter(tmp_path)
     writer.add(PINNED)
     assert read_questions(tmp_path) == ()
@@ -55,7 +55,7 @@ def test_generated_questions_are_on_disk_at_once(tmp_path: Path) -> None:
     assert read_questions(tmp_path) == (PINNED, MADE)
 
 
-def test_a_run_that_goes_on_keeps_what_it_has_and_finds_it(tmp_path: Path) -> None:
+def test_resumed_run_keeps_and_finds_its_questions(tmp_path: Path) -> None:
     QuestionsWriter(tmp_path).add(MADE)
     writer = QuestionsWriter(tmp_path)
     writer.add(PINNED)
@@ -67,24 +67,24 @@ def test_a_run_that_goes_on_keeps_what_it_has_and_finds_it(tmp_path: Path) -> No
     assert writer.find(PINNED.prompt_sha256, "0" * 64, "a" * 64) is None
 
 
-def test_an_older_entry_does_not_tell_how_it_was_made(tmp_path: Path) -> None:
+def test_entry_without_making_hash_matches_any_options(tmp_path: Path) -> None:
     older = MADE.model_copy(update={"making_sha256": None})
     QuestionsWriter(tmp_path).add(older)
     assert QuestionsWriter(tmp_path).find(MADE.prompt_sha256, "0" * 64, "b" * 64) == older
 
 
-def test_what_was_added_since_the_start_is_not_found(tmp_path: Path) -> None:
+def test_entries_added_after_start_are_not_found(tmp_path: Path) -> None:
     writer = QuestionsWriter(tmp_path)
     writer.add(MADE)
     assert writer.find(MADE.prompt_sha256, "0" * 64, "a" * 64) is None
 
 
-def test_a_run_that_asked_nothing_has_no_file(tmp_path: Path) -> None:
+def test_run_without_questions_has_no_file(tmp_path: Path) -> None:
     QuestionsWriter(tmp_path).close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+def test_reports_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"questions\.json: cannot write: No such file"):
         QuestionsWriter(tmp_path / "gone").add(MADE)
 
@@ -93,13 +93,13 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ('{"schema_version": 9, "prompts": []}', "schema_version 9 is newer than"),
-        ('{"prompts": []}', "not a file of questions"),
-        ("[]", "not a file of questions"),
+        ('{"prompts": []}', "not a questions file"),
+        ("[]", "not a questions file"),
         ('{"schema_version": 2, "prompts": [{}]}', r"prompts\.0\.prompt_sha256: Field required; restore this file"),
-        ("{", "not a file of questions"),
+        ("{", "not a questions file"),
     ],
 )
-def test_a_file_that_is_none(tmp_path: Path, text: str, told: str) -> None:
+def test_rejects_invalid_files(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "questions.json").write_text(text)
     with pytest.raises(RunFormatError, match=told):
         read_questions(tmp_path)

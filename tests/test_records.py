@@ -1,4 +1,4 @@
-"""The on-disk format: what is written is read back, byte for byte, by this version and by later ones."""
+"""The on-disk format: round trips keep every byte, and later versions can read it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A finished run with nothing in it."""
+    """A finished run without records."""
     writer = RunWriter.create(tmp_path, info())
     writer.finish("complete", "2025-01-01T00:00:01+00:00")
     return writer.folder
@@ -82,7 +82,7 @@ def write_lines(folder: Path, *lines: str | bytes) -> Path:
     return folder
 
 
-def test_a_record_has_the_fields_of_the_format_in_their_order() -> None:
+def test_record_fields_are_in_documented_order() -> None:
     full = record(graders=[GraderRecord(key="k", type="t", fingerprint=Fingerprint(config_sha256="0"))])
     written = json.loads(full.model_dump_json())
     assert list(written) == FIELDS
@@ -92,7 +92,7 @@ def test_a_record_has_the_fields_of_the_format_in_their_order() -> None:
     assert list(json.loads(error.model_dump_json())) == ["stage", "kind", "message"]
 
 
-def test_the_files_of_a_run_say_what_the_format_says(toy: Toy) -> None:
+def test_run_files_match_the_format(toy: Toy) -> None:
     toy.run({"metadata": {"font": "Futura"}})
     run = json.loads((toy.latest / "run.json").read_text())
     assert {
@@ -149,9 +149,9 @@ records_ = st.builds(
 
 
 @given(records_)
-def test_a_record_read_and_written_again_is_the_same_bytes(written: Record) -> None:
+def test_record_round_trip_keeps_bytes(written: Record) -> None:
     line = written.model_dump_json().encode()
-    (again,) = storage._parsed("record", line + b"\n", "here", TypeAdapter(Record))
+    (again,) = storage._parse_line("record", line + b"\n", "here", TypeAdapter(Record))
     assert again == written
     assert again.model_dump_json().encode() == line
 
@@ -165,27 +165,27 @@ def test_scores_keep_their_types() -> None:
     }  # fmt: skip
 
 
-def test_run_json_read_and_written_again_is_the_same_bytes(toy: Toy) -> None:
+def test_run_json_round_trip_keeps_bytes(toy: Toy) -> None:
     toy.run({}, vars={"ratio": 1.10}, arguments=("--note", "ünïcode"))
     data = (toy.latest / "run.json").read_bytes()
     assert run_writer._json_bytes(read_info(toy.latest)) == data
 
 
-def test_the_last_line_of_a_cell_wins(folder: Path) -> None:
+def test_last_record_of_a_cell_counts(folder: Path) -> None:
     lines = [record(test_id=name, prompt=prompt).model_dump_json() for name, prompt in ("ax", "by", "az")]
     found = list(read_records(write_lines(folder, *lines)))
     assert [(each.test_id, each.prompt) for each in found] == [("b", "y"), ("a", "z")]
 
 
 @pytest.mark.parametrize("cut", [1, 40, -1])
-def test_a_torn_last_line_is_passed_over(folder: Path, cut: int) -> None:
+def test_truncated_last_line_is_ignored(folder: Path, cut: int) -> None:
     line = record(prompt="ü" * 30).model_dump_json().encode()
     assert [each.test_id for each in read_records(write_lines(folder, record().model_dump_json(), line[:cut]))] == [
         "one"
     ]
 
 
-def test_a_last_line_without_its_end_counts_when_it_is_whole(folder: Path) -> None:
+def test_complete_last_line_without_newline_counts(folder: Path) -> None:
     write_lines(folder, record(test_id="two").model_dump_json().encode())
     assert [each.test_id for each in read_records(folder)] == ["two"]
 
@@ -195,19 +195,19 @@ BAD_LINES = [
     ("[1]", "not an object"),
     ('{"run_id": "r"}', "no schema_version"),
     ('{"schema_version": true}', "no schema_version"),
-    ('{"schema_version": 1}', "older than 2, which this visioneval reads: make it again"),
+    ('{"schema_version": 1}', "older than 2, the supported version: create it again"),
     ('{"schema_version": 3}', "newer than 2"),
     (record().model_dump_json().replace('"PASS"', '"MAYBE"'), "verdict"),
     (record().model_dump_json().replace('"prompt":', '"promt":'), "prom"),
     (record().model_dump_json().replace('"sample_index":0', '"sample_index":-1'), "sample_index"),
     ("[" * 100_000, "not a record"),
-    ("\0" * 100, "not a record: damaged or cut off: delete this line; 'visioneval run --resume "),
-    (record().model_dump_json().replace('"task_type":"', '"ta'), "not a record: damaged or cut off: delete"),
+    ("\0" * 100, "not a record: damaged or truncated: delete this line; then 'visioneval run --resume "),
+    (record().model_dump_json().replace('"task_type":"', '"ta'), "not a record: damaged or truncated: delete"),
 ]
 
 
 @pytest.mark.parametrize(("line", "message"), BAD_LINES)
-def test_a_bad_line_elsewhere_is_an_error_with_its_place(folder: Path, line: str, message: str) -> None:
+def test_invalid_line_is_reported_with_location(folder: Path, line: str, message: str) -> None:
     write_lines(folder, record().model_dump_json(), line, record(test_id="two").model_dump_json())
     with pytest.raises(RunFormatError, match=r"results\.jsonl:2: ") as caught:
         list(read_records(folder))
@@ -215,15 +215,15 @@ def test_a_bad_line_elsewhere_is_an_error_with_its_place(folder: Path, line: str
     assert len(str(caught.value)) < 500
 
 
-def test_a_newer_run_is_refused_with_advice(folder: Path) -> None:
+def test_newer_run_is_rejected_with_advice(folder: Path) -> None:
     data = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**data, "schema_version": 3}))
-    with pytest.raises(RunFormatError, match=r"schema_version 3 is newer than 2, .* upgrade it"):
+    with pytest.raises(RunFormatError, match=r"schema_version 3 is newer than 2, .* upgrade visioneval"):
         read_info(folder)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"schema_version": 2}'])
-def test_a_broken_run_json_is_an_error_in_one_line(folder: Path, data: bytes) -> None:
+def test_broken_run_json_is_reported_in_one_line(folder: Path, data: bytes) -> None:
     (folder / "run.json").write_bytes(data)
     with pytest.raises(RunFormatError, match=r"run\.json: ") as caught:
         read_info(folder)
@@ -252,7 +252,7 @@ def test_older_versions_are_upgraded_step_by_step(folder: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x.png", "artifacts/../../x.png", "a\\..\\x.png", "", "a\0b"])
-def test_no_record_names_a_image_outside_its_run(folder: Path, path: str) -> None:
+def test_rejects_image_paths_outside_the_run(folder: Path, path: str) -> None:
     line = json.dumps({**json.loads(record().model_dump_json()), "artifact_path": path})
     write_lines(folder, line)
     with pytest.raises(RunFormatError, match="artifact_path"):
@@ -263,7 +263,7 @@ labels = st.text(min_size=1, max_size=30) | st.sampled_from(["..", ".", "../x", 
 
 
 @given(st.lists(labels, min_size=2, max_size=2, unique=True))
-def test_slugs_stay_in_the_run_and_differ_for_different_labels(pair: list[str]) -> None:
+def test_slugs_are_safe_and_unique_per_label(pair: list[str]) -> None:
     slugs = [model_slug(label) for label in pair]
     for slug in slugs:
         assert slug == Path(slug).name
@@ -273,48 +273,48 @@ def test_slugs_stay_in_the_run_and_differ_for_different_labels(pair: list[str]) 
     assert slugs[0] != slugs[1]
 
 
-def test_a_plain_label_is_its_own_slug_and_no_label_can_pose_as_anothers() -> None:
+def test_simple_label_is_its_own_slug_and_cannot_be_forged() -> None:
     assert model_slug("m-1,size=64x64".replace(",", "-")) == "m-1-size=64x64"
     assert model_slug(model_slug("Loud")) != model_slug("Loud")
     assert model_slug("loud") != model_slug("Loud")
 
 
 @pytest.mark.parametrize("name", ["../x.png", "/x.png", "a/b.png", "", ".hidden", "a\0.png", "x" * 200])
-def test_nothing_is_saved_under_a_name_that_leads_elsewhere(tmp_path: Path, name: str) -> None:
+def test_rejects_file_names_outside_the_run(tmp_path: Path, name: str) -> None:
     writer = RunWriter.create(tmp_path, info())
-    with pytest.raises(ValueError, match="is not a file name"):
+    with pytest.raises(ValueError, match="is not a valid file name"):
         writer.save("one", "m", name, b"")
     writer.finish("complete", "")
 
 
 @pytest.mark.parametrize("run_id", ["../x", "", ".x", "a/b", "a b", "latest", "-x", "x" * 200, "a@b"])
-def test_a_run_id_that_could_lead_elsewhere_is_refused(tmp_path: Path, run_id: str) -> None:
+def test_rejects_run_ids_outside_the_folder(tmp_path: Path, run_id: str) -> None:
     with pytest.raises(UsageError, match="--run-id"):
         RunWriter.create(tmp_path / "runs", info(run_id=run_id))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_newest_runs_name_is_no_id(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--run-id: 'latest' is what commands call the newest run: give another id"):
+def test_rejects_latest_as_run_id(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--run-id: 'latest' is reserved for the newest run: use another ID"):
         RunWriter.create(tmp_path / "runs", info(run_id="latest"))
 
 
-def test_a_run_id_that_is_taken_is_refused_and_the_run_is_kept(folder: Path) -> None:
+def test_rejects_an_existing_run_id_and_keeps_the_run(folder: Path) -> None:
     before = (folder / "run.json").read_bytes()
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         RunWriter.create(folder.parent, info(state="interrupted"))
     assert (folder / "run.json").read_bytes() == before
 
 
-def test_a_suite_that_is_not_unicode_makes_no_run(tmp_path: Path) -> None:
+def test_rejects_a_suite_that_is_not_unicode(tmp_path: Path) -> None:
     suite = info().suite.model_copy(update={"vars": {"a": "\ud800"}})
-    with pytest.raises(UsageError, match="cannot be kept as JSON"):
+    with pytest.raises(UsageError, match="cannot be written as JSON"):
         RunWriter.create(tmp_path / "runs", info(suite=suite))
     assert list(tmp_path.iterdir()) == []
 
 
 class Full:
-    """A file on a disk that takes so many bytes and no more."""
+    """A file on a disk with limited space."""
 
     def __init__(self, path: Path, room: int) -> None:
         self.file = path.open("r+b", buffering=0)
@@ -331,7 +331,7 @@ class Full:
         return getattr(self.file, name)
 
 
-def test_a_record_is_added_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_record_is_appended_completely_or_not_at_all(tmp_path: Path) -> None:
     writer = RunWriter.create(tmp_path, info())
     writer.append(record())
     writer._results.close()
@@ -348,7 +348,7 @@ def test_a_record_is_added_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with three runs and a few things that are none."""
+    """A folder with three runs and some other files."""
     for at, run_id in enumerate(("20250101-a-1111", "20250102-a-2222", "20250102-b-3333")):
         started = f"2025-01-0{3 - at}T00:00:00+00:00"
         RunWriter.create(tmp_path, info(run_id=run_id, started_at=started)).finish("complete", "")
@@ -358,7 +358,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_runs_are_listed_oldest_first_and_what_is_no_run_is_left_out(root: Path) -> None:
+def test_runs_are_listed_oldest_first_without_invalid_folders(root: Path) -> None:
     assert [path.name for path, _ in list_runs(root)] == ["20250102-b-3333", "20250102-a-2222", "20250101-a-1111"]
 
 
@@ -371,19 +371,19 @@ def test_runs_are_listed_oldest_first_and_what_is_no_run_is_left_out(root: Path)
         ("20250102-b", "20250102-b-3333"),
     ],
 )
-def test_a_run_is_found_by_id_prefix_or_latest(root: Path, name: str, found: str) -> None:
+def test_finds_run_by_id_prefix_or_latest(root: Path, name: str, found: str) -> None:
     assert find_run(name, root) == root / found
     assert find_run(str(root / found), Path("nowhere")) == root / found
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("20250102", "fits 2 runs: "), ("nope", "no such run in"), ("x\0", "no such run in")]
+    ("name", "message"), [("20250102", "matches 2 runs: "), ("nope", "no such run in"), ("x\0", "no such run in")]
 )
-def test_a_run_that_cannot_be_found_is_told_in_one_line(root: Path, name: str, message: str) -> None:
+def test_missing_run_is_reported_in_one_line(root: Path, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         find_run(name, root)
 
 
-def test_no_run_at_all_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no run here yet"):
+def test_empty_folder_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="contains no runs"):
         find_run("latest", tmp_path / "runs")

@@ -135,7 +135,7 @@ def test_a_refused_key_with_the_status_200_ends_the_run(tmp_path: Path, api: Fak
     api.faults.when(lambda asked: True, Fault("error_in_200", reason="unauthorized"))
     result = replying.paid.run("--quiet")
     assert result.exit_code == 3
-    assert "the provider refuses the key: the reply is an error: Incorrect API key provided" in result.stderr
+    assert "the provider refused the API key: the reply is an error: Incorrect API key provided" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_wait_without_end_is_given_up_in_a_short_line(
     replying = Replying(tmp_path, api, call)
     record = replying.meets(Fault(kind, retry_after_header=text))
     assert (record.verdict, replying.calls) == ("ERROR", 1)
-    assert error_of(record).endswith("(the provider asks to wait 30 days or more: resume the run then)")
+    assert error_of(record).endswith("(the provider asks to wait 30 days or more: resume the run after that)")
     assert len(error_of(record)) < 250
 
 
@@ -218,7 +218,7 @@ def test_nobody_waits_for_a_wait_without_end(tmp_path: Path, api: FakeAPI) -> No
     messages = [record.error.message for record in replying.paid.records if record.error]
     assert len(messages) == 6
     assert all("30 days or more" in message for message in messages)
-    waited = "the provider asks for 30 days or more without a call: resume the run then"
+    waited = "the provider asks to wait 30 days or more: resume the run after that"
     assert (len(api.requests), sum(message == waited for message in messages)) == (2, 4)
     assert "00000000" not in result.output
 

@@ -1,4 +1,4 @@
-"""A run that is gone on with: what is done again, why, and what is left as it is."""
+"""Resumed runs: what is done again, why, and what stays unchanged."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COUNTING: dict[str, Any] = {
 
 
 class Resumed:
-    """A run, and what going on with it did."""
+    """A run, and what its resume did."""
 
     def __init__(self, toy: Toy) -> None:
         self.toy = toy
@@ -50,28 +50,28 @@ class Resumed:
 
     def begin(self, *cases: dict[str, Any], **changes: Any) -> Any:
         self.toy.write(*(cases or ONES), **{**COUNTING, **changes})
-        return self._did(self.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r"))
+        return self._record_work(self.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r"))
 
     def resumed_info(self, *words: str, cases: tuple[dict[str, Any], ...] | None = None, **changes: Any) -> Any:
-        """With a changed suite where there are cases or changes, else with the one that the run holds."""
+        """Resumes with a changed suite if there are cases or changes, else with the stored suite."""
         suite = []
         if cases is not None or changes:
             suite = [str(self.toy.write(*(cases or ONES), **{**COUNTING, **changes}))]
-        return self._did(self.toy("run", *suite, "--resume", "r", "--trust-suite", *words))
+        return self._record_work(self.toy("run", *suite, "--resume", "r", "--trust-suite", *words))
 
-    def _did(self, result: Any) -> Any:
-        self.generated, self.graded = self._taken("generated"), self._taken("graded")
-        self.said = next((line for line in result.stderr.splitlines() if line.startswith("going on")), "")
+    def _record_work(self, result: Any) -> Any:
+        self.generated, self.graded = self._take_calls("generated"), self._take_calls("graded")
+        self.plan = next((line for line in result.stderr.splitlines() if line.startswith("going on")), "")
         return result
 
-    def _taken(self, name: str) -> list[str]:
+    def _take_calls(self, name: str) -> list[str]:
         path = self.toy.folder / name
         found = sorted(path.read_text().split()) if path.exists() else []
         path.unlink(missing_ok=True)
         return found
 
-    def forget(self) -> None:
-        """Drops what the run paid for, so that it must be generated again."""
+    def clear_cache(self) -> None:
+        """Clears the cache, so that the images must be generated again."""
         assert self.toy("cache", "clear", "--yes").exit_code == 0
 
     @property
@@ -91,23 +91,23 @@ def run(toy: Toy) -> Resumed:
     return Resumed(toy)
 
 
-def told(generate: str, grade: str, kept: int) -> str:
-    return f"going on with runs/r: to generate: {generate}; to grade again: {grade}; kept: {kept}"
+def plan_line(generate: str, grade: str, kept: int) -> str:
+    return f"going on with runs/r: to generate: {generate}; to grade again: {grade}; unchanged: {kept}"
 
 
 @pytest.mark.parametrize(("more", "code"), [({}, 0), ({"metadata": {"look": "bad"}}, 1)])
-def test_where_nothing_changed_nothing_is_done(run: Resumed, more: dict[str, Any], code: int) -> None:
+def test_unchanged_run_does_nothing(run: Resumed, more: dict[str, Any], code: int) -> None:
     assert run.begin(*ONES, case("d", **more)).exit_code == code
     before = run.results.read_bytes()
     result = run.resumed_info()
     assert (result.exit_code, run.generated, run.graded) == (code, [], []), result.output
-    assert run.said == told("0", "0", 4)
+    assert run.plan == plan_line("0", "0", 4)
     assert run.results.read_bytes() == before
     assert run.toy.info.state == "complete"
     assert len(run.toy.info.resumed_at) == 1
 
 
-def test_the_flags_that_made_the_suite_stay_known_unless_a_suite_is_named(run: Resumed) -> None:
+def test_resume_keeps_command_line_unless_a_suite_is_named(run: Resumed) -> None:
     suite = str(run.toy.write(*ONES, **COUNTING, vars={"mood": "calm"}))
 
     def started(*words: str) -> tuple[str, ...]:
@@ -122,11 +122,11 @@ def test_the_flags_that_made_the_suite_stay_known_unless_a_suite_is_named(run: R
     assert started(suite, "--resume", "r") == ("run", suite, "--resume", "r", "--trust-suite")
 
 
-def test_a_changed_prompt_generates_that_case_alone(run: Resumed) -> None:
+def test_changed_prompt_generates_only_that_case(run: Resumed) -> None:
     run.begin()
     result = run.resumed_info(cases=(case("a"), case("b", prompt="two trees"), case("c")))
     assert (result.exit_code, run.generated, run.graded) == (0, ["b"], ["b"])
-    assert run.said == told("1 (1 prompt changed)", "0", 2)
+    assert run.plan == plan_line("1 (1 prompt changed)", "0", 2)
     assert run.toy.records["b"].prompt == "two trees"
     assert run.toy.info.suite.cases[1].prompt == "two trees"
 
@@ -141,29 +141,29 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "why"), CHANGES)
-def test_changed_rules_and_graders_grade_only(run: Resumed, changes: dict[str, Any], why: str) -> None:
+def test_changed_rules_and_graders_only_grade(run: Resumed, changes: dict[str, Any], why: str) -> None:
     run.begin()
     outputs = {record.test_id: record.artifact_sha256 for record in read_records(run.folder)}
     run.resumed_info(**changes)
     assert (run.generated, run.graded) == ([], ["a", "b", "c"])
-    assert run.said == told("0", f"3 ({why})", 0)
+    assert run.plan == plan_line("0", f"3 ({why})", 0)
     records = list(read_records(run.folder))
     assert {record.test_id: record.artifact_sha256 for record in records} == outputs
     assert [record.cost_usd for record in records] == [0.5] * 3, "how it was generated stays as it was"
     run.resumed_info()
-    assert run.said == told("0", "0", 3), "and is known now"
+    assert run.plan == plan_line("0", "0", 3), "and is known now"
 
 
-def test_a_new_case_and_more_samples_are_what_is_not_done_yet(run: Resumed) -> None:
+def test_new_case_and_more_samples_are_generated(run: Resumed) -> None:
     run.begin()
     run.resumed_info(cases=(*ONES, case("d")))
-    assert (run.generated, run.said) == (["d"], told("1 (1 not done yet)", "0", 3))
+    assert (run.generated, run.plan) == (["d"], plan_line("1 (1 not done yet)", "0", 3))
     run.resumed_info("--samples", "2")
-    assert (run.generated, run.said) == (["a", "b", "c", "d"], told("4 (4 not done yet)", "0", 4))
+    assert (run.generated, run.plan) == (["a", "b", "c", "d"], plan_line("4 (4 not done yet)", "0", 4))
     assert len(list(read_records(run.folder))) == 8
 
 
-def test_cells_that_ended_in_an_error_are_tried_again(run: Resumed) -> None:
+def test_failed_cells_are_retried(run: Resumed) -> None:
     run.begin(
         case("generation", metadata={"generate": "raises"}),
         case("grading", metadata={"look": "raises"}),
@@ -171,43 +171,43 @@ def test_cells_that_ended_in_an_error_are_tried_again(run: Resumed) -> None:
     )
     assert run.verdicts() == {"generation": "ERROR", "grading": "ERROR", "c": "PASS"}
     result = run.resumed_info("--keep-errors")
-    assert (result.exit_code, run.generated, run.graded, run.said) == (3, [], [], told("0", "0", 3))
+    assert (result.exit_code, run.generated, run.graded, run.plan) == (3, [], [], plan_line("0", "0", 3))
     source = (run.toy.folder / "mine.py").read_text()
     source = source.replace('raise RuntimeError("the model is on fire")', "return self.fine(request)")
     (run.toy.folder / "mine.py").write_text(source.replace('raise RuntimeError("the lens is broken")', "return self.fine(subject)"))  # fmt: skip
     program = run.toy.program("run", "--resume", "r", "--trust-suite")  # a fresh one, to read the mended code
     errors = program.communicate(timeout=60)[1]
     assert program.returncode == 0, errors
-    assert told("1 (1 ended in an error)", "1 (1 ended in an error)", 1) in errors
-    assert run._taken("generated") == ["generation"]
-    assert run._taken("graded") == ["generation", "grading"]
+    assert plan_line("1 (1 ended in an error)", "1 (1 ended in an error)", 1) in errors
+    assert run._take_calls("generated") == ["generation"]
+    assert run._take_calls("graded") == ["generation", "grading"]
     assert set(run.verdicts().values()) == {"PASS"}
 
 
-def test_a_image_that_is_gone_is_generated_again(run: Resumed) -> None:
+def test_missing_image_is_generated_again(run: Resumed) -> None:
     run.begin()
     (run.folder / str(run.toy.records["b"].artifact_path)).unlink()
-    run.forget()
+    run.clear_cache()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == (["b"], told("1 (1 have lost their image)", "0", 2))
+    assert (run.generated, run.plan) == (["b"], plan_line("1 (1 missing their image)", "0", 2))
     assert (run.folder / str(run.toy.records["b"].artifact_path)).is_file()
 
 
-def test_what_the_run_paid_for_is_not_generated_again(run: Resumed) -> None:
+def test_paid_images_are_not_generated_again(run: Resumed) -> None:
     run.begin()
     before = run.toy.records["b"]
     (run.folder / str(before.artifact_path)).unlink()
     lines = run.results.read_text().splitlines(keepends=True)
     run.results.write_text("".join(line for line in lines if json.loads(line)["test_id"] != "c"))
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == ([], told("2 (1 have lost their image, 1 not done yet)", "0", 1))
+    assert (run.generated, run.plan) == ([], plan_line("2 (1 missing their image, 1 not done yet)", "0", 1))
     again = run.toy.records["b"]
     assert (run.folder / str(again.artifact_path)).is_file()
     assert (again.cost_usd, again.usage, again.cached) == (0.5, before.usage, False), "it was paid for in this run"
     assert run.toy.info.reused_since is None
 
 
-def test_a_image_that_somebody_changed_is_not_graded_as_the_models(run: Resumed) -> None:
+def test_changed_image_is_not_graded(run: Resumed) -> None:
     run.begin()
     path = run.folder / str(run.toy.records["b"].artifact_path)
     path.unlink()  # it may be a second name of another one
@@ -216,27 +216,27 @@ def test_a_image_that_somebody_changed_is_not_graded_as_the_models(run: Resumed)
     assert (run.generated, run.graded) == ([], ["a", "c"])
     error = run.toy.records["b"].error
     assert error is not None
-    assert "is not the image that was generated: it was changed since" in error.message
-    run.forget()
+    assert "was changed after it was generated" in error.message
+    run.clear_cache()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == (["b"], told("1 (1 ended in an error)", "0", 2))
+    assert (run.generated, run.plan) == (["b"], plan_line("1 (1 ended in an error)", "0", 2))
 
 
-def test_a_line_that_was_cut_off_is_done_again(run: Resumed) -> None:
+def test_truncated_record_is_done_again(run: Resumed) -> None:
     run.begin()
     data = run.results.read_bytes()
     lost = json.loads(data.splitlines()[-1])["test_id"]
     run.results.write_bytes(data[:-40])
-    run.forget()
+    run.clear_cache()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.said) == ([lost], told("1 (1 not done yet)", "0", 2))
+    assert (run.generated, run.plan) == ([lost], plan_line("1 (1 not done yet)", "0", 2))
     assert [json.loads(line)["verdict"] for line in run.results.read_bytes().splitlines()] == ["PASS"] * 3
 
 
-def test_cells_that_are_not_in_the_suite_any_more_are_set_aside(run: Resumed) -> None:
+def test_removed_cells_move_to_stale_file(run: Resumed) -> None:
     run.begin()
     result = run.resumed_info(cases=ONES[:2])
-    assert (result.exit_code, run.generated, run.said) == (0, [], told("0", "0", 2))
+    assert (result.exit_code, run.generated, run.plan) == (0, [], plan_line("0", "0", 2))
     assert "1 cells are not in the suite any more: they are now in stale.jsonl" in result.stderr
     (gone,) = (run.folder / "stale.jsonl").read_text().splitlines()
     assert json.loads(gone)["test_id"] == "c"
@@ -244,7 +244,7 @@ def test_cells_that_are_not_in_the_suite_any_more_are_set_aside(run: Resumed) ->
     assert run.toy.summary["planned_cells"] == 2
 
 
-def test_a_run_that_somebody_writes_is_left_alone(run: Resumed) -> None:
+def test_running_run_cannot_be_resumed(run: Resumed) -> None:
     import fcntl
 
     run.begin()
@@ -254,40 +254,38 @@ def test_a_run_that_somebody_writes_is_left_alone(run: Resumed) -> None:
         program = run.toy.program("run", "--resume", "r", "--trust-suite")
         _, errors = program.communicate(timeout=60)
     assert program.returncode == 2
-    assert errors.strip() == "runs/r: another visioneval is writing this run now"
+    assert errors.strip() == "runs/r: another visioneval process is writing this run"
     assert run.results.read_bytes() == before
     assert run.resumed_info().exit_code == 0
 
 
-def test_a_case_that_looks_at_a_image_is_graded_when_it_must_be(run: Resumed) -> None:
+def test_dependent_case_is_graded_when_needed(run: Resumed) -> None:
     other = {"id": "other", "prompt": "three trees", "output_of": "a"}
     run.begin()
     run.resumed_info(cases=(*ONES, other))
-    assert (run.generated, run.graded, run.said) == ([], ["other"], told("0", "1 (1 not done yet)", 3))
+    assert (run.generated, run.graded, run.plan) == ([], ["other"], plan_line("0", "1 (1 not done yet)", 3))
     run.resumed_info(cases=(*ONES, {**other, "prompt": "four trees"}))
-    assert (run.generated, run.graded, run.said) == ([], ["other"], told("0", "1 (1 case changed)", 3))
+    assert (run.generated, run.graded, run.plan) == ([], ["other"], plan_line("0", "1 (1 case changed)", 3))
     run.resumed_info(cases=(case("a", prompt="new"), *ONES[1:], {**other, "prompt": "four trees"}))
     assert (run.generated, run.graded) == (["a"], ["a", "other"])
-    assert run.said == told("2 (1 prompt changed, 1 look at an image that is generated again)", "0", 2)
+    assert run.plan == plan_line("2 (1 prompt changed, 1 use an image that is generated again)", "0", 2)
     records = run.toy.records
     assert records["other"].artifact_path == records["a"].artifact_path
     assert (records["other"].cost_usd, records["a"].cost_usd) == (0.0, 0.5)
 
 
-def test_the_suite_that_a_run_holds_is_found_from_anywhere(
-    run: Resumed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_suite_works_from_any_folder(run: Resumed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run.toy.outputs("in/base.png")
     run.begin(case("a", images=["in/base.png"]))
     (run.folder / str(run.toy.records["a"].artifact_path)).unlink()
     (run.toy.folder / "suite.yaml").unlink()
-    run.forget()
+    run.clear_cache()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     result = run.toy("run", "--resume", run.folder, "--trust-suite")
     assert result.exit_code == 0, result.output
-    assert "to generate: 1 (1 have lost their image)" in result.stderr
+    assert "to generate: 1 (1 missing their image)" in result.stderr
     assert (elsewhere / "generated").read_text().split() == ["a"]
     assert not (elsewhere / "runs").exists()
     assert (run.folder / str(run.toy.records["a"].artifact_path)).is_file()
@@ -295,7 +293,7 @@ def test_the_suite_that_a_run_holds_is_found_from_anywhere(
 
 WRONG: list[tuple[list[str], str]] = [
     (["--resume", "nothing"], "'nothing': no such run in runs"),
-    (["--resume", ""], "fits 2 runs"),
+    (["--resume", ""], "matches 2 runs"),
     (["--resume", "r", "suite.yaml", "suite.yaml"], "it goes with one suite at most"),
     (["--resume", "r", "--run-id", "s"], "without --run-id and --note"),
     (["--resume", "r", "--note", "s"], "without --run-id and --note"),
@@ -306,18 +304,18 @@ WRONG: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("words", "said"), WRONG)
-def test_what_does_not_fit_is_wrong_usage(run: Resumed, words: list[str], said: str) -> None:
+def test_conflicting_flags_are_a_usage_error(run: Resumed, words: list[str], plan: str) -> None:
     run.begin()
     run.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r2")
     before = run.results.read_bytes()
     result = run.toy("run", *words, "--trust-suite")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert said in line
+    assert plan in line
     assert run.results.read_bytes() == before
 
 
-def test_the_line_that_an_interrupted_run_prints_goes_on_with_it(run: Resumed) -> None:
+def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
     import shlex
     import signal
 
@@ -335,18 +333,18 @@ def test_the_line_that_an_interrupted_run_prints_goes_on_with_it(run: Resumed) -
     assert words[:3] == ["visioneval", "run", "--resume"]
     done = len(run.verdicts())
     assert done < 9
-    result = run._did(run.toy(*words[1:], "--trust-suite"))
+    result = run._record_work(run.toy(*words[1:], "--trust-suite"))
     assert result.exit_code == 0, result.output
-    assert run.said == told(f"{9 - done} ({9 - done} not done yet)", "0", done)
+    assert run.plan == plan_line(f"{9 - done} ({9 - done} not done yet)", "0", done)
     assert len(run.verdicts()) == 9
 
 
-def test_a_run_is_gone_on_with_as_it_was_narrowed(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_keeps_the_selection(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.folder)
     toy.write(*ONES)
     assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r", "--limit", "2").exit_code == 0
     again = toy("run", "suite.yaml", "--trust-suite", "--resume", "r")
-    assert "to generate: 0; to grade again: 0; kept: 2" in again.stderr
+    assert "to generate: 0; to grade again: 0; unchanged: 2" in again.stderr
     refused = toy("run", "--trust-suite", "--resume", "r", "--case", "a")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "--resume goes on with a whole run: leave out --case" in refused.stderr

@@ -1,4 +1,4 @@
-"""A judge that never answered in shape is asked anew when its run is gone on with, not read from the cache again."""
+"""On resume, a judge that never gave a valid reply is asked again instead of read from the cache."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ RUBRIC: dict[str, Any] = {
 }
 
 
-def test_an_answer_that_was_of_no_use_is_asked_for_again(
-    toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_answer_is_requested_again(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_KEY", api.key)
     eye = {"provider": "openai", "model": "gpt-5.4", "base_url": api.openai_base_url, "api_key_env": "LOCAL_KEY"}
     api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("prose"))

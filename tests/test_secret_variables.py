@@ -1,4 +1,4 @@
-"""The value of a secret variable (--var) is in prompts, and in no file: run.json, records, reports, logs, the cache."""
+"""The value of a secret variable (--var) is sent in prompts, but appears in no file, log, report or cache."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def holders(folder: Path, *secrets: str) -> list[Path]:
     ]
 
 
-def test_the_values_stand_in_no_file_and_in_no_output(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_values_appear_in_no_file_or_output(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["visioneval", "run", "s.yaml", *VARS])
     result = run(toy, api, "--debug", "--cache", "kept", "--junit", "j.xml", "--markdown", "m.md", "--note", VALUE)
     assert result.exit_code == 0, result.output
@@ -87,7 +87,7 @@ def test_the_values_stand_in_no_file_and_in_no_output(toy: Toy, api: FakeAPI, mo
     assert toy.records["one"].prompt == "A bun for *** and ***."
 
 
-def test_a_judge_that_repeats_it_is_not_cached_and_not_written_down(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_answer_with_secret_is_neither_cached_nor_recorded(toy: Toy, api: FakeAPI, script: Script) -> None:
     questions = {
         "keywords": f"A {{1}}[bun] for {VALUE}",
         "questions": [{"id": "q1", "question": f"Does it say {VALUE}?", "choices": ["yes", "no"], "answer": "yes"}],
@@ -99,7 +99,7 @@ def test_a_judge_that_repeats_it_is_not_cached_and_not_written_down(toy: Toy, ap
     assert holders(toy.folder, VALUE) == []
 
 
-def test_resume_says_what_must_be_given_again_and_then_generates_nothing_anew(toy: Toy, api: FakeAPI) -> None:
+def test_resume_asks_for_secret_values_and_generates_nothing(toy: Toy, api: FakeAPI) -> None:
     assert run(toy, api).exit_code == 0
     paid = len(api.requests)
     missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3c")
@@ -111,7 +111,7 @@ def test_resume_says_what_must_be_given_again_and_then_generates_nothing_anew(to
     assert "--var who: *** stands for a secret value" in starred.stderr
     for words in ([], ["s.yaml"]):
         again = toy("run", *words, "--resume", "r", *VARS)
-        assert (again.exit_code, "to generate: 0; to grade again: 0; kept: 2" in again.stderr) == (0, True), (
+        assert (again.exit_code, "to generate: 0; to grade again: 0; unchanged: 2" in again.stderr) == (0, True), (
             again.output
         )
     assert len(api.requests) == paid
@@ -122,7 +122,7 @@ def test_resume_says_what_must_be_given_again_and_then_generates_nothing_anew(to
     assert (judge.exit_code, "name it beside --resume" in judge.stderr) == (2, True)
 
 
-def test_grade_and_prefer_say_it_too(toy: Toy, api: FakeAPI) -> None:
+def test_grade_and_pairwise_ask_for_secret_values(toy: Toy, api: FakeAPI) -> None:
     assert run(toy, api).exit_code == 0
     for words in (["grade", "r"], ["grade", "r", "--suite", "s.yaml"], ["pairwise", "r", "r"]):
         missing = toy(*words)
@@ -137,12 +137,10 @@ def test_grade_and_prefer_say_it_too(toy: Toy, api: FakeAPI) -> None:
     assert f"A bun for {VALUE} and {FROM_ENVIRONMENT}." in sent
     assert holders(toy.folder, VALUE, FROM_ENVIRONMENT) == []
     one = toy("pairwise", "r", "r", *VARS)
-    assert "one and the same" in one.stderr, one.output
+    assert "the same run" in one.stderr, one.output
 
 
-def test_the_line_to_go_on_names_them_without_their_values(
-    toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume_command_names_secrets_without_values(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["visioneval", "run", "s.yaml", *VARS])
     prices = {"gpt-image-1.5": {"per_image": 1}, "gpt-5-mini": {"per_call": 1}}
     path = suite(toy, api, prices=prices)
@@ -154,7 +152,7 @@ def test_the_line_to_go_on_names_them_without_their_values(
     assert VALUE not in result.output
 
 
-def test_a_variable_that_is_no_secret_is_kept_as_it_is(toy: Toy, api: FakeAPI) -> None:
+def test_ordinary_variable_is_recorded(toy: Toy, api: FakeAPI) -> None:
     result = toy("run", suite(toy, api), "--run-id", "r", "--var", "who=Ann")
     assert result.exit_code == 0, result.output
     assert toy.info.hidden_vars == ()
@@ -164,7 +162,7 @@ def test_a_variable_that_is_no_secret_is_kept_as_it_is(toy: Toy, api: FakeAPI) -
     assert (refused.exit_code, "name it beside --resume" in refused.stderr) == (2, True)
 
 
-def test_changing_a_variable_of_a_held_suite_keeps_its_judges_and_the_other_way_round(toy: Toy, api: FakeAPI) -> None:
+def test_var_and_judge_flags_combine_on_stored_suite(toy: Toy, api: FakeAPI) -> None:
     assert toy("run", suite(toy, api), "--run-id", "r").exit_code == 0
     assert toy("grade", "r", "--run-id", "g", "--var", "who=Ann").exit_code == 0
     assert toy.info.suite.judges.keys() == {"default"}

@@ -1,4 +1,4 @@
-"""Runs that cannot be written, or not any more: one clear line, and what was recorded is kept."""
+"""Runs that cannot be written: one clear message, and recorded cells are kept."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_only(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", [in_the_way, below_a_file, nowhere, name_too_long, read_only])
-def test_a_place_that_cannot_be_written_is_wrong_usage_and_nothing_is_generated(toy: Toy, place: Any) -> None:
+def test_unwritable_folder_is_a_usage_error_and_generates_nothing(toy: Toy, place: Any) -> None:
     out = place(toy.folder)
     result = toy.run({}, arguments=("--runs", str(out)))
     assert result.exit_code == 2
@@ -50,13 +50,13 @@ def test_a_place_that_cannot_be_written_is_wrong_usage_and_nothing_is_generated(
     assert "cannot write the run here: " in line
 
 
-def test_a_run_id_that_is_taken_is_wrong_usage(toy: Toy) -> None:
+def test_existing_run_id_is_a_usage_error(toy: Toy) -> None:
     path = toy.write({})
     assert toy("run", path, "--trust-suite", "--run-id", "one").exit_code == 0
     before = {each: each.read_bytes() for each in toy.latest.rglob("*") if each.is_file()}
     result = toy("run", path, "--trust-suite", "--run-id", "one")
     assert result.exit_code == 2
-    assert result.stderr.strip() == "runs/one: exists already; give another --run-id"
+    assert result.stderr.strip() == "runs/one: already exists: use another --run-id"
     assert {each: each.read_bytes() for each in toy.latest.rglob("*") if each.is_file()} == before
 
 
@@ -67,7 +67,7 @@ def mounted(folder: Path, size: str) -> None:
         pytest.skip("a small disk cannot be mounted here")
 
 
-def test_a_disk_that_fills_up_ends_the_run_with_what_fits(toy: Toy) -> None:
+def test_full_disk_ends_the_run_and_keeps_written_records(toy: Toy) -> None:
     disk = toy.folder / "runs"
     mounted(disk, "128k")
     try:
@@ -88,7 +88,7 @@ def test_a_disk_that_fills_up_ends_the_run_with_what_fits(toy: Toy) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_disk_that_is_full_from_the_start_makes_no_run(toy: Toy) -> None:
+def test_full_disk_at_start_creates_no_run(toy: Toy) -> None:
     disk = toy.folder / "runs"
     mounted(disk, "8k")
     try:
@@ -103,7 +103,7 @@ def test_a_disk_that_is_full_from_the_start_makes_no_run(toy: Toy) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_results_file_that_may_grow_no_more_keeps_whole_records(toy: Toy) -> None:
+def test_file_size_limit_keeps_complete_records(toy: Toy) -> None:
     """Wherever no small disk can be mounted: a limit on the size of files does the same to results.jsonl."""
 
     def limited() -> None:
@@ -122,7 +122,7 @@ def test_a_results_file_that_may_grow_no_more_keeps_whole_records(toy: Toy) -> N
     assert read_info(toy.latest).state == "interrupted"
 
 
-def test_a_folder_that_vanishes_ends_the_run(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_folder_ends_the_run(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(self: RunWriter, *arguments: Any, **more: Any) -> str:
         with one_at_a_time:
             if (self.folder / "artifacts").is_dir():

@@ -1,4 +1,4 @@
-"""A run of a stranger: nothing outside the working directory gets into a run or a report, links are not followed out."""
+"""Untrusted runs: no outside file gets into a run or a report, and outside links are not followed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def far(secret: Path) -> Callable[[str], str]:
 
 
 @pytest.mark.parametrize("words", [["run", "--resume", "r"], ["grade", "r", "--run-id", "g"]])
-def test_where_a_run_says_that_its_suite_lay_is_no_reason_to_trust(toy: Toy, secret: Path, words: list[str]) -> None:
+def test_recorded_suite_path_grants_no_trust(toy: Toy, secret: Path, words: list[str]) -> None:
     run = finished(toy)
     as_a_strangers(run, far(secret))
     (run / "results.jsonl").write_bytes(b"")
@@ -88,7 +88,7 @@ def test_where_a_run_says_that_its_suite_lay_is_no_reason_to_trust(toy: Toy, sec
 
 
 @pytest.mark.parametrize("words", [[], ["--single-file"]])
-def test_a_report_shows_no_input_from_outside(toy: Toy, secret: Path, words: list[str]) -> None:
+def test_report_shows_no_outside_input(toy: Toy, secret: Path, words: list[str]) -> None:
     run = finished(toy)
     as_a_strangers(run, far(secret))
     assert toy("report", "r", *words).exit_code == 0
@@ -98,7 +98,7 @@ def test_a_report_shows_no_input_from_outside(toy: Toy, secret: Path, words: lis
     assert not list(run.glob("report/images/*"))
 
 
-def test_a_suite_that_is_named_or_lies_here_is_trusted_as_before(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_or_local_suite_is_trusted(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     run = finished(toy, reference="a.png")
     elsewhere = toy.folder.parent / "elsewhere"
     elsewhere.mkdir()
@@ -116,7 +116,7 @@ def test_a_suite_that_is_named_or_lies_here_is_trusted_as_before(toy: Toy, monke
     assert list(run.glob("report/images/*.png"))
 
 
-def test_the_line_to_go_on_names_a_suite_that_lies_elsewhere(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_command_names_suite_in_another_folder(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     from visioneval.cli.running import resume_command
 
     suite = toy.folder / "sub" / "s.yaml"
@@ -164,7 +164,7 @@ def linked(run: Path, secret: Path, *, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_grade_follows_no_link_out_of_the_run(toy: Toy, secret: Path, depth: int) -> None:
+def test_grade_follows_no_outside_link(toy: Toy, secret: Path, depth: int) -> None:
     run = finished(toy)
     linked(run, secret, whole=False)
     (own,) = (path for path in (run / "artifacts").rglob("*") if path.is_symlink())
@@ -178,30 +178,30 @@ def test_grade_follows_no_link_out_of_the_run(toy: Toy, secret: Path, depth: int
     (record,) = toy.records.values()
     assert record.error is not None
     assert record.error.kind == "bad_image"
-    assert "is a link that leads out of the run" in record.error.message
+    assert "is a link to a file outside the run" in record.error.message
     assert leaked(toy.folder / "runs" / "g", secret) == []
     assert not any(path.is_symlink() for path in (toy.folder / "runs" / "g").rglob("*"))
 
 
-def test_a_linked_image_is_generated_again_on_resume_and_nothing_is_written_by_the_link(toy: Toy, secret: Path) -> None:
+def test_linked_image_is_generated_again_without_writing_through_link(toy: Toy, secret: Path) -> None:
     run = finished(toy)
     linked(run, secret, whole=False)
     before = secret.read_bytes()
     result = toy("run", "--resume", "r")
-    assert (result.exit_code, "have lost their image" in result.stderr) == (0, True), result.output
+    assert (result.exit_code, "missing their image" in result.stderr) == (0, True), result.output
     assert secret.read_bytes() == before
     (own,) = (run / "artifacts").rglob("*.png")
     assert not own.is_symlink()
 
 
-def test_a_linked_folder_of_a_cell_is_not_written_into(toy: Toy, secret: Path) -> None:
+def test_linked_cell_folder_is_not_written(toy: Toy, secret: Path) -> None:
     run = finished(toy)
     outside = secret.parent / "outside"
     outside.mkdir()
     shutil.rmtree(run / "artifacts" / "one")
     (run / "artifacts" / "one").symlink_to(outside)
     result = toy("run", "--resume", "r")
-    assert (result.exit_code, "is a link that leads out of the run" in result.stderr) == (3, True), result.output
+    assert (result.exit_code, "is a link to a file outside the run" in result.stderr) == (3, True), result.output
     assert list(outside.iterdir()) == []
 
 
@@ -212,7 +212,7 @@ def test_a_linked_folder_of_a_cell_is_not_written_into(toy: Toy, secret: Path) -
      ["compare", "r", "r", "--html", "c.html"], ["pairwise", "r", "r"], ["agreement", "r"], ["label", "export", "r"]],
     ids=lambda words: words[0],
 )  # fmt: skip
-def test_no_file_of_a_run_is_a_link_out_of_it(toy: Toy, secret: Path, name: str, words: list[str]) -> None:
+def test_rejects_run_files_that_link_outside(toy: Toy, secret: Path, name: str, words: list[str]) -> None:
     run = finished(toy)
     outside = secret.parent / "outside.jsonl"
     if name == "artifacts":
@@ -224,13 +224,13 @@ def test_no_file_of_a_run_is_a_link_out_of_it(toy: Toy, secret: Path, name: str,
     before = outside.read_bytes() if outside.exists() else b""
     result = toy(*words)
     assert result.exit_code == 2, result.output
-    assert f"{name}: is a link that leads out of the run" in result.stderr
+    assert f"{name}: is a link to a file outside the run" in result.stderr
     assert (outside.read_bytes() if outside.exists() else b"") == before
     assert not (toy.folder / "c.html").exists()
 
 
 @pytest.mark.parametrize("words", [["compare", "r", "r2", "--html", "c.html"], ["report", "r"], ["grade", "r2"]])
-def test_other_readers_of_images_follow_none(toy: Toy, secret: Path, words: list[str]) -> None:
+def test_image_readers_follow_no_outside_link(toy: Toy, secret: Path, words: list[str]) -> None:
     run = finished(toy)
     shutil.copytree(run, run.with_name("r2"))
     for each in (run, run.with_name("r2")):
@@ -242,7 +242,7 @@ def test_other_readers_of_images_follow_none(toy: Toy, secret: Path, words: list
     assert not list(run.glob("report/images/*"))
 
 
-def test_the_files_provider_follows_none(toy: Toy, secret: Path) -> None:
+def test_files_provider_follows_no_outside_link(toy: Toy, secret: Path) -> None:
     linked(finished(toy), secret, whole=False)
     path = toy.folder / "s.yaml"
     path.write_text(path.read_text().replace('{"provider": "files"}', '{"provider": "files", "run": "r"}'))
@@ -252,18 +252,18 @@ def test_the_files_provider_follows_none(toy: Toy, secret: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "../../a.png", "artifacts/../../../a.png", "artifacts\\..\\a"])
 @pytest.mark.parametrize("words", [["show", "r"], ["grade", "r"], ["run", "--resume", "r"], ["report", "r"]])
-def test_a_image_of_a_record_lies_in_the_run(toy: Toy, path: str, words: list[str]) -> None:
+def test_rejects_record_images_outside_the_run(toy: Toy, path: str, words: list[str]) -> None:
     run = finished(toy)
     results = run / "results.jsonl"
     record = json.loads(results.read_text())
     record["artifact_path"] = path
     results.write_text(json.dumps(record) + "\n")
     result = toy(*words)
-    assert (result.exit_code, "does not lie in the run" in result.stderr) == (2, True), result.output
+    assert (result.exit_code, "is not a path inside the run" in result.stderr) == (2, True), result.output
     assert "Traceback" not in result.output
 
 
-def test_a_linked_report_folder_is_not_written_into(toy: Toy, secret: Path) -> None:
+def test_linked_report_folder_is_not_written(toy: Toy, secret: Path) -> None:
     run = finished(toy)
     outside = secret.parent / "site"
     outside.mkdir()
@@ -273,7 +273,7 @@ def test_a_linked_report_folder_is_not_written_into(toy: Toy, secret: Path) -> N
     assert list(outside.iterdir()) == []
 
 
-def test_agreed_answers_from_outside_are_not_read(toy: Toy, secret: Path) -> None:
+def test_outside_anchors_are_not_read(toy: Toy, secret: Path) -> None:
     run = finished(toy)
     (secret.parent / "agreed.jsonl").write_bytes(b"")
 
@@ -288,7 +288,7 @@ def test_agreed_answers_from_outside_are_not_read(toy: Toy, secret: Path) -> Non
     assert (result.exit_code, "is outside the working directory" in result.stderr) == (2, True), result.output
 
 
-def test_a_bucket_in_a_record_is_not_read_without_trust(toy: Toy) -> None:
+def test_bucket_in_record_is_not_read_without_trust(toy: Toy) -> None:
     """A record may name any address, which the judge would read with this machine's credentials."""
     run = finished(toy)
     results = run / "results.jsonl"
@@ -298,10 +298,10 @@ def test_a_bucket_in_a_record_is_not_read_without_trust(toy: Toy) -> None:
     assert toy("grade", "r", "--run-id", "g").exit_code == 3
     (graded,) = toy.records.values()
     assert graded.error is not None
-    assert graded.error.message == "gs://private/x.png: lies in a bucket: pass --trust-suite to have it read there"
+    assert graded.error.message == "gs://private/x.png: is in a bucket: pass --trust-suite to read it"
 
 
-def test_links_within_a_run_are_no_harm(toy: Toy) -> None:
+def test_links_inside_a_run_are_allowed(toy: Toy) -> None:
     run = finished(toy)
     (own,) = (run / "artifacts").rglob("*.png")
     os.link(own, run / "artifacts" / "kept.png")

@@ -1,4 +1,4 @@
-"""How calls are limited, tried again and given up."""
+"""Tests of rate limits, retries and timeouts of calls."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "BACKOFF_S", 0.001)
 
 
-def limited(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttle:
+def slow_down(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttle:
     return Throttle({name: Limits(**told) for name, told in (limits or {}).items()}, most)
 
 
 def failing(*errors: BaseException | None) -> Callable[[], Awaitable[str]]:
-    """Work that fails in these ways, one after the other, and then is done."""
+    """Work that raises these errors in order, and then succeeds."""
     left = list(errors)
 
     async def work() -> str:
@@ -48,7 +48,7 @@ def told(kind: Any, retry_after: float | None = None) -> ProviderError:
 
 
 class Room:
-    """Work that stays until it is let go, and how many were in it at once."""
+    """Work that waits for release, and counts concurrent calls."""
 
     def __init__(self) -> None:
         self.now: list[str] = []
@@ -77,10 +77,10 @@ class Room:
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "transient"])
-def test_what_may_pass_is_tried_again(kind: str) -> None:
+def test_transient_errors_are_retried(kind: str) -> None:
     async def story() -> None:
         tries = Tries()
-        assert await limited().call(GENERATE, failing(told(kind), told(kind)), tries=tries) == "done"
+        assert await slow_down().call(GENERATE, failing(told(kind), told(kind)), tries=tries) == "done"
         assert tries.count == 3
 
     play(story())
@@ -96,11 +96,11 @@ def test_what_may_pass_is_tried_again(kind: str) -> None:
     ],
     ids=repr,
 )
-def test_what_will_not_pass_is_tried_once(error: Exception) -> None:
+def test_permanent_errors_are_not_retried(error: Exception) -> None:
     async def story() -> None:
         tries = Tries()
         with pytest.raises(type(error)) as caught:
-            await limited().call(GENERATE, failing(error), tries=tries)
+            await slow_down().call(GENERATE, failing(error), tries=tries)
         assert caught.value is error
         assert tries.count == 1
 
@@ -117,12 +117,12 @@ def test_what_will_not_pass_is_tried_once(error: Exception) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
-def test_tries_are_bounded_and_the_last_error_is_told(limits: Mapping[str, Any], most: int, kind: str) -> None:
+def test_attempts_are_limited_and_last_error_is_reported(limits: Mapping[str, Any], most: int, kind: str) -> None:
     async def story() -> None:
         tries = Tries()
         errors = [told(kind) for _ in range(20)]
         with pytest.raises(ProviderError) as caught:
-            await limited(limits).call(GENERATE, failing(*errors), tries=tries)
+            await slow_down(limits).call(GENERATE, failing(*errors), tries=tries)
         assert tries.count == most
         assert caught.value is errors[most - 1]
 
@@ -130,22 +130,22 @@ def test_tries_are_bounded_and_the_last_error_is_told(limits: Mapping[str, Any],
 
 
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
-def test_a_provider_that_asks_for_more_than_a_call_may_wait_is_left(kind: str) -> None:
+def test_too_long_retry_after_fails_the_call(kind: str) -> None:
     async def story() -> None:
-        tries, throttled = Tries(), limited()
+        tries, throttled = Tries(), slow_down()
         with pytest.raises(ProviderError, match="it is"):
             await throttled.call(GENERATE, failing(told(kind, 601)), tries=tries)
         assert tries.count == 1
         if kind == "rate_limit":  # for the rest of the model's calls too, without a word to the provider
             work = failing(RuntimeError("called"))
-            with pytest.raises(ProviderError, match="without a call"):
+            with pytest.raises(ProviderError, match="asks to wait"):
                 await throttled.call(GENERATE, work)
             assert await throttled.call(OTHER, failing()) == "done"
 
     play(story())
 
 
-def test_a_time_limit_is_an_error_that_may_pass() -> None:
+def test_timeout_is_retried() -> None:
     async def story() -> None:
         tries = Tries()
         waits = iter([60.0, 0.0])
@@ -154,10 +154,10 @@ def test_a_time_limit_is_an_error_that_may_pass() -> None:
             await asyncio.sleep(next(waits))
             return "done"
 
-        assert await limited({"openai": {"timeout_s": 0.01}}).call(GENERATE, work, tries=tries) == "done"
+        assert await slow_down({"openai": {"timeout_s": 0.01}}).call(GENERATE, work, tries=tries) == "done"
         assert tries.count == 2
         with pytest.raises(ProviderError, match=r"no answer within 0\.01 s") as caught:
-            await limited({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(
+            await slow_down({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(
                 GENERATE, lambda: asyncio.sleep(60, "")
             )
         assert caught.value.kind == "transient"
@@ -165,11 +165,11 @@ def test_a_time_limit_is_an_error_that_may_pass() -> None:
     play(story())
 
 
-def test_a_timeout_of_the_works_own_is_told_as_such() -> None:
+def test_timeout_error_of_provider_is_reported_as_such() -> None:
     async def story() -> None:
         for limits_itself in (True, False):
             with pytest.raises(ProviderError, match="TimeoutError: the disk sleeps") as caught:
-                await limited({"openai": {"max_attempts": 1}}).call(
+                await slow_down({"openai": {"max_attempts": 1}}).call(
                     GENERATE, failing(TimeoutError("the disk sleeps")), limits_itself=limits_itself
                 )
             assert caught.value.kind == "transient"
@@ -177,23 +177,23 @@ def test_a_timeout_of_the_works_own_is_told_as_such() -> None:
     play(story())
 
 
-def test_a_time_limit_around_the_call_is_not_taken_for_its_own() -> None:
+def test_outer_timeout_is_not_converted() -> None:
     async def story() -> None:
         tries = Tries()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await limited().call(GENERATE, lambda: asyncio.sleep(60, ""), tries=tries)
+                await slow_down().call(GENERATE, lambda: asyncio.sleep(60, ""), tries=tries)
         assert tries.count == 1
 
     play(story())
 
 
-def test_who_waits_for_another_try_is_outside_of_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def story() -> None:
-        throttled = limited(most=1)
+        throttled = slow_down(most=1)
         slow = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
         await settle()
         assert await throttled.call(GENERATE, failing()) == "done"
@@ -203,17 +203,17 @@ def test_who_waits_for_another_try_is_outside_of_the_gate(monkeypatch: pytest.Mo
     play(story())
 
 
-def test_two_models_do_not_hold_each_other_back() -> None:
+def test_models_do_not_block_each_other() -> None:
     async def story() -> None:
-        throttled, room = limited(most=1), Room()
+        throttled, room = slow_down(most=1), Room()
         first = asyncio.create_task(throttled.call(GENERATE, room.work("first")))
         second = asyncio.create_task(throttled.call(GENERATE, room.work("second")))
         await settle()
         for lane in (OTHER, JUDGE, SUITE_OWN):
             assert await throttled.call(lane, failing()) == "done"
         assert room.now == ["first"]
-        throttled.gate(OTHER).limited(monotonic(), 500)
-        assert throttled.waiting() == ["openai:sketcher: 0 wait 500 s (rate limit)"]
+        throttled.gate(OTHER).slow_down(monotonic(), 500)
+        assert throttled.waiting() == ["openai:sketcher: 0 waiting 500 s (rate limit)"]
         await room.empty(first, second)
         assert (await first, await second, room.most) == ("first", "second", 1)
 
@@ -234,11 +234,11 @@ def test_two_models_do_not_hold_each_other_back() -> None:
         ({"gemini": {"max_concurrency": 1}}, [GENERATE], 8),
     ],
 )
-def test_limits_are_a_models_own_or_shared_by_its_provider(
+def test_limits_apply_per_model_or_per_provider(
     limits: Mapping[str, Any], lanes: list[RateLimitKey], most: int
 ) -> None:
     async def story() -> None:
-        throttled, room = limited(limits), Room()
+        throttled, room = slow_down(limits), Room()
         calls = [
             asyncio.create_task(throttled.call(lane, room.work(f"{at} {number}")))
             for number in range(20)
@@ -252,21 +252,21 @@ def test_limits_are_a_models_own_or_shared_by_its_provider(
     play(story())
 
 
-def test_a_429_holds_back_the_model_and_success_lets_it_go_on() -> None:
+def test_rate_limit_pauses_model_until_success() -> None:
     async def story() -> None:
-        throttled, room = limited(most=4), Room()
+        throttled, room = slow_down(most=4), Room()
         assert await throttled.call(GENERATE, failing(told("rate_limit", 0.001))) == "done"
         calls = [asyncio.create_task(throttled.call(GENERATE, room.work(str(at)))) for at in range(6)]
         await settle()
         assert len(room.now) == 2, "half of four: the one success is not yet as many as are allowed"
         await room.empty(*calls)
-        assert throttled.gate(GENERATE).closed_for == 0
+        assert throttled.gate(GENERATE).seconds_until_open == 0
 
     play(story())
 
 
 def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Notes what is waited for a turn, and does not wait."""
+    """Records waits for a turn without waiting."""
 
     async def noted(_: Throttle, kind: str, seconds: float) -> None:
         waits.append(round(seconds))
@@ -286,14 +286,14 @@ def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
         ({"openai:sketcher": {"requests_per_minute": 1}}, 1, []),
     ],
 )
-def test_requests_and_images_a_minute(
+def test_requests_and_images_per_minute(
     limits: Mapping[str, Any], images: int, expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
     per_minute(waits, monkeypatch)
 
     async def story() -> None:
-        throttled = limited(limits)
+        throttled = slow_down(limits)
         for _ in range(3):
             await throttled.call(GENERATE, failing(), images=images)
 
@@ -301,9 +301,9 @@ def test_requests_and_images_a_minute(
     assert waits == expected
 
 
-def test_a_stopped_run_begins_no_generation_but_still_judges() -> None:
+def test_stopped_run_starts_no_generation_but_still_judges() -> None:
     async def story() -> None:
-        throttled, room = limited(most=1), Room()
+        throttled, room = slow_down(most=1), Room()
         running = asyncio.create_task(throttled.call(GENERATE, room.work("running")))
         waiting = asyncio.create_task(throttled.call(GENERATE, room.work("waiting")))
         await settle()
@@ -320,9 +320,9 @@ def test_a_stopped_run_begins_no_generation_but_still_judges() -> None:
     play(story())
 
 
-def test_a_generation_that_waits_to_be_tried_again_is_left_when_the_run_is_stopped() -> None:
+def test_stop_abandons_generation_waiting_for_retry() -> None:
     async def story() -> None:
-        throttled = limited()
+        throttled = slow_down()
         call = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
         await settle()
         throttled.close()
@@ -332,9 +332,9 @@ def test_a_generation_that_waits_to_be_tried_again_is_left_when_the_run_is_stopp
     play(story())
 
 
-def test_a_judgement_still_waits_between_its_tries_when_the_run_is_stopped() -> None:
+def test_stop_keeps_judgement_waiting_for_retry() -> None:
     async def story() -> None:
-        throttled = limited()
+        throttled = slow_down()
         throttled.close()
         call = asyncio.create_task(throttled.call(JUDGE, failing(told("transient", 500))))
         await settle()
@@ -344,9 +344,9 @@ def test_a_judgement_still_waits_between_its_tries_when_the_run_is_stopped() -> 
     play(story())
 
 
-def test_a_generation_that_waits_for_its_turn_is_left_when_the_run_is_stopped() -> None:
+def test_stop_abandons_generation_waiting_for_turn() -> None:
     async def story() -> None:
-        throttled = limited({"openai": {"requests_per_minute": 0.1}})
+        throttled = slow_down({"openai": {"requests_per_minute": 0.1}})
         assert await throttled.call(GENERATE, failing()) == "done"
         room = Room()
         calls = [asyncio.create_task(throttled.call(GENERATE, room.work(str(at)))) for at in range(3)]
@@ -359,16 +359,16 @@ def test_a_generation_that_waits_for_its_turn_is_left_when_the_run_is_stopped() 
     play(story())
 
 
-def test_a_429_holds_back_who_waits_for_a_turn_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limit_pauses_calls_waiting_for_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    throttled = limited({"openai": {"requests_per_minute": 1}})
+    throttled = slow_down({"openai": {"requests_per_minute": 1}})
     waits: list[float] = []
 
     async def passes(_: Throttle, kind: str, seconds: float) -> None:
         waits.append(seconds)
         clock.now += seconds
         if seconds == 54:
-            throttled.gate(GENERATE).limited(clock.now, 300)
+            throttled.gate(GENERATE).slow_down(clock.now, 300)
 
     monkeypatch.setattr(Throttle, "_sleep", passes)
 

@@ -1,4 +1,4 @@
-"""A suite with a provider and a grader of its own, which do what a case's metadata tells them."""
+"""A suite with a custom provider and graders, whose behavior the metadata of a case selects."""
 
 from __future__ import annotations
 
@@ -179,14 +179,14 @@ SECOND: dict[str, Any] = {"key": "second", "type": "mine:Second", "writes": {"se
 
 
 class Toy:
-    """A folder with such suites and their runs. What a case says beside the keys of a case is its metadata."""
+    """A folder with toy suites and their runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "mine.py").write_text(CODE)
 
     def write(self, *cases: dict[str, Any], name: str = "suite.yaml", **changes: Any) -> Path:
-        """Writes a suite; JSON is YAML."""
+        """Writes a suite as JSON, which is valid YAML."""
         suite = {
             "name": "toy",
             "cases": [{"id": f"case{at}", "prompt": "a tree", **case} for at, case in enumerate(cases or ({},))],
@@ -207,7 +207,7 @@ class Toy:
         return self("run", self.write(*cases, **changes), "--trust-suite", *arguments)
 
     def program(self, *arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
-        """Starts the command as a program of its own."""
+        """Starts the command as a separate process."""
         return subprocess.Popen(
             [sys.executable, "-m", "visioneval", *map(str, arguments)],
             cwd=self.folder,
@@ -219,30 +219,30 @@ class Toy:
 
     @property
     def latest(self) -> Path:
-        """The folder of the run that came last."""
+        """The folder of the latest run."""
         return max((self.folder / "runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
 
     @property
     def info(self) -> RunInfo:
-        """Its ``run.json``."""
+        """The ``run.json`` of the latest run."""
         return read_info(self.latest)
 
     @property
     def records(self) -> dict[str, Record]:
-        """Its records, by case; the last one of a case that has several."""
+        """The records of the latest run by case; the last record if a case has several."""
         return {record.test_id: record for record in read_records(self.latest)}
 
     @property
     def record(self) -> Record:
-        """Its only record."""
+        """The only record of the latest run."""
         (record,) = read_records(self.latest)
         return record
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Its ``summary.json``."""
-        found: dict[str, Any] = json.loads((self.latest / "summary.json").read_text())
-        return found
+        """The ``summary.json`` of the latest run."""
+        summary: dict[str, Any] = json.loads((self.latest / "summary.json").read_text())
+        return summary
 
     def outputs(self, *names: str, **save: Any) -> None:
         """Writes small images."""

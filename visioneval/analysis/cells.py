@@ -17,8 +17,8 @@ from visioneval.records.model import (
     Fingerprint,
     RunInfo,
     RunState,
-    each_line,
     known_sum,
+    read_lines,
     suite_order,
 )
 from visioneval.suite.case import CaseId
@@ -76,7 +76,7 @@ def read_cells(path: Path) -> list[Cell]:
     """
     shared: dict[Any, Any] = {}
     found: dict[CellKey, Cell] = {}
-    for cell in each_line(path, _CELL):
+    for cell in read_lines(path, _CELL):
         _share(cell, shared)
         found[cell.test_id, cell.model_label, cell.sample_index] = cell
     return list(found.values())

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from visioneval.errors import RunFormatError
-from visioneval.records.model import RunInfo, each_line, list_runs, read_info
+from visioneval.records.model import RunInfo, list_runs, read_info, read_lines
 
 NEWEST = 20
 """Runs that are looked at, the newest ones."""
@@ -75,7 +75,7 @@ def read_past_costs(root: Path) -> PastCosts:
 def _runs(root: Path) -> Iterable[tuple[RunInfo, list[Paid]]]:
     for folder, _ in list_runs(root)[-NEWEST:]:
         try:
-            yield read_info(folder), list(islice(each_line(folder / "results.jsonl", _PAID), MOST_LINES))
+            yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", _PAID), MOST_LINES))
         except RunFormatError:
             continue
 

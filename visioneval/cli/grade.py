@@ -119,15 +119,15 @@ def _begun(
     """The new run, and what there is to do for it."""
     from visioneval.engine.call_settings import check_budget
     from visioneval.engine.components import build_components
-    from visioneval.engine.regrade import grading_of, take_questions
+    from visioneval.engine.regrade import copy_questions, plan_regrade
     from visioneval.records.model import read_records
     from visioneval.records.writer import RunWriter
 
     check_budget(plan, session)
     tools = build_components(plan, offline=session.reuse.offline)
-    grading = grading_of(plan, read_records(source.folder), source.folder, source.info.run_id)
+    grading = plan_regrade(plan, read_records(source.folder), source.folder, source.info.run_id)
     writer = RunWriter.create(out, info)
-    take_questions(source.folder, writer.folder)
+    copy_questions(source.folder, writer.folder)
     if not quiet and str(grading):
         options.say(str(grading))
     return PreparedRun(plan, tools, writer, grading.jobs, plan.cells, _to_go_on(session, named=named))

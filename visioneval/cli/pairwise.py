@@ -64,18 +64,18 @@ def prefer(
 
     Exits 3 where a pair could not be judged.
     """
-    from visioneval.engine.pairwise.runs import compare_runs, described_pairs, judged_suite
+    from visioneval.engine.pairwise.runs import compare_runs, pair_runs, pairwise_plan
     from visioneval.records.model import Selection
 
     (folder_a, _, _), (folder_b, _, _) = named_run(a, out), named_run(b, out)
     changes = options.SuiteFlags.of(out, trust=trust_suite, var=var, judge=None)
     chosen = Selection(cases=tuple(case or ()), tags=tuple(tag or ()), limit=limit)
     _, plan = options.load_held(folder_b, chosen, changes)
-    plan = judged_suite(plan, judge)
+    plan = pairwise_plan(plan, judge)
     reused = options.reuse_of(reuse, offline=offline, resume_command=False)
     session = options.session(reused, cache, budget, max_concurrency, log_file, debug=debug)
     sides = read_side(a, out), read_side(b, out)
-    found = described_pairs(plan, sides, (folder_a, folder_b), renamed or ())
+    found = pair_runs(plan, sides, (folder_a, folder_b), renamed or ())
     if not quiet:
         options.say(str(found))
     done = compare_runs(plan, found, folder_b, session, options.say)
@@ -93,14 +93,14 @@ def _show(done: Compared, folder: Path, again: str, *, as_json: bool, quiet: boo
         told = {
             "complete": done.complete,
             "cost_usd": done.meter.cost_usd,
-            "preferences": list(map(preference_data, done.found)),
+            "preferences": list(map(preference_data, done.preferences)),
         }
         print(json.dumps(told))
-    elif done.found:
-        print_preferences(done.found, options.console())
+    elif done.preferences:
+        print_preferences(done.preferences, options.console())
     if not quiet:
         options.say(str(done.meter))
-        if done.found:
+        if done.preferences:
             options.say(f"kept in {folder / 'preferences.jsonl'}")
     if not done.complete:
         why = "the budget is used up" if done.out_of_budget else "interrupted"

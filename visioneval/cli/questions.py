@@ -13,7 +13,7 @@ from visioneval.cli.bound_flags import bounded
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.questions import MadeQuestions
+    from visioneval.engine.questions import PromptResult
 
 
 @bounded(*bounds.ALL)
@@ -55,16 +55,16 @@ def questions(
     elif not done.complete:
         options.say("interrupted: the same command goes on where it stopped")
         raise typer.Exit(130)
-    found = entries(done.made)
+    found = entries(done.results)
     if found and output is None:
         print(pinned_yaml(found), end="")
     elif found and output is not None:
         _write(output, pinned_yaml(found))
-    if not done.complete or any(each.error for each in done.made):
+    if not done.complete or any(each.error for each in done.results):
         raise typer.Exit(3)
 
 
-def _say(done: MadeQuestions) -> None:
+def _say(done: PromptResult) -> None:
     from visioneval.report.text import one_line
 
     cases = ", ".join(case.id for case in done.task.cases)

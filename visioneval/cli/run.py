@@ -182,7 +182,7 @@ def _run_all(planned: Sequence[tuple[LoadedSuite, Plan]], flags: Flags, folders:
 def _begun(loaded: LoadedSuite, plan: Plan, tools: Components, flags: Flags) -> PreparedRun:
     """The run to write, new or gone on with, and what there is to do for it."""
     from visioneval.engine.provenance import describe_run, resumed_info
-    from visioneval.engine.resume import forget_pairs, plan_resume
+    from visioneval.engine.resume import forget_changed_pairs, plan_resume
     from visioneval.engine.run import every_cell
     from visioneval.records.model import read_info, read_records
     from visioneval.records.writer import RunWriter
@@ -198,8 +198,8 @@ def _begun(loaded: LoadedSuite, plan: Plan, tools: Components, flags: Flags) -> 
     if held.graded_from is not None:
         raise UsageError(f"{flags.resume} grades the images of {held.graded_from}: run that 'visioneval grade' again")
     rest = plan_resume(plan, read_records(flags.resume), flags.resume, keep_errors=flags.keep_errors)
-    writer = RunWriter.resume(flags.resume, resumed_info(held, info, own_suite=flags.own_suite), rest.stale)
-    forget_pairs(rest, held, plan, flags.resume)
+    writer = RunWriter.resume(flags.resume, resumed_info(held, info, uses_stored_suite=flags.own_suite), rest.stale)
+    forget_changed_pairs(rest, held, plan, flags.resume)
     if not flags.shown.quiet:
         options.say(f"going on with {flags.resume}: {rest}")
         if rest.stale:

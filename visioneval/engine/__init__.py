@@ -1,4 +1,4 @@
-"""What makes a run: cells, grading, resume and the loop around them.
+"""Executes runs: generates and grades cells, resumes runs, and compares outputs in pairs.
 
-Imports graders, providers and below. What reads a run never imports it.
+May import graders, providers and lower layers. Code that only reads runs must not import it.
 """

@@ -1,4 +1,4 @@
-"""What a run's calls need, put together from the suite and the flags."""
+"""Combines the suite and the command-line flags into the provider calls of a run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cache import Cache, default_folder
 from visioneval.engine.calls.calls import Calls, Reuse
-from visioneval.engine.calls.lanes import budget_warnings, lanes, prices_of
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.paid_calls import budget_warnings, paid_configs, prices_of
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
@@ -23,33 +23,33 @@ MAX_CONCURRENCY = 64
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """How a run calls providers: the flags about speed, reuse, money and logs."""
+    """How a run calls providers: concurrency, cache, budget and logging flags."""
 
     max_concurrency: int = MAX_CONCURRENCY
     cache: Path | None = None
-    """The folder of the cache, instead of the user's own."""
+    """The cache folder; ``None`` for the user's default."""
     reuse: Reuse = field(default_factory=Reuse)
     budget_usd: float | None = None
-    """Instead of the suite's."""
+    """Overrides the suite's budget."""
     log_file: Path | None = None
     debug: bool = False
 
 
 @contextmanager
-def open_calls(plan: Plan, session: CallSettings, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
-    """The calls of one run. Raises ``UsageError`` for a cache or a log that cannot be used."""
-    log = CallLog(session.log_file, sys.stderr if session.debug else None)
-    cache = Cache(session.cache or default_folder(), run_id=run_id, warn=warn) if lanes(plan) else None
+def open_calls(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
+    """Opens the provider calls of one run. Raises ``UsageError`` if the cache or the log cannot be opened."""
+    log = CallLog(settings.log_file, sys.stderr if settings.debug else None)
+    cache = Cache(settings.cache or default_folder(), run_id=run_id, warn=warn) if paid_configs(plan) else None
     try:
         yield Calls(
-            Throttle(plan.suite.limits, session.max_concurrency),
+            Throttle(plan.suite.limits, settings.max_concurrency),
             prices_of(plan),
-            Budget(budget_of(plan, session)),
+            Budget(budget_of(plan, settings)),
             log,
             cache,
-            session.reuse,
+            settings.reuse,
             run_id,
-            plain=sanitizer_for(plan),
+            sanitizer=sanitizer_for(plan),
         )
     finally:
         log.close()
@@ -57,37 +57,38 @@ def open_calls(plan: Plan, session: CallSettings, run_id: str, warn: Callable[[s
             cache.close()
 
 
-def budget_of(plan: Plan, session: CallSettings) -> float | None:
-    """What the run may cost in US dollars."""
-    return plan.suite.budget_usd if session.budget_usd is None else session.budget_usd
+def budget_of(plan: Plan, settings: CallSettings) -> float | None:
+    """The budget of the run in US dollars."""
+    return plan.suite.budget_usd if settings.budget_usd is None else settings.budget_usd
 
 
-def check_session(plan: Plan, session: CallSettings, warn: Callable[[str], None]) -> None:
-    """Opens and closes what a run will write beside itself. Raises ``UsageError`` for what cannot be used."""
-    CallLog(session.log_file).close()
-    if not lanes(plan):
+def check_session(plan: Plan, settings: CallSettings, warn: Callable[[str], None]) -> None:
+    """Checks that the log and the cache can be opened. Raises ``UsageError`` if not."""
+    CallLog(settings.log_file).close()
+    if not paid_configs(plan):
         return
-    folder = session.cache or default_folder()
-    if session.reuse.offline and session.cache is not None and not folder.is_dir():
-        raise UsageError(f"{folder}: there is no cache here to answer from")
+    folder = settings.cache or default_folder()
+    if settings.reuse.offline and settings.cache is not None and not folder.is_dir():
+        raise UsageError(f"{folder}: no cache found: --offline needs an existing cache")
     Cache(folder, warn=warn).close()
 
 
-def check_budget(plan: Plan, session: CallSettings) -> None:
-    """Raises ``UsageError`` for a budget over calls whose price nobody knows.
+def check_budget(plan: Plan, settings: CallSettings) -> None:
+    """Raises ``UsageError`` if there is a budget but the price of a call is unknown.
 
-    Raises ``BudgetError`` for one that cannot pay a call of a model that is certainly called. What may be in the cache
-    is known only once it is looked for.
+    Raises ``BudgetError`` if the budget is too small for one call of a model that is certain to be called. Calls that
+    the cache may answer are not checked here.
     """
-    most = budget_of(plan, session)
-    if session.reuse.offline or most is None:
+    limit_usd = budget_of(plan, settings)
+    if settings.reuse.offline or limit_usd is None:
         return
     prices = prices_of(plan)
-    unknown = sorted({str(lane) for lane in lanes(plan) if not prices.knows(lane)})
+    unknown = sorted({str(limit_key) for limit_key in paid_configs(plan) if not prices.knows(limit_key)})
     if unknown:
         raise UsageError(
-            f"a budget needs the price of every call; unknown: {', '.join(unknown)}. State them in the suite, as in"
+            f"the budget needs the price of every call, but these are unknown: {', '.join(unknown)}."
+            f" Set them in the suite, for example"
             f" 'prices: {{{unknown[0]}: {{per_image: 0.02}}}}'"
         )
-    if session.reuse.generations == "none" and (warnings := budget_warnings(plan, most, judges=False)):
+    if settings.reuse.generations == "none" and (warnings := budget_warnings(plan, limit_usd, judges=False)):
         raise BudgetError(warnings[0])

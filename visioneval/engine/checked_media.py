@@ -1,4 +1,4 @@
-"""The images of a generation call, checked once."""
+"""Checks the images and videos of a generation call."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from visioneval.types import TaskType
 
 @dataclass(frozen=True, slots=True)
 class CheckedMedia:
-    """One image or video: its bytes, digest, mime type and size in pixels; or ``fault``, why there is none.
+    """One image or video: its bytes, digest, MIME type and size in pixels; or ``fault``, the reason why it is unusable.
 
-    One that stays at its address (``uri``) has no bytes here.
+    Media that stays at a remote address (``uri``) has no bytes here.
     """
 
     data: bytes | None = None
     kept: Path | None = None
-    """The file that holds it already, instead of ``data``."""
+    """The cached file, instead of ``data``."""
     sha256: str = ""
     mime: str = ""
     width: int = 0
@@ -28,15 +28,15 @@ class CheckedMedia:
     uri: str | None = None
     fault: str | None = None
     decoded: bool = False
-    """Whether these bytes were decoded whole; not so of what an older version put into a cache."""
+    """Whether the bytes were fully decoded; false for cache entries of older versions."""
 
 
-def made(data: object, task: TaskType) -> CheckedMedia:
-    """Decodes an image whole, so that a damaged one is known before anybody is asked about it."""
+def check_media(data: object, task: TaskType) -> CheckedMedia:
+    """Decodes an image fully, so that a damaged one is detected before any judge sees it."""
     if isinstance(data, Address):
         return CheckedMedia(mime=data.mime, uri=data.uri)
     if not isinstance(data, bytes):
-        return CheckedMedia(fault=f"an image is handed over as bytes, not as {type(data).__name__}")
+        return CheckedMedia(fault=f"the provider must return an image as bytes, not {type(data).__name__}")
     try:
         image = artifact(data, task)
     except ImageError as error:

@@ -1,4 +1,4 @@
-"""The providers and graders of a run, each built once."""
+"""Builds the providers, graders and judges of a run."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from visioneval.types import ModelRun, TaskType
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """What generates, by the label of a model run; what grades and what judges, by their keys."""
+    """Providers by model label; graders and judges by key."""
 
     providers: Mapping[str, Any]
     graders: Mapping[str, Grader]
     judges: Mapping[str, Judge] = field(default_factory=dict)
     watching: frozenset[str] = frozenset()
-    """The judges that take videos and addresses as they are."""
+    """The judges that accept videos and remote addresses directly."""
 
 
 class OfflineStub:
-    """Stands where nothing is called, as all answers come from the cache."""
+    """Replaces a provider or judge in an offline run, where all answers come from the cache."""
 
     async def generate(self, request: GenerationRequest) -> Generation:  # noqa: ARG002
-        raise ProviderError("nothing is called offline", kind="offline")
+        raise ProviderError("no calls are made offline", kind="offline")
 
     edit = generate
 
     async def ask(self, question: Question, about: CellRef) -> Reply:  # noqa: ARG002
-        raise ProviderError("nothing is called offline", kind="offline")
+        raise ProviderError("no calls are made offline", kind="offline")
 
 
 def build_components(plan: Plan, *, offline: bool = False) -> Components:
-    """Builds everything that the plan needs; offline, nothing that is paid for and no key.
+    """Builds everything that the plan needs; offline, only free providers, without API keys.
 
-    Raises ``UsageError`` where something is missing or cannot do its task.
+    Raises ``UsageError`` if a key is missing or a provider lacks a method.
     """
     if not offline:
         _check_keys(plan)
@@ -54,7 +54,7 @@ def build_components(plan: Plan, *, offline: bool = False) -> Components:
             providers[run.label] = OfflineStub()
             continue
         providers[run.label] = build(run.provider, PROVIDERS, run.config, plan.folder)
-        _check_ability(providers[run.label], run, (case.task_type for case in plan.suite.cases))
+        _check_tasks(providers[run.label], run, (case.task_type for case in plan.suite.cases))
     used = [g for g in plan.suite.graders if any(asks(g, case) for case in plan.suite.cases)]
     graders = {g.key: build(g.type_name, GRADERS, g, plan.folder) for g in used}
     judges: dict[str, Judge] = {
@@ -67,7 +67,7 @@ def build_components(plan: Plan, *, offline: bool = False) -> Components:
 
 def _check_keys(plan: Plan) -> None:
     lines = [
-        f"set the environment variable {name}: {', '.join(users)} cannot be called without it"
+        f"set the environment variable {name}: required by {', '.join(users)}"
         for name, users in needed_keys(plan).items()
         if not os.environ.get(name)
     ]
@@ -80,7 +80,7 @@ def _judge(config: BaseJudge, folder: Path) -> Judge:
     return judge
 
 
-def _check_ability(provider: Any, run: ModelRun, tasks: Iterable[TaskType]) -> None:
+def _check_tasks(provider: Any, run: ModelRun, tasks: Iterable[TaskType]) -> None:
     needed = {task for task in tasks if run.config.does(task)}
     for task, protocol, method in (
         (TaskType.IMAGE_GENERATION, Generator, "generate"),

@@ -1,4 +1,4 @@
-"""Where cells are worked on: what a run's workers share."""
+"""The state that the workers of a run share."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from visioneval.records.writer import RunWriter
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The run's tools, its calls, its writer, its file hashes, and what templates need."""
+    """The components, calls, writer and file hashes of a run, and the inputs of templates."""
 
     plan: Plan
-    tools: Components
+    components: Components
     calls: Calls
     writer: RunWriter
     hash_of: HashOf
-    plain: Sanitizer
+    sanitizer: Sanitizer
     questions: QuestionsWriter
-    shelf: ImageCache = field(default_factory=ImageCache)
+    image_cache: ImageCache = field(default_factory=ImageCache)
     template_folders: tuple[Path, ...] = ()
     once: SingleFlight = field(default_factory=SingleFlight)
     debug: Callable[[BaseException], None] = lambda _: None
-    """Is told of every exception that nobody expected."""
+    """Called with every unexpected exception."""
 
     @property
     def folder(self) -> Path:
@@ -46,9 +46,9 @@ class RunContext:
 
 
 def sanitizer_for(plan: Plan) -> Sanitizer:
-    """Hides the keys that the plan's models use, what is named like a secret in the environment, and secret variables.
+    """Hides API keys of the plan, environment variables with secret-like names, and secret suite variables.
 
-    A variable is hidden as it was typed and as templates show it.
+    Variables are hidden both as typed and as templates render them.
     """
-    shown = (str(plan.suite.vars.get(name, "")) for name in plan.secrets)
-    return Sanitizer.around(needed_keys(plan).keys(), (*plan.secrets.values(), *shown))
+    displayed = (str(plan.suite.vars.get(name, "")) for name in plan.secrets)
+    return Sanitizer.around(needed_keys(plan).keys(), (*plan.secrets.values(), *displayed))

@@ -1,4 +1,4 @@
-"""The grading of one image: each grader by itself, so that one that fails leaves ``null`` and stops nobody."""
+"""Grades one image. Graders run independently: one that fails writes ``null`` scores and stops no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visioneval.engine.calls.calls import Meter
 from visioneval.engine.context import RunContext
 from visioneval.engine.image_cache import CellImages
 from visioneval.engine.sanitize import Sanitizer, amount, scalar
-from visioneval.engine.user_code import described, guarded
+from visioneval.engine.user_code import call_user_code, describe_error
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.plan import Call
@@ -28,19 +28,19 @@ from visioneval.types import Metric, Output, Score
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
-    """What all graders of a cell found together."""
+class CellGrades:
+    """The combined results of all graders of a cell."""
 
     scores: dict[str, Score]
     reasons: dict[str, str]
     failure_tags: tuple[str, ...]
     graders: tuple[GraderRecord, ...]
     kinds: tuple[str, ...]
-    """For each grader what kind of error it had, where it had one: a provider's kind, ``internal``, ``unmeasured``."""
+    """The kind of error of each grader that failed: a provider's kind, ``internal``, ``unmeasured``."""
 
     @property
     def error(self) -> CellError | None:
-        """The first thing that could not be measured."""
+        """The error of the first grader that failed."""
         failed = ((grader, kind) for grader, kind in zip(self.graders, self.kinds, strict=True) if grader.error)
         for grader, kind in failed:
             return CellError(stage="grade", kind=kind, message=f"{grader.key}: {grader.error}")
@@ -52,15 +52,15 @@ async def grade(
     sample: int,
     image: Output | None,
     params: Mapping[str, Any],
-    bench: RunContext,
+    context: RunContext,
     deadline: float,
-) -> Graded:
-    """Everything that the graders of a cell say; ``params`` are those that drew it. Raises ``StoppedError`` alone."""
+) -> CellGrades:
+    """Runs all graders of a cell; ``params`` are those of its generation. Raises only ``StoppedError``."""
 
     def save(name: str, data: bytes) -> str:
         if "." not in name.strip("."):
-            raise GraderError(f"{name!r} is not the name of an image: it has no ending")
-        return bench.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
+            raise GraderError(f"{name!r} is not an image file name: it has no extension")
+        return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
 
     subject = GradingContext(
         case=call.case,
@@ -71,43 +71,45 @@ async def grade(
         files=call.files,
         save=save,
         rules=tuple(rule.text for rule, warn in call.rules if not warn),
-        variables=bench.variables,
-        template_folders=bench.template_folders,
-        show=CellImages(image, bench.shelf).show,
-        watching=bench.tools.watching,
-        once=bench.once,
-        known_questions=bench.questions.find,
-        keep_questions=partial(_keep_questions, bench),
+        variables=context.variables,
+        template_folders=context.template_folders,
+        show=CellImages(image, context.image_cache).show,
+        watching=context.components.watching,
+        once=context.once,
+        known_questions=context.questions.find,
+        keep_questions=partial(_keep_questions, context),
     )
     about = CellRef(call.case.id, call.run.label, sample)
-    told = await gather_all(_ask(each, subject, about, bench, deadline) for each in call.graders)
+    graded = await gather_all(_ask(config, subject, about, context, deadline) for config in call.graders)
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
-    for said, _, _ in told:
-        scores.update(said.scores)
-        reasons.update(said.reasons)
-        tags.update(dict.fromkeys(said.failure_tags))
-    return Graded(scores, reasons, tuple(tags), tuple(one for _, one, _ in told), tuple(kind for _, _, kind in told))
+    for result, _, _ in graded:
+        scores.update(result.scores)
+        reasons.update(result.reasons)
+        tags.update(dict.fromkeys(result.failure_tags))
+    return CellGrades(
+        scores, reasons, tuple(tags), tuple(one for _, one, _ in graded), tuple(kind for _, _, kind in graded)
+    )
 
 
-def _judges(
-    about: CellRef, bench: RunContext, meter: Meter, models: list[str]
+def _judge_asker(
+    about: CellRef, context: RunContext, meter: Meter, models: list[str]
 ) -> Callable[[str, Question], Awaitable[Reply]]:
-    """What one grader asks judges with; ``meter`` counts what that used, ``models`` gets who answered."""
+    """The function with which one grader asks judges. Adds usage to ``meter``, and model names to ``models``."""
 
     async def ask(name: str, question: Question) -> Reply:
-        if name not in bench.tools.judges:
-            raise GraderError(f"there is no judge {name!r} to ask: the grader names it in the suite, 'judge: {name}'")
-        judge, config = bench.tools.judges[name], bench.plan.suite.judges[name]
+        if name not in context.components.judges:
+            raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
+        judge, config = context.components.judges[name], context.plan.suite.judges[name]
 
-        async def once(each: Question) -> Reply:
-            return await bench.calls.ask(config, judge, each, about, meter)
+        async def once(round_question: Question) -> Reply:
+            return await context.calls.ask(config, judge, round_question, about, meter)
 
         try:
             reply = await converse(once, question)
         except ProviderError as error:
-            stop_for_key(error, f"the judge {name!r}", bench.plain)
+            raise_refused_key(error, f"the judge {name!r}", context.sanitizer)
             raise
         models.append(reply.model)
         return reply
@@ -115,16 +117,18 @@ def _judges(
     return ask
 
 
-def _keep_questions(bench: RunContext, entry: PromptQuestions) -> None:
-    """Writes the questions of a prompt down, less the secrets that they repeat."""
+def _keep_questions(context: RunContext, entry: PromptQuestions) -> None:
+    """Stores the questions of a prompt, with secrets removed."""
     data = entry.model_dump(mode="json")
-    bench.questions.add(PromptQuestions.model_validate(bench.plain(data)) if bench.plain.hides(data) else entry)
+    context.questions.add(
+        PromptQuestions.model_validate(context.sanitizer(data)) if context.sanitizer.hides(data) else entry
+    )
 
 
-def stop_for_key(error: ProviderError, who: str, plain: Sanitizer) -> None:
-    """Raises ``AuthError`` where a provider refused the key: every other call would be refused too."""
+def raise_refused_key(error: ProviderError, who: str, sanitizer: Sanitizer) -> None:
+    """Raises ``AuthError`` if a provider refused the API key, because every other call would fail too."""
     if error.kind == "auth":
-        raise AuthError(f"{who}: the provider refuses the key: {plain.text(error)}") from None
+        raise AuthError(f"{who}: the provider refused the API key: {sanitizer.text(error)}") from None
 
 
 def _requested_size(params: Mapping[str, Any]) -> str | None:
@@ -133,19 +137,19 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
 
 
 async def _ask(
-    config: BaseGrader, subject: GradingContext, about: CellRef, bench: RunContext, deadline: float
+    config: BaseGrader, subject: GradingContext, about: CellRef, context: RunContext, deadline: float
 ) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     meter = Meter()
     models: list[str] = []
-    own = replace(subject, judge=config.judge_name, ask_judge=_judges(about, bench, meter, models))
+    grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter, models))
     kind = "unmeasured"
     try:
         async with asyncio.timeout_at(deadline):
-            said = await guarded(Grade, bench.tools.graders[config.key].grade, own)
-        if said.judge_model is None and models:
-            said = replace(said, judge_model=models[-1])
-        return (*_told(config, subject, bench, said, start, meter), kind)
+            result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
+        if result.judge_model is None and models:
+            result = replace(result, judge_model=models[-1])
+        return (*_checked_grade(config, subject, context, result, start, meter), kind)
     except BudgetError as error:
         kind, failed = "budget", Grade(scores={}, error=str(error))
     except StoppedError:
@@ -154,69 +158,69 @@ async def _ask(
         kind = error.kind if isinstance(error, ProviderError) else kind
         failed = Grade(scores={}, error=str(error) or type(error).__name__)
     except TimeoutError:
-        most = bench.plan.suite.cell_timeout_s
-        kind, failed = "timeout", Grade(scores={}, error=f"not done within the {most:g} s that a cell may take")
+        timeout_s = context.plan.suite.cell_timeout_s
+        kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
     except Exception as error:
-        bench.debug(error)
-        kind, failed = "internal", Grade(scores={}, error=described(error))
-    return (*_told(config, subject, bench, failed, start, meter), kind)
+        context.debug(error)
+        kind, failed = "internal", Grade(scores={}, error=describe_error(error))
+    return (*_checked_grade(config, subject, context, failed, start, meter), kind)
 
 
-def _told(
-    config: BaseGrader, subject: GradingContext, bench: RunContext, said: Grade, start: float, meter: Meter
+def _checked_grade(
+    config: BaseGrader, subject: GradingContext, context: RunContext, result: Grade, start: float, meter: Meter
 ) -> tuple[Grade, GraderRecord]:
-    """What a grader said, checked and plain. Raises any exception where it said something impossible."""
-    scores, bad = checked_scores(said.scores, config.metrics(subject.case), config.optional(subject.case))
-    plain = bench.plain
+    """Validates and sanitizes a grader's result, and builds its record. An invalid result may raise any exception."""
+    scores, bad = checked_scores(result.scores, config.metrics(subject.case), config.optional(subject.case))
+    sanitizer = context.sanitizer
     record = GraderRecord(
         key=config.key,
         type=config.type_name,
-        error=plain.text(said.error or "; ".join(bad)) or None,
-        details=plain.mapping(said.details),
-        usage=plain.counts(meter.usage or said.usage),
-        cost_usd=meter.cost_usd if meter.calls else amount(said.cost_usd),
+        error=sanitizer.text(result.error or "; ".join(bad)) or None,
+        details=sanitizer.mapping(result.details),
+        usage=sanitizer.counts(meter.usage or result.usage),
+        cost_usd=meter.cost_usd if meter.calls else amount(result.cost_usd),
         seconds=round(perf_counter() - start, 6),
         cached=meter.calls > 0 and meter.cached == meter.calls,
         fingerprint=Fingerprint(
             version=config.version,
-            judge_model=said.judge_model,
-            template_sha256=said.template_sha256,
-            schema_sha256=said.schema_sha256,
-            config_sha256=bench.plan.config_sha256[config.key],
-            tool_versions=plain.texts(said.tool_versions),
+            judge_model=result.judge_model,
+            template_sha256=result.template_sha256,
+            schema_sha256=result.schema_sha256,
+            config_sha256=context.plan.config_sha256[config.key],
+            tool_versions=sanitizer.texts(result.tool_versions),
         ),
     )
-    tags = [said.failure_tags] if isinstance(said.failure_tags, str) else said.failure_tags
-    kept = Grade(scores=scores, reasons=plain.texts(said.reasons), failure_tags=tuple(map(plain.text, tags)))
-    return kept, record
+    tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
+    grade = Grade(scores=scores, reasons=sanitizer.texts(result.reasons), failure_tags=tuple(map(sanitizer.text, tags)))
+    return grade, record
 
 
 def checked_scores(
-    said: Mapping[str, Any], declared: Mapping[str, Metric], optional: Collection[str] = ()
+    reported: Mapping[str, Any], declared: Mapping[str, Metric], optional: Collection[str] = ()
 ) -> tuple[dict[str, Score], list[str]]:
-    """The declared metrics and no other, each of its type and range or ``None``, and what was wrong with the rest.
+    """Keeps the declared metrics that have a valid type and range, and returns the problems of the others.
 
-    An ``optional`` one may be left out by a grader that measured something; one that measured nothing leaves ``None``.
+    A grader that reports any score may omit an ``optional`` metric. Other missing metrics become ``None``.
     """
     scores: dict[str, Score] = {}
-    bad = [f"wrote {name!r}, which it does not declare" for name in said if name not in declared]
+    bad = [f"wrote the undeclared metric {name!r}" for name in reported if name not in declared]
     for name, metric in declared.items():
-        if name in optional and name not in said and said:
+        if name in optional and name not in reported and reported:
             continue
-        value = scalar(said.get(name))
-        wrong = None if value is None else _misfit(value, metric)
+        value = scalar(reported.get(name))
+        wrong = None if value is None else _range_problem(value, metric)
         scores[name] = value if wrong is None else None
         if wrong is not None:
             bad.append(f"{name} is {value!r:.60}, {wrong}")
-        elif name not in said:
+        elif name not in reported:
             bad.append(f"{name} was not measured")
     return scores, bad
 
 
-def _misfit(value: Any, metric: Metric) -> str | None:
-    """Why a value is none of a metric's."""
+def _range_problem(value: Any, metric: Metric) -> str | None:
+    """Why a value does not fit a metric; ``None`` if it fits."""
     if metric.type == "bool":
-        return None if isinstance(value, bool) else "not a yes or no"
+        return None if isinstance(value, bool) else "not true or false"
     number = amount(value)
     if number is None or not math.isfinite(number):
         return "not a number"

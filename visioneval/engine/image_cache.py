@@ -1,4 +1,4 @@
-"""Images for judges, read and encoded once however many look at them."""
+"""Images for judges, read and encoded once for all cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_BYTES = 64_000_000
 
 
 class ImageCache:
-    """The inputs and masks that were shown last. Safe to use from several threads."""
+    """The most recently used input images and masks. Thread-safe."""
 
     def __init__(self) -> None:
         self._parts: OrderedDict[tuple[Path, bool], ImagePart] = OrderedDict()
@@ -22,7 +22,7 @@ class ImageCache:
         self._lock = threading.Lock()
 
     def show(self, path: Path, *, mask: bool = False) -> ImagePart:
-        """An input as a judge sees it, or a mask as black and white. Raises ``GraderError``."""
+        """An input image encoded for a judge, or a mask in black and white. Raises ``GraderError``."""
         key = (path, mask)
         with self._lock:
             if key in self._parts:
@@ -40,15 +40,15 @@ class ImageCache:
 
 
 class CellImages:
-    """What the graders of one cell see: its image, which is known to be whole, and inputs from the shelf."""
+    """The images of one cell: its output, which is already validated, and cached input images."""
 
-    def __init__(self, image: Output | None, shelf: ImageCache) -> None:
+    def __init__(self, image: Output | None, image_cache: ImageCache) -> None:
         self._image = image
-        self._shelf = shelf
+        self._image_cache = image_cache
 
     def show(self, path: Path, *, mask: bool = False) -> ImagePart:
-        """The cell's image, an input or a mask. Raises ``GraderError``."""
-        own = self._image
-        if own is None or path != own.path:
-            return self._shelf.show(path, mask=mask)
-        return FilePart(path, own.mime, own.sha256) if own.mime in PASSTHROUGH_FORMATS else shown(path)
+        """The cell's output, an input image or a mask. Raises ``GraderError``."""
+        output = self._image
+        if output is None or path != output.path:
+            return self._image_cache.show(path, mask=mask)
+        return FilePart(path, output.mime, output.sha256) if output.mime in PASSTHROUGH_FORMATS else shown(path)

@@ -1,18 +1,18 @@
-"""Memory that does not creep up over thousands of images."""
+"""Keeps memory use flat over thousands of images."""
 
 from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
 
-TRIMMED_EVERY_S = 5.0
+TRIM_INTERVAL_S = 5.0
 
 
-def give_back() -> bool:
-    """Has glibc give free memory back to the system; ``False`` where it is not in use.
+def release_memory() -> bool:
+    """Makes glibc return free memory to the system. Returns ``False`` on systems without glibc.
 
-    By itself it keeps what lies between small objects that live on, as much as there ever was of it at once: a run of
-    20,000 cells grew by a fifth. What is needed again soon is taken again, for a few milliseconds each time.
+    Without this, glibc keeps free memory between small live objects, and a run of 20,000 cells grew by a fifth.
+    Each call takes a few milliseconds.
     """
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

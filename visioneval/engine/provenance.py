@@ -1,4 +1,4 @@
-"""What a run says of where it came from."""
+"""The origin of a run: its ID, time, versions, suite and command line."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def describe_run(
     note: str | None,
     command_line: tuple[str, ...],
 ) -> RunInfo:
-    """The ``run.json`` of a run that starts now. A secret in a variable, the command line or the note is left out."""
-    plain = sanitizer_for(plan)
-    text = plain.text
-    hidden = tuple(name for name, value in plan.suite.vars.items() if name in plan.secrets or plain.hides(value))
-    kept = plan.suite.model_copy(update={"vars": {**plan.suite.vars, **dict.fromkeys(hidden, HIDDEN)}})
+    """The ``run.json`` of a new run. Secrets in variables, the command line and the note are removed."""
+    sanitizer = sanitizer_for(plan)
+    text = sanitizer.text
+    hidden = tuple(name for name, value in plan.suite.vars.items() if name in plan.secrets or sanitizer.hides(value))
+    suite = plan.suite.model_copy(update={"vars": {**plan.suite.vars, **dict.fromkeys(hidden, HIDDEN)}})
     return RunInfo(
         run_id=new_run_id(plan.suite.name) if run_id is None else run_id,
         state="running",
@@ -50,19 +50,19 @@ def describe_run(
         python_version=platform.python_version(),
         experiment=plan.suite.experiment,
         note=None if note is None else text(note),
-        command_line=tuple(text(_without_values(word, hidden)) for word in command_line),
+        command_line=tuple(text(_hide_values(word, hidden)) for word in command_line),
         git_commit=_git_commit(loaded.folder),
         suite_path=text(loaded.path),
         source_sha256=loaded.source_sha256,
         selection=selection,
         metrics=plan.metrics,
         hidden_vars=hidden,
-        suite=kept if hidden else plan.suite,
+        suite=suite if hidden else plan.suite,
     )
 
 
-def _without_values(word: str, hidden: tuple[str, ...]) -> str:
-    """A word of a command line, less the value of a hidden variable, however short it is."""
+def _hide_values(word: str, hidden: tuple[str, ...]) -> str:
+    """An argument of the command line without the value of a hidden variable."""
     for name in hidden:
         for start in (f"{name}=", f"--var={name}="):
             if word.startswith(start):
@@ -70,23 +70,23 @@ def _without_values(word: str, hidden: tuple[str, ...]) -> str:
     return word
 
 
-def resumed_info(held: RunInfo, now_described: RunInfo, *, own_suite: bool) -> RunInfo:
-    """The ``run.json`` of a run that is gone on with: its own, with the suite and the versions of today.
+def resumed_info(stored: RunInfo, current: RunInfo, *, uses_stored_suite: bool) -> RunInfo:
+    """The ``run.json`` of a resumed run: the stored one with the current suite and versions.
 
-    With ``own_suite`` no suite was named beside the run: the command that resolved it is still that of the start.
+    With ``uses_stored_suite`` the resume named no suite, so the original command line stays.
     """
-    changed = now_described.model_dump(include=_OF_TODAY) | {
-        "command_line": held.command_line if own_suite else now_described.command_line,
-        "suite": now_described.suite,
-        "hidden_vars": now_described.hidden_vars,
-        "metrics": now_described.metrics,
-        "selection": now_described.selection if now_described.selection.narrows else held.selection,
+    changed = current.model_dump(include=_CURRENT_FIELDS) | {
+        "command_line": stored.command_line if uses_stored_suite else current.command_line,
+        "suite": current.suite,
+        "hidden_vars": current.hidden_vars,
+        "metrics": current.metrics,
+        "selection": current.selection if current.selection.narrows else stored.selection,
     }
-    again = {"state": "running", "ended_at": None, "stopped_by": None, "resumed_at": (*held.resumed_at, now())}
-    return held.model_copy(update=changed | again)
+    again = {"state": "running", "ended_at": None, "stopped_by": None, "resumed_at": (*stored.resumed_at, now())}
+    return stored.model_copy(update=changed | again)
 
 
-_OF_TODAY = {
+_CURRENT_FIELDS = {
     "planned_cells",
     "visioneval_version",
     "python_version",

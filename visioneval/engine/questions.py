@@ -1,4 +1,4 @@
-"""The step that makes questions and nothing else: every prompt's, so that people can look at them and pin them."""
+"""Generates the questions of every prompt without a run, so that users can review and pin them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from visioneval.suite.model import template_folders
 from visioneval.suite.prompts import rendered
 
 AskAbout = Callable[[str, Question, CellRef], Awaitable[Reply]]
-"""Asks a judge by its key. Raises ``ProviderError``, and ``AuthError`` where no other call would fare better."""
+"""Asks a judge by its key. Raises ``ProviderError``, and ``AuthError`` if the API key is refused."""
 AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTask:
-    """A prompt, the cases that have it, and the grader whose questions it gets."""
+    """A prompt, its cases, and the grader that generates its questions."""
 
     prompt: str
     cases: tuple[TestCase, ...]
@@ -39,74 +39,74 @@ class PromptTask:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeQuestions:
-    """The questions about a prompt, or why there are none."""
+class PromptResult:
+    """The questions of a prompt, or the error."""
 
     task: PromptTask
     entry: PromptQuestions | None = None
     error: str | None = None
 
 
-Watch = Callable[[MadeQuestions], None]
+Watch = Callable[[PromptResult], None]
 
 
 @dataclass(frozen=True, slots=True)
-class AllQuestions:
-    """What became of every prompt, in the suite's order; not ``complete`` where some were left undone.
+class QuestionsOutcome:
+    """The results of all prompts in suite order; not ``complete`` if some are missing.
 
-    ``refusal`` is why, where it was for want of money; else it was for an interrupt.
+    ``refusal`` is the message of the budget if it stopped the step; otherwise an interrupt did.
     """
 
-    made: list[MadeQuestions]
+    results: list[PromptResult]
     complete: bool
     refusal: str | None = None
 
 
 def question_plan(plan: Plan) -> Plan:
-    """The plan with only the graders that ask questions, and no model runs. Raises ``UsageError`` without any."""
+    """The plan with only the graders that ask questions, and no model runs. Raises ``UsageError`` if there are none."""
     graders = tuple(grader for grader in plan.suite.graders if grader.asks_questions)
     if not any(applies(grader, case) for grader in graders for case in plan.suite.cases):
-        raise UsageError(f"{plan.suite.name}: no grader of the type gecko asks questions about these cases")
+        raise UsageError(f"{plan.suite.name}: no gecko grader applies to these cases")
     return replace(plan, suite=plan.suite.model_copy(update={"graders": graders}), runs=(), finished={})
 
 
 def prompt_tasks(plan: Plan) -> list[PromptTask]:
-    """Every prompt once, in the suite's order; cases that pin their own questions stand by themselves."""
-    found: dict[tuple[str, str], PromptTask] = {}
+    """Every prompt once, in suite order. Cases with pinned questions get a task each."""
+    tasks: dict[tuple[str, str], PromptTask] = {}
     for case in plan.suite.cases:
         grader = next((each for each in plan.suite.graders if applies(each, case)), None)
         if grader is None or not grader.asks_questions:
             continue
         prompt = rendered(case, plan.suite.vars)[0]
         key = (prompt, case.id if case.questions is not None else "")
-        before = found.get(key)
-        found[key] = PromptTask(prompt, (*(before.cases if before else ()), case), before.grader if before else grader)
-    return list(found.values())
+        before = tasks.get(key)
+        tasks[key] = PromptTask(prompt, (*(before.cases if before else ()), case), before.grader if before else grader)
+    return list(tasks.values())
 
 
 def make_questions(
-    plan: Plan, tools: Components, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
-) -> AllQuestions:
-    """The questions of every prompt. ``watch`` is told of each as it is done.
+    plan: Plan, components: Components, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
+) -> QuestionsOutcome:
+    """Generates the questions of every prompt. Calls ``watch`` with each result.
 
-    The first interrupt lets the prompts in the works finish, the second cancels them. Raises ``AuthError`` and
-    ``StorageError``, once the calls in flight have come to their end.
+    The first interrupt lets running prompts finish, the second cancels them. Raises ``AuthError`` and
+    ``StorageError`` after the calls in flight have ended.
     """
-    return asyncio.run(_make_all(plan, tools, ask, Progress(calls), watch, say))
+    return asyncio.run(_make_all(plan, components, ask, Progress(calls), watch, say))
 
 
 async def _make_all(
-    plan: Plan, tools: Components, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
-) -> AllQuestions:
+    plan: Plan, components: Components, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
+) -> QuestionsOutcome:
     tasks = prompt_tasks(plan)
-    made: dict[int, MadeQuestions] = {}
+    results: dict[int, PromptResult] = {}
     turns = iter(enumerate(tasks))
 
     async def pull() -> None:
-        for at, task in turns:
+        for index, task in turns:
             try:
-                made[at] = await _make(plan, tools, task, ask)
-                watch(made[at])
+                results[index] = await _make_for_prompt(plan, components, task, ask)
+                watch(results[index])
             except Exception as error:
                 progress.leave(error)
             if progress.is_over:
@@ -118,41 +118,45 @@ async def _make_all(
             for _ in range(min(AT_ONCE, len(tasks))):
                 group.create_task(pull())
     progress.check()
-    complete = len(made) == len(tasks)
-    return AllQuestions([made[at] for at in sorted(made)], complete, progress.calls.budget.refusal)
+    complete = len(results) == len(tasks)
+    return QuestionsOutcome([results[index] for index in sorted(results)], complete, progress.calls.budget.refusal)
 
 
-async def _make(plan: Plan, tools: Components, task: PromptTask, ask: AskAbout) -> MadeQuestions:
-    case, maker = task.cases[0], cast("QuestionMaker", tools.graders[task.grader.key])
+async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask, ask: AskAbout) -> PromptResult:
+    case, maker = task.cases[0], cast("QuestionMaker", components.graders[task.grader.key])
     folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
     about = CellRef(case.id, "", 0)
-    own = partial(_about, ask, str(task.grader.judge_name), about)
+    ask_about_case = partial(_ask_about, ask, str(task.grader.judge_name), about)
     try:
-        return MadeQuestions(task, await maker.make_questions(case, task.prompt, own, folders))
+        return PromptResult(task, await maker.make_questions(case, task.prompt, ask_about_case, folders))
     except (GraderError, ProviderError) as error:
-        return MadeQuestions(task, error=sanitizer_for(plan).text(error))
+        return PromptResult(task, error=sanitizer_for(plan).text(error))
 
 
-async def _about(ask: AskAbout, judge: str, about: CellRef, question: Question) -> Reply:
+async def _ask_about(ask: AskAbout, judge: str, about: CellRef, question: Question) -> Reply:
     return await ask(judge, question, about)
 
 
-def asker(plan: Plan, tools: Components, calls: Calls) -> AskAbout:
-    """Asks the judges of a run, kept answers first."""
+def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
+    """Asks the judges of a run, or returns cached answers."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
         try:
-            return await calls.ask(plan.suite.judges[judge], tools.judges[judge], question, about, Meter())
+            return await calls.ask(plan.suite.judges[judge], components.judges[judge], question, about, Meter())
         except ProviderError as error:
             if error.kind == "auth":
                 raise AuthError(
-                    f"the judge {judge!r}: the provider refuses the key: {calls.plain.text(error)}"
+                    f"the judge {judge!r}: the provider refused the API key: {calls.sanitizer.text(error)}"
                 ) from None
             raise
 
     return ask
 
 
-def entries(made: Sequence[MadeQuestions]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
-    """Prompt, case ids and questions of what could be made."""
-    return [(each.task.prompt, tuple(c.id for c in each.task.cases), each.entry) for each in made if each.entry]
+def entries(results: Sequence[PromptResult]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
+    """Prompt, case IDs and questions of all prompts that succeeded."""
+    return [
+        (result.task.prompt, tuple(case.id for case in result.task.cases), result.entry)
+        for result in results
+        if result.entry
+    ]

@@ -1,4 +1,4 @@
-"""A grading: the images of a finished run, graded by a changed suite into a run of its own. Nothing is generated."""
+"""Grades the images of a finished run with a changed suite, into a new run. Generates nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from visioneval.engine.cell import Existing, Job
+from visioneval.engine.cell import Job, StoredOutput
 from visioneval.engine.context import sanitizer_for
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
@@ -19,8 +19,8 @@ from visioneval.types import Status, Verdict
 
 @dataclass(frozen=True, slots=True)
 class RegradePlan:
-    """What there is to grade. ``missing`` cells of the plan are not in the run, ``left_out`` ones of the run are not in
-    the plan, and ``other_prompt`` ones were generated from another prompt than the plan has for them."""
+    """The cells to grade. ``missing`` counts cells of the plan that the run lacks, ``left_out`` cells of the run that
+    the plan lacks, and ``other_prompt`` cells that were generated from another prompt than the plan's."""
 
     jobs: Jobs
     missing: int
@@ -28,40 +28,43 @@ class RegradePlan:
     other_prompt: int
 
     def __str__(self) -> str:
-        told = (
-            (self.missing, "cells are not in that run: each becomes an ERROR, as nothing is generated"),
-            (self.left_out, "cells of that run are left out, as the suite or the flags have no such cell"),
-            (self.other_prompt, "images were generated from another prompt than the one they are graded by now"),
+        notes = (
+            (self.missing, "cells are missing in the source run and become ERROR, because nothing is generated"),
+            (self.left_out, "cells of the source run are skipped, because the suite or the flags exclude them"),
+            (self.other_prompt, "images were generated from another prompt than the current one"),
         )
-        return "; ".join(f"{many} {what}" for many, what in told if many)
+        return "; ".join(f"{count} {text}" for count, text in notes if count)
 
 
-def grading_of(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> RegradePlan:
-    """Compares the records of a run, which lies in ``folder`` and is called ``name``, with a plan. Reads no image."""
-    known = {record.cell: record for record in records}
+def plan_regrade(plan: Plan, records: Iterable[Record], folder: Path, name: str) -> RegradePlan:
+    """Compares the records of the run ``name`` in ``folder`` with a plan. Reads no images."""
+    by_cell = {record.cell: record for record in records}
     as_recorded = sanitizer_for(plan).text
     missing = other_prompt = 0
-    wanted: set[CellKey] = set()
+    planned: set[CellKey] = set()
     for call in plan.calls():
-        wanted |= {
-            (each.case.id, call.run.label, sample) for each in (call, *call.dependents) for sample in call.samples
+        planned |= {
+            (cell_call.case.id, call.run.label, sample)
+            for cell_call in (call, *call.dependents)
+            for sample in call.samples
         }
-        shown = [known.get((call.case.id, call.run.label, sample)) for sample in call.samples]
-        missing += shown.count(None) * (1 + len(call.dependents))
+        sample_records = [by_cell.get((call.case.id, call.run.label, sample)) for sample in call.samples]
+        missing += sample_records.count(None) * (1 + len(call.dependents))
         other_prompt += sum(
-            record is not None and bool(record.mime) and record.prompt != as_recorded(call.prompt) for record in shown
+            record is not None and bool(record.mime) and record.prompt != as_recorded(call.prompt)
+            for record in sample_records
         )
     hash_of = hashes(plan.folder)
     return RegradePlan(
-        jobs=lambda part: _jobs(part, known, folder, name, hash_of),
+        jobs=lambda part: _regrade_jobs(part, by_cell, folder, name, hash_of),
         missing=missing,
-        left_out=len(known.keys() - wanted),
+        left_out=len(by_cell.keys() - planned),
         other_prompt=other_prompt,
     )
 
 
-def take_questions(source: Path, folder: Path) -> None:
-    """Gives a grading the questions that its source run asked, so that the same are asked again."""
+def copy_questions(source: Path, folder: Path) -> None:
+    """Copies the questions of the source run, so that the new run asks the same questions."""
     if not (source / QUESTIONS).is_file():
         return
     try:
@@ -70,18 +73,22 @@ def take_questions(source: Path, folder: Path) -> None:
         raise StorageError(f"{folder / QUESTIONS}: cannot write: {error.strerror or error}") from error
 
 
-def _jobs(plan: Plan, known: Mapping[CellKey, Record], folder: Path, name: str, hash_of: HashOf) -> Iterator[Job]:
+def _regrade_jobs(
+    plan: Plan, by_cell: Mapping[CellKey, Record], folder: Path, name: str, hash_of: HashOf
+) -> Iterator[Job]:
     for call in plan.calls():
         regrade = []
         for sample in call.samples:
-            shown = known.get((call.case.id, call.run.label, sample)) or _missing(call, sample, name, hash_of)
-            regrade += [Existing(each, shown, folder, is_of_another_run=True) for each in (call, *call.dependents)]
+            record = by_cell.get((call.case.id, call.run.label, sample)) or _missing_record(call, sample, name, hash_of)
+            regrade += [
+                StoredOutput(graded, record, folder, is_of_another_run=True) for graded in (call, *call.dependents)
+            ]
         yield Job(call, (), tuple(regrade))
 
 
-def _missing(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:
-    """Stands for a cell that the run does not have."""
-    message = f"the run {name} has no such cell, and a grading generates nothing"
+def _missing_record(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:
+    """A placeholder record for a cell that the source run lacks."""
+    message = f"not in the source run {name}: 'visioneval grade' generates no images"
     return Record(
         run_id=name,
         test_id=call.case.id,

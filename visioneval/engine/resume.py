@@ -1,4 +1,4 @@
-"""What is left to do of a run: which cells are generated, which are graded again, and why."""
+"""Decides which cells of a run to generate or grade again on resume, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visioneval.engine.cell import Existing, Job
+from visioneval.engine.cell import Job, StoredOutput
 from visioneval.engine.run import Jobs, hashes
 from visioneval.plan import Call, HashOf, Plan, generation_key, grade_key
 from visioneval.records.links import file_inside
@@ -16,73 +16,75 @@ from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.records.preferences import forget_preferences
 from visioneval.types import Status, Verdict
 
-Act = Literal["generate", "grade", "keep"]
+ResumeAction = Literal["generate", "grade", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeStep:
-    """What is done about a cell, and why."""
+    """The action for one cell, and the reason for it."""
 
-    act: Act
-    why: str = ""
+    action: ResumeAction
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """What is left of a run. ``stale`` are cells that the plan no longer has."""
+class ResumePlan:
+    """The remaining work of a run. ``stale`` cells are no longer in the plan."""
 
     jobs: Jobs
-    counts: Mapping[Act, int]
-    reasons: Mapping[tuple[Act, str], int]
+    counts: Mapping[ResumeAction, int]
+    reasons: Mapping[tuple[ResumeAction, str], int]
     stale: frozenset[CellKey]
     touched: frozenset[CellKey]
-    """Cells that are generated or graded again."""
+    """Cells that will be generated or graded again."""
 
     @property
     def cells(self) -> int:
-        """How many cells there is something to do for."""
+        """The number of cells to generate or grade again."""
         return self.counts.get("generate", 0) + self.counts.get("grade", 0)
 
     def __str__(self) -> str:
-        def told(act: Act) -> str:
-            whys = ", ".join(f"{many} {why}" for (each, why), many in self.reasons.items() if each == act)
-            return f"{self.counts.get(act, 0)} ({whys})" if whys else "0"
+        def describe_action(action_name: ResumeAction) -> str:
+            counted = self.reasons.items()
+            reasons = ", ".join(f"{count} {reason}" for (action, reason), count in counted if action == action_name)
+            return f"{self.counts.get(action_name, 0)} ({reasons})" if reasons else "0"
 
-        return f"to generate: {told('generate')}; to grade again: {told('grade')}; kept: {self.counts.get('keep', 0)}"
+        generate, grade = describe_action("generate"), describe_action("grade")
+        return f"to generate: {generate}; to grade again: {grade}; unchanged: {self.counts.get('keep', 0)}"
 
 
-def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> Rest:
-    """Compares a run's records with a plan. ``folder`` is the run's; nothing is read but the inputs' hashes."""
-    known = {record.cell: record for record in records}
+def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> ResumePlan:
+    """Compares the records of the run in ``folder`` with a plan. Reads no images, only the hashes of input files."""
+    by_cell = {record.cell: record for record in records}
     hash_of = hashes(plan.folder)
     steps: dict[CellKey, ResumeStep] = {}
     for call in plan.calls():
         for sample in call.samples:
             cell = _cell(call, sample)
-            step = steps[cell] = _step(call, sample, known.get(cell), folder, hash_of, keep_errors=keep_errors)
+            step = steps[cell] = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
             for dependent in call.dependents:
                 cell = _cell(dependent, sample)
-                if step.act == "generate":
-                    steps[cell] = ResumeStep("generate", "look at an image that is generated again")
+                if step.action == "generate":
+                    steps[cell] = ResumeStep("generate", "use an image that is generated again")
                 else:
-                    steps[cell] = _looking(dependent, known.get(cell), hash_of, keep_errors=keep_errors)
-    return Rest(
-        jobs=lambda part: _jobs(part, steps, known, folder),
-        counts=Counter(step.act for step in steps.values()),
-        reasons=Counter((step.act, step.why) for step in steps.values() if step.act != "keep"),
-        stale=frozenset(known.keys() - steps.keys()),
-        touched=frozenset(cell for cell, step in steps.items() if step.act != "keep"),
+                    steps[cell] = _dependent_step(dependent, by_cell.get(cell), hash_of, keep_errors=keep_errors)
+    return ResumePlan(
+        jobs=lambda part: _resume_jobs(part, steps, by_cell, folder),
+        counts=Counter(step.action for step in steps.values()),
+        reasons=Counter((step.action, step.reason) for step in steps.values() if step.action != "keep"),
+        stale=frozenset(by_cell.keys() - steps.keys()),
+        touched=frozenset(cell for cell, step in steps.items() if step.action != "keep"),
     )
 
 
-def forget_pairs(rest: Rest, held: RunInfo, plan: Plan, folder: Path) -> None:
-    """Takes out what judges said of pairs whose cells change, or of all where they are compared in another way now."""
-    before, after = ([each for each in suite.graders if each.after_run] for suite in (held.suite, plan.suite))
-    judges = [[suite.judges.get(each.judge_name or "") for each in before] for suite in (held.suite, plan.suite)]
+def forget_changed_pairs(rest: ResumePlan, stored: RunInfo, plan: Plan, folder: Path) -> None:
+    """Deletes preferences of pairs whose cells change, or all of them if the pairwise graders or judges changed."""
+    before, after = ([grader for grader in suite.graders if grader.after_run] for suite in (stored.suite, plan.suite))
+    judges = [[suite.judges.get(grader.judge_name or "") for grader in before] for suite in (stored.suite, plan.suite)]
     cells = rest.touched | rest.stale
     if before != after or judges[0] != judges[1]:
         cells |= {record.cell for record in read_records(folder)}
-    forget_preferences(folder, held.run_id, cells)
+    forget_preferences(folder, stored.run_id, cells)
 
 
 def _step(
@@ -96,7 +98,7 @@ def _step(
     if record.status is Status.ERROR:
         return ResumeStep("keep") if keep_errors else ResumeStep("generate", "ended in an error")
     if record.artifact_path and file_inside(folder, record.artifact_path) is None:
-        return ResumeStep("generate", "have lost their image")
+        return ResumeStep("generate", "missing their image")
     changed = changes(record.grade_key, grade_key(call, hash_of))
     if changed:
         return ResumeStep("grade", f"{changed} changed")
@@ -105,8 +107,8 @@ def _step(
     return ResumeStep("keep")
 
 
-def _looking(dependent: Call, record: Record | None, hash_of: HashOf, *, keep_errors: bool) -> ResumeStep:
-    """What is done about a cell that looks at another one's image, which stays."""
+def _dependent_step(dependent: Call, record: Record | None, hash_of: HashOf, *, keep_errors: bool) -> ResumeStep:
+    """The step for a cell that uses the unchanged image of another cell."""
     if record is None:
         return ResumeStep("grade", "not done yet")
     changed = changes(record.grade_key, grade_key(dependent, hash_of))
@@ -124,21 +126,23 @@ def _cell(call: Call, sample: int) -> CellKey:
 
 
 def changes(old: str, new: str) -> str:
-    """The parts in which two keys differ, by name; empty where they are the same."""
+    """The names of the parts in which two keys differ; empty if the keys are equal."""
     before, after = (dict(word.rpartition(":")[::2] for word in key.split()) for key in (old, new))
     return " and ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
-def _jobs(
-    plan: Plan, steps: Mapping[CellKey, ResumeStep], known: Mapping[CellKey, Record], folder: Path
+def _resume_jobs(
+    plan: Plan, steps: Mapping[CellKey, ResumeStep], by_cell: Mapping[CellKey, Record], folder: Path
 ) -> Iterator[Job]:
     for call in plan.calls():
-        generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].act == "generate")
+        generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].action == "generate")
         regrade = []
         for sample in call.samples:
-            shown = known.get(_cell(call, sample))
-            graded = (each for each in (call, *call.dependents) if steps[_cell(each, sample)].act == "grade")
-            if shown is not None:
-                regrade += [Existing(each, shown, folder) for each in graded]
+            record = by_cell.get(_cell(call, sample))
+            calls = (
+                cell_call for cell_call in (call, *call.dependents) if steps[_cell(cell_call, sample)].action == "grade"
+            )
+            if record is not None:
+                regrade += [StoredOutput(cell_call, record, folder) for cell_call in calls]
         if generate or regrade:
             yield Job(call, generate, tuple(regrade))

@@ -1,4 +1,4 @@
-"""The loop: workers pull jobs from the plan, finish their cells, and append their records."""
+"""Executes a plan: workers take jobs, finish their cells, and append the records."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from visioneval.engine.calls.calls import Calls, generation_limit_key
 from visioneval.engine.calls.throttle import RateLimitKey
-from visioneval.engine.cell import Job, work
+from visioneval.engine.cell import Job, run_job
 from visioneval.engine.components import Components
 from visioneval.engine.context import RunContext, sanitizer_for
-from visioneval.engine.memory import TRIMMED_EVERY_S, give_back
-from visioneval.engine.pairwise.panel import PairwiseSession, judge_matchups, matchups_within
-from visioneval.engine.shutdown import Outcome, Progress, cause, interrupts
+from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory
+from visioneval.engine.pairwise.session import PairwiseSession, judge_matchups, matchups_within
+from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
 from visioneval.media.images import MAX_BYTES
 from visioneval.plan import Plan
 from visioneval.records.model import Record, read_records
@@ -30,19 +30,19 @@ from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun
 
 Jobs = Callable[[Plan], Iterator[Job]]
-LOOKING_AHEAD = 2
-"""Cells in the works for each generation at once: while one is judged the next is generated."""
-TOLD_EVERY_S = 1.0
+CELLS_PER_CALL = 2
+"""Jobs in progress per concurrent generation: one is judged while the next is generated."""
+STATUS_INTERVAL_S = 1.0
 
 
 def every_cell(plan: Plan) -> Iterator[Job]:
-    """The jobs of a run that begins: all is generated."""
+    """The jobs of a new run, which generates every cell."""
     return (Job(call, call.samples) for call in plan.calls())
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who is told how a run goes: of each finished record, of who waits for what, and in a line now and then."""
+    """Callbacks of a run: finished records, waiting calls, messages, notes and unexpected exceptions."""
 
     record: Callable[[Record], None] = lambda _: None
     waiting: Callable[[list[str]], None] = lambda _: None
@@ -52,32 +52,31 @@ class Listener:
 
 
 def execute(
-    plan: Plan, tools: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
+    plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
 ) -> Outcome:
-    """Does every job of the plan.
+    """Runs every job of the plan.
 
-    The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. A run that cannot be written any
-    more raises ``StorageError``, a key that a provider refuses ``AuthError``, once the calls in flight have come to
-    their end; nothing else gets out.
+    The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. Raises ``StorageError`` if the
+    run cannot be written, and ``AuthError`` if a provider refuses an API key, after the calls in flight have ended.
     """
     try:
-        return asyncio.run(_execute(plan, tools, writer, calls, listener, jobs))
+        return asyncio.run(_execute(plan, components, writer, calls, listener, jobs))
     except BaseExceptionGroup as group:
-        raise cause(group) from None
+        raise root_error(group) from None
     finally:
-        give_back()
+        release_memory()
 
 
 async def _execute(
-    plan: Plan, tools: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs
+    plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs
 ) -> Outcome:
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
         loop.set_default_executor(threads)
         questions = QuestionsWriter(writer.folder)
-        bench = RunContext(
+        context = RunContext(
             plan,
-            tools,
+            components,
             calls,
             writer,
             hashes(plan.folder),
@@ -89,51 +88,53 @@ async def _execute(
         progress = Progress(calls)
         quiet = contextlib.suppress(asyncio.CancelledError)
         with interrupts(loop, progress, listener.say), quiet, contextlib.closing(questions):
-            lanes = [(lane, jobs(part)) for lane, part in by_lane(plan).items()]
-            beside = [asyncio.create_task(each) for each in (_tell_waiting(calls, listener), _trim())]
+            jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
+            background = [
+                asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), _trim_memory())
+            ]
             try:
                 async with asyncio.TaskGroup() as group:
-                    for lane, own in lanes:
-                        for _ in range(min(calls.throttle.most(lane) * LOOKING_AHEAD, plan.cells)):
-                            group.create_task(_pull(own, progress, bench, listener))
+                    for limit_key, key_jobs in jobs_by_key:
+                        for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, plan.cells)):
+                            group.create_task(_run_worker(key_jobs, progress, context, listener))
             finally:
-                for task in beside:
+                for task in background:
                     task.cancel()
             progress.check()
-            left = progress.left or any(next(own, None) is not None for _, own in lanes)
+            left = progress.left or any(next(key_jobs, None) is not None for _, key_jobs in jobs_by_key)
             if not left:
-                await _compare(bench, progress, listener)
+                await _run_pairwise(context, progress, listener)
                 progress.check()
                 left = progress.left
-            out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # a judge that was not asked, too
+            out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # includes refused judge calls
             if calls.budget.refusal is not None:
                 listener.say(calls.budget.refusal)
             return Outcome(complete=not left and not out_of_budget, out_of_budget=out_of_budget)
-        if progress.failure is not None:  # which an interrupt did not let come to its end
+        if progress.failure is not None:  # an interrupt came first
             listener.say(str(progress.failure))
         return Outcome(complete=False)
 
 
-def by_lane(plan: Plan) -> dict[RateLimitKey, Plan]:
-    """The plan in parts that share their limits, so that a slow model does not hold a fast one."""
-    lanes: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
+def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
+    """Splits the plan by rate-limit key, so that a slow model does not delay a fast one."""
+    runs_by_key: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
     for run in plan.runs:
-        lane = generation_limit_key(run.provider, run.params)
-        lanes[lane] = (*lanes.get(lane, ()), run)
-    return {lane: replace(plan, runs=runs) for lane, runs in lanes.items()}
+        limit_key = generation_limit_key(run.provider, run.params)
+        runs_by_key[limit_key] = (*runs_by_key.get(limit_key, ()), run)
+    return {limit_key: replace(plan, runs=runs) for limit_key, runs in runs_by_key.items()}
 
 
-async def _pull(jobs: Iterator[Job], progress: Progress, bench: RunContext, listener: Listener) -> None:
-    """One worker. All of a lane share the iterator, so that no job exists before somebody is free for it.
+async def _run_worker(jobs: Iterator[Job], progress: Progress, context: RunContext, listener: Listener) -> None:
+    """One worker. All workers of a rate-limit key share the iterator, so that jobs are created on demand.
 
-    A record is written on the loop's own thread: it is small, and must not queue behind images to be measured. One
-    that cannot be written does not end the job: its calls in flight are paid for.
+    Records are written in the event loop's thread: they are small and must not queue behind image processing. A
+    failed write does not end the job, because its calls in flight are paid for.
     """
     for job in jobs:
         try:
-            async for record in work(job, bench):
+            async for record in run_job(job, context):
                 try:
-                    bench.writer.append(record)
+                    context.writer.append(record)
                     listener.record(record)
                 except Exception as error:
                     progress.leave(error)
@@ -143,42 +144,42 @@ async def _pull(jobs: Iterator[Job], progress: Progress, bench: RunContext, list
             return
 
 
-async def _compare(bench: RunContext, progress: Progress, listener: Listener) -> None:
-    """The step after the cells: the model runs of the run are compared with each other, image by image."""
-    for config in bench.plan.suite.graders:
+async def _run_pairwise(context: RunContext, progress: Progress, listener: Listener) -> None:
+    """Runs the pairwise graders after all cells are done."""
+    for config in context.plan.suite.graders:
         if not config.after_run:
             continue
-        panel = PairwiseSession(
-            bench.plan,
+        session = PairwiseSession(
+            context.plan,
             config,
-            bench.tools,
-            bench.calls,
-            bench.writer.folder,
-            bench.template_folders,
-            bench.plain,
-            bench.shelf,
-            debug=bench.debug,
+            context.components,
+            context.calls,
+            context.writer.folder,
+            context.template_folders,
+            context.sanitizer,
+            context.image_cache,
+            debug=context.debug,
         )
-        records = read_records(bench.writer.folder)
-        found = await asyncio.to_thread(matchups_within, bench.plan, config, records, bench.writer.folder)
-        await judge_matchups(panel, found.pairs, progress)
-        listener.note(f"{config.key}: {found}; {panel.meter}")
+        records = read_records(context.writer.folder)
+        matchups = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
+        await judge_matchups(session, matchups.pairs, progress)
+        listener.note(f"{config.key}: {matchups}; {session.meter}")
 
 
-async def _tell_waiting(calls: Calls, listener: Listener) -> None:
+async def _report_waiting(calls: Calls, listener: Listener) -> None:
     while True:
-        await asyncio.sleep(TOLD_EVERY_S)
+        await asyncio.sleep(STATUS_INTERVAL_S)
         listener.waiting(calls.throttle.waiting())
 
 
-async def _trim() -> None:
+async def _trim_memory() -> None:
     while True:
-        await asyncio.sleep(TRIMMED_EVERY_S)
-        await asyncio.to_thread(give_back)
+        await asyncio.sleep(TRIM_INTERVAL_S)
+        await asyncio.to_thread(release_memory)
 
 
 def hashes(folder: Path) -> Callable[[Path], str]:
-    """The SHA-256 of files, by their path from the suite's folder; each is read once."""
+    """A cached function that returns the SHA-256 of a file, by its path relative to the suite's folder."""
 
     @lru_cache(maxsize=4096)
     def hash_of(path: Path) -> str:
@@ -186,7 +187,7 @@ def hashes(folder: Path) -> Callable[[Path], str]:
             if not (folder / path).is_file():
                 return "missing"
             if (folder / path).stat().st_size > MAX_BYTES:
-                return "too large"  # and so never read
+                return "too large"  # never read by a run
             with (folder / path).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:

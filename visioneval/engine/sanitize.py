@@ -1,4 +1,4 @@
-"""What providers and graders hand over, as plain data: a class of the user's own may give anything."""
+"""Converts results of providers and graders to plain JSON data, because custom classes may return anything."""
 
 from __future__ import annotations
 
@@ -17,36 +17,40 @@ if TYPE_CHECKING:
 MAX_DEPTH = 30
 MAX_INT = 2**63
 _SHORTEST_SECRET = 8
-_SHORTEST_GIVEN = 4
+_SHORTEST_STATED_SECRET = 4
 _SECRET_NAME = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Sanitizer:
-    """Makes plain data of anything, and takes secrets out of all text in it."""
+    """Converts any value to plain data, and removes secrets from its text."""
 
     secrets: tuple[str, ...] = ()
 
     @classmethod
     def without(cls, secrets: Iterable[str]) -> Sanitizer:
-        """Hides these secrets, a secret that holds another one first. A very short one is no secret."""
-        return cls._hiding({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET})
+        """Hides these secrets, longest first. Ignores very short ones."""
+        return cls._longest_first({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET})
 
     @classmethod
-    def _hiding(cls, secrets: Collection[str]) -> Sanitizer:
+    def _longest_first(cls, secrets: Collection[str]) -> Sanitizer:
         return cls(tuple(sorted(secrets, key=lambda secret: (-len(secret), secret))))
 
     @classmethod
-    def around(cls, named: Collection[str] = (), given: Iterable[str] = ()) -> Sanitizer:
-        """Hides what stands in these environment variables, and in each that is named like a secret.
+    def around(cls, named: Collection[str] = (), stated: Iterable[str] = ()) -> Sanitizer:
+        """Hides the values of these environment variables, and of all with secret-like names.
 
-        Of the secrets that were ``given`` as such shorter ones are hidden too.
+        Explicitly ``stated`` secrets may be shorter.
         """
-        known = cls.without(v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name))
-        return cls._hiding({*known.secrets, *(secret for secret in given if len(secret) >= _SHORTEST_GIVEN)})
+        from_environment = cls.without(
+            v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name)
+        )
+        return cls._longest_first(
+            {*from_environment.secrets, *(secret for secret in stated if len(secret) >= _SHORTEST_STATED_SECRET)}
+        )
 
     def hides(self, value: Any) -> bool:
-        """Whether plain data holds a secret."""
+        """Whether plain data contains a secret."""
         if isinstance(value, Mapping):
             return any(self.hides(item) for item in (*value, *value.values()))
         if isinstance(value, (list, tuple)):
@@ -54,14 +58,14 @@ class Sanitizer:
         return any(secret in str(value) for secret in self.secrets)
 
     def text(self, value: object) -> str:
-        """Any value as text that UTF-8 can hold."""
-        said = str(value).encode("utf-8", "replace").decode()
+        """Any value as text that is valid UTF-8, without secrets."""
+        text = str(value).encode("utf-8", "replace").decode()
         for secret in self.secrets:
-            said = said.replace(secret, HIDDEN)
-        return said
+            text = text.replace(secret, HIDDEN)
+        return text
 
     def __call__(self, value: Any, depth: int = 0) -> JsonValue:
-        """Any value as JSON: a number that JSON does not know as ``None``, an unknown thing as its text."""
+        """Any value as JSON data: non-finite numbers become ``None``, unknown types become text."""
         if hasattr(value, "item") and not isinstance(value, (str, Mapping)):
             value = scalar(value)
         if value is None or isinstance(value, bool):
@@ -90,15 +94,15 @@ class Sanitizer:
         return {self.text(name): self.text(item) for name, item in (value or {}).items()}
 
     def counts(self, value: Mapping[Any, Any] | None) -> dict[str, int] | None:
-        """A mapping of names to whole numbers; what is no number is left out."""
+        """A mapping of names to integers, without values that are not numbers."""
         if value is None:
             return None
-        found = {self.text(name): amount(item) for name, item in value.items()}
-        return {name: int(number) for name, number in found.items() if number is not None}
+        numbers = {self.text(name): amount(item) for name, item in value.items()}
+        return {name: int(number) for name, number in numbers.items() if number is not None}
 
 
 def scalar(value: Any) -> Any:
-    """The Python value of a NumPy scalar; anything else as it is."""
+    """The Python value of a NumPy scalar; other values unchanged."""
     try:
         return value.item()
     except Exception:

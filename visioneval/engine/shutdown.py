@@ -1,7 +1,7 @@
-"""How work that takes long is stopped: by an interrupt, by the budget, by a fault, or by a second interrupt at once.
+"""Stops long-running work: on an interrupt, on an exhausted budget, on a fault, or at once on a second interrupt.
 
-An interrupt and the budget let what is generated be judged. After a fault, such as a refused key, no call of any kind
-begins. In either case the calls in flight come to their end, each within its own time limit, and are cached.
+After an interrupt or an exhausted budget, existing outputs are still judged. After a fault, such as a refused API key,
+no new call starts. In all cases calls in flight finish within their timeouts and are cached.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from visioneval.errors import BudgetError, ClosingError, StoppedError
 
 @dataclass(slots=True)
 class Progress:
-    """What stops the workers, and what they left undone."""
+    """Stops the workers, and counts unfinished work."""
 
     calls: Calls
     out_of_budget: bool = False
@@ -28,23 +28,23 @@ class Progress:
 
     @property
     def failure(self) -> Exception | None:
-        """The fault that ends the run, once there is one."""
+        """The fault that ends the run, if any."""
         return self._failure or self.calls.broken
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing new is to begin."""
+        """Whether no new work may start."""
         return self.stopping.is_set() or self.failure is not None
 
     def stop(self) -> None:
-        """Begins nothing new."""
+        """Starts no new work."""
         self.stopping.set()
         self.calls.throttle.close()
 
     def leave(self, error: Exception) -> None:
-        """Counts something that was left undone, and stops: for want of money, or for a fault, which is kept.
+        """Counts unfinished work and stops: because of the budget, or because of a fault, which is stored.
 
-        A fault of ours is no other: what is in flight is paid for.
+        Internal errors are treated like any fault, because calls in flight are paid for.
         """
         self.left += 1
         if isinstance(error, BudgetError):
@@ -55,14 +55,14 @@ class Progress:
         self.stop()
 
     def check(self) -> None:
-        """Raises the fault that ended the run, where there was one."""
+        """Raises the fault that ended the run, if any."""
         if self.failure is not None:
             raise self.failure
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended: whether all was done, and whether the budget ended it."""
+    """The outcome: whether everything was done, and whether the budget stopped it."""
 
     complete: bool
     out_of_budget: bool = False
@@ -70,7 +70,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def interrupts(loop: asyncio.AbstractEventLoop, progress: Progress, say: Callable[[str], None]) -> Iterator[None]:
-    """The first interrupt lets running calls finish, the second cancels the task that this is called in."""
+    """The first interrupt lets running calls finish, the second cancels the current task."""
     running = asyncio.current_task()
     assert running is not None
 
@@ -78,7 +78,7 @@ def interrupts(loop: asyncio.AbstractEventLoop, progress: Progress, say: Callabl
         if progress.is_over:
             running.cancel()
         else:
-            say("stopping once the running calls are done; interrupt again to stop now")
+            say("stopping after the running calls finish; interrupt again to stop now")
         progress.stop()
 
     try:
@@ -94,8 +94,8 @@ def interrupts(loop: asyncio.AbstractEventLoop, progress: Progress, say: Callabl
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-def cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to tell: what stopped the run, where that is known, as the others may follow from it."""
-    told: BaseExceptionGroup[BaseException] = group.subgroup(StoppedError) or group
-    error = told.exceptions[0]
-    return cause(error) if isinstance(error, BaseExceptionGroup) else error
+def root_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to report: a ``StoppedError`` if there is one, as the others may follow from it."""
+    stops: BaseExceptionGroup[BaseException] = group.subgroup(StoppedError) or group
+    error = stops.exceptions[0]
+    return root_error(error) if isinstance(error, BaseExceptionGroup) else error

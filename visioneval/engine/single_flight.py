@@ -1,4 +1,4 @@
-"""What is the same for many cells is done once: the first cell does it, those that come meanwhile wait for it."""
+"""Shares work between cells: the first cell does it, concurrent cells wait for its result."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 class SingleFlight:
-    """Results by key, for one run. A failure is told to all who waited for it, and is not kept: the next one tries."""
+    """Results by key, for one run. A failure is raised for all waiting callers and not cached."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
     async def __call__(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """What ``make`` gives, from whoever asked for ``key`` first. Who is cancelled does not cancel it for others."""
+        """The result of ``make`` of the first caller for ``key``. A cancelled caller does not cancel the others."""
         task: asyncio.Task[T] | None = self._tasks.get(key)
         if task is None:
             task = asyncio.ensure_future(_as_coroutine(make))

@@ -1,4 +1,4 @@
-"""How code that is not ours is awaited."""
+"""Runs third-party code: custom providers, graders and judges."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _FUNCTIONS = ThreadPoolExecutor(64, thread_name_prefix="function")
-"""Such code may wait for a network: it must not fill up the run's own pool, which is as large as the machine."""
+"""A separate pool, because such code may wait for the network and would block the run's small pool."""
 
 
 class BrokenCodeError(Exception):
-    """A provider or a grader that left in a way in which code must not leave."""
+    """A provider, grader or judge exited, cancelled itself, or returned the wrong type."""
 
 
-async def guarded(wanted: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
-    """Calls a provider, a grader or a judge, which must give what is wanted: a function in a thread, a coroutine here.
+async def call_user_code(expected: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
+    """Calls a provider, grader or judge: functions in a thread, coroutines in the event loop. Checks the result type.
 
-    An exit or a cancellation of its own must not end the worker that calls it.
+    An exit or a self-cancellation of the code does not end the calling worker.
     """
     try:
-        given: Any
+        result: Any
         if iscoroutinefunction(work):
-            given = await work(*arguments)
+            result = await work(*arguments)
         else:
-            given = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _called, work, *arguments)
-            given = await given if isawaitable(given) else given
+            result = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _call_in_thread, work, *arguments)
+            result = await result if isawaitable(result) else result
     except SystemExit as error:
         raise BrokenCodeError(f"it called exit({error.code})") from error
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise BrokenCodeError("it was cancelled from within") from None
-    if not isinstance(given, wanted):
-        raise BrokenCodeError(f"it gave {type(given).__name__}, not {wanted.__name__}")
-    return given
+        raise BrokenCodeError("it cancelled itself") from None
+    if not isinstance(result, expected):
+        raise BrokenCodeError(f"it returned {type(result).__name__}, not {expected.__name__}")
+    return result
 
 
-def _called(work: Callable[..., Any], *arguments: Any) -> Any:
+def _call_in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return work(*arguments)
-    except StopIteration as error:  # which no future can hold
+    except StopIteration as error:  # a future cannot store it
         raise BrokenCodeError("it raised StopIteration") from error
 
 
-def described(error: BaseException) -> str:
-    """An exception that nobody expected, in words."""
+def describe_error(error: BaseException) -> str:
+    """The message for an unexpected exception."""
     if isinstance(error, BrokenCodeError):
         return str(error)
     return f"{type(error).__name__}: {error}"

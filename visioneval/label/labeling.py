@@ -15,7 +15,7 @@ from visioneval.label.raters import Place
 from visioneval.label.sampling import Item, Sampling, SubjectKey, deal
 from visioneval.label.sittings import LabelStep, SessionEntry, append_entries, growing_entries
 from visioneval.label.work import Work
-from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_of
+from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_current
 
 Clock = Callable[[], datetime]
 Did = Literal["answered", "skipped", "undone", "reopened"]
@@ -130,7 +130,7 @@ class Labeling:
     def _is_current(self, about: SubjectKey, seen: Seen) -> bool:
         """Whether the images that it is about are still those of the run."""
         subject = self._subjects.get(about)
-        return subject is None or is_of(subject.outputs, seen)
+        return subject is None or is_current(subject.outputs, seen)
 
     def _place(self, rater: str) -> Place:
         return self._places.setdefault(rater, Place())

@@ -16,7 +16,7 @@ from visioneval.label.sampling import ItemKey, Turn
 from visioneval.records.fields import Moment, SampleIndex
 from visioneval.records.jsonl import append_lines
 from visioneval.records.labels import Digest, Rater
-from visioneval.records.model import SCHEMA_VERSION, GrowingFile, each_line
+from visioneval.records.model import SCHEMA_VERSION, GrowingFile, read_lines
 from visioneval.types import Frozen
 
 PROGRESS = "labeling.jsonl"
@@ -75,7 +75,7 @@ def append_entries(folder: Path, entries: Iterable[SessionEntry]) -> None:
 def read_entries(folder: Path) -> list[SessionEntry]:
     """Every line, oldest first; none where nobody has labeled yet. Raises ``RunFormatError`` with file and line."""
     path = folder / PROGRESS
-    return list(each_line(path, _ENTRY, "labeling")) if path.exists() else []
+    return list(read_lines(path, _ENTRY, "labeling")) if path.exists() else []
 
 
 def growing_entries(folder: Path) -> GrowingFile[SessionEntry]:

@@ -14,7 +14,7 @@ from visioneval.label.asking import questions
 from visioneval.label.images import FILMS, can_strip_videos
 from visioneval.label.sampling import Candidate, Which, choose, pairs
 from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
-from visioneval.records.labels import LABELS, Label, is_of, of_today, read_anchors, read_labels
+from visioneval.records.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
 from visioneval.suite.labels import LabelPair, LabelQuestion
 from visioneval.suite.loading.messages import did_you_mean
@@ -143,7 +143,7 @@ def _anchored(run: _Run, everything: Iterable[Candidate]) -> tuple[list[Candidat
 
 
 def _is_of_today(subject: Candidate | None, anchor: Label) -> bool:
-    return subject is None or is_of(subject.outputs, anchor)
+    return subject is None or is_current(subject.outputs, anchor)
 
 
 def _notes(run: _Run, everything: Iterable[Candidate], lost: int) -> Iterable[str]:
@@ -157,7 +157,7 @@ def _notes(run: _Run, everything: Iterable[Candidate], lost: int) -> Iterable[st
         yield "videos are shown with what their files say of their maker; to hide it: pip install '.[video]' (checkout)"
     known = {each.key: each.outputs for each in everything}
     labels = read_labels(run.folder / LABELS)
-    _, outdated = of_today(labels, lambda label: known.get((*label.cell, label.other), (None, None)))
+    _, outdated = drop_outdated(labels, lambda label: known.get((*label.cell, label.other), (None, None)))
     if outdated:
         yield f"answers about images that were generated again since, which count no more: {outdated:,}"
     if lost:

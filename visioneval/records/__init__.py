@@ -1,4 +1,4 @@
-"""The format of a run on disk: records, labels, questions, preferences and baselines, read and written.
+"""Reads and writes the on-disk format of a run: records, labels, questions, preferences and baselines.
 
-Imports ``suite`` and below. Both sides use it: what makes a run and what reads one.
+May import ``suite`` and lower layers. Used both by the engine and by code that only reads runs.
 """

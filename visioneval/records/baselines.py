@@ -1,7 +1,7 @@
-"""Baselines: a run's records in one small file that a repository can hold and a person can review.
+"""Baselines: the records of a run in one small file, to commit to a repository and review.
 
-baselines/NAME.jsonl: a first line about the run, then a line per cell. No images but their hashes, no times, no
-reasons; the order and the keys are sorted, so that two baselines differ in the lines whose cells differ.
+baselines/NAME.jsonl: a header line about the run, then one line per cell. Contains hashes of images, but no images,
+times or reasons. Lines and keys are sorted, so that two baselines differ only in the lines of changed cells.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class BaselineGrading(Frozen):
-    """A grader as it was for some cells."""
+    """The type and fingerprint of a grader for some cells."""
 
     type: str
     fingerprint: Fingerprint
 
 
 class Header(Frozen):
-    """The first line. ``baseline`` is the version of the format; by sorted keys it comes first.
+    """The header line. ``baseline`` is the format version; as keys are sorted, it comes first.
 
-    ``writers`` names the grader of each metric; lines name ``gradings`` by their keys here.
+    ``writers`` names the grader of each metric; cell lines refer to ``gradings`` by key.
     """
 
     baseline: Annotated[int, Field(strict=True, ge=1)]
@@ -53,7 +53,7 @@ class Header(Frozen):
 
 
 class Line(Frozen):
-    """One cell: the fields of its record that are not about one moment. ``graders`` gives gradings by grader."""
+    """One cell: the fields of its record that do not depend on time. ``graders`` maps graders to gradings."""
 
     test_id: CaseId
     model_label: ModelLabel
@@ -72,7 +72,7 @@ class Line(Frozen):
 
 
 class Baseline(Frozen):
-    """A baseline as it was read."""
+    """A parsed baseline."""
 
     header: Header
     lines: tuple[Line, ...]
@@ -83,14 +83,14 @@ _LINE: TypeAdapter[Line] = TypeAdapter(Line)
 
 
 def baseline_path(name: str) -> Path:
-    """Where the baseline of a name is, from the working directory. Raises ``UsageError`` for what is no name."""
+    """The path of a baseline, relative to the working directory. Raises ``UsageError`` for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a baseline: letters, digits, _ - and . (not first)")
+        raise UsageError(f"{name!r} is not a valid baseline name: use letters, digits, _ - and . (not first)")
     return FOLDER / f"{name}.jsonl"
 
 
 def make_baseline(info: RunInfo, records: Iterable[Record], writers: dict[str, str]) -> Baseline:
-    """What a baseline keeps of a run, in a stable order."""
+    """Builds the baseline of a run, in a stable order."""
     gradings: dict[str, BaselineGrading] = {}
     lines = [_line(record, gradings) for record in records]
     lines.sort(key=lambda line: (line.test_id, line.model_label, line.sample_index))
@@ -106,18 +106,18 @@ def make_baseline(info: RunInfo, records: Iterable[Record], writers: dict[str, s
 
 
 def _line(record: Record, gradings: dict[str, BaselineGrading]) -> Line:
-    kept = {name: getattr(record, name) for name in Line.model_fields if name not in ("graders", "cost_usd")}
+    values = {name: getattr(record, name) for name in Line.model_fields if name not in ("graders", "cost_usd")}
     graders = {}
     for grader in record.graders:
         grading = BaselineGrading(type=grader.type, fingerprint=grader.fingerprint)
         short = sha256(_sorted(grading).encode()).hexdigest()[:_SHORT]
         gradings[short] = grading
         graders[grader.key] = short
-    return Line(**kept, graders=graders, cost_usd=record.total_cost_usd)
+    return Line(**values, graders=graders, cost_usd=record.total_cost_usd)
 
 
 def write_baseline(baseline: Baseline, path: Path) -> None:
-    """Writes a baseline. Raises ``UsageError`` where that cannot be."""
+    """Writes a baseline. Raises ``UsageError`` if the file cannot be written."""
     rows = "".join(f"{_sorted(row)}\n" for row in (baseline.header, *baseline.lines))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def _sorted(row: BaseModel) -> str:
 
 
 def is_baseline(path: Path) -> bool:
-    """Whether a file says that it is a baseline. Raises ``RunFormatError`` where it cannot be read."""
+    """Whether a file starts like a baseline. Raises ``RunFormatError`` if it cannot be read."""
     try:
         with path.open("rb") as lines:
             return lines.readline(20).startswith(b'{"baseline":')
@@ -154,12 +154,14 @@ def read_baseline(path: Path) -> Baseline:
     lines = tuple(_read(_LINE, row, f"{path}:{number}") for number, row in enumerate(rest, 2) if row.strip())
     for number, line in enumerate(lines, 2):
         if not header.gradings.keys() >= set(line.graders.values()):
-            raise RunFormatError(f"{path}:{number}: graders: names what the first line does not hold")
+            raise RunFormatError(f"{path}:{number}: graders: refers to a grading that is not in the first line")
     return Baseline(header=header, lines=lines)
 
 
-def _read(wanted: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:
+def _read(adapter: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:
     try:
-        return read_json(wanted, row, where, "baseline")
+        return read_json(adapter, row, where, "baseline")
     except RunFormatError as error:
-        raise RunFormatError(f"{error}; restore this file, or write it again: visioneval baseline set RUN") from None
+        raise RunFormatError(
+            f"{error}; restore this file, or set it again with 'visioneval baseline set RUN'"
+        ) from None

@@ -1,4 +1,4 @@
-"""Where the finished images of a ``files`` model run lie."""
+"""Finds the existing images of a ``files`` model run."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from visioneval.types import ModelRun
 
 
 def existing_outputs(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
-    """Those of another run, of a dataset or of the cases; none for a pattern. Raises ``VisionEvalError``."""
+    """The outputs of another run, a dataset or the cases; none for a pattern. Raises ``VisionEvalError``."""
     config: BaseProvider = run.config
     if config.source_run is None:
         return dataset_outputs(run, suite, folder)
     name, label = split_run(config.source_run)
     source = find_run(name, root)
-    found: dict[str, dict[int, ExistingOutput | None]] = {}
+    outputs: dict[str, dict[int, ExistingOutput | None]] = {}
     for record in read_records(source):
         if record.model_label == label:
-            found.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
-    return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in found.items()}
+            outputs.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record.artifact_path)
+    return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in outputs.items()}
 
 
 def _in_run(source: Path, relative: str | None) -> ExistingOutput | None:
-    """Another run's image; ``None`` where it has none, or where a link leads out of that run."""
+    """An image of another run; ``None`` if there is none or it is a link to a file outside that run."""
     if not relative or not is_inside(source, relative):
         return None
     return ExistingOutput(path=str(source.absolute() / relative))

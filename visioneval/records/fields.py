@@ -1,4 +1,4 @@
-"""The types of the fields that runs, labels and baselines share. A file may come from a stranger: all are bounded."""
+"""Field types shared by runs, labels and baselines. All are bounded, because files may be untrusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ModelLabel = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
 SampleIndex = Annotated[int, Field(ge=0, le=1_000_000)]
 CellCount = Annotated[int, Field(ge=0, le=MOST_CELLS)]
 Number = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=False)]
-"""A cost or the like: finite, and from -2^63 to 2^63, so that no sum and no square of such overflows."""
+"""A cost or similar number: finite, and from -2^63 to 2^63, so that sums and squares cannot overflow."""
 Duration = Annotated[float, Field(ge=0, le=MAX_NUMBER, allow_inf_nan=False)]
 """Seconds."""
 Amount = Annotated[int, Field(ge=-(2**63), le=2**63)]
@@ -33,16 +33,16 @@ def _is_rule(text: str) -> str:
 
 
 RuleText = Annotated[str, AfterValidator(_is_rule)]
-"""A verdict rule as written, which parses."""
+"""The text of a valid verdict rule."""
 
 
 def _inside(path: str) -> str:
-    """Refuses a path that leads out of the run: a run may come from a stranger too."""
+    """Rejects a path that leads out of the run, because a run may be untrusted."""
     if path.strip("./") and not path.startswith("/") and not any(sign in path for sign in ("..", "\\", "\x00")):
-        return path  # nearly all: the rest are looked at part by part
+        return path  # fast path for nearly all paths
     parts = PurePosixPath(path).parts
     if not parts or "\\" in path or "\x00" in path or parts[0] == "/" or ".." in parts:
-        raise ValueError("does not lie in the run")
+        raise ValueError("is not a path inside the run")
     return path
 
 
@@ -55,21 +55,21 @@ def _in_utc(text: str) -> str:
         if moment.tzinfo is not None:
             return moment.astimezone(UTC).isoformat()
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r:.60} is not a time, such as 2025-06-14T09:00:00+00:00") from None
-    raise ValueError("a time needs its zone, such as 2025-06-14T09:00:00+00:00")
+        raise ValueError(f"{text!r:.60} is not a valid time; expected for example 2025-06-14T09:00:00+00:00") from None
+    raise ValueError("a time needs a time zone, for example 2025-06-14T09:00:00+00:00")
 
 
 Moment = Annotated[str, AfterValidator(_in_utc)]
-"""A time with its zone, as ISO 8601 in UTC."""
+"""A time with a time zone, as ISO 8601 in UTC."""
 
 
 def _is_time(text: str) -> str:
     try:
         datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r:.60} is not a time, such as 2025-06-14T09:00:00+00:00") from None
+        raise ValueError(f"{text!r:.60} is not a valid time; expected for example 2025-06-14T09:00:00+00:00") from None
     return text
 
 
 WrittenTime = Annotated[str, AfterValidator(_is_time)]
-"""A time that is only shown, as it was written."""
+"""A time for display only, as written."""

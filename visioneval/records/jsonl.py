@@ -1,4 +1,4 @@
-"""Files of one JSON object a line that several programs append to at once, and that may be killed at any moment."""
+"""JSON Lines files to which several processes append concurrently, and which survive a kill at any moment."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _BLOCK = 64 * 1024
 
 
 def append_lines(path: Path, lines: Sequence[bytes]) -> None:
-    """Adds lines, all of them or none, and returns when the disk has them.
+    """Appends lines, all or none, and syncs them to disk.
 
-    Each line is JSON without its end. A last line that a crash cut off is cut away first; one that only lacks its end
-    is kept. A lock on the file lets other writers wait. Raises ``StorageError``.
+    Each line is JSON without a newline. First removes a last line that a crash truncated, or ends a complete one that
+    only lacks its newline. A file lock makes other writers wait. Raises ``StorageError``.
     """
     if not lines:
         return
     data = b"".join(line + b"\n" for line in lines)
     try:
         with locked(path) as file:
-            start = mend(file)
+            start = repair_last_line(file)
             try:
                 _write(file, data)
                 os.fsync(file.fileno())
@@ -39,9 +39,9 @@ def append_lines(path: Path, lines: Sequence[bytes]) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[BinaryIO]:
-    """The file, made where there is none, for this writer alone: others wait. Raises ``OSError``.
+    """Opens the file with an exclusive lock, creating it if needed. Raises ``OSError``.
 
-    Whoever holds it may put another file in its place; those who waited for the old one then wait for the new one.
+    The owner of the lock may replace the file; waiting writers then lock the new file.
     """
     while True:
         with path.open("ab+", buffering=0) as file:
@@ -64,10 +64,10 @@ def _write(file: BinaryIO, data: bytes) -> None:
         written += file.write(data[written:]) or 0
 
 
-def mend(file: BinaryIO) -> int:
-    """Takes a torn last line away, or ends a whole one, and tells where the file ends now."""
+def repair_last_line(file: BinaryIO) -> int:
+    """Removes a truncated last line, or adds the newline to a complete one. Returns the new end of the file."""
     end = file.seek(0, os.SEEK_END)
-    last = _unended(file, end)
+    last = _partial_line(file, end)
     if not last:
         return end
     try:
@@ -79,12 +79,12 @@ def mend(file: BinaryIO) -> int:
     return end + 1
 
 
-def _unended(file: BinaryIO, end: int) -> bytes:
-    """What stands after the last line end."""
-    found = b""
-    while end > 0 and b"\n" not in found:
+def _partial_line(file: BinaryIO, end: int) -> bytes:
+    """The bytes after the last newline."""
+    tail = b""
+    while end > 0 and b"\n" not in tail:
         start = max(0, end - _BLOCK)
         file.seek(start)
-        found = file.read(end - start) + found
+        tail = file.read(end - start) + tail
         end = start
-    return found[found.rfind(b"\n") + 1 :]
+    return tail[tail.rfind(b"\n") + 1 :]

@@ -1,7 +1,7 @@
-"""What people said of the cells of a run: ``labels.jsonl`` and ``anchors.jsonl``, read and written here alone.
+"""Human labels of the cells of a run: ``labels.jsonl`` and ``anchors.jsonl``, read and written only here.
 
-One answer a line, appended and never changed. The newest answer of a rater to a question about a cell counts; the
-older ones are kept, and say how far a rater agrees with himself.
+One answer per line, appended and never changed. The newest answer of a rater to a question about a cell counts; older
+ones stay in the file to measure how consistent a rater is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import Duration, Moment, SampleIndex
 from visioneval.records.jsonl import append_lines
-from visioneval.records.model import SCHEMA_VERSION, GrowingFile, RunInfo, each_line
+from visioneval.records.model import SCHEMA_VERSION, GrowingFile, RunInfo, read_lines
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.outputs import ONE_LINE
 from visioneval.types import Frozen, Score
@@ -24,11 +24,11 @@ from visioneval.types import Frozen, Score
 LABELS, ANCHORS = "labels.jsonl", "anchors.jsonl"
 
 Answer = Score | str | tuple[str, ...]
-"""Yes or no; a step of a scale; a choice, a free text, or ``a``, ``b``, ``tie`` of a pair; the tags that were given, in
-the suite's order; ``None`` where the question was skipped or an answer was taken back."""
+"""A boolean; a step of a scale; a choice, a free text, or ``a``, ``b``, ``tie`` for a pair; the selected tags in suite
+order; ``None`` if the question was skipped or the answer was withdrawn."""
 LabelKey = tuple[str, str, str, int, str | None, str]
 AS_FORMULA = re.compile(r"[\s']*[=+\-@]")
-"""How a text begins that a spreadsheet would take for a formula; in a table it gets one more apostrophe in front."""
+"""Matches the start of a text that a spreadsheet would treat as a formula; exports prefix it with an apostrophe."""
 Images = tuple[str | None, str | None]
 PAIR_ANSWERS = ("a", "b", "tie")
 
@@ -39,7 +39,7 @@ Line = Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=ON
 
 
 class Seen(Protocol):
-    """Something that says which images it is about."""
+    """Anything that names the images it is about."""
 
     @property
     def artifact_sha256(self) -> str | None: ...
@@ -49,12 +49,12 @@ class Seen(Protocol):
 
 
 class Label(Frozen):
-    """One answer. In a pair the cell itself is ``a``, and ``other``, a ``RUN_ID@label``, is ``b``.
+    """One answer. For a pair, the cell itself is ``a``, and ``other``, a ``RUN_ID@label``, is ``b``.
 
-    ``artifact_sha256`` is that of the image that was looked at, and ``other_sha256`` that of the other one of a pair;
-    ``None`` where nobody wrote it down. ``seconds`` is how long the rater looked, ``None`` where nobody measured;
-    ``at`` is when, in UTC. ``source`` is ``anchor`` for an agreed answer, and for an answer to an item that was shown
-    because it has an agreed one.
+    ``artifact_sha256`` is the hash of the labeled image, and ``other_sha256`` that of the other image of a pair;
+    ``None`` if not recorded. ``seconds`` is the rater's time for the answer, ``None`` if not measured; ``at`` is the
+    time of the answer in UTC. ``source`` is ``anchor`` for an agreed answer, and for an answer to an item that was
+    shown because it has an agreed one.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -73,12 +73,12 @@ class Label(Frozen):
 
     @property
     def key(self) -> LabelKey:
-        """What makes this an answer to the same question by the same rater."""
+        """Identifies the rater, the cell and the question."""
         return self.rater, *self.cell, self.other, self.question
 
     @property
     def cell(self) -> tuple[str, str, int]:
-        """The cell that it is about."""
+        """The labeled cell."""
         return self.test_id, self.model_label, self.sample_index
 
 
@@ -87,7 +87,7 @@ _LABEL: TypeAdapter[Label] = TypeAdapter(Label)
 
 
 def rater_name(text: str) -> str:
-    """A name as it is kept. Raises ``UsageError``."""
+    """The normalized name of a rater. Raises ``UsageError``."""
     try:
         return _RATER.validate_python(text)
     except ValidationError:
@@ -95,54 +95,54 @@ def rater_name(text: str) -> str:
 
 
 def append_labels(path: Path, labels: Sequence[Label]) -> None:
-    """Adds answers to a file, all or none; when this returns, they are on disk. Raises ``StorageError``."""
+    """Appends answers to a file, all or none, and syncs them to disk. Raises ``StorageError``."""
     append_lines(path, [label.model_dump_json().encode() for label in labels])
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Every answer of a file in the order in which they were given; none where there is no such file.
+    """All answers of a file in order; empty if the file does not exist.
 
-    Raises ``RunFormatError`` with file and line. A last line that was cut off is passed over.
+    Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
-    return list(each_line(path, _LABEL, "label")) if path.exists() else []
+    return list(read_lines(path, _LABEL, "label")) if path.exists() else []
 
 
 def growing_labels(path: Path) -> GrowingFile[Label]:
-    """The answers of a file to which others add."""
+    """Reads the answers of a file while other processes append to it."""
     return GrowingFile(path, _LABEL, "label")
 
 
-def is_of(images: Images, label: Seen) -> bool:
-    """Whether what a person did is about the images of today: ``images`` are those of the cell and of the other.
+def is_current(images: Images, label: Seen) -> bool:
+    """Whether a label is about the current ``images`` of the cell and of the other cell of a pair.
 
-    It is not where an image was generated again since. What is not known on either side cannot tell them apart.
+    It is not if an image was generated again since. Unknown hashes count as equal.
     """
     pairs = zip((label.artifact_sha256, label.other_sha256), images, strict=True)
     return all(then is None or now is None or then == now for then, now in pairs)
 
 
-def of_today(labels: Sequence[Label], images: Callable[[Label], Images]) -> tuple[list[Label], int]:
-    """The labels that ``is_of`` lets through, and how many answers that counted are left without one."""
-    kept = [label for label in labels if is_of(images(label), label)]
-    return kept, len({label.key for label in newest(labels)} - {label.key for label in kept})
+def drop_outdated(labels: Sequence[Label], images: Callable[[Label], Images]) -> tuple[list[Label], int]:
+    """The current labels, and the number of counting answers that have no current label."""
+    current = [label for label in labels if is_current(images(label), label)]
+    return current, len({label.key for label in newest(labels)} - {label.key for label in current})
 
 
 def newest(labels: Iterable[Label]) -> list[Label]:
-    """The answers that count: of each rater the last one to each question about each cell, none that was taken back."""
+    """The answers that count: the last one per rater, cell and question, without withdrawn answers."""
     last = {label.key: label for label in labels}
     return [label for label in last.values() if label.answer is not None]
 
 
 def read_anchors(folder: Path, info: RunInfo) -> list[Label]:
-    """The agreed answers for a run: its own ``anchors.jsonl``, or else the file that its suite names.
+    """The agreed answers for a run: from its ``anchors.jsonl``, or else from the file that its suite names.
 
     Raises ``RunFormatError``.
     """
-    own = folder / ANCHORS
-    named = info.suite.labels.anchors if info.suite.labels else None
-    if own.exists() or named is None:
-        return newest(read_labels(own))
+    run_anchors = folder / ANCHORS
+    suite_file = info.suite.labels.anchors if info.suite.labels else None
+    if run_anchors.exists() or suite_file is None:
+        return newest(read_labels(run_anchors))
     suite = Path(info.suite_path).parent
-    if refusal := Trust.for_run_suite().refusal(named, suite):
+    if refusal := Trust.for_run_suite().refusal(suite_file, suite):
         raise RunFormatError(f"labels.anchors: {refusal.partition(', or pass')[0]}")
-    return newest(read_labels(suite / named))
+    return newest(read_labels(suite / suite_file))

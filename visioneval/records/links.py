@@ -1,4 +1,4 @@
-"""Links in a run, which may be a stranger's: nothing is read or written by one that leads out of its folder."""
+"""Symbolic links in an untrusted run: files outside the run's folder are neither read nor written."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ _FILES = (
 
 
 def check_links(folder: Path) -> Path:
-    """The folder of a run. Raises ``RunFormatError`` where a file that commands read or append to is a link out."""
+    """The folder of a run. Raises ``RunFormatError`` if a file that commands read or write links out of the run."""
     for name in _FILES:
         if (folder / name).is_symlink() and not is_inside(folder, name):
-            raise RunFormatError(f"{folder / name}: is a link that leads out of the run: put the file itself there")
+            raise RunFormatError(
+                f"{folder / name}: is a link to a file outside the run: replace it with the file itself"
+            )
     return folder
 
 
 def is_inside(folder: Path, relative: str) -> bool:
-    """Whether a path from ``folder``, links followed, ends in it; it need not exist."""
+    """Whether a path relative to ``folder`` stays inside it after resolving links; it need not exist."""
     try:
         real, top = os.path.realpath(folder / relative), os.path.realpath(folder)
     except (OSError, ValueError):
@@ -38,7 +40,7 @@ def is_inside(folder: Path, relative: str) -> bool:
 
 
 def file_inside(folder: Path, relative: str | None) -> Path | None:
-    """A file of a run; ``None`` where there is none, or a link leads out of the run."""
+    """A file of a run; ``None`` if it does not exist or links out of the run."""
     if not relative or not is_inside(folder, relative):
         return None
     path = folder / relative

@@ -1,9 +1,9 @@
-"""The on-disk format of a run, and how it is read; ``run_writer`` writes it.
+"""The on-disk format of a run, and how to read it; ``writer`` writes it.
 
-runs/<run id>/run.json        what was run
-              results.jsonl   one record per finished cell, appended; the last line of a cell wins
-              artifacts/      images, and beside them the images that graders made
-              summary.json    derived, for people and CI; never read here
+runs/<run id>/run.json        the suite, the selection and the state of the run
+              results.jsonl   one record per finished cell, appended; the last record of a cell counts
+              artifacts/      generated images, and images that graders saved
+              summary.json    derived, for users and CI; never read by visioneval
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ SCHEMA_VERSION = 2
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labeling": {}, "preference": {}}
-"""For each kind and old version the step to the version after it."""
+"""For each kind of file and old version, the function that upgrades to the next version."""
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]
-"""``stopped`` is on no disk: what readers call a ``running`` whose writer was killed (``current_state``)."""
+"""``stopped`` is never written: readers report it for a ``running`` run whose writer was killed (``current_state``)."""
 CellKey = tuple[str, str, int]
 PartT = TypeVar("PartT")
 
 
 class CellError(Frozen):
-    """Why a cell, or a part of it, could not be finished."""
+    """The error of a cell or of one of its graders."""
 
     stage: Literal["generate", "grade", "verdict"]
     kind: str
@@ -48,7 +48,7 @@ class CellError(Frozen):
 
 
 class Fingerprint(Frozen):
-    """What a grader's scores depend on beside the image."""
+    """What a grader's scores depend on, apart from the image."""
 
     judge_model: str | None = None
     template_sha256: str | None = None
@@ -56,11 +56,11 @@ class Fingerprint(Frozen):
     config_sha256: str
     tool_versions: dict[str, str] = Field(default_factory=dict)
     version: str | None = None
-    """The ``version`` of a grader's class, where it has one."""
+    """The ``version`` of the grader's class, if it has one."""
 
 
 class GraderRecord(Frozen):
-    """What one grader saw and said."""
+    """The result of one grader."""
 
     key: str
     type: str
@@ -113,24 +113,24 @@ class Record(Frozen):
 
     @property
     def cell(self) -> CellKey:
-        """What makes this cell the same cell in two records."""
+        """Identifies the cell."""
         return self.test_id, self.model_label, self.sample_index
 
     @property
     def total_cost_usd(self) -> float | None:
-        """What generation and grading are known to have cost; ``None`` where nothing is known."""
-        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
+        """The sum of the known costs of generation and grading; ``None`` if none is known."""
+        return known_sum(self.cost_usd, *(grader.cost_usd for grader in self.graders))
 
 
 def known_sum(*costs: float | None) -> float | None:
-    """The sum of the costs that are known; ``None`` where none is."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known else None
+    """The sum of the known costs; ``None`` if none is known."""
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs) if known_costs else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
-    """What makes a cell the same cell in two records."""
+class _CellName:
+    """Identifies the cell of a record."""
 
     test_id: str
     model_label: str
@@ -138,15 +138,15 @@ class _Name:
 
 
 LONGEST_LINE = 64 << 20
-"""Bytes of a line of any file of lines: a longer one is no record."""
+"""The maximum length of a line in bytes; a longer line is invalid."""
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_NAME: TypeAdapter[_Name] = TypeAdapter(_Name)
+_NAME: TypeAdapter[_CellName] = TypeAdapter(_CellName)
 _CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
-"""How a line begins that ``RunWriter`` wrote: it is parsed once, without a look at its version."""
+"""The start of a line that ``RunWriter`` wrote: such a line is parsed once, without a version check."""
 
 
 class Selection(Frozen):
-    """The flags that narrowed a run."""
+    """The flags that restricted a run."""
 
     cases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -156,12 +156,12 @@ class Selection(Frozen):
 
     @property
     def narrows(self) -> bool:
-        """Whether anything was left out."""
+        """Whether any flag restricts the run."""
         return bool(self.cases or self.tags or self.models or self.graders or self.limit is not None)
 
 
 class RunInfo(Frozen):
-    """What was run: ``run.json``. ``suite`` is resolved: it expands to the same cells again."""
+    """The contents of ``run.json``. ``suite`` is resolved, so it expands to the same cells again."""
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
@@ -170,7 +170,7 @@ class RunInfo(Frozen):
     ended_at: fields.WrittenTime | None = None
     stopped_by: Literal["budget"] | None = None
     reused_since: fields.WrittenTime | None = None
-    """When the oldest image was generated that came from the cache."""
+    """When the oldest image from the cache was generated."""
     resumed_at: tuple[fields.WrittenTime, ...] = ()
     planned_cells: fields.CellCount
     visioneval_version: str
@@ -178,21 +178,21 @@ class RunInfo(Frozen):
     experiment: str | None = None
     note: str | None = None
     graded_from: str | None = None
-    """Of a grading: the run whose images it grades, as RUN_ID or RUN_ID@label."""
+    """For a regrade: the source run of the images, as RUN_ID or RUN_ID@label."""
     command_line: tuple[str, ...] = ()
     git_commit: str | None = None
     suite_path: str
     source_sha256: str
     selection: Selection = Selection()
     metrics: dict[str, Metric]
-    hidden_vars: tuple[VarName, ...] = ()  # their values are secret, and must be given again
+    hidden_vars: tuple[VarName, ...] = ()  # secret values, which resume asks for again
     suite: Suite
 
 
 def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]]:
-    """Tells the place of a cell in the suite's order: by case, model run and sample, what the suite lacks last."""
-    cases = {case.id: at for at, case in enumerate(info.suite.cases)}
-    labels = {str(entry.label): at for at, entry in enumerate(info.suite.models)}
+    """A sort key for suite order: by case, model run and sample; cells that the suite lacks come last."""
+    cases = {case.id: index for index, case in enumerate(info.suite.cases)}
+    labels = {str(entry.label): index for index, entry in enumerate(info.suite.models)}
     return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
 
 
@@ -205,36 +205,34 @@ def read_info(folder: Path) -> RunInfo:
     path = folder / "run.json"
     data = _header_bytes(path)
     raw = _header(data, path)
-    current = _upgraded("run", raw, str(path))
+    current = _upgrade("run", raw, str(path))
     try:
-        _RUN_ID.validate_python(current.get("run_id"))  # here, as RunWriter says it of an id that somebody typed
+        _RUN_ID.validate_python(current.get("run_id"))  # RunWriter reports an invalid --run-id itself
         data = data if current is raw else json.dumps(current).encode()
-        return read_json(_INFO, data, str(path), "run", largest=None)  # a suite may hold any number
+        return read_json(_INFO, data, str(path), "run", largest=None)  # a suite may contain any number
     except ValidationError:
-        raise RunFormatError(
-            f"{path}: run_id: not the id of a run; restore this file, or run the suite again"
-        ) from None
+        raise RunFormatError(f"{path}: run_id: not a valid run ID; restore this file, or run the suite again") from None
     except RunFormatError as error:
         raise RunFormatError(f"{error}; restore this file, or run the suite again") from None
 
 
 def read_records(folder: Path) -> Iterator[Record]:
-    """The records of a run, one per cell, in the order in which they were written.
+    """The records of a run, one per cell, in the order of the file.
 
-    The file is read twice, so that of no record more than its name is held. Raises ``RunFormatError`` with file and
-    line. A last line that was cut off is passed over.
+    Reads the file twice, so that only the cell names stay in memory. Raises ``RunFormatError`` with file and line.
+    Ignores a truncated last line.
     """
     path = folder / "results.jsonl"
-    with _opened(path, "record") as lines:
-        wanted = _last_of_each(_each(lines, path, _NAME, "record"))
+    with _open_lines(path, "record") as lines:
+        is_last = _last_records(_parsed_lines(lines, path, _NAME, "record"))
         lines.seek(0)
-        for is_wanted, record in zip(wanted, _each(lines, path, _RECORD, "record"), strict=False):
-            if is_wanted:
+        for keep, record in zip(is_last, _parsed_lines(lines, path, _RECORD, "record"), strict=False):
+            if keep:
                 yield record
 
 
-def _last_of_each(names: Iterable[_Name]) -> bytearray:
-    """For each record of a file 1 where it is the last of its cell."""
+def _last_records(names: Iterable[_CellName]) -> bytearray:
+    """A flag for each record of a file: 1 for the last record of its cell."""
     shared: dict[str, str] = {}
     last: dict[CellKey, int] = {}
     for number, cell in enumerate(names):
@@ -246,111 +244,112 @@ def _last_of_each(names: Iterable[_Name]) -> bytearray:
     return flags
 
 
-def each_line(path: Path, wanted: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
-    """Every record of a file, or the part of it that is ``wanted``; a later line of a cell replaces an earlier one.
+def read_lines(path: Path, adapter: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
+    """All lines of a file, parsed with ``adapter``; a later line of a cell replaces an earlier one.
 
-    ``kind`` is the key of ``UPGRADES`` for a file of something else. Raises as ``read_records``.
+    ``kind`` is the file's key in ``UPGRADES``. Raises the same errors as ``read_records``.
     """
-    with _opened(path, kind) as lines:
-        yield from _each(lines, path, wanted, kind)
+    with _open_lines(path, kind) as lines:
+        yield from _parsed_lines(lines, path, adapter, kind)
 
 
 @contextmanager
-def _opened(path: Path, kind: str) -> Iterator[BinaryIO]:
-    """A file of lines, of which what is wrong is told with what to do about it."""
+def _open_lines(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """Opens a JSON Lines file, and adds advice to its errors."""
     try:
         with path.open("rb") as lines:
             yield lines
     except (UnreadableJsonError, UnfitJsonError) as error:
-        raise RunFormatError(f"{error}: delete this line{_again(path) if kind == 'record' else ''}") from None
+        raise RunFormatError(f"{error}: delete this line{_rerun_hint(path) if kind == 'record' else ''}") from None
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
 
 
-def _again(path: Path) -> str:
-    """How a cell is got whose line is deleted; nothing where the file is no run's."""
+def _rerun_hint(path: Path) -> str:
+    """The advice for a deleted line of a run; empty for other files."""
     if path.name != "results.jsonl" or not (path.parent / "run.json").is_file():
         return ""
     with suppress(RunFormatError):
         if read_header(path.parent).get("graded_from"):
-            return ", or grade its source again"
-    return f"; 'visioneval run --resume {path.parent}' then runs its cell again"
+            return ", or grade the source run again"
+    return f"; then 'visioneval run --resume {path.parent}' runs this cell again"
 
 
-def _each(lines: BinaryIO, path: Path, wanted: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
+def _parsed_lines(lines: BinaryIO, path: Path, adapter: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
     for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise UnfitJsonError(f"{path}:{number}: longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
         if not line.isspace():
-            yield from _parsed(kind, line, f"{path}:{number}", wanted)
+            yield from _parse_line(kind, line, f"{path}:{number}", adapter)
 
 
 class GrowingFile(Generic[PartT]):
-    """A file of lines that others append to while it is read."""
+    """Reads a JSON Lines file while other processes append to it."""
 
-    def __init__(self, path: Path, wanted: TypeAdapter[PartT], kind: str) -> None:
-        self._path, self._wanted, self._kind = path, wanted, kind
+    def __init__(self, path: Path, adapter: TypeAdapter[PartT], kind: str) -> None:
+        self._path, self._wanted, self._kind = path, adapter, kind
         self._file: tuple[int, int] | None = None
         self._end = self._count = 0
 
     def new(self) -> tuple[list[PartT], bool]:
-        """What came since the last call, and whether that is all there is: the file is new, or another one.
+        """The new lines since the last call, and whether the file is new or was replaced.
 
-        A line without its end is not there yet. Raises ``RunFormatError`` with file and line.
+        Skips a line without a newline until it is complete. Raises ``RunFormatError`` with file and line.
         """
         if not self._path.is_file():
             was, self._file, self._end, self._count = self._file, None, 0, 0
             return [], was is not None
-        with _opened(self._path, self._kind) as lines:
+        with _open_lines(self._path, self._kind) as lines:
             return self._read(lines)
 
     def _read(self, lines: BinaryIO) -> tuple[list[PartT], bool]:
-        known = os.fstat(lines.fileno())
-        same = (known.st_dev, known.st_ino) == self._file and known.st_size >= self._end
+        stat = os.fstat(lines.fileno())
+        same = (stat.st_dev, stat.st_ino) == self._file and stat.st_size >= self._end
         end, count = (self._end, self._count) if same else (0, 0)
         lines.seek(end)
-        found: list[PartT] = []
+        parts: list[PartT] = []
         for line in lines:
             if not line.endswith(b"\n"):
                 break
             end, count = end + len(line), count + 1
             if not line.isspace():
-                found += _parsed(self._kind, line, f"{self._path}:{count}", self._wanted)
-        self._file, self._end, self._count = (known.st_dev, known.st_ino), end, count
-        return found, not same
+                parts += _parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
+        self._file, self._end, self._count = (stat.st_dev, stat.st_ino), end, count
+        return parts, not same
 
 
-def _parsed(kind: str, line: bytes, where: str, wanted: TypeAdapter[PartT]) -> Iterator[PartT]:
-    """One, or none where the line was cut off."""
+def _parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> Iterator[PartT]:
+    """The parsed line, or nothing if it is truncated."""
     if line.startswith(_CURRENT) and line.endswith(b"\n"):
-        yield read_json(wanted, line, where, kind)
+        yield read_json(adapter, line, where, kind)
         return
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
         if not line.endswith(b"\n"):
             return
-        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
+        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated") from None
     if not isinstance(data, dict):
         raise UnfitJsonError(f"{where}: not a {kind}: not an object")
-    current = _upgraded(kind, data, where)
-    yield read_json(wanted, line if current is data else json.dumps(current).encode(), where, kind)
+    current = _upgrade(kind, data, where)
+    yield read_json(adapter, line if current is data else json.dumps(current).encode(), where, kind)
 
 
-def _upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
+def _upgrade(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
     version = data.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise RunFormatError(f"{where}: no schema_version: not written by visioneval")
     if version > SCHEMA_VERSION:
         raise RunFormatError(
-            f"{where}: schema_version {version} is newer than {SCHEMA_VERSION}, which this visioneval reads: upgrade it"
+            f"{where}: schema_version {version} is newer than {SCHEMA_VERSION}, the supported version:"
+            " upgrade visioneval"
         )
     while version < SCHEMA_VERSION:
         step = UPGRADES[kind].get(version)
         if step is None:
             raise RunFormatError(
-                f"{where}: schema_version {version} is older than {SCHEMA_VERSION}, which this visioneval reads:"
-                " make it again with this version"
+                f"{where}: schema_version {version} is older than {SCHEMA_VERSION}, the supported version:"
+                " create it again with this version"
             )
         data = {**step(data), "schema_version": version + 1}
         version += 1
@@ -371,44 +370,44 @@ def _header_bytes(path: Path) -> bytes:
 
 def _header(data: bytes, path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        header = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise RunFormatError(f"{path}: not JSON: {error}; restore this file, or run the suite again") from None
-    if not isinstance(found, dict):
+    if not isinstance(header, dict):
         raise RunFormatError(f"{path}: not a run; restore this file, or run the suite again")
-    return found
+    return header
 
 
 def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Every run in a folder with the raw contents of its ``run.json``, oldest first; what is no run is left out."""
-    found = []
+    """All runs in a folder with the raw contents of ``run.json``, oldest first. Skips invalid runs."""
+    runs = []
     for path in sorted(root.glob("*/run.json")):
         try:
-            found.append((path.parent, read_header(path.parent)))
+            runs.append((path.parent, read_header(path.parent)))
         except RunFormatError:
             continue
-    return sorted(found, key=lambda run: (str(run[1].get("started_at")), run[0].name))
+    return sorted(runs, key=lambda run: (str(run[1].get("started_at")), run[0].name))
 
 
 def find_run(name: str, root: Path) -> Path:
-    """A run by path, id, unique prefix of an id, or ``latest``. Raises as ``check_links``, and ``UsageError``."""
-    return check_links(_found_run(name, root))
+    """Finds a run by path, ID, unique ID prefix, or ``latest``. Raises ``UsageError`` and ``RunFormatError``."""
+    return check_links(_find_run(name, root))
 
 
-def _found_run(name: str, root: Path) -> Path:
+def _find_run(name: str, root: Path) -> Path:
     if is_url(name):
-        raise UsageError(f"{name}: is a URL: runs are read on this machine only")
+        raise UsageError(f"{name}: is a URL: only local runs can be read")
     if (Path(name) / "run.json").is_file():
         return Path(name)
     if name == "latest":
         runs = list_runs(root)
         if not runs:
-            raise UsageError(f"{root}: there is no run here yet")
+            raise UsageError(f"{root}: contains no runs")
         return runs[-1][0]
     matches = [path.parent for path in sorted(root.glob("*/run.json")) if path.parent.name.startswith(name)]
     exact = [path for path in matches if path.name == name]
     if len(exact or matches) == 1:
         return (exact or matches)[0]
     if matches:
-        raise UsageError(f"{name!r} fits {len(matches)} runs: {', '.join(path.name for path in matches[:5])}")
-    raise UsageError(f"{name!r}: no such run in {root} ('visioneval runs' lists them)")
+        raise UsageError(f"{name!r} matches {len(matches)} runs: {', '.join(path.name for path in matches[:5])}")
+    raise UsageError(f"{name!r}: no such run in {root}: list runs with 'visioneval runs'")

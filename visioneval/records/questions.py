@@ -1,7 +1,7 @@
-"""``questions.json`` of a run: which questions were asked about each prompt, and where they came from.
+"""``questions.json`` of a run: the questions asked about each prompt, and their source.
 
-The only module that reads or writes it. One entry for each set of questions: two cases with one prompt share theirs,
-unless their own pinned or added questions differ.
+Only this module reads or writes the file. It has one entry per set of questions: two cases with the same prompt share
+an entry, unless their pinned or added questions differ.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from visioneval.suite.questions import GeckoQuestion
 from visioneval.types import Frozen
 
 NAME = "questions.json"
-_MEND = "restore this file, or move it away: 'visioneval run --resume' asks for new questions where it needs some"
+_RESTORE_HINT = "restore this file, or move it away and let 'visioneval run --resume' generate new questions"
 
 
 class DroppedQuestion(Frozen):
-    """A question that was made and is not asked."""
+    """A generated question that is not asked."""
 
     question: str
     reason: str
@@ -36,9 +36,9 @@ class DroppedQuestion(Frozen):
 class PromptQuestions(Frozen):
     """The questions about one prompt. ``coverage`` is the share of the prompt's items that have a question.
 
-    ``keywords`` is the prompt with its items numbered, as the judge wrote it; both are ``null`` for pinned questions,
-    and so are ``template_sha256``, which covers all templates that made them, and ``making_sha256``, which covers those
-    of a grader's options that two graders must agree in to share questions.
+    ``keywords`` is the prompt with numbered items, as the judge wrote it. ``template_sha256`` covers all templates
+    that generated the questions; ``making_sha256`` covers the grader options that must match for graders to share
+    questions. All four are ``null`` for pinned questions.
     """
 
     prompt_sha256: str
@@ -50,11 +50,11 @@ class PromptQuestions(Frozen):
     questions: tuple[GeckoQuestion, ...]
     dropped: tuple[DroppedQuestion, ...] = ()
     extra_keys: dict[str, str] | None = None
-    """What the judge said beside what it was asked: keys, and the beginnings of their values."""
+    """Extra keys in the judge's reply, with the beginnings of their values."""
 
     @model_serializer(mode="wrap")
-    def _without_nothing(self, as_usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        entry: dict[str, Any] = as_usual(self)
+    def _omit_extra_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        entry: dict[str, Any] = serialize(self)
         return entry if self.extra_keys else {name: value for name, value in entry.items() if name != "extra_keys"}
 
 
@@ -69,21 +69,21 @@ _FILE: TypeAdapter[QuestionsFile] = TypeAdapter(QuestionsFile)
 
 
 class QuestionsWriter:
-    """Keeps every set of questions once. Generated ones, which were paid for, are on disk when ``add`` returns.
+    """Stores every set of questions once. ``add`` writes generated questions to disk at once, as they are paid for.
 
-    A run that goes on begins with those that it has. Raises ``RunFormatError`` where they cannot be read.
+    A resumed run starts with its existing questions. Raises ``RunFormatError`` if they cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
         self._earlier = read_questions(folder)
-        self._whole = [e for e in self._earlier if HIDDEN not in e.model_dump_json()]
+        self._unmasked = [e for e in self._earlier if HIDDEN not in e.model_dump_json()]
         self._entries: dict[str, PromptQuestions] = {e.model_dump_json(): e for e in self._earlier}
         self._lock = threading.Lock()
         self._stale = False
 
     def add(self, entry: PromptQuestions) -> None:
-        """Keeps an entry. Raises ``StorageError``."""
+        """Adds an entry. Raises ``StorageError``."""
         line = entry.model_dump_json()
         with self._lock:
             if line in self._entries:
@@ -94,16 +94,16 @@ class QuestionsWriter:
                 self._write()
 
     def find(self, prompt: str, template: str, making: str) -> PromptQuestions | None:
-        """The questions that were there at the start about a prompt, made by some templates in some way, as hashes.
+        """The questions that existed at the start for these hashes of prompt, templates and generation options.
 
-        An older entry does not tell the way: it fits any. One from which a secret was taken out fits none.
+        An entry without ``making_sha256`` matches any options. An entry with a masked secret never matches.
         """
-        wanted = (prompt, template)
-        found = (e for e in self._whole if (e.prompt_sha256, e.template_sha256) == wanted)
-        return next((e for e in found if e.making_sha256 in (making, None)), None)
+        hashes = (prompt, template)
+        entries = (entry for entry in self._unmasked if (entry.prompt_sha256, entry.template_sha256) == hashes)
+        return next((entry for entry in entries if entry.making_sha256 in (making, None)), None)
 
     def close(self) -> None:
-        """Writes what is not on disk yet; nothing where nothing was asked. Raises ``StorageError``."""
+        """Writes pending entries, if any. Raises ``StorageError``."""
         with self._lock:
             if self._stale:
                 self._write()
@@ -119,7 +119,7 @@ class QuestionsWriter:
 
 
 def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
-    """The questions of a run; empty where it asked none. Raises ``RunFormatError``."""
+    """The questions of a run; empty if it has none. Raises ``RunFormatError``."""
     path = folder / NAME
     try:
         data = path.read_bytes()
@@ -130,16 +130,16 @@ def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
     try:
         version = json.loads(data)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunFormatError(f"{path}: not a file of questions: {error}; {_MEND}") from None
+        raise RunFormatError(f"{path}: not a questions file: {error}; {_RESTORE_HINT}") from None
     if isinstance(version, int) and version != SCHEMA_VERSION:
-        age, cure = ("newer", "upgrade visioneval") if version > SCHEMA_VERSION else ("older", "make it again")
+        age, cure = ("newer", "upgrade visioneval") if version > SCHEMA_VERSION else ("older", "create it again")
         raise RunFormatError(f"{path}: schema_version {version} is {age} than {SCHEMA_VERSION}: {cure}")
     try:
-        return read_json(_FILE, data, str(path), "file of questions").prompts
+        return read_json(_FILE, data, str(path), "questions file").prompts
     except RunFormatError as error:
-        raise RunFormatError(f"{error}; {_MEND}") from None
+        raise RunFormatError(f"{error}; {_RESTORE_HINT}") from None
 
 
 def prompt_sha256(prompt: str) -> str:
-    """What an entry is found by."""
+    """The key of a prompt's entries."""
     return sha256(prompt.encode()).hexdigest()

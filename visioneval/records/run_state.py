@@ -1,4 +1,4 @@
-"""How a run stands: what its ``run.json`` cannot say of a writer that was killed."""
+"""The current state of a run, which ``run.json`` cannot know if the writer was killed."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from visioneval.records.model import RunInfo, read_header, read_info
 
 
 def with_current_state(folder: Path, info: RunInfo) -> RunInfo:
-    """A run whose ``state`` is ``stopped`` where ``run.json`` says ``running`` and nobody writes it any more."""
+    """The run with ``state`` set to ``stopped`` if ``run.json`` says ``running`` but no process writes it."""
     state = current_state(folder, info.state)
     if state == info.state:
         return info
     return info.model_copy(update={"state": state}) if state == "stopped" else read_info(folder)
 
 
-def current_state(folder: Path, kept: Any) -> Any:
-    """What has become of a state that was kept: whoever writes a run holds a lock, which ends with its process."""
-    if kept != "running" or _is_written(folder / "results.jsonl"):
-        return kept
-    again = read_header(folder).get("state")  # it may have ended between the two looks
+def current_state(folder: Path, recorded: Any) -> Any:
+    """The current state for a recorded state: the writer of a run locks it until its process ends."""
+    if recorded != "running" or _is_written(folder / "results.jsonl"):
+        return recorded
+    again = read_header(folder).get("state")  # the run may have ended since
     return "stopped" if again == "running" else again
 
 
@@ -31,6 +31,6 @@ def _is_written(results: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    except OSError:  # held by its writer; or a file system without locks, or no right to look: not known to be dead
+    except OSError:  # locked by its writer, or no lock support or permission: assume a live writer
         return True
     return False

@@ -1,4 +1,4 @@
-"""JSON that may come from a stranger, read into models: what does not fit is one line that names the place."""
+"""Parses untrusted JSON into models. Each problem is reported as one line that names the location."""
 
 from __future__ import annotations
 
@@ -16,86 +16,86 @@ from visioneval.errors import RunFormatError
 ValueT = TypeVar("ValueT")
 
 LARGEST = 2**63
-"""No whole number is larger, or below its negative: a run writes none, and a float holds its sums and squares."""
+"""The largest absolute value of an integer: runs write none beyond it, and sums and squares fit into a float."""
 _MOST_DIGITS = 4300
-"""Of a whole number in a suite, which may hold any: as in Python itself, as more take quadratic time."""
-_SUSPECT = re.compile(rb"NaN|Infinity|\d{19}|[eE]\+?\d{3}")
-"""What a number looks like that is not finite or too large. Nearly no line holds it: the others are parsed once."""
-_SHOWN = 80
+"""The maximum of digits of an integer in a suite, as in Python: parsing more takes quadratic time."""
+_MAYBE_BAD_NUMBER = re.compile(rb"NaN|Infinity|\d{19}|[eE]\+?\d{3}")
+"""Matches numbers that may be non-finite or too large. Lines without a match are parsed only once."""
+_MAX_SHOWN = 80
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 class UnreadableJsonError(RunFormatError):
-    """Text that is not JSON at all: a file that was damaged or cut off."""
+    """The text is not JSON: the file is damaged or truncated."""
 
 
 class UnfitJsonError(RunFormatError):
-    """JSON that is not what the file should hold: a field that is missing, unknown, out of range or of another type."""
+    """The JSON does not fit the model: a field is missing, unknown, out of range or of the wrong type."""
 
 
 def read_json(
     adapter: TypeAdapter[ValueT], data: bytes, where: str, kind: str, *, largest: int | None = LARGEST
 ) -> ValueT:
-    """A value of a type. ``where`` is the file, with its line; ``kind`` says what it should hold.
+    """Parses a value. ``where`` is the file with the line number; ``kind`` describes the expected contents.
 
-    At any depth numbers are finite, and whole ones not beyond ``largest``. Raises ``UnreadableJsonError`` or
-    ``UnfitJsonError``.
+    At any depth, numbers must be finite, and integers at most ``largest`` in absolute value. Raises
+    ``UnreadableJsonError`` or ``UnfitJsonError``.
     """
     try:
-        if _SUSPECT.search(data):
-            json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=partial(_whole, largest))
+        if _MAYBE_BAD_NUMBER.search(data):
+            json.loads(data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=partial(_integer, largest))
         return adapter.validate_json(data)
     except ValidationError as error:
-        place, message = _first(error)
-        if place is None:
-            raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
-        raise UnfitJsonError(f"{where}: {place}{message}") from None
+        location, message = _first_problem(error)
+        if location is None:
+            raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated") from None
+        raise UnfitJsonError(f"{where}: {location}{message}") from None
     except _NumberError as error:
         raise UnfitJsonError(f"{where}: {error}") from None
     except (ValueError, RecursionError):
-        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or cut off") from None
+        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated") from None
 
 
 class _NumberError(Exception):
-    """A number that is none."""
+    """A number is not finite or too large."""
 
 
-def _refuse(token: str) -> Any:
+def _refuse_constant(token: str) -> Any:
     raise _NumberError(f"{token} is not a finite number")
 
 
 def _finite(token: str) -> float:
     value = float(token)
-    return value if math.isfinite(value) else _refuse(_shown(token))
+    return value if math.isfinite(value) else _refuse_constant(_shorten(token))
 
 
-def _whole(largest: int | None, token: str) -> int:
+def _integer(largest: int | None, token: str) -> int:
     if len(token) > _MOST_DIGITS or (largest is not None and abs(int(token)) > largest):
-        raise _NumberError(f"{_shown(token)} is too large a number")
+        raise _NumberError(f"{_shorten(token)} is too large a number")
     return int(token)
 
 
-def _first(error: ValidationError) -> tuple[str | None, str]:
-    """Where the first fault is, with a colon after it, and what it is; no place where it is not JSON."""
-    faults = error.errors(include_url=False, include_input=False)
-    fault = faults[0]
-    if fault["type"] == "json_invalid":
+def _first_problem(error: ValidationError) -> tuple[str | None, str]:
+    """The location of the first problem with a colon, and its message; no location if the text is not JSON."""
+    problems = error.errors(include_url=False, include_input=False)
+    first = problems[0]
+    if first["type"] == "json_invalid":
         return None, ""
-    place, message = fault["loc"], fault["msg"].removeprefix("Value error, ")
-    if place and place[-1] in _SCORE_TYPES and len({one["loc"][:-1] for one in faults}) < len(faults):
-        place, message = place[:-1], "expected true, false, a number from -2^63 to 2^63, or null"
-    shown = ".".join(_shown(str(part)) for part in place)
-    return f"{shown}: " if shown else "", _one_line(message, 400)
+    location, message = first["loc"], first["msg"].removeprefix("Value error, ")
+    if location and location[-1] in _SCORE_TYPES and len({problem["loc"][:-1] for problem in problems}) < len(problems):
+        location, message = location[:-1], "expected true, false, a number from -2^63 to 2^63, or null"
+    path = ".".join(_shorten(str(part)) for part in location)
+    return f"{path}: " if path else "", _one_line(message, 400)
 
 
 _SCORE_TYPES = ("bool", "int", "float")
 
 
-def _shown(text: str) -> str:
-    return _one_line(text, _SHOWN)
+def _shorten(text: str) -> str:
+    return _one_line(text, _MAX_SHOWN)
 
 
 def _one_line(text: str, limit: int) -> str:
-    """Text without control characters, and not longer than so many."""
+    """Text without control characters, cut to ``limit`` characters."""
     safe = "".join("\ufffd" if unicodedata.category(sign) in _HIDDEN else sign for sign in text[: limit + 1])
     return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."

@@ -1,4 +1,4 @@
-"""Writing a run: its directory, its records as they come, its images. The format itself is in ``records``."""
+"""Writes a run: its folder, its records and its images. ``model`` defines the format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.jsonl import mend
+from visioneval.records.jsonl import repair_last_line
 from visioneval.records.links import is_inside
 from visioneval.records.model import CellKey, Record, RunInfo, RunState, read_records
 
@@ -27,76 +27,76 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-_LOOKED_AT = (0.01, 0.05, 0.2)
-"""Seconds to try again: who asks whether a run is being written holds it for a moment."""
+_LOCK_RETRY_S = (0.01, 0.05, 0.2)
+"""Seconds between attempts to lock a run: a reader that checks its state locks it for a moment."""
 
 
 class RunWriter:
-    """Appends to one run. Safe to call from several threads. Every failure to write is a ``StorageError``."""
+    """Appends to one run. Thread-safe. Raises ``StorageError`` for every write error."""
 
     def __init__(self, folder: Path, info: RunInfo, results: BinaryIO) -> None:
         self.folder = folder
         self.info = info
         self.links = True
-        """Whether a file can be given a second name here, so far as is known: that is no work."""
+        """Whether hard links work in this folder, as far as known: linking is faster than copying."""
         self._results = results
         self._end = results.seek(0, os.SEEK_END)
         self._lock = threading.Lock()
 
     @classmethod
     def create(cls, root: Path, info: RunInfo) -> Self:
-        """Makes the run's directory and writes ``run.json``.
+        """Creates the run's folder and writes ``run.json``.
 
-        Raises ``UsageError`` for an id or a place that cannot be used, ``StorageError`` where the disk is full.
+        Raises ``UsageError`` for an invalid ID or folder, ``StorageError`` if the disk is full.
         """
         if info.run_id == "latest":
-            raise UsageError("--run-id: 'latest' is what commands call the newest run: give another id")
+            raise UsageError("--run-id: 'latest' is reserved for the newest run: use another ID")
         if not _RUN_ID.fullmatch(info.run_id):
-            raise UsageError(f"--run-id: {info.run_id!r} does not fit: letters, digits, _ - and . (not first)")
+            raise UsageError(f"--run-id: {info.run_id!r} is not valid: use letters, digits, _ - and . (not first)")
         folder = root / info.run_id
         try:
             data = _json_bytes(info)
         except ValueError as error:
-            raise UsageError(f"the suite cannot be kept as JSON: {error}") from None
+            raise UsageError(f"the suite cannot be written as JSON: {error}") from None
         try:
             folder.mkdir(parents=True)
             (folder / "artifacts").mkdir()
             results = (folder / "results.jsonl").open("xb", buffering=0)
             _lock(results, folder)
-            write_whole(folder / "run.json", data)  # last: what has it can be gone on with, whenever this is killed
+            write_whole(folder / "run.json", data)  # last, so that a killed run with this file can be resumed
             return cls(folder, info, results)
         except OSError as error:
             if isinstance(error, FileExistsError) and folder.is_dir():
-                raise UsageError(f"{folder}: exists already; give another --run-id") from None
+                raise UsageError(f"{folder}: already exists: use another --run-id") from None
             kind = StorageError if error.errno in _FULL_DISK else UsageError
             raise kind(f"{folder}: cannot write the run here: {error.strerror or error}") from None
 
     @classmethod
     def resume(cls, folder: Path, info: RunInfo, stale: Collection[CellKey] = ()) -> Self:
-        """Opens a run to go on with it; ``info`` is its ``run.json`` from now on.
+        """Opens a run to resume it; ``info`` becomes its ``run.json``.
 
-        A last line that was cut off is taken away; the records of ``stale`` cells go to ``stale.jsonl``. Raises
-        ``UsageError`` where another process writes this run, ``StorageError`` where the disk is full.
+        Removes a truncated last line, and moves the records of ``stale`` cells to ``stale.jsonl``. Raises
+        ``UsageError`` if another process writes this run, ``StorageError`` if the disk is full.
         """
         path = folder / "results.jsonl"
         try:
             data = _json_bytes(info)
             results = path.open("r+b" if path.exists() else "x+b", buffering=0)
             _lock(results, folder)
-            mend(results)
+            repair_last_line(results)
             if stale:
                 results.close()
-                _set_aside(folder, stale)
+                _move_stale(folder, stale)
                 results = path.open("r+b", buffering=0)
                 _lock(results, folder)
             write_whole(folder / "run.json", data)
             return cls(folder, info, results)
         except OSError as error:
             kind = StorageError if error.errno in _FULL_DISK else UsageError
-            raise kind(f"{folder}: cannot go on with this run: {error.strerror or error}") from None
+            raise kind(f"{folder}: cannot resume this run: {error.strerror or error}") from None
 
     def append(self, record: Record) -> None:
-        """Adds a record, whole or not at all: what a full disk cut off is taken away again."""
+        """Appends a record completely or not at all: removes a part that a full disk truncated."""
         line = record.model_dump_json().encode() + b"\n"
         with self._lock:
             try:
@@ -111,21 +111,21 @@ class RunWriter:
             self._end += len(line)
 
     def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
-        """Keeps a file of a cell and returns its path from the run's folder, with forward slashes.
+        """Saves a file of a cell. Returns its path relative to the run's folder, with forward slashes.
 
-        ``source`` is a file that holds the bytes and is never changed: where it can be linked, it is.
+        ``source`` is an immutable file with the bytes: it is hard-linked if possible.
         """
         if not _SAFE_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a file name: letters, digits, _ - and . (not first)")
+            raise ValueError(f"{name!r} is not a valid file name: use letters, digits, _ - and . (not first)")
         relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
         path = self.folder / relative
         if not is_inside(self.folder, f"artifacts/{test_id}/{model_slug(label)}"):
-            raise StorageError(f"{path.parent}: is a link that leads out of the run: nothing is written there")
+            raise StorageError(f"{path.parent}: is a link to a folder outside the run: nothing was written")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None:
                 write_whole(path, data or b"")
-            elif not _linked(source, path):
+            elif not _hard_link(source, path):
                 self.links = False
                 write_whole(path, source.read_bytes())
         except OSError as error:
@@ -140,19 +140,19 @@ class RunWriter:
         stopped_by: Literal["budget"] | None = None,
         reused_since: str | None = None,
     ) -> RunInfo:
-        """Writes how the run ended into ``run.json`` and returns it."""
+        """Writes the end state of the run to ``run.json``. Returns the new contents."""
         since = min(filter(None, (reused_since, self.info.reused_since)), default=None)
         ended = {"state": state, "ended_at": ended_at, "stopped_by": stopped_by, "reused_since": since}
         self.info = self.info.model_copy(update=ended)
         try:
             write_whole(self.folder / "run.json", _json_bytes(self.info))
-            self._results.close()  # and with it the lock, by which a run is known to be under way
+            self._results.close()  # also releases the lock that marks a running run
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
         return self.info
 
     def write_summary(self, summary: BaseModel) -> None:
-        """Writes ``summary.json``, which nothing here ever reads."""
+        """Writes ``summary.json``, which visioneval itself never reads."""
         try:
             write_whole(self.folder / "summary.json", _json_bytes(summary))
         except OSError as error:
@@ -160,8 +160,8 @@ class RunWriter:
 
 
 def _lock(results: BinaryIO, folder: Path) -> None:
-    """Holds a run for this process until it ends, however it ends. Raises ``UsageError`` where another one does."""
-    for wait in _LOOKED_AT:
+    """Locks a run until this process ends. Raises ``UsageError`` if another process has locked it."""
+    for wait in _LOCK_RETRY_S:
         try:
             fcntl.flock(results, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -171,22 +171,22 @@ def _lock(results: BinaryIO, folder: Path) -> None:
         else:
             return
     results.close()
-    raise UsageError(f"{folder}: another visioneval is writing this run now")
+    raise UsageError(f"{folder}: another visioneval process is writing this run")
 
 
-def _set_aside(folder: Path, stale: Collection[CellKey]) -> None:
-    """Moves the records of some cells out of ``results.jsonl``."""
-    kept: list[bytes] = []
-    gone: list[bytes] = []
+def _move_stale(folder: Path, stale: Collection[CellKey]) -> None:
+    """Moves the records of stale cells from ``results.jsonl`` to ``stale.jsonl``."""
+    remaining: list[bytes] = []
+    removed: list[bytes] = []
     for record in read_records(folder):
-        (gone if record.cell in stale else kept).append(record.model_dump_json().encode() + b"\n")
-    with (folder / "stale.jsonl").open("ab") as aside:
-        aside.writelines(gone)
-    write_whole(folder / "results.jsonl", b"".join(kept))
+        (removed if record.cell in stale else remaining).append(record.model_dump_json().encode() + b"\n")
+    with (folder / "stale.jsonl").open("ab") as stale_file:
+        stale_file.writelines(removed)
+    write_whole(folder / "results.jsonl", b"".join(remaining))
 
 
 def model_slug(label: str) -> str:
-    """A folder name for a label: readable, inside the run, and different for different labels on any disk."""
+    """A folder name for a label: readable, safe, and unique per label on any file system."""
     safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60].rstrip(".-")
     if safe == label and not re.search(r"-[0-9a-f]{10}$", label):
         return safe
@@ -194,11 +194,11 @@ def model_slug(label: str) -> str:
 
 
 def _json_bytes(model: BaseModel) -> bytes:
-    return to_json(model, indent=2) + b"\n"  # no text beside the bytes: a suite may have many cases
+    return to_json(model, indent=2) + b"\n"  # bytes only, without a copy as text: a suite may have many cases
 
 
-def _linked(source: Path, path: Path) -> bool:
-    """Gives a file a second name, in place of an older file; ``False`` where the disk cannot."""
+def _hard_link(source: Path, path: Path) -> bool:
+    """Hard-links a file, replacing an older file. Returns ``False`` if the file system cannot."""
     try:
         path.hardlink_to(source)
     except FileExistsError:
@@ -209,7 +209,7 @@ def _linked(source: Path, path: Path) -> bool:
         except OSError:
             return False
         finally:
-            part.unlink(missing_ok=True)  # where both were the same file already, nothing was renamed
+            part.unlink(missing_ok=True)  # if both were the same file, replace() did nothing
     except (OSError, NotImplementedError):
         return False
     return True

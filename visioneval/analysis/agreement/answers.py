@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from visioneval.errors import UsageError
-from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, newest, of_today
+from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.suite.labels import WHY, LabelQuestion
 
@@ -100,8 +100,8 @@ def held_to_today(runs: Sequence[Labelled]) -> tuple[list[Labelled], int]:
     found, outdated = [], 0
     for run in runs:
         images = partial(_images, generated, run.info.run_id)
-        labels, gone = of_today(run.labels, images)
-        found.append(replace(run, labels=labels, anchors=of_today(run.anchors, images)[0]))
+        labels, gone = drop_outdated(run.labels, images)
+        found.append(replace(run, labels=labels, anchors=drop_outdated(run.anchors, images)[0]))
         outdated += gone
     return found, outdated
 

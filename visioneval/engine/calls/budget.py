@@ -1,4 +1,4 @@
-"""What calls cost, and when a run has cost enough."""
+"""Tracks the cost of calls and enforces the budget."""
 
 from __future__ import annotations
 
@@ -15,93 +15,100 @@ from visioneval.errors import BudgetError
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is reserved for one call in flight, in US dollars; ``images`` is how many it generates."""
+    """The US dollars reserved for one call in flight; ``images`` is the number of images it generates."""
 
-    lane: RateLimitKey
+    limit_key: RateLimitKey
     images: int
     usd: float
 
 
 @dataclass(slots=True)
 class Budget:
-    """US dollars that a run may cost, or ``None``. Each call in flight is counted at the most that it may cost.
+    """The budget of a run in US dollars, or ``None``. A call in flight reserves the most that it may cost.
 
-    Where that is an estimate, as nobody knows how many tokens a call will take, the first call of a lane goes alone,
-    and later ones are counted at the largest cost of a call so far.
+    If that amount is only an estimate because the token count is unknown, the first call of a rate-limit key runs
+    alone, and later calls reserve the largest cost of a call so far.
     """
 
-    most: float | None = None
+    limit_usd: float | None = None
     spent: float = 0.0
     refused: int = 0
     refusal: str | None = None
-    """Why the first call that did not begin for want of money did not."""
+    """The message of the first call that the budget refused."""
     _reserved: float = 0.0
     _running: dict[RateLimitKey, int] = field(default_factory=lambda: defaultdict(int))
     _largest: dict[RateLimitKey, float] = field(default_factory=dict)
-    """The largest cost of a call, or of each image that it generated."""
+    """The largest cost of a call so far, per generated image if it generates any."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @asynccontextmanager
-    async def reserve(self, lane: RateLimitKey, images: int, bound: Callable[[], Bound]) -> AsyncIterator[Claim]:
-        """Around one paid call. Waits while calls in flight may leave enough money; ``BudgetError`` where they cannot.
+    async def reserve(self, limit_key: RateLimitKey, images: int, bound: Callable[[], Bound]) -> AsyncIterator[Claim]:
+        """Reserves the cost of one paid call. Waits while calls in flight may still leave enough of the budget.
 
-        ``bound`` is asked for only where there is a budget.
+        Raises ``BudgetError`` if they cannot. Calls ``bound`` only if there is a budget.
         """
-        if self.most is None:
-            yield Claim(lane, images, 0.0)
+        if self.limit_usd is None:
+            yield Claim(limit_key, images, 0.0)
             return
-        claim = await self._claim(lane, images, bound(), self.most)
-        self._running[lane] += 1
+        claim = await self._claim(limit_key, images, bound(), self.limit_usd)
+        self._running[limit_key] += 1
         self._reserved += claim.usd
         try:
             yield claim
         finally:
-            self._running[lane] -= 1
+            self._running[limit_key] -= 1
             self._reserved = self._reserved - claim.usd if any(self._running.values()) else 0.0
             self._changed.set()
             self._changed = asyncio.Event()
 
     def settle(self, claim: Claim, cost: float | None) -> None:
-        """Counts what a call cost; one whose cost is unknown, as its answer got lost, counts at all that it might."""
+        """Adds the cost of a call. If the cost is unknown because the reply was lost, adds the whole reservation."""
         self.spent += claim.usd if cost is None else cost
         if cost is not None:
-            largest = self._largest.get(claim.lane, 0.0)
-            self._largest[claim.lane] = max(largest, cost / max(1, claim.images))
+            largest = self._largest.get(claim.limit_key, 0.0)
+            self._largest[claim.limit_key] = max(largest, cost / max(1, claim.images))
 
-    async def _claim(self, lane: RateLimitKey, images: int, bound: Bound, most: float) -> Claim:
+    async def _claim(self, limit_key: RateLimitKey, images: int, bound: Bound, limit_usd: float) -> Claim:
         while True:
-            largest = None if bound.is_strict else self._largest.get(lane)
-            claim = Claim(lane, images, bound.usd if largest is None else largest * max(1, images))
-            self._refuse(claim, bound, most)
+            largest = None if bound.is_strict else self._largest.get(limit_key)
+            claim = Claim(limit_key, images, bound.usd if largest is None else largest * max(1, images))
+            self._check_affordable(claim, bound, limit_usd)
             is_first = largest is None and not bound.is_strict
-            if _fits(self.spent + self._reserved + claim.usd, most) and not (is_first and self._running[lane]):
+            if _is_within(self.spent + self._reserved + claim.usd, limit_usd) and not (
+                is_first and self._running[limit_key]
+            ):
                 return claim
             await self._changed.wait()
 
-    def _refuse(self, claim: Claim, bound: Bound, most: float) -> None:
-        """Raises ``BudgetError`` where the call would not fit even if all calls in flight cost nothing."""
-        if _fits(self.spent + claim.usd, most):
+    def _check_affordable(self, claim: Claim, bound: Bound, limit_usd: float) -> None:
+        """Raises ``BudgetError`` if the call exceeds the budget even when all calls in flight cost nothing."""
+        if _is_within(self.spent + claim.usd, limit_usd):
             return
         self.refused += 1
-        why = too_small(most, claim.lane, bound)
+        message = budget_too_small(limit_usd, claim.limit_key, bound)
         if self.spent:
-            why = (
-                f"the budget of {most:g} USD is used up: {self.spent:.4g} USD are spent, and a call of {claim.lane} may"
-                f" cost {claim.usd:.4g} USD"
+            message = (
+                f"the budget of {limit_usd:g} USD is used up: {self.spent:.4g} USD spent, and the next call of"
+                f" {claim.limit_key} may cost {claim.usd:.4g} USD"
             )
-        self.refusal = self.refusal or why
-        raise BudgetError(why)
+        self.refusal = self.refusal or message
+        raise BudgetError(message)
 
 
-def too_small(most: float, lane: RateLimitKey, bound: Bound) -> str:
-    """What to say of a budget that cannot pay even one call."""
+def budget_too_small(limit_usd: float, limit_key: RateLimitKey, bound: Bound) -> str:
+    """The message for a budget that is smaller than the cost of one call."""
     hint = ""
     if not bound.is_strict:
-        how = f"'prices: {{{lane}: {{per_image: ...}}}}' in the suite states what it costs"
-        hint = "; " + (how if lane.kind == "generate" else "a maximum of output tokens in its params lowers that")
-    return f"the budget of {most:g} USD cannot pay one call of {lane}, which may cost {bound.usd:.4g} USD{hint}"
+        price_hint = f"'prices: {{{limit_key}: {{per_image: ...}}}}' in the suite sets the price"
+        hint = "; " + (
+            price_hint if limit_key.kind == "generate" else "set a maximum of output tokens in its params to lower this"
+        )
+    return (
+        f"the budget of {limit_usd:g} USD is too small for one call of {limit_key}, which may cost {bound.usd:.4g} USD"
+        f"{hint}"
+    )
 
 
-def _fits(usd: float, most: float) -> bool:
-    """A hair's breadth over is for the rounding of sums."""
-    return usd <= most * (1 + 1e-9)
+def _is_within(usd: float, limit_usd: float) -> bool:
+    """Allows a tiny excess for floating-point rounding."""
+    return usd <= limit_usd * (1 + 1e-9)

@@ -1,10 +1,10 @@
-"""What was paid for, kept: answers by what was asked, in files named by their content, with an index in SQLite.
+"""Cache of paid answers, keyed by request: files named by their content, and an index in SQLite.
 
-    DIR/index.sqlite     key, kind, the answer as JSON, the files that it names, when and by which run it was stored
+    DIR/index.sqlite     key, kind, answer as JSON, names of its files, time and run of storage
     DIR/files/ab/abcd..  images, by the SHA-256 of their bytes
 
-A key holds no host, path or time, so that a folder can be committed and replayed elsewhere. Several processes may use
-one folder. A file is checked against its name each time; one that is damaged is a miss.
+Keys contain no host, path or time, so a cache folder can be committed and replayed elsewhere. Several processes may
+use one folder. Every read checks the file against its name; a damaged file is a cache miss.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 FORMAT = 2
 _BUSY_S = 30.0
-_ELSEWHERE = "name another folder, or one that is not there yet, with --cache"
+_USE_ANOTHER_FOLDER = "use another folder, or a new one, with --cache"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
@@ -42,9 +42,9 @@ CREATE TABLE IF NOT EXISTS answers (
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """An answer that was kept. ``answer`` is plain data; its images are read with ``Cache.read``.
+    """A cached answer. ``answer`` is plain data; ``Cache.read`` reads its images.
 
-    ``bytes`` is what answer and images take together.
+    ``bytes`` is the size of the answer and its images together.
     """
 
     answer: Mapping[str, Any]
@@ -54,8 +54,8 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
-    """What a cache holds: answers by kind, bytes of images and answers, and the time of the oldest answer."""
+class CacheInfo:
+    """Statistics of a cache: answers by kind, total size, and the time of the oldest answer."""
 
     folder: Path
     generations: int
@@ -66,66 +66,66 @@ class Info:
 
 
 def default_folder() -> Path:
-    """``visioneval`` in the user's own cache folder (``XDG_CACHE_HOME``, or ``~/.cache``)."""
+    """``visioneval`` in the user's cache folder (``XDG_CACHE_HOME``, or ``~/.cache``)."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visioneval"
 
 
 class Cache:
-    """One folder of answers. Safe to use from several threads. ``warn`` is told of damage, once a file."""
+    """One folder of cached answers. Thread-safe. Calls ``warn`` for each damaged file."""
 
     def __init__(self, folder: Path, *, run_id: str = "", warn: Callable[[str], None] = print) -> None:
-        """Opens or makes the folder; one that cannot be written is opened for reading. Raises ``UsageError``."""
+        """Opens or creates the folder; opens it read-only if it is not writable. Raises ``UsageError``."""
         self.folder = folder
         self.max_bytes = _max_bytes()
         self._run_id = run_id
         self._warn = warn
         self._lock = threading.Lock()
-        self._since_tidied = 0
+        self._bytes_since_tidy = 0
         self._is_writable = True
-        self._unwritable_said = False
+        self._warned_unwritable = False
         self._replaced: set[str] = set()
-        self._index = self._opened()
+        self._index = self._open()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
-        self._check_ours(path)
+        self._check_folder(path)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            return self._connected(path)
+            return self._connect(path)
         except sqlite3.OperationalError as error:
-            return self._opened_for_reading(path, error)
+            return self._open_read_only(path, error)
         except sqlite3.DatabaseError as error:
-            return self._begun_anew(error)
+            return self._start_over(error)
         except OSError as error:
-            return self._opened_for_reading(path, error)
+            return self._open_read_only(path, error)
 
-    def _check_ours(self, index: Path) -> None:
-        """Raises ``UsageError`` for a place that holds something else: what is not ours is not written among."""
+    def _check_folder(self, index: Path) -> None:
+        """Raises ``UsageError`` for a file or a folder with other contents, so that neither is changed."""
         with contextlib.suppress(OSError):
             if self.folder.is_file():
-                raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_ELSEWHERE}")
+                raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_USE_ANOTHER_FOLDER}")
             names = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
             if names - {"files"} and not any(name.startswith(index.name) for name in names):
-                raise UsageError(f"{self.folder}: holds other files and no cache: {_ELSEWHERE}")
+                raise UsageError(f"{self.folder}: contains other files and no cache: {_USE_ANOTHER_FOLDER}")
 
-    def _begun_anew(self, why: Exception) -> sqlite3.Connection:
+    def _start_over(self, cause: Exception) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
-        aside = path.with_name(f"{path.name}.damaged")
-        self._warn(f"{path}: the cache's index is damaged ({why}): it is now {aside.name}, and the cache begins anew")
+        backup = path.with_name(f"{path.name}.damaged")
+        self._warn(f"{path}: the cache's index is damaged ({cause}): moved to {backup.name}, starting a new index")
         try:
-            path.replace(aside)
+            path.replace(backup)
             for tail in ("-wal", "-shm"):
                 path.with_name(path.name + tail).unlink(missing_ok=True)
-            return self._connected(path)
+            return self._connect(path)
         except (sqlite3.Error, OSError) as error:
-            raise UsageError(f"{path}: the cache cannot be used ({error}): {_ELSEWHERE}") from None
+            raise UsageError(f"{path}: the cache cannot be used ({error}): {_USE_ANOTHER_FOLDER}") from None
 
     @staticmethod
-    def _connected(path: Path) -> sqlite3.Connection:
+    def _connect(path: Path) -> sqlite3.Connection:
         index = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
         try:
             version = _version(index, path)
-            _write_ahead(index)
+            _enable_wal(index)
             index.execute("PRAGMA synchronous=NORMAL")
             index.execute("PRAGMA wal_autocheckpoint=8000")
             if version == 0:
@@ -135,12 +135,12 @@ class Cache:
             raise
         return index
 
-    def _opened_for_reading(self, path: Path, why: Exception) -> sqlite3.Connection:
-        """A committed cache may lie where nothing can be written."""
+    def _open_read_only(self, path: Path, cause: Exception) -> sqlite3.Connection:
+        """Opens the index read-only: a committed cache may be in a folder that is not writable."""
         self._is_writable = False
-        place = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with contextlib.suppress(sqlite3.Error):
-            index = sqlite3.connect(place, uri=True, check_same_thread=False)
+            index = sqlite3.connect(uri, uri=True, check_same_thread=False)
             try:
                 _version(index, path)
                 index.execute("SELECT 1 FROM answers LIMIT 1")
@@ -148,7 +148,7 @@ class Cache:
                 index.close()
                 raise
             return index
-        raise UsageError(f"{path}: the cache cannot be used ({why}): {_ELSEWHERE}")
+        raise UsageError(f"{path}: the cache cannot be used ({cause}): {_USE_ANOTHER_FOLDER}")
 
     def __enter__(self) -> Cache:
         return self
@@ -157,9 +157,12 @@ class Cache:
         self.close()
 
     def close(self) -> None:
-        """Drops images of replaced answers, and makes the folder whole in its files: no log beside the index."""
+        """Deletes images of replaced answers, and merges the write-ahead log into the index."""
         if self._replaced:
-            with contextlib.suppress(OSError, sqlite3.Error), self._transaction() as index:  # 'cache clear' finds them
+            with (
+                contextlib.suppress(OSError, sqlite3.Error),
+                self._transaction() as index,
+            ):  # 'cache clear' deletes them later
                 self._drop_orphans(index, self._replaced)
         with self._lock:
             with contextlib.suppress(sqlite3.Error):
@@ -175,35 +178,35 @@ class Cache:
                 ).fetchone()
             return None if row is None else CacheEntry(orjson.loads(row[0]), *row[1:])
         except (sqlite3.Error, orjson.JSONDecodeError) as error:
-            self._warn(f"{self.folder}: the cache is damaged, and is passed over there: {error}")
+            self._warn(f"{self.folder}: ignoring a damaged entry of the cache: {error}")
             return None
 
     def read(self, digest: str) -> bytes | None:
-        """An image by its SHA-256; ``None``, and a warning, where it is missing or is not what its name says."""
+        """An image by its SHA-256; ``None``, with a warning, if it is missing or damaged."""
         path = self.path(digest)
         try:
             data = path.read_bytes()
         except OSError as error:
-            self._warn(f"{path}: an image of the cache is gone: {error.strerror}")
+            self._warn(f"{path}: cannot read a cached image: {error.strerror}")
             return None
         if sha256(data).hexdigest() == digest:
             return data
-        self._warn(f"{path}: an image of the cache is damaged, and is passed over")
+        self._warn(f"{path}: ignoring a damaged image of the cache")
         with contextlib.suppress(OSError):
             path.unlink()
         return None
 
     def path(self, digest: str) -> Path:
-        """Where an image lies."""
+        """The path of an image."""
         return self.folder / "files" / digest[:2] / digest
 
     def put(self, key: str, kind: Kind, answer: Mapping[str, Any], images: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Keeps an answer and its images (SHA-256 and bytes), in place of an older one.
+        """Stores an answer and its images (SHA-256 and bytes), replacing an older answer.
 
-        A cache that was opened for reading keeps nothing, and says so once. Raises ``StorageError``.
+        A read-only cache stores nothing and warns once. Raises ``StorageError``.
         """
         if not self._is_writable:
-            self._say_unwritable()
+            self._warn_unwritable()
             return
         data = orjson.dumps(answer)
         size = len(data) + sum(len(image) for _, image in images)
@@ -211,40 +214,40 @@ class Cache:
         try:
             for digest, image in images:
                 self._write(digest, image)
-            self._put_in(row, dict(images))
+            self._insert_or_rebuild(row, dict(images))
         except (OSError, sqlite3.Error, UsageError) as error:
             raise StorageError(
                 f"{self.folder}: cannot write the cache: {getattr(error, 'strerror', None) or error}"
             ) from None
-        self._since_tidied += size
-        if self._since_tidied * 10 > self.max_bytes:
-            with contextlib.suppress(OSError, sqlite3.Error):  # the next one tries again
+        self._bytes_since_tidy += size
+        if self._bytes_since_tidy * 10 > self.max_bytes:
+            with contextlib.suppress(OSError, sqlite3.Error):  # the next call tries again
                 self.tidy()
 
-    def _say_unwritable(self) -> None:
+    def _warn_unwritable(self) -> None:
         with self._lock:
-            if not self._unwritable_said:
-                self._unwritable_said = True
-                self._warn(f"{self.folder}: the cache cannot be written: new answers are not kept")
+            if not self._warned_unwritable:
+                self._warned_unwritable = True
+                self._warn(f"{self.folder}: the cache is read-only: new answers are not cached")
 
-    def _put_in(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
-        """Inserts into the index; one that turns out to be damaged is set aside."""
-        used = self._index
+    def _insert_or_rebuild(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
+        """Inserts into the index, replacing the index with a new one if it is damaged."""
+        index = self._index
         try:
             self._insert(row, images)
         except sqlite3.DatabaseError as error:
-            if type(error) is not sqlite3.DatabaseError:  # its kinds are about locks, disks and our own slips
+            if type(error) is not sqlite3.DatabaseError:  # subclasses report locks, disk errors and programming errors
                 raise
             with self._lock:
-                if self._index is used:
-                    used.close()
-                    self._index = self._begun_anew(error)
+                if self._index is index:
+                    index.close()
+                    self._index = self._start_over(error)
             self._insert(row, images)
 
     def _insert(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
-        """One answer in place of an older one, whose images are looked after when the cache is closed.
+        """Inserts an answer, replacing an older one, whose images ``close`` deletes.
 
-        Images are taken away under the index's lock alone: what is there now stays until it is named.
+        Images are only deleted under the lock of the index, so files on disk stay until the answer refers to them.
         """
         key, names = row[0], tuple(images)
         with self._transaction() as index:
@@ -271,13 +274,13 @@ class Cache:
                 yield self._index
                 self._index.execute("COMMIT")
             except BaseException:
-                with contextlib.suppress(sqlite3.Error):  # SQLite has undone it already where the disk is full
+                with contextlib.suppress(sqlite3.Error):  # SQLite rolls back by itself if the disk is full
                     self._index.execute("ROLLBACK")
                 raise
 
     def tidy(self) -> None:
-        """Drops the oldest answers until the rest fits into three quarters of ``max_bytes``, where it was too much."""
-        self._since_tidied = 0
+        """Deletes the oldest answers down to three quarters of ``max_bytes`` if the cache exceeds ``max_bytes``."""
+        self._bytes_since_tidy = 0
         with self._lock:
             (total,) = self._index.execute("SELECT COALESCE(SUM(bytes), 0) FROM answers").fetchone()
         if total <= self.max_bytes:
@@ -292,75 +295,75 @@ class Cache:
             self._drop(index, dropped)
 
     def clear(self, before: str | None = None) -> int:
-        """Drops every answer, or those stored before a time (ISO 8601, UTC), and tells how many.
+        """Deletes all answers, or those stored before a time (ISO 8601, UTC). Returns the number of deleted answers.
 
-        Images that no answer names, as a killed program leaves them, go too. Raises ``UsageError``.
+        Also deletes images that no answer refers to, which a killed process may leave. Raises ``UsageError``.
         """
-        with self._readable(), self._transaction() as index:
+        with self._usage_errors(), self._transaction() as index:
             rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
             dropped = [key for (key,) in rows]
             self._drop(index, dropped)
-            named = _named(index)
+            named = _referenced_files(index)
             for path in self.folder.glob("files/??/*"):
                 if path.name not in named and not path.name.startswith("."):
                     path.unlink(missing_ok=True)
-        with self._lock, contextlib.suppress(sqlite3.OperationalError):  # another program reads it now
+        with self._lock, contextlib.suppress(sqlite3.OperationalError):  # another process is reading it
             self._index.execute("VACUUM")
         return len(dropped)
 
     @contextlib.contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Turns what is wrong with the folder into a ``UsageError``."""
+    def _usage_errors(self) -> Iterator[None]:
+        """Converts errors of the folder and the index into ``UsageError``."""
         try:
             yield
         except (OSError, sqlite3.Error) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UsageError(f"{self.folder}: the cache cannot be used ({why}): {_ELSEWHERE}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"{self.folder}: the cache cannot be used ({reason}): {_USE_ANOTHER_FOLDER}") from None
 
     def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
-        """Takes answers away, and the files that no other answer names."""
-        gone: set[str] = set()
+        """Deletes answers, and files that no other answer refers to."""
+        digests: set[str] = set()
         for key in keys:
             for (files,) in index.execute("SELECT files FROM answers WHERE key = ?", (key,)):
-                gone.update(files.split())
+                digests.update(files.split())
         index.executemany("DELETE FROM answers WHERE key = ?", [(key,) for key in keys])
-        self._drop_orphans(index, gone)
+        self._drop_orphans(index, digests)
 
     def _drop_orphans(self, index: sqlite3.Connection, digests: set[str]) -> None:
-        """Deletes those files that no answer names."""
-        for digest in digests - _named(index) if digests else ():
+        """Deletes those of the files that no answer refers to."""
+        for digest in digests - _referenced_files(index) if digests else ():
             self.path(digest).unlink(missing_ok=True)
 
-    def info(self) -> Info:
-        """What the cache holds. Raises ``UsageError``."""
-        with self._readable(), self._lock:
+    def info(self) -> CacheInfo:
+        """The statistics of the cache. Raises ``UsageError``."""
+        with self._usage_errors(), self._lock:
             counts = dict(self._index.execute("SELECT kind, COUNT(*) FROM answers GROUP BY kind"))
             total, oldest = self._index.execute(
                 "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
             ).fetchone()
-        return Info(self.folder, counts.get("generate", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
+        return CacheInfo(self.folder, counts.get("generate", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
 
 
-def _named(index: sqlite3.Connection) -> set[str]:
-    """The images that some answer names."""
+def _referenced_files(index: sqlite3.Connection) -> set[str]:
+    """The images that any answer refers to."""
     return {
         digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
     }
 
 
 def _version(index: sqlite3.Connection, path: Path) -> int:
-    """The format of an index; 0 is one that is new. Raises ``UsageError`` for one that this version does not know."""
+    """The format of an index; 0 if it is new. Raises ``UsageError`` for an unsupported format."""
     (version,) = index.execute("PRAGMA user_version").fetchone()
     if version not in (0, FORMAT):
-        raise UsageError(f"{path}: a cache of another visioneval (format {version}): {_ELSEWHERE}")
+        raise UsageError(f"{path}: written by another version of visioneval (format {version}): {_USE_ANOTHER_FOLDER}")
     others = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name <> 'answers' AND name NOT LIKE 'sqlite%'"
     if version == 0 and index.execute(others).fetchone():
-        raise UsageError(f"{path}: is an index of something else: {_ELSEWHERE}")
+        raise UsageError(f"{path}: not an index of a visioneval cache: {_USE_ANOTHER_FOLDER}")
     return int(version)
 
 
-def _write_ahead(index: sqlite3.Connection) -> None:
-    """Sets the way of writing that several programs can share. SQLite itself does not wait for the lock on that."""
+def _enable_wal(index: sqlite3.Connection) -> None:
+    """Enables write-ahead logging for concurrent processes. Retries because SQLite does not wait for this lock."""
     end = monotonic() + _BUSY_S
     while True:
         try:
@@ -374,11 +377,11 @@ def _write_ahead(index: sqlite3.Connection) -> None:
 
 
 def _max_bytes() -> int:
-    told = os.environ.get(MAX_GB_VARIABLE)
+    value = os.environ.get(MAX_GB_VARIABLE)
     try:
-        gigabytes = float(told) if told else DEFAULT_MAX_GB
+        gigabytes = float(value) if value else DEFAULT_MAX_GB
     except ValueError:
         gigabytes = 0.0
     if not 0 < gigabytes < 1e6:
-        raise UsageError(f"{MAX_GB_VARIABLE}: {told!r} is not a number of gigabytes")
+        raise UsageError(f"{MAX_GB_VARIABLE}: {value!r} is not a number of gigabytes")
     return int(gigabytes * 1e9)

@@ -1,4 +1,4 @@
-"""Every call to a provider goes through here: kept answers first, then the budget, the throttle, the price, the log."""
+"""Every provider call goes through here: the cache first, then budget, throttle, price and log."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from visioneval.engine.calls.cost_bounds import CallSize, bound_of, generation_s
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.pricing import Prices, tokens_of
 from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
-from visioneval.engine.checked_media import CheckedMedia, made
+from visioneval.engine.checked_media import CheckedMedia, check_media
 from visioneval.engine.sanitize import Sanitizer, amount
-from visioneval.engine.user_code import guarded
+from visioneval.engine.user_code import call_user_code
 from visioneval.errors import ProviderError, StoppedError, StorageError
 from visioneval.plan import Call, HashOf, call_key, digest
 from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Part, Question, Reply, ToolCall
@@ -29,16 +29,16 @@ from visioneval.types import TaskType
 
 T = TypeVar("T")
 ReusedGenerations = Literal["none", "own", "all"]
-"""Which kept images may stand for a new generation: none, those that this very run paid for, or all."""
+"""Which cached generations may be reused: none, those that this run paid for, or all."""
 
 
 SMALL = 256_000
-"""Bytes that are read and hashed in less time than it takes to have a thread do it."""
+"""Reading and hashing fewer bytes than this is faster than starting a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """What is taken from the cache instead of being asked for again."""
+    """Which cached answers replace new calls."""
 
     generations: ReusedGenerations = "none"
     judgements: bool = True
@@ -47,7 +47,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """What a generation call gave: its images, checked, or the words of a refusal."""
+    """The result of a generation call: its checked images, or the text of a refusal."""
 
     outputs: tuple[CheckedMedia, ...] = ()
     refused: str | None = None
@@ -56,12 +56,12 @@ class GenerationResult:
     run_params: Mapping[str, Any] = field(default_factory=dict)
     attempts: int = 1
     stored_at: str | None = None
-    """When the answer was kept; ``None`` for one that was got just now."""
+    """When the answer was cached; ``None`` for a new answer."""
 
 
 @dataclass(slots=True)
 class Meter:
-    """What the judge's calls of one grader on one cell used."""
+    """The usage and cost of one grader's judge calls for one cell."""
 
     calls: int = 0
     cached: int = 0
@@ -70,10 +70,10 @@ class Meter:
 
     def __str__(self) -> str:
         cost = "unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
-        return f"asked {self.calls} questions, {self.cached} of them answered before; cost: {cost}"
+        return f"asked {self.calls} questions, {self.cached} of them answered from the cache; cost: {cost}"
 
     def add(self, reply: Reply, *, cached: bool) -> None:
-        """Counts one call. A cost that is not known makes the sum unknown."""
+        """Adds one call. An unknown cost makes the total unknown."""
         self.calls += 1
         self.cached += cached
         for kind, tokens in (reply.usage or {}).items():
@@ -83,7 +83,7 @@ class Meter:
 
 @dataclass(slots=True)
 class Calls:
-    """The calls of one run. ``cache`` is ``None`` where nothing that is called costs anything."""
+    """The calls of one run. ``cache`` is ``None`` if all calls are free."""
 
     throttle: Throttle
     prices: Prices
@@ -93,39 +93,39 @@ class Calls:
     reuse: Reuse = field(default_factory=Reuse)
     run_id: str = ""
     reused_since: str | None = None
-    """When the oldest answer was stored that stood for a new generation."""
-    plain: Sanitizer = field(default_factory=Sanitizer)
+    """When the oldest reused generation was cached."""
+    sanitizer: Sanitizer = field(default_factory=Sanitizer)
     broken: StorageError | None = None
-    """Why the cache takes no answer any more. What was answered is there nevertheless, and no other call begins."""
-    _asked: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
+    """The error that stopped caching. Answers so far still count, and no new call starts."""
+    _pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def generate(
         self, call: Call, hash_of: HashOf, provider: Any, request: GenerationRequest, tries: Tries | None = None
     ) -> GenerationResult:
-        """Generates, or takes kept images. ``tries`` counts the attempts, those of a call that fails included.
+        """Generates images, or returns cached ones. ``tries`` counts all attempts, failed ones included.
 
         Raises ``ProviderError`` and ``BudgetError``.
         """
         tries = tries or Tries()
-        lane = generation_limit_key(call.run.provider, call.run.params)
+        limit_key = generation_limit_key(call.run.provider, call.run.params)
         if call.run.config.is_free:
             generation = await self.throttle.call(
-                lane, lambda: _generation(provider, call, request), tries=tries, limits_itself=True
+                limit_key, lambda: _generation(provider, call, request), tries=tries, limits_itself=True
             )
-            outputs = await asyncio.to_thread(_checked, generation, call.task_type)
-            return _generated(generation, outputs, generation.cost_usd, tries.count)
+            outputs = await asyncio.to_thread(_check_outputs, generation, call.task_type)
+            return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = await run_in_thread(call_key, call, hash_of, when=call.has_files)
-        kept = await self._cached_generation(key, call)
-        if kept is not None:
-            self.log.hit(lane, key)
-            self.reused_since = min(filter(None, (self.reused_since, kept.stored_at)), default=None)
-            return kept
+        cached = await self._cached_generation(key, call)
+        if cached is not None:
+            self.log.hit(limit_key, key)
+            self.reused_since = min(filter(None, (self.reused_since, cached.stored_at)), default=None)
+            return cached
         if self.reuse.offline:
             raise ProviderError(
                 f"not in the cache: the generation of {call.case.id!r} by {call.run.label!r}", kind="offline"
             )
         generation, cost = await self._paid(
-            lane,
+            limit_key,
             key,
             lambda: _generation_or_refusal(provider, call, request),
             lambda: generation_size(call),
@@ -135,38 +135,40 @@ class Calls:
         )
         outputs = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
         self._stop_if_broken()
-        return _generated(generation, outputs, cost, tries.count)
+        return _generation_result(generation, outputs, cost, tries.count)
 
     async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
-        """One round with a judge, or a kept answer to the same words and images.
+        """Asks a judge one question, or returns the cached answer to the same text and images.
 
-        The same question at the same moment is asked once. Raises ``ProviderError`` and ``BudgetError``.
+        Concurrent calls with the same question share one request. Raises ``ProviderError`` and ``BudgetError``.
         """
         if config.is_free:
-            reply = await guarded(Reply, judge.ask, question, about)
+            reply = await call_user_code(Reply, judge.ask, question, about)
             meter.add(replace(reply, cost_usd=0.0), cached=False)
             return reply
-        lane = judge_limit_key(config)
-        key = question_key(config, question)  # short work, as no image is read for it: a thread would take longer
+        limit_key = judge_limit_key(config)
+        key = question_key(config, question)  # reads no image, so a thread would take longer
         past_cache = question.past_cache and not self.reuse.offline
         if not self.reuse.judgements or past_cache:
-            return self._metered(meter, await self._put_to(lane, key, config, judge, question, about), cached=False)
-        while (same := self._asked.get(key)) is not None:
+            return self._metered(
+                meter, await self._ask_judge(limit_key, key, config, judge, question, about), cached=False
+            )
+        while (same := self._pending.get(key)) is not None:
             with contextlib.suppress(AbandonedError):
                 return self._metered(meter, await asyncio.shield(same), cached=True)
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._asked[key] = answer
+        self._pending[key] = answer
         try:
-            reply, cached = await self._answer(lane, key, config, judge, question, about)
+            reply, cached = await self._answer_or_cached(limit_key, key, config, judge, question, about)
         except BaseException as error:
             answer.set_exception(error if isinstance(error, ProviderError) else AbandonedError())
-            answer.exception()  # nobody may be waiting for it
+            answer.exception()  # marks it as retrieved: nothing else may be waiting for it
             raise
         else:
             answer.set_result(reply)
             return self._metered(meter, reply, cached=cached)
         finally:
-            del self._asked[key]
+            del self._pending[key]
 
     @staticmethod
     def _metered(meter: Meter, reply: Reply, *, cached: bool) -> Reply:
@@ -175,35 +177,35 @@ class Calls:
         meter.add(reply, cached=cached)
         return reply
 
-    async def _answer(
-        self, lane: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+    async def _answer_or_cached(
+        self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> tuple[Reply, bool]:
-        kept = self.cache.get(key) if self.cache else None
-        if kept is not None:
-            self.log.hit(lane, key)
-            return replace(_reply(kept), from_cache=not self.reuse.offline), True
+        entry = self.cache.get(key) if self.cache else None
+        if entry is not None:
+            self.log.hit(limit_key, key)
+            return replace(_cached_reply(entry), from_cache=not self.reuse.offline), True
         if self.reuse.offline:
             cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
-            raise ProviderError(f"not in the cache: an answer of {lane} about {cell}", kind="offline")
-        return await self._put_to(lane, key, config, judge, question, about), False
+            raise ProviderError(f"not in the cache: the answer of {limit_key} about {cell}", kind="offline")
+        return await self._ask_judge(limit_key, key, config, judge, question, about), False
 
-    async def _put_to(
-        self, lane: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
+    async def _ask_judge(
+        self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
         asked = partial(question_size, config, question)
-        reply, cost = await self._paid(lane, key, lambda: guarded(Reply, judge.ask, question, about), asked)
+        reply, cost = await self._paid(limit_key, key, lambda: call_user_code(Reply, judge.ask, question, about), asked)
         reply = replace(reply, cost_usd=cost)
         answer = asdict(reply)
         del answer["from_cache"]
-        if not self.plain.hides(answer):  # what is masked would be another answer the next time
-            await asyncio.to_thread(self._store, key, "judge", self.plain.mapping(answer))
+        if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
+            await asyncio.to_thread(self._store, key, "judge", self.sanitizer.mapping(answer))
         self._stop_if_broken()
         return reply
 
     def _store(
         self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, bytes]] = ()
     ) -> None:
-        """Caches an answer. Where that fails the answer still counts, as it is paid for; but the run must end."""
+        """Caches an answer. If that fails, the answer still counts because it is paid for, but the run stops."""
         try:
             if self.cache is not None:
                 self.cache.put(key, kind, answer, outputs)
@@ -211,13 +213,13 @@ class Calls:
             self.broken = self.broken or error
 
     def _stop_if_broken(self) -> None:
-        """Begins no other call once an answer could not be cached: it would be paid for again."""
+        """Stops new calls after a caching error, because their answers would have to be paid for again."""
         if self.broken is not None:
             self.throttle.shut()
 
     async def _paid(
         self,
-        lane: RateLimitKey,
+        limit_key: RateLimitKey,
         key: str,
         work: Callable[[], Awaitable[T]],
         size: Callable[[], CallSize],
@@ -226,15 +228,17 @@ class Calls:
         images: int = 0,
         limits_itself: bool = False,
     ) -> tuple[T, float | None]:
-        """A call under the budget and the throttle, with what it cost. Every try is logged.
+        """Makes a call within the budget and the throttle. Returns its result and cost. Logs every attempt.
 
-        A try that may have been billed though its answer got lost counts towards the budget.
+        An attempt that may have been billed although its reply was lost counts towards the budget.
         """
         tries = tries or Tries()
 
         @asynccontextmanager
         async def admission() -> AsyncIterator[None]:
-            async with self.budget.reserve(lane, images, lambda: bound_of(self.prices, lane, size())) as claim:
+            async with self.budget.reserve(
+                limit_key, images, lambda: bound_of(self.prices, limit_key, size())
+            ) as claim:
                 claims.append(claim)
                 yield
 
@@ -243,42 +247,42 @@ class Calls:
             try:
                 answer = await work()
             except BaseException as error:
-                self.log.call(lane, key, _status(error), tries.count, perf_counter() - start)
+                self.log.call(limit_key, key, _status(error), tries.count, perf_counter() - start)
                 if _may_be_billed(error):
                     self.budget.settle(claims[-1], None)
                 raise
-            usage, told = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
+            usage, reported_cost = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
             outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
-            cost = self.prices.cost(lane, usage, outputs) if told is None else amount(told)
+            cost = self.prices.cost(limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
             self.budget.settle(claims[-1], 0.0 if cost is None and status == "refused" else cost)
             costs.append(cost)
             self.log.call(
-                lane, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
+                limit_key, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
             )
             return answer
 
         costs: list[float | None] = []
         claims: list[Claim] = []
         answer = await self.throttle.call(
-            lane, priced, images=images, tries=tries, limits_itself=limits_itself, admission=admission
+            limit_key, priced, images=images, tries=tries, limits_itself=limits_itself, admission=admission
         )
         return answer, costs[-1]
 
     async def _cached_generation(self, key: str, call: Call) -> GenerationResult | None:
-        """A kept generation that is whole, or in an offline replay any; ``None`` where it must be generated."""
+        """The cached generation, if it is complete or the run is offline; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
-        kept = self.cache.get(key)
-        if kept is None or (self.reuse.generations == "own" and kept.run_id != self.run_id):
+        entry = self.cache.get(key)
+        if entry is None or (self.reuse.generations == "own" and entry.run_id != self.run_id):
             return None
-        if not self.reuse.offline and not kept.answer["whole"]:
+        if not self.reuse.offline and not entry.answer["whole"]:
             return None
-        outputs = await run_in_thread(self._read, kept, self.cache, call.task_type, when=_is_work(kept))
+        outputs = await run_in_thread(self._read_outputs, entry, self.cache, call.task_type, when=_needs_thread(entry))
         if outputs is None or (not self.reuse.offline and any(p.fault for p in outputs)):
             return None
-        answer = kept.answer
-        if self.reuse.generations == "own":  # which this run paid for, and has no record of yet
+        answer = entry.answer
+        if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
             return GenerationResult(
                 outputs, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"]
             )
@@ -288,95 +292,96 @@ class Calls:
             cost_usd=0.0,
             run_params=answer["run_params"],
             attempts=0,
-            stored_at=kept.stored_at,
+            stored_at=entry.stored_at,
         )
 
-    def _read(self, kept: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
-        """The images of a kept generation; ``None`` where the file of one of them is not what was kept."""
-        outputs = tuple(CheckedMedia(**image) for image in kept.answer["outputs"])
-        found = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in outputs]
-        if any(p.fault is None and p.data is None for p in found):
+    def _read_outputs(self, entry: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
+        """The images of a cached generation; ``None`` if one of their files is missing or damaged."""
+        outputs = tuple(CheckedMedia(**image) for image in entry.answer["outputs"])
+        with_bytes = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in outputs]
+        if any(p.fault is None and p.data is None for p in with_bytes):
             return None
-        known = (p if p.decoded or p.data is None else made(p.data, task) for p in found)
-        return tuple(map(self._let_go, known))
+        checked = (p if p.decoded or p.data is None else check_media(p.data, task) for p in with_bytes)
+        return tuple(map(self._release_bytes, checked))
 
     def _cache_generation(
         self, key: str, generation: Generation, cost: float | None, call: Call
     ) -> tuple[CheckedMedia, ...]:
-        outputs = _checked(generation, call.task_type)
+        outputs = _check_outputs(generation, call.task_type)
         is_all = generation.refused is not None or len(outputs) >= len(call.samples)
         if self.cache is None or not (generation.refused or any(p.fault is None for p in outputs)):
             return outputs
         answer = {
             "outputs": [{**asdict(replace(p, data=None))} for p in outputs],
-            "refused": None if generation.refused is None else self.plain.text(generation.refused),
-            "usage": self.plain.counts(generation.usage),
+            "refused": None if generation.refused is None else self.sanitizer.text(generation.refused),
+            "usage": self.sanitizer.counts(generation.usage),
             "cost_usd": cost,
-            "run_params": self.plain.mapping(generation.run_params),
+            "run_params": self.sanitizer.mapping(generation.run_params),
             "whole": is_all and all(p.fault is None for p in outputs),
         }
         self._store(key, "generate", answer, [(p.sha256, p.data) for p in outputs if p.data is not None])
-        return tuple(self._let_go(p) for p in outputs)
+        return tuple(self._release_bytes(p) for p in outputs)
 
-    def _let_go(self, image: CheckedMedia) -> CheckedMedia:
-        """The file instead of the bytes: a cell may wait long for its judges."""
+    def _release_bytes(self, image: CheckedMedia) -> CheckedMedia:
+        """Replaces the bytes by the cached file, because a cell may wait long for its judges."""
         path = self.cache.path(image.sha256) if self.cache is not None and image.data is not None else None
-        if path is None or not path.exists():  # a cache that cannot be written, or is very small
+        if path is None or not path.exists():  # the cache is read-only or very small
             return image
         return replace(image, data=None, kept=path)
 
 
 class AbandonedError(ProviderError):
-    """Somebody else's call of the same question, which ended before it had an answer."""
+    """A concurrent call with the same question ended without an answer."""
 
     def __init__(self) -> None:
         super().__init__("the call was abandoned", kind="transient")
 
 
 def generation_limit_key(provider: str, params: Mapping[str, Any]) -> RateLimitKey:
-    """Whose limits a generation is under."""
+    """The rate-limit key of a generation."""
     model = params.get("model")
     return RateLimitKey(provider, model if isinstance(model, str) else None, "generate")
 
 
 def judge_limit_key(config: BaseJudge) -> RateLimitKey:
-    """Whose limits a judgement is under."""
+    """The rate-limit key of a judgement."""
     return RateLimitKey(str(getattr(config, "provider", "")), getattr(config, "model", None), "judge")
 
 
 def question_key(config: BaseJudge, question: Question) -> str:
-    """What an answer depends on. No host is in it, and no cell: identical images get the same answer."""
+    """The cache key of a question. Contains neither host nor cell, so identical images share one answer."""
     parts = {
         "judge": config.model_dump(exclude={"base_url", "api_key_env", "google"}),
-        "parts": [_plain(part) for part in question.parts],
+        "parts": [_part_key(part) for part in question.parts],
         "schema": question.schema,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in question.tools],
         "detail": question.detail,
         "vote": question.vote,
         "turns": [
-            [turn.raw, [[call.id, [_plain(p) for p in told]] for call, told in turn.results]] for turn in question.turns
+            [turn.raw, [[call.id, [_part_key(part) for part in parts]] for call, parts in turn.results]]
+            for turn in question.turns
         ],
         "must_answer": question.must_answer,
     }
     return f"judge:{digest(parts)}"
 
 
-def _plain(part: Part) -> Any:
+def _part_key(part: Part) -> Any:
     return part if isinstance(part, str) else [part.sha256, part.mime]
 
 
-def _is_work(kept: CacheEntry) -> bool:
-    """Whether reading a kept generation is work for a thread: it is large, or still to be decoded."""
-    return kept.bytes > SMALL or not all(image.get("decoded") for image in kept.answer["outputs"])
+def _needs_thread(entry: CacheEntry) -> bool:
+    """Whether to read a cached generation in a thread: it is large, or not decoded yet."""
+    return entry.bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
 
 
 async def _generation(provider: Any, call: Call, request: GenerationRequest) -> Generation:
     ask = provider.edit if call.task_type == "image_editing" else provider.generate
-    return await guarded(Generation, ask, request)
+    return await call_user_code(Generation, ask, request)
 
 
 async def _generation_or_refusal(provider: Any, call: Call, request: GenerationRequest) -> Generation:
-    """A refusal is an answer too: it is kept, and so is there for a replay."""
+    """Generates; returns a refusal as a result, so that it is cached and can be replayed."""
     try:
         return await _generation(provider, call, request)
     except ProviderError as error:
@@ -386,29 +391,29 @@ async def _generation_or_refusal(provider: Any, call: Call, request: GenerationR
 
 
 def _status(error: BaseException) -> str:
-    """How a try ended, for the log: an error's kind, and ``cancelled`` for a time limit or an interrupt."""
+    """The status of a failed attempt for the log: the kind of error, or ``cancelled`` for a timeout or interrupt."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     return error.kind if isinstance(error, ProviderError) else type(error).__name__
 
 
 def _may_be_billed(error: BaseException) -> bool:
-    """Whether a try that failed may cost something: it was cut off, or ended in a way that says nothing of that."""
+    """Whether a failed attempt may be billed: the call was cut off, or its error does not rule it out."""
     if isinstance(error, ProviderError):
         return error.may_be_billed
     return not isinstance(error, StoppedError)
 
 
-def _checked(generation: Generation, task: TaskType) -> tuple[CheckedMedia, ...]:
-    return tuple(made(data, task) for data in generation.outputs)
+def _check_outputs(generation: Generation, task: TaskType) -> tuple[CheckedMedia, ...]:
+    return tuple(check_media(data, task) for data in generation.outputs)
 
 
-def _generated(
+def _generation_result(
     generation: Generation, outputs: tuple[CheckedMedia, ...], cost: float | None, attempts: int
 ) -> GenerationResult:
     return GenerationResult(outputs, generation.refused, generation.usage, cost, generation.run_params, attempts)
 
 
-def _reply(kept: CacheEntry) -> Reply:
-    answer = dict(kept.answer)
+def _cached_reply(entry: CacheEntry) -> Reply:
+    answer = dict(entry.answer)
     return Reply(**{**answer, "calls": tuple(ToolCall(**call) for call in answer["calls"])})

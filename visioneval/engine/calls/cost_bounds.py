@@ -1,4 +1,4 @@
-"""The most that one call may cost, worked out before it begins: what a budget reserves for it."""
+"""Upper bounds for the cost of a call, computed before it starts: the amount the budget reserves."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from visioneval.providers.base import Part, Question, VideoPart
 from visioneval.suite.judges import BaseJudge
 
 IMAGE_TOKENS = 16_384
-"""Input tokens that an image counts as which a call sends: no current model takes more for one at full detail."""
+"""Input tokens reserved for each image sent: no current model uses more at full detail."""
 VIDEO_TOKENS = 100_000
-"""Input tokens that a video counts as: some five minutes of it."""
+"""Input tokens reserved for each video sent: about five minutes of video."""
 ANSWER_TOKENS = 16_384
-"""Output tokens of a judge's answer where its params state no maximum, thinking included."""
+"""Output tokens of a judge's reply, thinking included, if its params set no maximum."""
 GENERATED_TOKENS = 8_192
-"""Output tokens of a generated image: the largest sizes at the highest quality take fewer."""
-_BY_PROVIDER = {"gemini": 4_096}
-_BY_QUALITY = {"low": 512, "medium": 2_048}
+"""Output tokens of a generated image: the largest size at the highest quality uses fewer."""
+_TOKENS_BY_PROVIDER = {"gemini": 4_096}
+_TOKENS_BY_QUALITY = {"low": 512, "medium": 2_048}
 FRAME_TOKENS = 1_000
-"""Input tokens around what is sent: roles, tool declarations, instructions of the provider's own."""
-_MAXIMA = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
-_CANDIDATES = ("n", "candidate_count", "candidateCount")
-_PASSED_ON = ("openai", "gemini")
-"""Providers whose ``params`` are sent as written, so that a maximum in them holds."""
+"""Input tokens of overhead: roles, tool declarations and the provider's own instructions."""
+_MAX_TOKEN_PARAMS = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
+_CANDIDATE_PARAMS = ("n", "candidate_count", "candidateCount")
+_PASS_THROUGH_PROVIDERS = ("openai", "gemini")
+"""Providers that send ``params`` unchanged, so that a maximum in them is enforced."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSize:
-    """What is known of a call before it begins.
+    """The size of a call before it starts.
 
-    ``images`` is how many it generates; ``input_tokens`` is at least what it sends; ``max_output_tokens`` is ``None``
-    where no maximum is stated, and ``likely_output_tokens`` stands for it.
+    ``images`` is the number of images it generates, and ``input_tokens`` an upper bound of what it sends. If no
+    maximum is set, ``max_output_tokens`` is ``None`` and ``likely_output_tokens`` is used instead.
     """
 
     images: int = 0
@@ -48,41 +48,41 @@ class CallSize:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most that a call may cost, in US dollars; an estimate unless it ``is_strict``."""
+    """The maximum cost of a call in US dollars; an estimate unless ``is_strict``."""
 
     usd: float
     is_strict: bool
 
 
-def bound_of(prices: Prices, lane: RateLimitKey, size: CallSize) -> Bound:
-    """Strict where calls and images alone are priced, or a maximum of output tokens is stated."""
-    price = prices.stated(lane)
+def bound_of(prices: Prices, limit_key: RateLimitKey, size: CallSize) -> Bound:
+    """The cost bound of a call: strict if only calls and images are priced, or a maximum of output tokens is set."""
+    price = prices.stated(limit_key)
     if price is not None and not (price.input_per_million or price.output_per_million):
-        return Bound(prices.cost(lane, None, size.images) or 0.0, is_strict=True)
-    most = size.likely_output_tokens if size.max_output_tokens is None else size.max_output_tokens
-    words = {"input_tokens": size.input_tokens, "output_tokens": most}
-    pixels = {**words, "input_image_tokens": size.input_tokens, "output_image_tokens": most}
-    costs = (prices.cost(lane, usage, size.images) for usage in (words, pixels))
+        return Bound(prices.cost(limit_key, None, size.images) or 0.0, is_strict=True)
+    output_tokens = size.likely_output_tokens if size.max_output_tokens is None else size.max_output_tokens
+    text_usage = {"input_tokens": size.input_tokens, "output_tokens": output_tokens}
+    image_usage = {**text_usage, "input_image_tokens": size.input_tokens, "output_image_tokens": output_tokens}
+    costs = (prices.cost(limit_key, usage, size.images) for usage in (text_usage, image_usage))
     return Bound(max(cost or 0.0 for cost in costs), is_strict=size.max_output_tokens is not None)
 
 
 def generation_size(call: Call) -> CallSize:
     """The size of a generation or an edit."""
-    sent = len(call.files.images) + len(call.files.masks)
-    words = len(call.prompt.encode()) + _bytes(call.params)
-    least = least_generation_size(call.run.provider, call.params, len(call.samples))
-    return replace(least, input_tokens=FRAME_TOKENS + words + IMAGE_TOKENS * sent)
+    files = len(call.files.images) + len(call.files.masks)
+    text_bytes = len(call.prompt.encode()) + _bytes(call.params)
+    smallest = minimum_generation_size(call.run.provider, call.params, len(call.samples))
+    return replace(smallest, input_tokens=FRAME_TOKENS + text_bytes + IMAGE_TOKENS * files)
 
 
-def least_generation_size(provider: str, params: Mapping[str, Any], images: int) -> CallSize:
-    """The size of a call that generates so many images, of whatever words."""
-    quality = _BY_QUALITY.get(str(params.get("quality")), GENERATED_TOKENS)
-    likely = _BY_PROVIDER.get(provider, quality) * images
+def minimum_generation_size(provider: str, params: Mapping[str, Any], images: int) -> CallSize:
+    """The size of a call that generates ``images`` images, without its prompt."""
+    quality = _TOKENS_BY_QUALITY.get(str(params.get("quality")), GENERATED_TOKENS)
+    likely = _TOKENS_BY_PROVIDER.get(provider, quality) * images
     return CallSize(images, 0, stated_maximum(provider, params), likely)
 
 
 def question_size(config: BaseJudge, question: Question) -> CallSize:
-    """The size of one round with a judge, all rounds before it included. No token is shorter than a byte."""
+    """The size of one round with a judge, including all earlier rounds. Counts one token per byte."""
     params: Mapping[str, Any] = getattr(config, "params", {})
     tokens = FRAME_TOKENS + _bytes(params) + _bytes(question.schema) + _tokens(question.parts)
     tokens += sum(_bytes([tool.description, tool.parameters]) for tool in question.tools)
@@ -92,19 +92,19 @@ def question_size(config: BaseJudge, question: Question) -> CallSize:
 
 
 def stated_maximum(provider: str, params: Mapping[str, Any]) -> int | None:
-    """The most output tokens that ``params`` allow one call, where they say so."""
-    if provider not in _PASSED_ON:
+    """The maximum of output tokens per call that ``params`` set, if any."""
+    if provider not in _PASS_THROUGH_PROVIDERS:
         return None
-    stated = [params[name] for name in _MAXIMA if isinstance(params.get(name), int)]
-    answers = [params[name] for name in _CANDIDATES if isinstance(params.get(name), int)]
+    stated = [params[name] for name in _MAX_TOKEN_PARAMS if isinstance(params.get(name), int)]
+    answers = [params[name] for name in _CANDIDATE_PARAMS if isinstance(params.get(name), int)]
     return max(stated) * max([1, *answers]) if stated else None
 
 
 def _tokens(parts: Iterable[Part]) -> int:
-    return sum(len(part.encode()) if isinstance(part, str) else _seen(part.mime, part) for part in parts)
+    return sum(len(part.encode()) if isinstance(part, str) else _media_tokens(part.mime, part) for part in parts)
 
 
-def _seen(mime: str, part: object) -> int:
+def _media_tokens(mime: str, part: object) -> int:
     return VIDEO_TOKENS if isinstance(part, VideoPart) or mime.startswith("video/") else IMAGE_TOKENS
 
 

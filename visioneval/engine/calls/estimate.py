@@ -1,4 +1,4 @@
-"""What a run of a plan would do, and what it would cost as far as anybody knows. Nothing is called."""
+"""Estimates the calls and the cost of a plan without calling a provider."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
 from visioneval.engine.calls.calls import generation_limit_key, judge_limit_key
-from visioneval.engine.calls.lanes import budget_warnings, prices_of
+from visioneval.engine.calls.paid_calls import budget_warnings, prices_of
 from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.media.urls import is_url
@@ -23,10 +23,10 @@ Basis = Literal["prices", "earlier runs", "tokens", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one model run, or one grader's judge, would cost in US dollars; ``None`` where nobody can tell.
+    """The estimated cost of one model run, or of one grader's judge, in US dollars; ``None`` if unknown.
 
-    ``basis`` is the suite's ``prices``, or the mean over ``seen`` cells of ``earlier runs``; where neither tells,
-    ``tokens`` (genai-prices knows the price of a token, and no run how many there are) or ``none``.
+    ``basis`` is the suite's ``prices``, or the mean over ``seen`` cells of ``earlier runs``. If neither is available,
+    it is ``tokens`` (the price per token is known, the number of tokens is not) or ``none``.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run would do, and what it lacks. What works for nothing has no entry among the ``costs``."""
+    """The work and cost of a run, and its missing files. Free providers have no entry in ``costs``."""
 
     calls: int
     cells: int
@@ -45,23 +45,23 @@ class Estimate:
     costs: tuple[Cost, ...]
     missing_files: tuple[str, ...]
     budget_warnings: tuple[str, ...] = ()
-    """A line for each model and judge one call of which the budget cannot pay."""
+    """One line for each model or judge whose single call exceeds the budget."""
 
     @property
     def usd(self) -> float:
-        """The sum of what is known."""
+        """The sum of the known costs."""
         return sum(cost.usd or 0.0 for cost in self.costs)
 
     @property
     def unpriced(self) -> tuple[str, ...]:
-        """What may cost something that nobody here knows."""
+        """The names whose cost is unknown."""
         return tuple(cost.name for cost in self.costs if cost.usd is None)
 
 
 def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: float | None = None) -> Estimate:
-    """Counts the work of a plan, and prices it; ``past`` is asked for only where the suite's prices do not tell.
+    """Counts and prices the work of a plan. Calls ``past`` only if the suite's prices do not cover it.
 
-    ``budget_usd`` is instead of the suite's.
+    ``budget_usd`` overrides the suite's budget.
     """
     calls = cells = grader_calls = 0
     generated: Counter[str] = Counter()
@@ -71,35 +71,35 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
         calls += 1
         cells += call.cells
         generated[call.run.label] += 1
-        for each in (call, *call.dependents):
-            grader_calls += len(each.samples) * len(each.graders)
-            asked.update({grader.key: len(each.samples) for grader in each.graders})
+        for cell_call in (call, *call.dependents):
+            grader_calls += len(cell_call.samples) * len(cell_call.graders)
+            asked.update({grader.key: len(cell_call.samples) for grader in cell_call.graders})
         path = call.params.get("path") if call.run.config.reads_outputs else None
         if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
             missing.append(path or call.params.get("row") or f"an image of {call.case.id!r} by {call.run.label!r}")
-    pairs = {each.key: _pairs(plan, each) for each in plan.suite.graders}
+    pairs = {grader.key: _pairs(plan, grader) for grader in plan.suite.graders}
     pricing = _Pricing(plan, prices_of(plan), past)
     costs = [pricing.generation(run, generated[run.label]) for run in plan.runs if not run.config.is_free]
     for grader in plan.suite.graders:
         judge = plan.judges.get(grader.judge_name or "")
         if judge is not None and not judge.is_free and any(asks(grader, case) for case in plan.suite.cases):
             costs.append(pricing.judging(grader, asked[grader.key] + pairs[grader.key]))
-    most = plan.suite.budget_usd if budget_usd is None else budget_usd
-    warnings = () if most is None else tuple(budget_warnings(plan, most))
+    limit_usd = plan.suite.budget_usd if budget_usd is None else budget_usd
+    warnings = () if limit_usd is None else tuple(budget_warnings(plan, limit_usd))
     return Estimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
 
 
 def _pairs(plan: Plan, grader: BaseGrader) -> int:
-    """How many pairs of images a grader compares."""
+    """The number of image pairs that a grader compares."""
     labels = grader.compared(run.label for run in plan.runs)
     runs = [run for run in plan.runs if run.label in labels]
     cases = [case for case in plan.suite.cases if grader.is_for(case)]
-    sizes = ([plan.count(case, run)[1] for run in runs] for case in cases)
-    return sum(min(two) for own in sizes for two in combinations(own, 2))
+    sizes_by_case = ([plan.count(case, run)[1] for run in runs] for case in cases)
+    return sum(min(pair) for case_sizes in sizes_by_case for pair in combinations(case_sizes, 2))
 
 
 class _Pricing:
-    """Prices the parts of a plan."""
+    """Prices the generations and judgements of a plan."""
 
     def __init__(self, plan: Plan, prices: Prices, past: Callable[[], PastCosts]) -> None:
         self._plan = plan
@@ -109,42 +109,42 @@ class _Pricing:
 
     @property
     def past(self) -> PastCosts:
-        """Earlier costs, read when they are first needed."""
+        """Costs of earlier runs, read on first use."""
         if self._past is None:
             self._past = self._ask()
         return self._past
 
     def generation(self, run: ModelRun, calls: int) -> Cost:
-        """What the generations of a model run cost."""
-        lane, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
-        stated = self._stated(lane, calls, images)
+        """The cost of all generations of a model run."""
+        limit_key, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
+        stated = self._stated(limit_key, calls, images)
         if stated is not None:
             return Cost(run.label, stated, "prices")
         mean = self.past.generations.get((run.provider, run.label))
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times)
-        return self._unknown(run.label, lane)
+        return self._unknown(run.label, limit_key)
 
     def judging(self, grader: BaseGrader, times: int) -> Cost:
-        """What a grader's judge costs, asked about so many cells or pairs."""
+        """The cost of a grader's judge for ``times`` cells or pairs."""
         judge = self._plan.judges[str(grader.judge_name)]
-        lane, name = judge_limit_key(judge), f"{grader.key} by {grader.judge_name}"
+        limit_key, name = judge_limit_key(judge), f"{grader.key} by {grader.judge_name}"
         suite = self._plan.suite
         calls = grader.judge_calls(times, [case for case in suite.cases if asks(grader, case)], suite.vars)
-        stated = None if calls is None else self._stated(lane, calls, 0)
+        stated = None if calls is None else self._stated(limit_key, calls, 0)
         if stated is not None:
             return Cost(name, stated, "prices")
         mean = self.past.judgements.get((grader.key, judge.title))
         if mean is not None:
             return Cost(name, mean.usd * times, "earlier runs", mean.times)
-        return self._unknown(name, lane)
+        return self._unknown(name, limit_key)
 
-    def _stated(self, lane: RateLimitKey, calls: int, images: int) -> float | None:
-        """By the suite's price of a call and of an image; ``None`` where there is none, or tokens count too."""
-        price = self._prices.stated(lane)
+    def _stated(self, limit_key: RateLimitKey, calls: int, images: int) -> float | None:
+        """The cost by the suite's price per call and image; ``None`` if there is none or tokens are priced too."""
+        price = self._prices.stated(limit_key)
         if price is None or price.input_per_million or price.output_per_million:
             return None
         return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images
 
-    def _unknown(self, name: str, lane: RateLimitKey) -> Cost:
-        return Cost(name, None, "tokens" if self._prices.knows(lane) else "none")
+    def _unknown(self, name: str, limit_key: RateLimitKey) -> Cost:
+        return Cost(name, None, "tokens" if self._prices.knows(limit_key) else "none")

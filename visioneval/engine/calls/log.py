@@ -1,4 +1,4 @@
-"""One line of JSON for each call to a provider: what it was and how it went, never what was said or shown."""
+"""Logs each provider call as one line of JSON: its key, status, time and cost, never prompts, replies or images."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from visioneval.errors import UsageError
 
 
 class CallLog:
-    """Appends to ``--log-file``, and with ``echo`` tells each call to the person at the terminal."""
+    """Appends calls to ``--log-file``, and prints them to ``echo`` if given."""
 
     def __init__(self, path: Path | None = None, echo: TextIO | None = None) -> None:
-        """Raises ``UsageError`` for a file that cannot be written."""
+        """Raises ``UsageError`` if the file cannot be opened for writing."""
         self._echo = echo
         self._file: TextIO | None = None
         if path is not None:
@@ -26,11 +26,11 @@ class CallLog:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = path.open("a", encoding="utf-8", buffering=1)
             except OSError as error:
-                raise UsageError(f"--log-file {path}: cannot be written: {error.strerror or error}") from None
+                raise UsageError(f"--log-file {path}: cannot write: {error.strerror or error}") from None
 
     def call(
         self,
-        lane: RateLimitKey,
+        limit_key: RateLimitKey,
         key: str,
         status: str,
         attempt: int,
@@ -39,33 +39,40 @@ class CallLog:
         tokens: Mapping[str, int] | None = None,
         cost: float | None = None,
     ) -> None:
-        """One try of one call. ``status`` is ``ok`` or the kind of error."""
+        """Logs one attempt of a call. ``status`` is ``ok`` or the kind of error."""
         self._write(
-            lane, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=dict(tokens or {}), cost_usd=cost
+            limit_key, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=dict(tokens or {}), cost_usd=cost
         )
 
-    def hit(self, lane: RateLimitKey, key: str) -> None:
-        """An answer that was taken from the cache."""
-        self._write(lane, key, "cached")
+    def hit(self, limit_key: RateLimitKey, key: str) -> None:
+        """Logs a reply from the cache."""
+        self._write(limit_key, key, "cached")
 
-    def _write(self, lane: RateLimitKey, key: str, status: str, **more: object) -> None:
+    def _write(self, limit_key: RateLimitKey, key: str, status: str, **more: object) -> None:
         if self._file is None and self._echo is None:
             return
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"at": at, "provider": lane.provider, "model": lane.model, "kind": lane.kind, "status": status, **more}
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {
+            "at": time,
+            "provider": limit_key.provider,
+            "model": limit_key.model,
+            "kind": limit_key.kind,
+            "status": status,
+            **more,
+        }
         text = json.dumps({**line, "key": key})
         if self._echo is not None:
             print(text, file=self._echo)
         try:
             if self._file is not None:
                 print(text, file=self._file)
-        except OSError as error:  # what was called is worth more than the line about it
+        except OSError as error:  # a failed log line must not discard a paid call
             self.close()
             self._file = None
-            print(f"--log-file: cannot be written any more: {error.strerror or error}", file=sys.stderr)
+            print(f"--log-file: cannot write, so logging stops: {error.strerror or error}", file=sys.stderr)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the log file."""
         with contextlib.suppress(OSError):
             if self._file is not None:
                 self._file.close()

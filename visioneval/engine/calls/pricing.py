@@ -1,4 +1,4 @@
-"""Prices: the suite's, or the public ones of genai-prices, and what usage costs by them."""
+"""Prices of calls: the suite's prices, or public prices from genai-prices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from genai_prices.types import Provider as PricedProvider
 
 
-_KNOWN_AS = {"openai": "openai", "gemini": "google"}
+_PROVIDER_NAMES = {"openai": "openai", "gemini": "google"}
 _TOKENS = {
     "input_tokens": ("input_tokens", "prompt_tokens", "prompt_token_count", "tool_use_prompt_token_count"),
     "output_tokens": ("output_tokens", "completion_tokens", "candidates_token_count", "thoughts_token_count"),
@@ -23,44 +23,44 @@ _TOKENS = {
     "input_image_tokens": ("input_image_tokens", "prompt_image_tokens"),
     "output_image_tokens": ("output_image_tokens", "candidates_image_tokens"),
 }
-"""Tokens as genai-prices names them, and as the providers do."""
+"""The token names of genai-prices, and the names that providers use for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a call costs: by the suite's ``prices``, or else by genai-prices, where the host is the provider's own."""
+    """The cost of a call by the suite's ``prices``, or else by genai-prices for a provider's own host."""
 
-    own: Mapping[str, Price] = field(default_factory=dict)
-    elsewhere: frozenset[RateLimitKey] = frozenset()
-    """Lanes whose calls go to a host of the user's own, of which genai-prices knows nothing."""
+    suite_prices: Mapping[str, Price] = field(default_factory=dict)
+    custom_hosts: frozenset[RateLimitKey] = frozenset()
+    """Rate-limit keys whose calls go to a custom host, which genai-prices does not cover."""
 
-    def knows(self, lane: RateLimitKey) -> bool:
-        """Whether the cost of a call can be told."""
-        return self.stated(lane) is not None or self._public(lane) is not None
+    def knows(self, limit_key: RateLimitKey) -> bool:
+        """Whether the price of a call is known."""
+        return self.stated(limit_key) is not None or self._public(limit_key) is not None
 
-    def cost(self, lane: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
-        """US dollars for one call that gave so many images; ``None`` where that is not known."""
-        own = self.stated(lane)
-        if own is not None:
-            by_token = own.input_per_million or own.output_per_million
-            return None if by_token and not usage else _by(own, usage or {}, images)
-        if not usage or self._public(lane) is None:
+    def cost(self, limit_key: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
+        """The cost in US dollars of one call that generated ``images`` images; ``None`` if unknown."""
+        price = self.stated(limit_key)
+        if price is not None:
+            by_token = price.input_per_million or price.output_per_million
+            return None if by_token and not usage else _cost_by_price(price, usage or {}, images)
+        if not usage or self._public(limit_key) is None:
             return None
-        return _public_cost(_KNOWN_AS[lane.provider], str(lane.model), tuple(sorted(usage.items())))
+        return _public_cost(_PROVIDER_NAMES[limit_key.provider], str(limit_key.model), tuple(sorted(usage.items())))
 
-    def stated(self, lane: RateLimitKey) -> Price | None:
-        """The suite's own price for a lane."""
-        names = (str(lane), lane.model or "", lane.provider)
-        return next((self.own[name] for name in names if name in self.own), None)
+    def stated(self, limit_key: RateLimitKey) -> Price | None:
+        """The suite's price for a rate-limit key."""
+        names = (str(limit_key), limit_key.model or "", limit_key.provider)
+        return next((self.suite_prices[name] for name in names if name in self.suite_prices), None)
 
-    def _public(self, lane: RateLimitKey) -> Any:
-        known = _KNOWN_AS.get(lane.provider)
-        if known is None or lane.model is None or lane in self.elsewhere:
+    def _public(self, limit_key: RateLimitKey) -> Any:
+        public_name = _PROVIDER_NAMES.get(limit_key.provider)
+        if public_name is None or limit_key.model is None or limit_key in self.custom_hosts:
             return None
-        return _listed(known, lane.model)
+        return _public_model(public_name, limit_key.model)
 
 
-def _by(price: Price, usage: Mapping[str, int], images: int) -> float:
+def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float:
     tokens = tokens_of(usage)
     return (
         (price.per_call or 0.0)
@@ -71,12 +71,12 @@ def _by(price: Price, usage: Mapping[str, int], images: int) -> float:
 
 
 def tokens_of(usage: Mapping[str, int]) -> dict[str, int]:
-    """Token counts under one set of names, whatever the provider calls them."""
+    """Token counts under the names of genai-prices."""
     return {ours: sum(usage.get(name, 0) for name in names) for ours, names in _TOKENS.items()}
 
 
 @lru_cache(maxsize=256)
-def _listed(provider: str, model: str) -> tuple[PricedProvider, ModelInfo] | None:
+def _public_model(provider: str, model: str) -> tuple[PricedProvider, ModelInfo] | None:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
@@ -87,7 +87,7 @@ def _listed(provider: str, model: str) -> tuple[PricedProvider, ModelInfo] | Non
 
 @lru_cache(maxsize=4096)
 def _public_cost(provider: str, model: str, usage: tuple[tuple[str, int], ...]) -> float | None:
-    """Kept, as generations of one size use the same tokens, and a look-up costs as much as sending a small request."""
+    """Cached because generations of one size use the same tokens and a lookup takes as long as a small request."""
     from genai_prices import Usage, calc_price
 
     counted = {name: count for name, count in tokens_of(dict(usage)).items() if count}

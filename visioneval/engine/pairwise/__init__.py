@@ -1,1 +1,1 @@
-"""Pairwise judgements, within a run and between two."""
+"""Pairwise judgements of images within one run or between two runs."""

@@ -1,4 +1,4 @@
-"""Two runs before a judge: which images stand against each other, and the questions about them from first to last."""
+"""Compares two runs with a pairwise judge: pairs their images and asks about each pair."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from visioneval.engine.call_settings import CallSettings, check_budget, open_cal
 from visioneval.engine.calls.calls import Meter
 from visioneval.engine.components import build_components
 from visioneval.engine.context import sanitizer_for
-from visioneval.engine.pairwise.panel import Matchups, PairwiseSession, judge_matchups, matchups_of
-from visioneval.engine.shutdown import Outcome, Progress, cause, interrupts
+from visioneval.engine.pairwise.session import Matchups, PairwiseSession, judge_matchups, matchups_of
+from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
 from visioneval.errors import UsageError
 from visioneval.plan import Plan
 from visioneval.records.model import read_info, read_records
@@ -31,87 +31,85 @@ from visioneval.resources import builtin
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import JudgeEntry, template_folders
 
-Asked = tuple[str, int, str, str]
-"""A pair of cells: case, sample, and both sides as ``RUN_ID@label``."""
+PairKey = tuple[str, int, str, str]
+"""The key of a pair: case, sample, and both sides as ``RUN_ID@label``."""
 _ENTRY: TypeAdapter[Any] = TypeAdapter(JudgeEntry)
 
 
 @dataclass(frozen=True, slots=True)
-class Opposed:
-    """The pairs of two runs. ``only_a`` and ``only_b`` cells have no counterpart.
+class RunPairs:
+    """The pairs of two runs. ``only_a`` and ``only_b`` count cells without a counterpart.
 
-    ``other_prompt`` pairs were generated from two prompts, and are judged by that of B. ``asked`` holds every
-    selected pair, those that cannot be shown to a judge included.
+    ``other_prompt`` counts pairs with different prompts, which are judged by the prompt of B. ``pair_keys`` contains
+    every selected pair, including pairs that cannot be shown to a judge.
     """
 
     matchups: Matchups
-    asked: frozenset[Asked]
+    pair_keys: frozenset[PairKey]
     only_a: int
     only_b: int
     other_prompt: int
 
     def __str__(self) -> str:
-        told = (
-            (self.only_a, "cells are in A alone"),
-            (self.only_b, "cells are in B alone"),
-            (self.other_prompt, "pairs were generated from two prompts, and are judged by that of B"),
+        notes = (
+            (self.only_a, "cells are only in A"),
+            (self.only_b, "cells are only in B"),
+            (self.other_prompt, "pairs have different prompts and are judged by the prompt of B"),
         )
-        return "; ".join([str(self.matchups), *(f"{many} {what}" for many, what in told if many)])
+        return "; ".join([str(self.matchups), *(f"{count} {text}" for count, text in notes if count)])
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How it ended, what is known of these two now, and what was asked this time, at what cost."""
+    """The outcome of a comparison: its preferences so far, and the calls and cost of this time."""
 
     complete: bool
     out_of_budget: bool
-    found: tuple[Preferred, ...]
+    preferences: tuple[Preferred, ...]
     meter: Meter
 
     @property
     def exit_code(self) -> int:
-        """0; 3 where something was not judged; 130 after an interrupt."""
+        """0 if complete, 3 if a pair was not judged, 130 after an interrupt."""
         if not self.complete and not self.out_of_budget:
             return 130
-        return 3 if not self.complete or any(one.errors for one in self.found) else 0
+        return 3 if not self.complete or any(result.errors for result in self.preferences) else 0
 
 
-def judged_suite(plan: Plan, judge: str | None) -> Plan:
-    """The plan of a run with one grader alone, which compares: that of its suite, or else one made for ``judge``.
+def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
+    """The plan with one pairwise grader only: that of the suite, or else a new one for ``judge``.
 
-    ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for one that cannot be asked.
+    ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for an unusable judge.
     """
-    own = [grader for grader in plan.suite.graders if grader.after_run]
+    graders = [grader for grader in plan.suite.graders if grader.after_run]
     name, _, model = (judge or "").partition("=")
-    name = name or (own[0].judge_name if own else None) or "default"
+    name = name or (graders[0].judge_name if graders else None) or "default"
     judges: dict[str, Any] = dict(plan.suite.judges)
     if model:
-        judges[name] = _entry(name, model)
+        judges[name] = _judge_entry(name, model)
     if name not in judges:
         hint = did_you_mean(name, judges) if judges else ""
-        raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; --judge {name}=PROVIDER:MODEL brings one")
+        raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; add one with --judge {name}=PROVIDER:MODEL")
     if judges[name].is_recorded:
-        raise UsageError(f"--judge {name}: recorded answers are about single images: use another judge for pairs")
-    config = next((each for each in own if each.judge_name == name), own[0] if own else None)
+        raise UsageError(f"--judge {name}: recorded answers cover single images only: use another judge for pairs")
+    config = next((grader for grader in graders if grader.judge_name == name), graders[0] if graders else None)
     config = config or config_of(GRADERS, "pairwise")(key="prefer", type="pairwise")
     config = config.model_copy(update={"judge": name, "when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
     return replace(plan, suite=suite, generates=False)
 
 
-def _entry(name: str, text: str) -> Any:
+def _judge_entry(name: str, text: str) -> Any:
     provider, _, model = text.partition(":")
     if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
-        raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
+        raise UsageError(f"--judge {name}={text}: expected PROVIDER:MODEL with provider openai or gemini")
     return _ENTRY.validate_python({"provider": provider, "model": model})
 
 
-def described_pairs(
-    plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], renamed: Sequence[str]
-) -> Opposed:
-    """Pairs the cells of two runs as a comparison does, by case, model run and sample.
+def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], renamed: Sequence[str]) -> RunPairs:
+    """Pairs the cells of two runs by case, model run and sample, as ``compare`` does.
 
-    Raises ``UsageError`` where there is nothing to pair.
+    Raises ``UsageError`` if there are no pairs.
     """
     cases = {case.id for case in plan.suite.cases if case.output_of is None}
     whole = {case.id for case in read_info(folders[1]).suite.cases}
@@ -121,21 +119,21 @@ def described_pairs(
     )
     pairing = pair_cells(a, b, parse_map(renamed, a, b))
     if folders[0].resolve() == folders[1].resolve() and any(pair.a == pair.b for pair in pairing.pairs):
-        raise UsageError("A and B are one and the same: name two model runs, as RUN@LABEL")
+        raise UsageError("A and B are the same run: select two model runs, as RUN@LABEL")
     records = [{record.cell: record for record in read_records(folder)} for folder in folders]
     pairs = [(records[0][_cell(pair, "a")], records[1][_cell(pair, "b")]) for pair in pairing.pairs]
-    (config,) = (each for each in plan.suite.graders if each.after_run)
+    (config,) = (grader for grader in plan.suite.graders if grader.after_run)
     runs = [read_info(folder).run_id for folder in folders]
-    return Opposed(
+    return RunPairs(
         matchups_of(plan, config, pairs, folders),
-        frozenset(_asked(pair, *runs) for pair in pairing.pairs),
+        frozenset(_pair_key(pair, *runs) for pair in pairing.pairs),
         only_a=len(pairing.only_a),
         only_b=len(pairing.only_b),
-        other_prompt=sum(one.prompt != other.prompt for one, other in pairs),
+        other_prompt=sum(record_a.prompt != record_b.prompt for record_a, record_b in pairs),
     )
 
 
-def _asked(pair: CellPair, a: str, b: str) -> Asked:
+def _pair_key(pair: CellPair, a: str, b: str) -> PairKey:
     return pair.b.test_id, pair.b.sample_index, f"{a}@{pair.a.model_label}", f"{b}@{pair.b.model_label}"
 
 
@@ -145,40 +143,42 @@ def _cell(pair: CellPair, side: str) -> tuple[str, str, int]:
 
 
 def compare_runs(
-    plan: Plan, opposed: Opposed, folder: Path, session: CallSettings, say: Callable[[str], None]
+    plan: Plan, pairs_of_runs: RunPairs, folder: Path, settings: CallSettings, say: Callable[[str], None]
 ) -> Compared:
-    """Puts the pairs to the judge, and keeps its answers in ``folder``, the run B."""
-    (config,) = (each for each in plan.suite.graders if each.after_run)
-    check_budget(plan, session)
-    tools = build_components(plan, offline=session.reuse.offline)
-    with open_calls(plan, session, read_info(folder).run_id, say) as calls:
-        places = template_folders(plan.suite, plan.folder, builtin("prompts"))
-        panel = PairwiseSession(plan, config, tools, calls, folder, places, sanitizer_for(plan))
-        anew = not session.reuse.judgements
-        ended = _carried_out(panel, opposed, say, anew=anew)
-    judge = panel.judge.title
-    kept = (line for line in read_preferences(folder) if line.judge == judge)
-    lines = (line for line in kept if (line.test_id, line.sample_index, line.a, line.b) in opposed.asked)
-    return Compared(ended.complete, ended.out_of_budget, preferred(lines), panel.meter)
+    """Asks the judge about the pairs, and stores its answers in ``folder``, the folder of run B."""
+    (config,) = (grader for grader in plan.suite.graders if grader.after_run)
+    check_budget(plan, settings)
+    components = build_components(plan, offline=settings.reuse.offline)
+    with open_calls(plan, settings, read_info(folder).run_id, say) as calls:
+        folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
+        session = PairwiseSession(plan, config, components, calls, folder, folders, sanitizer_for(plan))
+        refresh = not settings.reuse.judgements
+        ended = _judge_pairs(session, pairs_of_runs, say, refresh=refresh)
+    judge = session.judge.title
+    judged = (line for line in read_preferences(folder) if line.judge == judge)
+    lines = (line for line in judged if (line.test_id, line.sample_index, line.a, line.b) in pairs_of_runs.pair_keys)
+    return Compared(ended.complete, ended.out_of_budget, preferred(lines), session.meter)
 
 
-def _carried_out(panel: PairwiseSession, opposed: Opposed, say: Callable[[str], None], *, anew: bool) -> Outcome:
+def _judge_pairs(
+    session: PairwiseSession, pairs_of_runs: RunPairs, say: Callable[[str], None], *, refresh: bool
+) -> Outcome:
     async def work() -> Outcome:
         loop = asyncio.get_running_loop()
-        progress = Progress(panel.calls)
+        progress = Progress(session.calls)
         with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pairs") as threads:
             loop.set_default_executor(threads)
             with interrupts(loop, progress, say), contextlib.suppress(asyncio.CancelledError):
-                await judge_matchups(panel, opposed.matchups.pairs, progress, anew=anew)
+                await judge_matchups(session, pairs_of_runs.matchups.pairs, progress, refresh=refresh)
                 progress.check()
-                if panel.calls.budget.refusal is not None:
-                    say(panel.calls.budget.refusal)
+                if session.calls.budget.refusal is not None:
+                    say(session.calls.budget.refusal)
                 return Outcome(complete=not progress.left, out_of_budget=progress.out_of_budget)
-            if progress.failure is not None:  # which an interrupt did not let come to its end
+            if progress.failure is not None:  # an interrupt came first
                 say(str(progress.failure))
             return Outcome(complete=False)
 
     try:
         return asyncio.run(work())
     except BaseExceptionGroup as group:
-        raise cause(group) from None
+        raise root_error(group) from None

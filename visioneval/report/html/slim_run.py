@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from visioneval.analysis.summary import in_order, one_model_run
-from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, each_line
+from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, read_lines
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _NONE = Fingerprint(config_sha256="")
@@ -34,7 +34,7 @@ class SlimRun:
 
     def in_full(self) -> Iterator[Record]:
         """Every cell whole, once, read from the file again. Raises ``RunFormatError``."""
-        for number, record in enumerate(each_line(self.folder / "results.jsonl", _RECORD)):
+        for number, record in enumerate(read_lines(self.folder / "results.jsonl", _RECORD)):
             if number in self.lines:
                 yield record
 
@@ -43,7 +43,7 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None) -> SlimRun:
     """Reads a run, or one model run of it. Raises ``RunFormatError``."""
     shared: dict[Any, Any] = {}
     last: dict[CellKey, tuple[int, Record]] = {}
-    for number, record in enumerate(each_line(folder / "results.jsonl", _RECORD)):
+    for number, record in enumerate(read_lines(folder / "results.jsonl", _RECORD)):
         if label in (None, record.model_label):
             last[record.cell] = number, _lean(record, shared)
     ranks = {number: rank for rank, number in enumerate(sorted(number for number, _ in last.values()))}

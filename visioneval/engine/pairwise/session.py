@@ -1,4 +1,4 @@
-"""Pairs of images are put to a judge, each pair in both orders, and what it says goes to ``preferences.jsonl``."""
+"""Shows pairs of images to a judge, each pair in both orders, and appends its answers to ``preferences.jsonl``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Literal, cast
 
 from visioneval.engine.calls.calls import Calls, Meter, judge_limit_key
 from visioneval.engine.components import Components
-from visioneval.engine.grading import stop_for_key
+from visioneval.engine.grading import raise_refused_key
 from visioneval.engine.image_cache import ImageCache
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
-from visioneval.engine.user_code import described
+from visioneval.engine.user_code import describe_error
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
@@ -42,7 +42,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Matchup:
-    """Two images of one cell. ``call`` says what was asked for."""
+    """Two images of one cell. ``call`` is the request for the images."""
 
     call: Call
     sample: int
@@ -52,18 +52,18 @@ class Matchup:
 
 @dataclass(slots=True)
 class Matchups:
-    """The pairs that a judge is shown. Of the others, ``missing`` lack an image; ``same`` are one file twice."""
+    """Pairs for a judge. Excludes pairs that lack an image (``missing``) or have two identical images (``same``)."""
 
     pairs: list[Matchup] = field(default_factory=list)
     missing: int = 0
     same: int = 0
 
     def __str__(self) -> str:
-        told = ((self.missing, "pairs lack an image"), (self.same, "pairs are one and the same image"))
-        return "; ".join([f"{len(self.pairs)} pairs", *(f"{many} {what}" for many, what in told if many)])
+        notes = ((self.missing, "pairs lack an image"), (self.same, "pairs have two identical images"))
+        return "; ".join([f"{len(self.pairs)} pairs", *(f"{count} {text}" for count, text in notes if count)])
 
     def add(self, call: Call, sample: int, a: Contender | None, b: Contender | None) -> None:
-        """Takes a pair, or counts why not."""
+        """Adds a pair, or counts the reason to skip it."""
         if a is None or b is None:
             self.missing += 1
         elif a.output.sha256 and a.output.sha256 == b.output.sha256:
@@ -74,34 +74,34 @@ class Matchups:
 
 @dataclass(frozen=True, slots=True)
 class PairwiseSession:
-    """A judge at work: what it is asked with, and the folder of the run in which its answers are kept."""
+    """A pairwise judge with its calls, and the run folder that stores its answers."""
 
     plan: Plan
     config: BaseGrader
-    tools: Components
+    components: Components
     calls: Calls
     folder: Path
     template_folders: tuple[Path, ...]
-    plain: Sanitizer
-    shelf: ImageCache = field(default_factory=ImageCache)
+    sanitizer: Sanitizer
+    image_cache: ImageCache = field(default_factory=ImageCache)
     meter: Meter = field(default_factory=Meter)
     debug: Callable[[BaseException], None] = lambda _: None
 
     @property
     def judge(self) -> BaseJudge:
-        """The judge's entry in the suite."""
+        """The config of the judge in the suite."""
         return self.plan.suite.judges[str(self.config.judge_name)]
 
     @property
     def grader(self) -> PairGrader:
-        """What asks."""
-        return cast("PairGrader", self.tools.graders[self.config.key])
+        """The grader that asks the judge."""
+        return cast("PairGrader", self.components.graders[self.config.key])
 
 
 def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contender | None:
-    """The image of a record, where it has one; ``folder`` is its run's, out of which no link is followed.
+    """The image of a record in ``folder``, if it has one. Links that leave the folder are not followed.
 
-    An image in a bucket is read with this machine's credentials, so only where the suite is ``trusted``.
+    Images in buckets are read with the user's credentials, so only if the suite is ``trusted``.
     """
     if record is None or record.mime is None:
         return None
@@ -117,91 +117,101 @@ def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contende
 
 
 def matchups_within(plan: Plan, config: BaseGrader, records: Iterable[Record], folder: Path) -> Matchups:
-    """Each chosen model run of a run with each, cell by cell; cases that generate nothing are left out."""
-    known = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
-    found = Matchups()
+    """Pairs all selected model runs of a run, cell by cell. Skips cases that generate nothing."""
+    contenders = {record.cell: contender(record, folder, trusted=plan.trusted) for record in records}
+    matchups = Matchups()
     labels = config.compared(run.label for run in plan.runs)
     samples: dict[str, dict[str, tuple[Call, set[int]]]] = {}
     for call in plan.calls():
         if call.run.label in labels and config.is_for(call.case):
             samples.setdefault(call.case.id, {}).setdefault(call.run.label, (call, set()))[1].update(call.samples)
-    for case, own in samples.items():
-        for a, b in combinations(own, 2):
-            for sample in sorted(own[a][1] & own[b][1]):
-                found.add(own[b][0], sample, known.get((case, a, sample)), known.get((case, b, sample)))
-    return found
+    for case, by_label in samples.items():
+        for a, b in combinations(by_label, 2):
+            for sample in sorted(by_label[a][1] & by_label[b][1]):
+                matchups.add(
+                    by_label[b][0], sample, contenders.get((case, a, sample)), contenders.get((case, b, sample))
+                )
+    return matchups
 
 
 def matchups_of(
     plan: Plan, config: BaseGrader, pairs: Iterable[tuple[Record, Record]], folders: tuple[Path, Path]
 ) -> Matchups:
-    """The pairs of two runs; the plan of B says what was asked for."""
+    """Pairs the records of two runs; the requests come from the plan of B."""
     calls = {call.case.id: call for call in plan.calls()}
-    found = Matchups()
+    matchups = Matchups()
     for a, b in pairs:
         if b.test_id in calls and config.is_for(calls[b.test_id].case):
-            sides = (contender(each, at, trusted=plan.trusted) for each, at in zip((a, b), folders, strict=True))
-            found.add(calls[b.test_id], b.sample_index, *sides)
-    return found
+            sides = (
+                contender(record, folder, trusted=plan.trusted) for record, folder in zip((a, b), folders, strict=True)
+            )
+            matchups.add(calls[b.test_id], b.sample_index, *sides)
+    return matchups
 
 
 async def judge_matchups(
-    panel: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, anew: bool = False
+    session: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, refresh: bool = False
 ) -> None:
-    """Asks about every pair in both orders, less what the run's folder has an answer to; ``anew`` asks that too.
+    """Asks about every pair in both orders. Skips stored answers unless ``refresh``.
 
-    What ends it early is in ``progress``; whatever else goes wrong is the error of one line.
+    An early end is reported in ``progress``; any other failure becomes the error of one preference.
     """
-    known = set() if anew else {each.key for each in read_preferences(panel.folder) if each.error is None}
-    turns = _turns(matchups, panel.judge.title, known)
+    answered = (
+        set()
+        if refresh
+        else {preference.key for preference in read_preferences(session.folder) if preference.error is None}
+    )
+    turns = _open_questions(matchups, session.judge.title, answered)
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(panel.calls.throttle.most(judge_limit_key(panel.judge)), 2 * len(matchups))):
-            group.create_task(_pull(panel, turns, progress))
+        for _ in range(min(session.calls.throttle.max_calls(judge_limit_key(session.judge)), 2 * len(matchups))):
+            group.create_task(_run_worker(session, turns, progress))
     progress.left += sum(1 for _ in turns)
 
 
-def _turns(
-    matchups: Sequence[Matchup], judge: str, known: set[PreferenceKey]
+def _open_questions(
+    matchups: Sequence[Matchup], judge: str, answered: set[PreferenceKey]
 ) -> Iterator[tuple[Matchup, Literal["a", "b"]]]:
-    for one in matchups:
+    for matchup in matchups:
         for first in ORDERS:
-            if (one.call.case.id, one.sample, one.a.name, one.b.name, judge, first) not in known:
-                yield one, first
+            if (matchup.call.case.id, matchup.sample, matchup.a.name, matchup.b.name, judge, first) not in answered:
+                yield matchup, first
 
 
-async def _pull(panel: PairwiseSession, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress) -> None:
+async def _run_worker(
+    session: PairwiseSession, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress
+) -> None:
     for matchup, first in turns:
         try:
-            found = await _asked(panel, matchup, first)
-            await asyncio.to_thread(append_preferences, panel.folder, [found])
+            preference = await _judge_pair(session, matchup, first)
+            await asyncio.to_thread(append_preferences, session.folder, [preference])
         except Exception as error:
             progress.leave(error)
         if progress.is_over:
             return
 
 
-async def _asked(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
-    """One answer, or the error in its place."""
-    limit = panel.plan.suite.cell_timeout_s
+async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
+    """Asks about one pair in one order; an error replaces the answer."""
+    limit = session.plan.suite.cell_timeout_s
     answer: Literal["a", "b", "tie"] | None = None
     reason = error = extra_keys = None
     try:
         async with asyncio.timeout(limit):
-            question = await asyncio.to_thread(_question, panel, matchup, first)
-            choice = await panel.grader.choose(_asker(panel, matchup), question)
+            question = await asyncio.to_thread(_question, session, matchup, first)
+            choice = await session.grader.choose(_judge_asker(session, matchup), question)
         second: Literal["a", "b"] = "b" if first == "a" else "a"
         answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
-        answer, reason = answers[choice.answer], panel.plain.text(choice.reason)
-        extra_keys = panel.plain.texts(choice.extra_keys) or None
+        answer, reason = answers[choice.answer], session.sanitizer.text(choice.reason)
+        extra_keys = session.sanitizer.texts(choice.extra_keys) or None
     except StoppedError:
         raise
     except (GraderError, ProviderError, ImageError) as failure:
-        error = panel.plain.text(str(failure) or type(failure).__name__)
+        error = session.sanitizer.text(str(failure) or type(failure).__name__)
     except TimeoutError:
-        error = f"not done within the {limit:g} s that a cell may take"
+        error = f"exceeded the cell timeout of {limit:g} s"
     except Exception as failure:
-        panel.debug(failure)
-        error = panel.plain.text(described(failure))
+        session.debug(failure)
+        error = session.sanitizer.text(describe_error(failure))
     return Preference(
         test_id=matchup.call.case.id,
         sample_index=matchup.sample,
@@ -210,13 +220,13 @@ async def _asked(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "
         first=first,
         answer=answer,
         reason=reason,
-        judge=panel.judge.title,
+        judge=session.judge.title,
         error=error,
         extra_keys=extra_keys,
     )
 
 
-def _question(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Question:
+def _question(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Question:
     call = matchup.call
     subject = GradingContext(
         case=call.case,
@@ -225,20 +235,20 @@ def _question(panel: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]
         requested_size=None,
         output=None,
         files=call.files,
-        save=_saves_nothing,
-        variables=panel.plan.suite.vars,
-        template_folders=panel.template_folders,
-        show=panel.shelf.show,
-        watching=panel.tools.watching,
+        save=_refuse_save,
+        variables=session.plan.suite.vars,
+        template_folders=session.template_folders,
+        show=session.image_cache.show,
+        watching=session.components.watching,
     )
     outputs = [side.output for side in (matchup.a, matchup.b)]
     for image in outputs:
         _check_unchanged(image)
-    return panel.grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
+    return session.grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
 
 
-def _saves_nothing(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder of its own
-    raise GraderError("a comparison of two images keeps none of its own")
+def _refuse_save(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder
+    raise GraderError("a pairwise grader cannot save images")
 
 
 def _check_unchanged(image: Output) -> None:
@@ -249,21 +259,21 @@ def _check_unchanged(image: Output) -> None:
     except OSError as error:
         raise GraderError(f"{image.path.name}: cannot be read: {error.strerror}") from None
     if images.sha256(data) != image.sha256:
-        raise GraderError(f"{image.path.name}: is not the image that was generated: it was changed since")
+        raise GraderError(f"{image.path.name}: was changed after it was generated")
 
 
-def _asker(panel: PairwiseSession, matchup: Matchup) -> Ask:
-    judge = panel.tools.judges[str(panel.config.judge_name)]
+def _judge_asker(session: PairwiseSession, matchup: Matchup) -> Ask:
+    judge = session.components.judges[str(session.config.judge_name)]
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
 
     async def once(question: Question) -> Reply:
-        return await panel.calls.ask(panel.judge, judge, question, about, panel.meter)
+        return await session.calls.ask(session.judge, judge, question, about, session.meter)
 
     async def ask(question: Question) -> Reply:
         try:
             return await converse(once, question)
         except ProviderError as error:
-            stop_for_key(error, f"the judge {panel.config.judge_name!r}", panel.plain)
+            raise_refused_key(error, f"the judge {session.config.judge_name!r}", session.sanitizer)
             raise
 
     return ask
