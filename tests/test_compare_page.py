@@ -66,7 +66,7 @@ def test_it_says_what_broke_and_shows_both_images(page_url: str, open_page: Open
     said = page.inner_text("main")
     assert said.index("Broken (passed in A, fails in B): 1") < said.index("Fixed (failed in A, passes in B): 1")
     for fact in (
-        "A gate does not hold",
+        "A gate failed",
         "1 of 4 cells broke",
         "look: it looks crimson",
         "pass_rate",
@@ -131,7 +131,7 @@ def test_images_that_are_not_there_are_told(tmp_path: Path, open_page: OpenPage)
 
 def test_a_side_without_images_is_told(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(page_of(tmp_path, side(verdicts("PF"), "baseline"), side(verdicts("FP"), "now")))
-    assert "baseline keeps no images" in page.inner_text(".pair .missing")
+    assert "baseline has no images" in page.inner_text(".pair .missing")
 
 
 def test_a_run_that_is_not_complete_is_never_green() -> None:

@@ -95,7 +95,7 @@ def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label
     folded = re.sub(r"\s+", "", said)
     for number in range(models):
         assert label.format(number) in folded or re.sub(r"\s+", "", label.format(number)) in folded
-    for fact in ("NOTMET", "blurred", "text.cer<=0.05", "checkout_screen", "toodark", "mean(text.cer)<=0.1"):
+    for fact in ("FAILED", "blurred", "text.cer<=0.05", "checkout_screen", "toodark", "mean(text.cer)<=0.1"):
         assert fact in folded
 
 
@@ -116,7 +116,7 @@ def test_a_headline_is_folded_between_its_parts_where_it_must_be() -> None:
     said = printed(summary_of(2, "m{}").model_copy(update=changes), 80)
     assert [line.rstrip() for line in said.splitlines()[:2]] == [
         "s" * 23 + "\u2026  6 of 6 cells  2 PASS  2 FAIL  2 ERROR  interrupted",
-        "3 images from the cache, the oldest of 2025-01-01 10:00 UTC",
+        "3 images from the cache, oldest from 2025-01-01 10:00 UTC",
     ]
 
 
@@ -136,18 +136,18 @@ def test_eighty_columns_read_like_this() -> None:
         "",
         "Model runs",
         "#  model run  pass rate [95%]        fail  error  s/generate        USD",
-        "───────────────────────────────────────────────────────────────────",
+        "───────────────────────────────────────────────────────────────────────",
         "1  m0         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
         "2  m1         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
         "",
-        "Metrics by model run: how many cells say yes, or the mean (of how many cells)",
+        "Metrics by model run: cells with yes, or mean (cells)",
         "metric                                     #1            #2",
         "───────────────────────────────────────────────────────────",
         "fine                                   1/2 !1        1/2 !1",
         "text.cer (lower is better)          0.123 (2)     0.123 (2)",
         "a_metric_with_quite_a_long_name  1.23e+06 (2)  1.23e+06 (2)",
         "",
-        "!n: in n more cells the metric could not be measured",
+        "!n: not measured in n more cells",
         "",
         "Cells that did not pass, by model run (#) and case",
         "#  case             verdict  why",
@@ -174,18 +174,18 @@ def test_eighty_columns_read_like_this() -> None:
         "text.cer <= 0.05      2",
         "",
         "Cost",
-        "what     of        USD  cells paid  from cache  unknown",
-        "───────────────────────────────────────────────────────",
+        "what        of        USD  cells paid  from cache  unknown",
+        "──────────────────────────────────────────────────────────",
         "generation  m0  >= 0.1234           1           0        2",
         "generation  m1  >= 0.1234           1           0        2",
-        "all          >= 0.2468",
+        "all             >= 0.2468",
         "",
         "Gates",
-        "         gate                   for         found",
-        "────────────────────────────────────────────────────────────────",
-        "NOT MET  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
-        "NOT MET  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
-        "NOT MET  error_rate == 0        all cells   0.3333 n=6, 2 errors",
+        "        gate                   scope       value",
+        "───────────────────────────────────────────────────────────────",
+        "FAILED  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
+        "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
+        "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
         "",
     ]
 
@@ -297,7 +297,7 @@ def test_a_stand_in_is_named_as_one_and_an_interrupted_run_as_that() -> None:
     generated = MockProvider.model_validate({"provider": "mock", "label": "m"})
     stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (generated, mock)})})
     said = printed(summarize(stand_in, []), 80)
-    assert "a stand-in that is no model" in said
+    assert "which is not a model" in said
     assert "0 of 9 cells" in said
     assert "interrupted" in said
 
@@ -350,7 +350,7 @@ cells = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
 
 @given(st.lists(st.tuples(cells, cells, st.integers(0, 10**9)), min_size=1, max_size=4), st.integers(24, 120))
 def test_a_table_never_cuts_a_number(rows: list[tuple[str, str, int]], width: int) -> None:
-    columns = (Column("name", least=6), Column("why", least=6), Column("n", right=True))
+    columns = (Column("name", min_width=6), Column("why", min_width=6), Column("n", right=True))
     console, out = rendered(width)
     console.print(table(columns, [(name, said, str(number)) for name, said, number in rows], width))
     assert max(map(cell_len, out.getvalue().splitlines())) <= width

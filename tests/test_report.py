@@ -20,7 +20,7 @@ from visioneval.errors import UsageError
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.records.model import read_info
 from visioneval.report.html.distributions import grading_rows, metric_rows
-from visioneval.report.html.images import EmbeddedShelf, FolderShelf
+from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
 from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
 from visioneval.report.html.slim_run import read_slim
@@ -62,7 +62,7 @@ def test_the_last_record_of_a_cell_is_shown(tmp_path: Path) -> None:
     later = lines[0].replace("nothing to mend", "looked at again")
     (run / "results.jsonl").write_text("".join([*lines, later, lines[1][:40]]), encoding="utf-8")
     lean = read_slim(run, read_info(run))
-    assert [cell.reasons["look"] for cell in lean.in_full()][-1] == "looked at again"
+    assert [cell.reasons["look"] for cell in lean.full_records()][-1] == "looked at again"
     made = report(run)
     details = part(made.parent, "details-0")
     index = part(made.parent, "index")
@@ -86,7 +86,7 @@ def test_what_is_no_report_is_not_written_into(tmp_path: Path) -> None:
     run = demo(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="holds something that is no report"):
+    with pytest.raises(UsageError, match="contains files that are not a report"):
         report(run, out=tmp_path / "mine")
     with pytest.raises(UsageError, match="is a file"):
         report(run, out=tmp_path / "mine" / "thesis.txt")
@@ -148,10 +148,10 @@ def test_inputs_beyond_the_suites_reach_need_trust(tmp_path: Path, monkeypatch: 
     (tmp_path / "suite").mkdir()
     (tmp_path / "secret.png").write_bytes(png())
     monkeypatch.chdir(tmp_path / "suite")
-    shelf = EmbeddedShelf(tmp_path, tmp_path / "suite", trust=False)
+    shelf = EmbeddedImages(tmp_path, tmp_path / "suite", trust=False)
     assert "outside" in shelf.input("../secret.png")["why"]
     assert (
-        EmbeddedShelf(tmp_path, tmp_path / "suite", trust=True)
+        EmbeddedImages(tmp_path, tmp_path / "suite", trust=True)
         .input("../secret.png")["src"]
         .startswith("data:image/webp")
     )
@@ -162,15 +162,15 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "artifacts").mkdir(parents=True)
     (run / "artifacts" / "a.png").symlink_to(tmp_path / "secret.png")
-    assert EmbeddedShelf(run, tmp_path, trust=False).own("artifacts/a.png")["why"] == "it lies outside the run"
-    assert EmbeddedShelf(run, tmp_path, trust=False).thumb("artifacts/a.png") == ""
+    assert EmbeddedImages(run, tmp_path, trust=False).run_image("artifacts/a.png")["why"] == "it lies outside the run"
+    assert EmbeddedImages(run, tmp_path, trust=False).thumb("artifacts/a.png") == ""
 
 
 def test_what_a_browser_does_not_show_is_converted(tmp_path: Path) -> None:
     Image.new("RGB", (30, 20), "red").save(tmp_path / "base.tif")
     (tmp_path / "out").mkdir()
     (tmp_path / "words.png").write_text("no image")
-    shelf = FolderShelf(tmp_path, tmp_path, tmp_path / "out", trust=True)
+    shelf = FolderImages(tmp_path, tmp_path, tmp_path / "out", trust=True)
     shown = shelf.input("base.tif")["src"]
     assert shown.endswith(".png")
     assert (tmp_path / "out" / shown).read_bytes().startswith(b"\x89PNG")
@@ -181,7 +181,7 @@ def test_what_a_browser_does_not_show_is_converted(tmp_path: Path) -> None:
 def test_a_mask_is_a_tint_of_its_inside(tmp_path: Path) -> None:
     demo(tmp_path)
     (tmp_path / "out").mkdir()
-    shelf = FolderShelf(tmp_path, tmp_path, tmp_path / "out", trust=True)
+    shelf = FolderImages(tmp_path, tmp_path, tmp_path / "out", trust=True)
     with Image.open(tmp_path / "out" / shelf.input("assets/mask.png", mask=True)["src"]) as handle:
         tint = handle.copy()
     assert tint.mode == "RGBA"
@@ -209,7 +209,7 @@ def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> 
     told = report(run).read_text(encoding="utf-8")
     for fact in (
         "Stopped by its budget",
-        "1 image from the cache, the oldest of 2025-01-01 10:00 UTC",
+        "1 image from the cache, oldest from 2025-01-01 10:00 UTC",
         "<b>\u2265 12.50</b> USD",
     ):
         assert fact in told
@@ -219,9 +219,9 @@ def test_a_short_whole_scale_has_a_bar_for_each_step(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}})
     cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
     row = next(row for row in metric_rows(summarize(info, cells), cells) if row.name == "look.score")
-    assert row.spreads[1] is None
-    assert row.spreads[0] is not None
-    assert [bar.height for bar in row.spreads[0].bars] == [SMALL_HEIGHT] * 6
+    assert row.distributions[1] is None
+    assert row.distributions[0] is not None
+    assert [bar.height for bar in row.distributions[0].bars] == [SMALL_HEIGHT] * 6
     assert (row.low, row.high) == (0, 5)
 
 

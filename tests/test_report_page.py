@@ -40,7 +40,7 @@ def test_the_overview_tells_the_facts_and_leads_into_the_gallery(page_url: str, 
     page = open_page(page_url)
     said = page.inner_text("#view-overview")
     for fact in (
-        "A gate does not hold",
+        "A gate failed",
         "4 of 4 cells",
         "50.0% [9.5, 90.5] n=2",
         "demo-run",

@@ -98,7 +98,7 @@ def asks(asked: Iterable[LabelQuestion | LabelPair], item: Item) -> list[Ask]:
     return found
 
 
-def as_sides(item: Item, answers: Mapping[str, Answer], pairs: Iterable[str]) -> dict[str, Answer]:
+def swap_sides(item: Item, answers: Mapping[str, Answer], pairs: Iterable[str]) -> dict[str, Answer]:
     """Answers about the images as answers about the sides that they stood on, or the other way round."""
     turned = set(pairs) if item.swapped else set()
     return {key: _SIDES.get(str(value), value) if key in turned else value for key, value in answers.items()}

@@ -21,23 +21,23 @@ from visioneval.label.sampling import rank
 if TYPE_CHECKING:
     from PIL import Image
 
-FILMS = ("video/mp4", "video/webm", "video/quicktime")
+VIDEO_TYPES = ("video/mp4", "video/webm", "video/quicktime")
 _DIMMED = 0.24
 _EDGE = (214, 40, 98)
 
 
 @dataclass(frozen=True, slots=True)
-class Exposure:
+class ServedMedia:
     """What the page gets of one image."""
 
     data: bytes
     mime: str
 
 
-Source = Callable[[], Exposure]
+Source = Callable[[], ServedMedia]
 
 
-class ItemMedia:
+class MediaStore:
     """Ids to images. An id is known from when its item is first shown; nothing is decoded before it is asked for."""
 
     def __init__(self, seed: int) -> None:
@@ -52,7 +52,7 @@ class ItemMedia:
             self._sources.setdefault(key, source)
         return key
 
-    def get(self, key: str) -> Exposure | None:
+    def get(self, key: str) -> ServedMedia | None:
         """The image; ``None`` for an id that was never given out. Raises ``ImageError``."""
         with self._lock:
             source = self._sources.get(key)
@@ -62,7 +62,7 @@ class ItemMedia:
 def load_image(path: Path) -> Source:
     """An image as a person sees it."""
 
-    def source() -> Exposure:
+    def source() -> ServedMedia:
         from visioneval.media.images import load_rgb
 
         return _png(load_rgb(path))
@@ -73,13 +73,13 @@ def load_image(path: Path) -> Source:
 def load_video(path: Path, mime: str) -> Source:
     """A video without its metadata, up to the size of an image's file; as it is where ``can_strip_films`` says no."""
 
-    def source() -> Exposure:
+    def source() -> ServedMedia:
         from visioneval.media.images import read
 
         if not can_strip_videos():
-            return Exposure(read(path), mime)
+            return ServedMedia(read(path), mime)
         try:
-            return Exposure(_stripped(path, path.stat().st_mtime_ns), mime)
+            return ServedMedia(_stripped(path, path.stat().st_mtime_ns), mime)
         except OSError as error:
             raise ImageError(f"cannot read: {error.strerror or error}") from None
 
@@ -98,15 +98,15 @@ def _stripped(path: Path, _changed: int) -> bytes:
     return without_metadata(path)
 
 
-def missing() -> Exposure:
+def missing() -> ServedMedia:
     """Stands for what is not there, or must not be read."""
     raise ImageError("there is no image to show")
 
 
-def mask_over(mask: Path, base: Path | None) -> Source:
+def mask_overlay(mask: Path, base: Path | None) -> Source:
     """A mask on its base image: outside dimmed, the border generated. Without a base: white is inside."""
 
-    def source() -> Exposure:
+    def source() -> ServedMedia:
         from visioneval.media.images import load_mask, load_rgb
 
         inside = load_mask(mask)
@@ -127,8 +127,8 @@ def _marked(under: Image.Image, inside: Image.Image) -> Image.Image:
     return Image.composite(Image.new("RGB", under.size, _EDGE), marked, border)
 
 
-def _png(image: Image.Image) -> Exposure:
+def _png(image: Image.Image) -> ServedMedia:
     image.info.clear()
     buffer = io.BytesIO()
     image.save(buffer, "PNG", compress_level=1)
-    return Exposure(buffer.getvalue(), "image/png")
+    return ServedMedia(buffer.getvalue(), "image/png")

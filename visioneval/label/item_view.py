@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import TemplateError
-from visioneval.label.images import FILMS, ItemMedia, Source, load_image, load_video, mask_over, missing
+from visioneval.label.images import VIDEO_TYPES, MediaStore, Source, load_image, load_video, mask_overlay, missing
 from visioneval.label.sampling import Item
 from visioneval.records.links import file_inside
 from visioneval.records.model import Record, RunInfo
@@ -19,14 +19,14 @@ _MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occlude
 Shown = dict[str, str]
 
 
-class Viewer:
+class ItemView:
     """Turns items into what the page shows. ``folder`` is the run's, ``other`` that of the run it is held against.
 
     A run may come from a stranger: its own images are taken from its folder alone, and a case's files from the
     working directory alone. The others are missing.
     """
 
-    def __init__(self, info: RunInfo, folder: Path, other: Path, shelf: ItemMedia) -> None:
+    def __init__(self, info: RunInfo, folder: Path, other: Path, shelf: MediaStore) -> None:
         self._info = info
         self._folder = folder
         self._other = other
@@ -75,7 +75,7 @@ class Viewer:
         for name, path in files.masks.items():
             title, mask = _MASKS.get(name, name), self._input(path)
             base = self._input(files.base) if files.base else None
-            source = mask_over(mask, base) if mask else None
+            source = mask_overlay(mask, base) if mask else None
             stages.append({"title": title, "images": [self._put(item, f"mask {name}", title, "image", source)]})
         if files.reference:
             shown = self._shown(item, "reference", "Expected", self._input(files.reference))
@@ -93,7 +93,7 @@ class Viewer:
 
     def _output(self, item: Item, title: str, record: Record, folder: Path) -> Shown:
         path = file_inside(folder, record.artifact_path)
-        if record.mime in FILMS:
+        if record.mime in VIDEO_TYPES:
             return self._put(item, title, title, "video", load_video(path, record.mime) if path else None)
         return self._shown(item, title, title, path)
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from visioneval.errors import UsageError
-from visioneval.label.asking import Ask, as_sides, asks
-from visioneval.label.images import ItemMedia
-from visioneval.label.item_view import Viewer
+from visioneval.label.asking import Ask, asks, swap_sides
+from visioneval.label.images import MediaStore
+from visioneval.label.item_view import ItemView
 from visioneval.label.raters import Place
 from visioneval.label.sampling import Item, Sampling, SubjectKey, deal
 from visioneval.label.sittings import LabelStep, SessionEntry, append_entries, growing_entries
@@ -19,7 +19,7 @@ from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels
 
 Clock = Callable[[], datetime]
 Did = Literal["answered", "skipped", "undone", "reopened"]
-LONGEST_LOOK = 24 * 3600.0
+MAX_SECONDS = 24 * 3600.0
 
 
 class UnknownItemError(UsageError):
@@ -37,8 +37,8 @@ class Labeling:
         self._work = work
         self._now = now
         self._lock = threading.RLock()
-        self.shelf = ItemMedia(work.session.seed)
-        self._viewer = Viewer(work.info, work.folder, work.other, self.shelf)
+        self.shelf = MediaStore(work.session.seed)
+        self._viewer = ItemView(work.info, work.folder, work.other, self.shelf)
         self._pairs = [each.key for each in work.asked] if work.session.pairs is not None else []
         self._decks: dict[str, Sampling] = {}
         self._subjects = {each.key: each for each in (*work.subjects, *work.anchors)}
@@ -73,7 +73,7 @@ class Labeling:
             if strange:
                 raise UsageError(f"{strange[0]}: is not asked here")
             answers = {ask.key: ask.answer(given.get(ask.key)) for ask in asked}
-            self._keep(rater, item, as_sides(item, answers, self._pairs), seconds)
+            self._keep(rater, item, swap_sides(item, answers, self._pairs), seconds)
             self._step(rater, item, "answered")
             return self.next(rater)
 
@@ -153,7 +153,7 @@ class Labeling:
         before = self._taken_back.get((rater, item.key[:4]), {}) if recalled else {}
         shown: list[Ask] = asks(self._work.asked, item)
         known = {ask.key for ask in shown}
-        given = {key: answer for key, answer in as_sides(item, before, self._pairs).items() if key in known}
+        given = {key: answer for key, answer in swap_sides(item, before, self._pairs).items() if key in known}
         return {**self._viewer.item(item), "asks": [ask.shown() for ask in shown], "given": given}
 
     def _keep(self, rater: str, item: Item, answers: Mapping[str, Answer], seconds: float | None) -> None:
@@ -171,7 +171,7 @@ class Labeling:
                 other_sha256=other,
                 question=question,
                 answer=answer,
-                seconds=None if seconds is None else round(min(max(seconds, 0.0), LONGEST_LOOK), 1),
+                seconds=None if seconds is None else round(min(max(seconds, 0.0), MAX_SECONDS), 1),
                 at=at,
                 source="anchor" if item.turn == "anchor" else "page",
             )

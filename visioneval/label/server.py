@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
 from visioneval.label.auth import Guard, knows
-from visioneval.label.labeling import LONGEST_LOOK, Labeling, UnknownItemError
+from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
 from visioneval.records.labels import Rater, rater_name
 from visioneval.types import Frozen
 
@@ -31,7 +31,7 @@ class Looked(Frozen):
 
     rater: Rater
     item: _Key
-    seconds: Annotated[float, Field(ge=0, le=LONGEST_LOOK)]
+    seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS)]
     answers: dict[_Key, Any] = Field(default_factory=dict)
 
 

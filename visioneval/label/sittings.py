@@ -31,7 +31,7 @@ class LabelSession(Frozen):
     pairs: str | None = None
     seed: Annotated[int, Field(ge=0)]
 
-    def asks_the_same(self, other: LabelSession) -> bool:
+    def has_same_request(self, other: LabelSession) -> bool:
         """Whether two sessions differ by nothing but their seed."""
         return self.model_copy(update={"seed": other.seed}) == other
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from visioneval.analysis.review_priority import Disputes
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions
-from visioneval.label.images import FILMS, can_strip_videos
+from visioneval.label.images import VIDEO_TYPES, can_strip_videos
 from visioneval.label.sampling import Candidate, Which, choose, pairs
 from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
 from visioneval.records.labels import LABELS, Label, is_of, of_today, read_anchors, read_labels
@@ -126,7 +126,7 @@ def _session(wish: LabelRequest, run: _Run, other: _Run | None) -> LabelSession:
     if wish.seed is not None:
         return new
     past = [entry.session for entry in read_entries(run.folder) if entry.session is not None]
-    return next((each for each in reversed(past) if each.asks_the_same(new)), new)
+    return next((each for each in reversed(past) if each.has_same_request(new)), new)
 
 
 def _anchored(run: _Run, everything: Iterable[Candidate]) -> tuple[list[Candidate], int]:
@@ -153,7 +153,7 @@ def _notes(run: _Run, everything: Iterable[Candidate], lost: int) -> Iterable[st
         yield f"{_cells(len(run.records) - len(generated))} without an image left out"
     if gone:
         yield f"{_cells(gone)} whose image is missing left out"
-    if any(each.mime in FILMS for each in run.seen) and not can_strip_videos():
+    if any(each.mime in VIDEO_TYPES for each in run.seen) and not can_strip_videos():
         yield "videos are shown with what their files say of their maker; to hide it: pip install '.[video]' (checkout)"
     known = {each.key: each.outputs for each in everything}
     labels = read_labels(run.folder / LABELS)
