@@ -56,8 +56,8 @@ def test_answers_are_kept_one_line_a_question(run: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({}, "usable: not answered yet"),
-        ({"usable": True}, "clarity: not answered yet"),
+        ({}, "usable: not answered"),
+        ({"usable": True}, "clarity: not answered"),
         ({**GOOD, "usable": "yes"}, "usable: .* neither yes nor no"),
         ({**GOOD, "clarity": 6}, "clarity: .* not on the scale from 1 to 5"),
         ({**GOOD, "clarity": True}, "clarity: .* not on the scale from 1 to 5"),
@@ -66,7 +66,7 @@ def test_answers_are_kept_one_line_a_question(run: Path) -> None:
         ({**GOOD, "wrong": [["odd colours"]]}, "wrong: "),
         ({**GOOD, "note": 3}, "note: 3 is not a text"),
         ({**GOOD, "note": "x" * 10_001}, "note: .* longer than 10,000 characters"),
-        ({**GOOD, "verdict": True}, "verdict: is not asked here"),
+        ({**GOOD, "verdict": True}, "verdict: is not a question about this item"),
     ],
 )
 def test_what_is_no_answer_is_refused_and_nothing_is_kept(run: Path, given: dict[str, Any], why: str) -> None:
@@ -183,7 +183,7 @@ def test_anchors_open_each_sitting(run: Path) -> None:
     next_day = desk(run, NOON + timedelta(days=1))
     assert (next_day.next("ann")["item"]["case"], next_day.next("ann")["done"]) == ("two", 1)
     work = prepare(LabelRequest(str(run), run.parent))
-    assert work.notes == ("1 cell with an agreed answer not in what is asked here, left out",)
+    assert work.notes == ("1 cell with an agreed answer not in this selection, skipped",)
 
 
 def test_the_page_is_not_told_which_items_are_anchors_or_repetitions(run: Path) -> None:
@@ -223,7 +223,7 @@ def test_the_left_image_is_the_one_that_a_stands_for(tmp_path: Path) -> None:
     at = desk(run, pairs=f"{run.name}@{SECRET_B}", seed=2)
     for _ in cases:
         item = at.next("ann")["item"]
-        left = at.shelf.get(item["stages"][0]["images"][0]["id"])
+        left = at.media.get(item["stages"][0]["images"][0]["id"])
         assert left is not None
         shown = Image.open(BytesIO(left.data)).convert("RGB").getpixel((0, 0))
         answer(at, {"preferred": "a"})
@@ -270,7 +270,7 @@ def test_cells_without_a_image_are_left_out_and_told(tmp_path: Path) -> None:
     next((run / "artifacts" / "case1").rglob("*.png")).unlink()
     work = prepare(LabelRequest(str(run), tmp_path))
     assert len(work.subjects) == 2
-    assert work.notes == ("1 cell without an image left out", "1 cell whose image is missing left out")
+    assert work.notes == ("1 cell without an image, skipped", "1 cell with a missing image file, skipped")
 
 
 def test_the_same_session_keeps_its_seed_and_another_gets_its_own(run: Path) -> None:

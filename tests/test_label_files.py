@@ -98,12 +98,12 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
     ("row", "told"),
     [
         ("three,m,ann,usable,yes", "this run has no case 'three' (known: one, two)"),
-        (",m,ann,usable,yes", "names no case"),
+        (",m,ann,usable,yes", "no case"),
         ("one,q,ann,usable,yes", "this run has no model run 'q' (known: m, n)"),
-        ("one,,ann,usable,yes", "names no model run, and this run has 2"),
-        ("two,n,ann,usable,yes", "names no sample, and 'two' on 'n' has 2"),
-        ("one,m,,usable,yes", "names no rater"),
-        ("one,m,ann,useable,yes", "the suite asks no question 'useable' (did you mean 'usable'?)"),
+        ("one,,ann,usable,yes", "no model run given, and this run has 2"),
+        ("two,n,ann,usable,yes", "no sample given, and 'two' on 'n' has 2"),
+        ("one,m,,usable,yes", "no rater"),
+        ("one,m,ann,useable,yes", "the suite has no question 'useable' (did you mean 'usable'?)"),
         ("one,m,ann,usable,maybe", "usable: 'maybe' is neither yes nor no"),
         ("one,m,ann,usable,", "usable: no answer"),
         ("one,m,ann,clarity,6", "clarity: 6 is not on the scale from 1 to 5"),
@@ -178,13 +178,13 @@ def test_a_wide_file_answers_several_questions_in_a_row(run: Folder) -> None:
         (HEAD, (), "the file has no rows"),
         ("", (), "the file has no rows"),
         (HEAD + "one,m,ann,usable,yes\n", ("--map", "rater=who"), "--map rater=who: no such column"),
-        (HEAD + "one,m,ann,usable,yes\n", ("--map", "mood=rater"), "--map mood: neither a field of a label nor a"),
-        (HEAD + "one,m,ann,usable,yes\n", ("--set", "mood=x"), "--set mood: not a field of a label"),
+        (HEAD + "one,m,ann,usable,yes\n", ("--map", "mood=rater"), "--map mood: not a label field or a"),
+        (HEAD + "one,m,ann,usable,yes\n", ("--set", "mood=x"), "--set mood: not a label field"),
         (HEAD + "one,m,ann,usable,yes\n", ("--map", "rater"), "--map 'rater': write FIELD=COLUMN"),
-        (HEAD + "a,b,c,d,e\n", ("--set", "rater=a", "--map", "rater=rater"), "--set rater: --map says a column"),
-        ("case,model,usable\none,m,yes\n", (), "no column is called 'rater'"),
-        ("case,rater,score\none,m,3\n", (), "no column is called 'question'"),
-        ("rater,usable\nann,yes\n", (), "no column is called 'case'"),
+        (HEAD + "a,b,c,d,e\n", ("--set", "rater=a", "--map", "rater=rater"), "--set rater: also given as --map"),
+        ("case,model,usable\none,m,yes\n", (), "no column 'rater'"),
+        ("case,rater,score\none,m,3\n", (), "no column 'question'"),
+        ("rater,usable\nann,yes\n", (), "no column 'case'"),
         (b"\xff\xfe", (), "not UTF-8"),
     ],
 )  # fmt: skip
@@ -335,9 +335,9 @@ def test_rows_that_repeat_each_other_without_a_time_are_told(run: Folder) -> Non
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ({"rater": {"a": 1}}, "{'a': 1} is not a text"),
-        ({"case": ["one"]}, "['one'] is not a text"),
-        ({"answer": ["x"]}, "['x'] is not a text"),
+        ({"rater": {"a": 1}}, "{'a': 1} is not text"),
+        ({"case": ["one"]}, "['one'] is not text"),
+        ({"answer": ["x"]}, "['x'] is not text"),
         ({"at": "yesterday"}, "at: 'yesterday' is not a time, such as 2025-06-14T09:00:00+00:00"),
     ],
 )
@@ -351,7 +351,7 @@ def test_what_is_no_text_is_not_made_one(run: Folder, row: dict[str, Any], told:
 def test_a_file_of_other_columns_is_told_with_what_it_has(run: Folder) -> None:
     done = run.add("case;model;rater;usable\none;m;ann;yes\n")
     assert done.stderr.endswith(
-        "no column is called 'case': --map case=COLUMN or --set case=VALUE says where it stands."
+        "no column 'case': --map case=COLUMN or --set case=VALUE sets it."
         " The file's columns: 'case;model;rater;usable'\n"
     )
     assert run.add(HEAD + "one,m,ann,usable,yes\n", "--map", "case=case", "--map", "case=rater").stderr == (

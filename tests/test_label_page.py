@@ -61,7 +61,7 @@ def test_two_raters_label_twenty_cells_by_keyboard_with_a_reload_and_a_kill(
                     server.kill()
                     page.keyboard.press("Enter")
                     page.wait_for_selector("#trouble:not([hidden])")
-                    assert "Nothing is lost" in page.inner_text("#trouble")
+                    assert "Your answers are safe" in page.inner_text("#trouble")
                     server.restart()
                     for name, each in pages.items():
                         each.goto(f"{server.url}&rater={name}")
@@ -157,7 +157,7 @@ def test_next_waits_for_what_is_required(rate: Callable[..., Page], serve: Serve
     page = rate(serve(run), "ann")
     page.keyboard.press("y")
     page.keyboard.press("Enter")
-    assert page.inner_text("#trouble") == "Still open: How clear is it?"
+    assert page.inner_text("#trouble") == "Not answered: How clear is it?"
     assert page.locator("fieldset.active legend").inner_text().startswith("How clear is it?")
     page.keyboard.press("9")
     assert page.is_visible("#trouble")

@@ -78,13 +78,13 @@ def test_every_reply_is_guarded(closed: Server, path: str) -> None:
 def test_a_wrong_token_gets_nothing(closed: Server, path: str, token: str) -> None:
     status, _, body = closed.ask(path, x_visioneval_token=token.encode("latin-1").decode("latin-1"))
     assert status == 403
-    assert b"the token is not that of this server" in body
+    assert b"wrong token" in body
 
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=wrong", "?token=%00"])
 def test_the_page_needs_the_token_too(closed: Server, query: str) -> None:
     status, _, body = closed.ask(f"/{query}")
-    assert (status, body) == (403, b"Open the address that the command printed, all of it.")
+    assert (status, body) == (403, b"Open the complete URL that the command printed.")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", ""])
@@ -160,7 +160,7 @@ def test_what_is_no_json_object_is_refused(closed: Server, body: bytes) -> None:
 
 def test_an_item_of_another_session_is_refused(closed: Server) -> None:
     status, _, body = closed.ask("/api/answer", posted(closed, item="f" * 24))
-    assert (status, json.loads(body)["error"]) == (409, "this page is from another session: reload it")
+    assert (status, json.loads(body)["error"]) == (409, "this page belongs to another session: reload it")
 
 
 def test_a_browser_that_goes_away_leaves_nothing_and_harms_nobody(server: Server, tmp_path: Path) -> None:
@@ -191,7 +191,10 @@ def test_a_folder_that_cannot_be_written_any_more_is_told(server: Server, tmp_pa
     body = posted(server)
     (tmp_path / "r" / "labels.jsonl").mkdir()
     status, _, told = server.ask("/api/answer", body)
-    assert (status, json.loads(told)["error"]) == (507, "the disk does not take it")
+    assert (status, json.loads(told)["error"]) == (
+        507,
+        "the answer could not be saved: the disk is full or not writable",
+    )
     (tmp_path / "r" / "labels.jsonl").rmdir()
     assert server.deck("ann")["done"] == 0
     assert server.ask("/api/answer", body)[0] == 200
@@ -248,11 +251,11 @@ def test_without_a_port_two_servers_find_room(serve: Serve, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--host", "0.0.0.0"], "--host 0.0.0.0: the label page is for this machine alone"),
-        (["--host", "example.org"], "--host example.org: the label page is for this machine alone"),
+        (["--host", "0.0.0.0"], "--host 0.0.0.0: the label page is served only locally"),
+        (["--host", "example.org"], "--host example.org: the label page is served only locally"),
         (["--which", "best"], "--which 'best': write all, random:N, stratified:N or disputed:N"),
-        (["--which", "disputed:3"], "--which disputed:3: nobody disputes a cell here; try random:N or stratified:N"),
-        (["--pairs", "r"], "--pairs r: no cell has an image here and there"),
+        (["--which", "disputed:3"], "--which disputed:3: no disputed cells; try random:N or stratified:N"),
+        (["--pairs", "r"], "--pairs r: no cell has an image in both runs"),
         (["--pairs", "r@nobody"], "no model run 'nobody' in r"),
         (["--pairs", "gone"], "'gone': no such run in"),
         (["--repeat", "2"], "--repeat: 2 is more than 1"),
@@ -280,7 +283,7 @@ def test_a_run_without_a_image_is_told(toy: Toy) -> None:
     result = toy("label", "latest", "--no-open", "--port", "0")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"{run.relative_to(toy.folder)}: there is no image here to ask about\n",
+        f"{run.relative_to(toy.folder)}: no images to label\n",
     )
 
 

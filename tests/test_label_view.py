@@ -54,7 +54,7 @@ def test_inputs_outside_the_suites_folder_are_missing(home: Path, start: str) ->
     }  # fmt: skip
     for title in ("Input", "Mask: may change", "Expected"):
         with pytest.raises(ImageError):
-            desk.shelf.get(found[title]["id"])
+            desk.media.get(found[title]["id"])
 
 
 def test_inputs_beside_the_suite_are_shown(home: Path) -> None:
@@ -62,7 +62,7 @@ def test_inputs_beside_the_suite_are_shown(home: Path) -> None:
     case = {"id": "one", "images": ["base.png"], "reference": "base.png", "masks": {"editable": "mask.png"}}
     desk, found = shown(write_run(home, [case]))
     assert {each["kind"] for each in found.values()} == {"image"}
-    assert all(desk.shelf.get(each["id"]) for each in found.values())
+    assert all(desk.media.get(each["id"]) for each in found.values())
 
 
 @pytest.mark.parametrize("mime", ["image/png", "video/mp4"])
@@ -74,7 +74,7 @@ def test_a_runs_image_outside_the_run_is_missing(home: Path, mime: str) -> None:
     desk, found = shown(run)
     assert found["Result"]["kind"] == "missing"
     with pytest.raises(ImageError):
-        desk.shelf.get(found["Result"]["id"])
+        desk.media.get(found["Result"]["id"])
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
@@ -88,7 +88,7 @@ def test_a_image_is_shown_without_what_its_file_says(home: Path, form: str) -> N
     assert own.read_bytes().count(words) >= 2
     before = own.read_bytes()
     desk, found = shown(run)
-    exposure = desk.shelf.get(found["Result"]["id"])
+    exposure = desk.media.get(found["Result"]["id"])
     assert exposure is not None
     assert exposure.mime == "image/png"
     assert words not in exposure.data
@@ -121,7 +121,7 @@ def test_a_video_is_shown_without_what_its_file_says(video: Path, tmp_path: Path
     desk, found = shown(video)
     stored = next(video.rglob("*.png"))
     before = stored.read_bytes()
-    exposure = desk.shelf.get(found["Result"]["id"])
+    exposure = desk.media.get(found["Result"]["id"])
     assert exposure is not None
     assert exposure.mime == "video/mp4"
     assert SECRET_A.encode() not in exposure.data
@@ -136,28 +136,28 @@ def test_a_video_has_a_limit(video: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert found["Result"]["kind"] == "video"
     monkeypatch.setattr(video_module, "MAX_BYTES", 10)
     with pytest.raises(ImageError, match="over the limit of 10"):
-        desk.shelf.get(found["Result"]["id"])
+        desk.media.get(found["Result"]["id"])
 
 
 def test_a_video_that_went_away_is_missing(video: Path) -> None:
     desk, found = shown(video)
     next(video.rglob("*.png")).unlink()
     with pytest.raises(ImageError):
-        desk.shelf.get(found["Result"]["id"])
+        desk.media.get(found["Result"]["id"])
 
 
 def test_what_is_no_video_is_not_shown_as_one(video: Path) -> None:
     desk, found = shown(video)
     next(video.rglob("*.png")).write_bytes(b"#EXTM3U\n/etc/passwd\n")
     with pytest.raises(ImageError):
-        desk.shelf.get(found["Result"]["id"])
+        desk.media.get(found["Result"]["id"])
 
 
 def test_without_the_library_a_video_is_as_it_is_and_that_is_told(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "can_strip_films", lambda: False)
-    monkeypatch.setattr(work, "can_strip_films", lambda: False)
+    monkeypatch.setattr(outputs, "can_strip_videos", lambda: False)
+    monkeypatch.setattr(work, "can_strip_videos", lambda: False)
     desk, found = shown(video)
-    exposure = desk.shelf.get(found["Result"]["id"])
+    exposure = desk.media.get(found["Result"]["id"])
     assert exposure is not None
     assert exposure.data == next(video.rglob("*.png")).read_bytes()
     (note,) = prepare(LabelRequest(str(video), video.parent)).notes

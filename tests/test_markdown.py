@@ -63,9 +63,9 @@ def test_long_lists_are_cut_and_say_so() -> None:
 
 
 def test_gates_in_the_title() -> None:
-    for after, word in (("P", "hold"), ("F", "not met"), ("!", "not measured")):
+    for after, outcome in (("P", "all gates passed"), ("F", "gates failed"), ("!", "gates not measured")):
         found = compare(side(verdicts("P")), side(verdicts(after), "b"))
-        assert f"gates {word}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+        assert f"compare: {outcome}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
 
 
 def test_a_run_that_is_not_complete_is_in_the_title() -> None:
