@@ -97,7 +97,7 @@ def test_pairs_are_filtered_by_change_and_by_words(page_url: str, open_page: Ope
     again = open_page(page.url)
     assert [one.inner_text() for one in again.query_selector_all(".pair h3")] == ["kept"]
     again.fill("input[name=q]", "nowhere")
-    again.wait_for_selector("text=No pair fits")
+    again.wait_for_selector("text=No pairs match")
 
 
 def test_a_broken_case_leads_to_its_images(page_url: str, open_page: OpenPage) -> None:

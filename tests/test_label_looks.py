@@ -151,6 +151,6 @@ def test_the_end_says_what_was_skipped_and_shows_the_keys(
     page.keyboard.press("s")
     page.wait_for_selector("#end:not([hidden])")
     assert page.inner_text("#end-title") == "Done, except for skipped items"
-    assert page.inner_text("#end-text").startswith("0 of 1 are answered; 1 was skipped.")
+    assert page.inner_text("#end-text").startswith("0 of 1 answered; 1 was skipped.")
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()

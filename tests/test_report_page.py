@@ -107,7 +107,14 @@ def test_a_cell_shows_all_that_is_known_of_it(page_url: str, open_page: OpenPage
         "spill",
     ):
         assert fact in said
-    for fact in ("Autumn Bread", "0.97", "too faint to count", "Is it green?", "look.score", "not measured"):
+    for fact in (
+        "Autumn Bread",
+        "0.97",
+        "confidence too low, not counted",
+        "Is it green?",
+        "look.score",
+        "not measured",
+    ):
         assert fact in said
     assert page.inner_text("pre.command").endswith("suite.yaml --case sign --model hasty,quality=low")
     assert "Is it green?" in page.inner_text("tr.wrong")
@@ -280,7 +287,7 @@ def test_missing_images_are_told_as_missing(tmp_path: Path, open_page: OpenPage)
     page.click("text=Input")
     assert "assets/base.png" in page.inner_text(".frame .missing")
     page.goto(f"{made.as_uri()}#cell?case=flyer&at=no+such&sample=0")
-    page.wait_for_selector("text=This run has no such cell")
+    page.wait_for_selector("text=This run does not contain this cell")
 
 
 def test_a_image_that_went_away_after_the_report_was_made(tmp_path: Path, browser: Browser) -> None:
@@ -288,7 +295,7 @@ def test_a_image_that_went_away_after_the_report_was_made(tmp_path: Path, browse
     (run / "artifacts/flyer/1/0.png").unlink()
     page = browser.new_page()
     page.goto(f"{made.as_uri()}#cell?case=flyer&at=hasty%2Cquality%3Dlow&sample=0")
-    page.wait_for_selector("text=the file is not there any more")
+    page.wait_for_selector("text=the file is missing")
     page.close()
 
 

@@ -71,7 +71,9 @@ class _Run:
             if label not in labels:
                 raise UsageError(f"no model run {label!r} in {folder.name}{did_you_mean(label, sorted(labels))}")
             records = tuple(record for record in records if record.model_label == label)
-        with_output = tuple(each for each in records if each.artifact_path and (folder / each.artifact_path).is_file())
+        with_output = tuple(
+            entry for entry in records if entry.artifact_path and (folder / entry.artifact_path).is_file()
+        )
         return cls(folder, info, records, with_output, label)
 
 
@@ -155,7 +157,7 @@ def _notes(run: _Run, subjects: Iterable[Candidate], missing_anchors: int) -> It
         yield f"{_cells(without_file)} with a missing image file, skipped"
     if any(record.mime in VIDEO_TYPES for record in run.with_output) and not can_strip_videos():
         yield "video metadata may reveal the model; to remove it: pip install '.[video]' in a checkout"
-    by_key = {record.key: record.outputs for record in subjects}
+    by_key = {subject.key: subject.outputs for subject in subjects}
     labels = read_labels(run.folder / LABELS)
     _, outdated = of_today(labels, lambda label: by_key.get((*label.cell, label.other), (None, None)))
     if outdated:

@@ -82,7 +82,8 @@ def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator
     if unpaired:
         yield "### Not compared: only in one run\n\n" + "\n".join(f"- {code(line)}" for line in unpaired)
     yield "### Gates (`--fail-on`)\n\n" + _table(
-        ("", "gate", "result"), [(_STATE_LABELS[one.state], code(one.fail_on.text), code(one.found)) for one in gates]
+        ("", "gate", "result"),
+        [(_STATE_LABELS[gate.state], code(gate.fail_on.text), code(gate.found)) for gate in gates],
     )
 
 

@@ -192,7 +192,7 @@ def _minimums(minimums: Sequence[Minimum], width: int) -> RenderableType:
     columns = (Column(""), Column("metric", min_width=12), Column("minimum", right=True), Column("value"))
     rows = []
     for minimum in minimums:
-        mark, colour = _MARKS[minimum.state]
+        mark, color = _MARKS[minimum.state]
         value = "not measured" if minimum.value is None else f"{minimum.value:.3f} ({_NAMES[str(minimum.measure)]})"
-        rows.append((Text(mark, style=colour), minimum.metric, f"{minimum.wanted:g}", value))
+        rows.append((Text(mark, style=color), minimum.metric, f"{minimum.wanted:g}", value))
     return table(columns, rows, width)

@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from visioneval.records.model import GraderRecord, Record
-from visioneval.report.terminal.summary import COLOURS
+from visioneval.report.terminal.summary import COLORS
 from visioneval.report.terminal.table import Cell, Column, key_values, table, with_title
 from visioneval.report.text import clean, plain
 from visioneval.suite.case import TestCase
@@ -49,7 +49,7 @@ def _non_empty(rows: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
 
 def _print_cell(record: Record, folder: Path, console: Console) -> None:
     title = Text.assemble(
-        (record.verdict, f"bold {COLOURS[record.verdict]}"),
+        (record.verdict, f"bold {COLORS[record.verdict]}"),
         f"  {clean(record.model_label)}  sample {record.sample_index}",
     )
     console.print(Rule(title, align="left"))

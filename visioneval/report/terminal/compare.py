@@ -31,9 +31,9 @@ from visioneval.report.text import clean, plain
 
 MAX_ROWS = 20
 LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before", "still_failing", "still_error")
-_COLOURS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
+_COLORS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
 _MARKS: dict[State, str] = {"holds": "passed", "unmet": "FAILED", "unmeasured": "NOT MEASURED"}
-_MARK_COLOURS: dict[State, str] = {"holds": "green", "unmet": "red", "unmeasured": "yellow"}
+_MARK_COLORS: dict[State, str] = {"holds": "green", "unmet": "red", "unmeasured": "yellow"}
 
 
 def print_comparison(
@@ -79,7 +79,7 @@ def _change_table(
     columns = [Column("case [sample]" if samples else "case", min_width=12), Column("rules and reasons", min_width=24)]
     rows: list[list[Cell]] = [
         [
-            Text(_name(pair, samples=samples), style=_COLOURS.get(change, "")),
+            Text(_name(pair, samples=samples), style=_COLORS.get(change, "")),
             plain("\n".join(describe_change(pair, comparison.b.writers))),
         ]
         for pair in pairs
@@ -156,14 +156,14 @@ def _direction(difference: Difference) -> Text:
     worse = difference.worse_by
     if not worse:
         return Text("")
-    word, colour = ("worse", "red") if worse > 0 else ("better", "green")
-    return Text(f"{word}!", style=f"bold {colour}") if difference.significant else Text(word, style="dim")
+    word, color = ("worse", "red") if worse > 0 else ("better", "green")
+    return Text(f"{word}!", style=f"bold {color}") if difference.significant else Text(word, style="dim")
 
 
 def _gates(gates: Sequence[GateResult], width: int) -> RenderableType:
     columns = (Column(""), Column("gate", min_width=12), Column("result", min_width=20))
     rows = [
-        (Text(_MARKS[gate.state], style=_MARK_COLOURS[gate.state]), gate.fail_on.text, plain(gate.found))
+        (Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state]), gate.fail_on.text, plain(gate.found))
         for gate in gates
     ]
     return table(columns, rows, width)

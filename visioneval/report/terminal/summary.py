@@ -28,9 +28,9 @@ from visioneval.types import Metric, Verdict
 MAX_FAILING = 20
 RATE = "pass rate [95%]"
 _MIN_NAME_WIDTH = 24
-COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
+COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
 _MARKS = {"holds": "passed", "unmet": "FAILED", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
-_MARK_COLOURS = {"holds": "green", "unmet": "red", "unmeasured": "yellow", "skipped": "dim"}
+_MARK_COLORS = {"holds": "green", "unmet": "red", "unmeasured": "yellow", "skipped": "dim"}
 
 
 def print_summary(summary: Summary, console: Console, *, shown_failing: int = MAX_FAILING) -> None:
@@ -190,8 +190,8 @@ def _model_row(number: int, model: ModelFindings, columns: Sequence[Column]) -> 
     return [str(number), model.label, *(cells[column.name] for column in columns)]
 
 
-def _count(number: int, colour: str) -> Text:
-    return Text(str(number), style=colour if number else "dim")
+def _count(number: int, color: str) -> Text:
+    return Text(str(number), style=color if number else "dim")
 
 
 def show_finding(finding: MetricFinding | None, metric: Metric) -> str:
@@ -250,7 +250,7 @@ def _failing_table(summary: Summary, width: int, limit: int) -> RenderableType:
         [
             str(numbers[cell.model_label]),
             f"{cell.test_id} [{cell.sample_index}]" if samples else cell.test_id,
-            Text(cell.verdict, style=COLOURS[cell.verdict]),
+            Text(cell.verdict, style=COLORS[cell.verdict]),
             plain("\n".join(why(cell))),
         ]
         for cell in cells[:limit]
@@ -290,7 +290,7 @@ def _gate_table(gates: Sequence[GateFinding], width: int) -> RenderableType:
 def _gate_row(gate: GateFinding) -> tuple[Cell, ...]:
     value = "no value" if gate.value is None else f"{gate.value:.4g} n={gate.n}"
     errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
-    mark = Text(_MARKS[gate.state], style=_MARK_COLOURS[gate.state])
+    mark = Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state])
     return mark, gate.rule, gate.scope or "all cells", value + errors
 
 

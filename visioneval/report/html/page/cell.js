@@ -71,7 +71,7 @@ function findings(detail) {
 
 function verdictBlock(detail) {
   const { record } = detail;
-  const items = [...byReason(record.failed_rules, detail.why)].map(([reason, rules]) => el("li", { class: "fail" }, rules.map((rule) => el("code", { text: rule })), reasonText(reason)));
+  const items = [...groupByReason(record.failed_rules, detail.why)].map(([reason, rules]) => el("li", { class: "fail" }, rules.map((rule) => el("code", { text: rule })), reasonText(reason)));
   if (record.status === "refused") items.push(el("li", { class: record.verdict === "PASS" ? "" : "fail" }, el("strong", { text: "refused" }), reasonText(record.reasons.refused)));
   if (record.error) items.push(el("li", { class: "error" }, el("strong", { text: `${record.error.stage}, ${record.error.kind}` }), reasonText(record.error.message)));
   for (const rule of record.warned_rules) items.push(el("li", { class: "warn" }, el("span", { class: "note", text: "warning" }), el("code", { text: rule }), reasonText(detail.why[rule])));
