@@ -38,34 +38,34 @@ def label(**changes: Any) -> Label:
 
 
 @pytest.mark.parametrize("answer", [True, False, 0, 1, 3, 2.5, "b", ["x", "y"], [], None, "ünï \u2028 \x1b[31m <b>"])
-def test_an_answer_comes_back_as_it_was_given(tmp_path: Path, answer: Any) -> None:
+def test_answers_round_trip(tmp_path: Path, answer: Any) -> None:
     path = tmp_path / "labels.jsonl"
     given = label(answer=answer, seconds=1.5, other="run@m,n=1")
     append_labels(path, [given])
-    (found,) = read_labels(path)
-    assert found == given
-    assert type(found.answer) is type(given.answer)
+    (result,) = read_labels(path)
+    assert result == given
+    assert type(result.answer) is type(given.answer)
     (line,) = path.read_bytes().split(b"\n")[:-1]
     assert list(json.loads(line)) == FIELDS
 
 
-def test_no_file_is_no_label(tmp_path: Path) -> None:
+def test_missing_file_has_no_labels(tmp_path: Path) -> None:
     assert read_labels(tmp_path / "labels.jsonl") == []
     (tmp_path / "labels.jsonl").touch()
     assert read_labels(tmp_path / "labels.jsonl") == []
 
 
-def test_the_newest_answer_of_a_rater_counts_and_all_are_kept(tmp_path: Path) -> None:
+def test_newest_answer_counts_and_all_are_saved(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     for answer in (True, False):
         append_labels(path, [label(answer=answer), label(rater="bo")])
     append_labels(path, [label(question="note", answer="x"), label(question="note", answer=None)])
     labels = read_labels(path)
     assert len(labels) == 6
-    assert [(each.rater, each.answer) for each in newest(labels)] == [("ann", False), ("bo", True)]
+    assert [(entry.rater, entry.answer) for entry in newest(labels)] == [("ann", False), ("bo", True)]
 
 
-def test_a_torn_last_line_is_tolerated_and_cut_off_before_the_next(tmp_path: Path) -> None:
+def test_truncated_last_line_is_removed_on_append(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     append_labels(path, [label(), label(rater="bo")])
     whole = path.read_bytes()
@@ -73,24 +73,24 @@ def test_a_torn_last_line_is_tolerated_and_cut_off_before_the_next(tmp_path: Pat
         path.write_bytes(whole + whole[:cut])
         assert len(read_labels(path)) == 2
         append_labels(path, [label(rater="cy")])
-        assert [each.rater for each in read_labels(path)] == ["ann", "bo", "cy"]
+        assert [entry.rater for entry in read_labels(path)] == ["ann", "bo", "cy"]
         assert path.read_bytes().startswith(whole)
 
 
-def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
+def test_last_line_without_newline_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "anchors.jsonl"
     path.write_text(label(rater="agreed").model_dump_json())
     append_labels(path, [label()])
-    assert [each.rater for each in read_labels(path)] == ["agreed", "ann"]
+    assert [entry.rater for entry in read_labels(path)] == ["agreed", "ann"]
 
 
-def test_a_long_torn_line_is_cut_whole(tmp_path: Path) -> None:
+def test_long_truncated_line_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     append_labels(path, [label()])
     with path.open("ab") as file:
         file.write(b'{"question": "' + b"x" * 200_000)
     append_labels(path, [label(rater="bo")])
-    assert [each.rater for each in read_labels(path)] == ["ann", "bo"]
+    assert [entry.rater for entry in read_labels(path)] == ["ann", "bo"]
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_a_long_torn_line_is_cut_whole(tmp_path: Path) -> None:
         ('{"schema_version": 2}', "2: rater: Field required"),
     ],
 )
-def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_invalid_line_is_reported(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text(f"{label().model_dump_json()}\n{line}\n{label().model_dump_json()}\n")
-    with pytest.raises(RunFormatError) as told:
+    with pytest.raises(RunFormatError) as expected:
         read_labels(path)
-    assert str(told.value).startswith(f"{path}:{message}")
+    assert str(expected.value).startswith(f"{path}:{message}")
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str, message: st
     [{"at": "yesterday"}, {"at": "2025-06-14T09:00:00"}, {"rater": "  "}, {"rater": "a\nb"}, {"sample_index": -1},
      {"answer": float("nan")}, {"answer": {"a": 1}}, {"source": "guess"}, {"seconds": -1}, {"mood": 1}],
 )  # fmt: skip
-def test_what_is_no_answer_is_refused(change: dict[str, Any]) -> None:
+def test_invalid_answers_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         label(**change)
 
 
-def test_times_are_kept_in_utc() -> None:
+def test_times_are_stored_in_utc() -> None:
     assert label(at="2025-06-14T11:00:00+02:00").at == "2025-06-14T09:00:00+00:00"
 
 
@@ -139,16 +139,16 @@ def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
         assert writer.exitcode == 0
-    found = read_labels(path)
-    assert len(found) == 300
+    result = read_labels(path)
+    assert len(result) == 300
     for rater in ("ann", "bo", "cy"):
-        assert [each.sample_index for each in found if each.rater == rater] == list(range(100))
+        assert [entry.sample_index for entry in result if entry.rater == rater] == list(range(100))
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StorageError) as told:
+def test_unwritable_path_is_a_one_line_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as expected:
         append_labels(tmp_path / "nowhere" / "labels.jsonl", [label()])
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(expected.value)
 
 
 def write_until_full(path: Path) -> None:
@@ -158,15 +158,15 @@ def write_until_full(path: Path) -> None:
         deque(map(append_labels, repeat(path, 100), repeat(several)))
 
 
-def test_a_full_disk_leaves_no_half_of_what_was_given(tmp_path: Path) -> None:
+def test_full_disk_leaves_no_partial_write(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     writer = multiprocessing.get_context("spawn").Process(target=write_until_full, args=(path,))
     writer.start()
     writer.join()
     assert writer.exitcode == 0
-    found = read_labels(path)
-    assert len(found) > 10
-    assert len(found) % 2 == 0
+    result = read_labels(path)
+    assert len(result) > 10
+    assert len(result) % 2 == 0
     assert path.read_bytes().endswith(b"\n")
 
 
@@ -179,7 +179,7 @@ def test_anchors_of_the_run_come_before_those_of_its_suite(tmp_path: Path, monke
     (tmp_path / "suites").mkdir()
     assert read_anchors(tmp_path, facts) == []
     append_labels(tmp_path / "suites" / "agreed.jsonl", [label(rater="agreed", source="anchor")])
-    assert [each.answer for each in read_anchors(tmp_path, facts)] == [True]
+    assert [entry.answer for entry in read_anchors(tmp_path, facts)] == [True]
     append_labels(tmp_path / "anchors.jsonl", [label(rater="agreed", source="anchor", answer=False)])
-    assert [each.answer for each in read_anchors(tmp_path, facts)] == [False]
-    assert [each.answer for each in read_anchors(tmp_path, info())] == [False]
+    assert [entry.answer for entry in read_anchors(tmp_path, facts)] == [False]
+    assert [entry.answer for entry in read_anchors(tmp_path, info())] == [False]

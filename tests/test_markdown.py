@@ -32,9 +32,9 @@ def test_code_spans(text: str, shown: str) -> None:
 
 def test_a_comparison() -> None:
     before = verdicts("P" * 9 + "F")
-    after = [replace(one, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for one in verdicts("F" * 9)]
-    found = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
-    text = comparison_markdown(found, hold(found, parse_fail_on([])))
+    after = [replace(item, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for item in verdicts("F" * 9)]
+    result = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
+    text = comparison_markdown(result, hold(result, parse_fail_on([])))
     assert text.startswith("## visioneval compare: gates failed\n\n**9 broken, 1 still failing**")
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
@@ -44,39 +44,39 @@ def test_a_comparison() -> None:
     assert all(line.endswith("|") for line in tables)
 
 
-def test_a_bar_is_escaped_in_tables_alone() -> None:
-    found = compare(
+def test_pipe_is_escaped_only_in_tables() -> None:
+    result = compare(
         side([cell("a|b"), cell("gone|x")]),
         side([cell("a|b", "FAIL")], "b"),
     )
-    text = comparison_markdown(found, hold(found, parse_fail_on([])))
+    text = comparison_markdown(result, hold(result, parse_fail_on([])))
     assert "| `a\\|b` |" in text
     assert "- `only in A: 1 cell: m: gone|x [0]`" in text
 
 
-def test_long_lists_are_cut_and_say_so() -> None:
+def test_long_lists_are_truncated_with_a_note() -> None:
     many = MAX_ROWS + 3
-    found = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
-    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+    result = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
+    text = comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
     assert "... and 3 more" in text
     assert text.count("| `c") == MAX_ROWS
 
 
 def test_gates_in_the_title() -> None:
     for after, outcome in (("P", "all gates passed"), ("F", "gates failed"), ("!", "gates not measured")):
-        found = compare(side(verdicts("P")), side(verdicts(after), "b"))
-        assert f"compare: {outcome}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+        result = compare(side(verdicts("P")), side(verdicts(after), "b"))
+        assert f"compare: {outcome}\n" in comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
 
 
-def test_a_run_that_is_not_complete_is_in_the_title() -> None:
-    found = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
-    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+def test_incomplete_run_is_in_the_title() -> None:
+    result = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
+    text = comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
     assert text.startswith("## visioneval compare: B is not complete\n")
 
 
 def test_lower_is_better_in_words() -> None:
-    found = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
-    assert "| `copy.cer` | 0.1 | 0.4 | +0.3 | 0.016 | 7 | **significantly worse** |" in comparison_markdown(found, [])
+    result = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
+    assert "| `copy.cer` | 0.1 | 0.4 | +0.3 | 0.016 | 7 | **significantly worse** |" in comparison_markdown(result, [])
 
 
 def test_a_run() -> None:
