@@ -232,7 +232,7 @@ def test_responses_hide_model_score_reason_and_file(tmp_path: Path, serve: Serve
     replies += [server.ask("/api/undo", {"rater": "ann"}), server.ask("/api/none"), server.ask("/api/answer", b"{")]
     result = [secrets_in(f"{headers} {body.decode('latin-1')}") for _, headers, body in replies]
     assert result == [[]] * len(replies)
-    assert not secrets_in("".join(server.said))
+    assert not secrets_in("".join(server.output_lines))
 
 
 def test_port_in_use_is_a_one_line_error(toy: Toy, closed: Server) -> None:
