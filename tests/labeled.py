@@ -1,4 +1,4 @@
-"""Runs with images to label, made by hand, and a label server as a program of its own."""
+"""Synthetic runs with images to label, and a label server as a subprocess."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REASON = "judge said this in private"
 
 
 def make_image(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
-    """Another image for every number."""
+    """A distinct image for every number."""
     image = Image.new("RGB", size, ((number * 67) % 256, (number * 29) % 256, 120))
     ImageDraw.Draw(image).ellipse((20 + number, 20, 90 + number, 90), fill="white")
     return image
@@ -58,7 +58,7 @@ def write_run(
     labels: dict[str, Any] | None = ASKED,
     change: Callable[[int], dict[str, Any]] = lambda number: {},
 ) -> Path:
-    """A finished run of every case on every model run; ``change`` says what is else in the record of a number."""
+    """A finished run of every case on every model run; ``change`` returns extra record fields for a number."""
     metrics = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
     suite = Suite.model_validate(
         {
@@ -91,7 +91,7 @@ def write_run(
 
 
 class Server:
-    """``visioneval label`` as a program. ``url`` is the address that it printed."""
+    """``visioneval label`` as a subprocess. ``url`` is the URL that it printed."""
 
     def __init__(self, *words: str | Path) -> None:
         self.words = [*map(str, words)]
@@ -105,25 +105,25 @@ class Server:
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        self.said: list[str] = []
+        self.output_lines: list[str] = []
         assert self.program.stdout is not None
-        while not any(line.startswith("open ") for line in self.said):
+        while not any(line.startswith("open ") for line in self.output_lines):
             line = self.program.stdout.readline()
-            assert line, "".join(self.said)
-            self.said.append(line)
-        self.url = next(line.split()[1] for line in self.said if line.startswith("open "))
+            assert line, "".join(self.output_lines)
+            self.output_lines.append(line)
+        self.url = next(line.split()[1] for line in self.output_lines if line.startswith("open "))
         self.port = int(urlsplit(self.url).port or 0)
         self.token = parse_qs(urlsplit(self.url).query)["token"][0]
 
     def kill(self) -> None:
-        """As a power failure would: the program is told nothing."""
+        """Kills the process without a signal handler, like a power failure."""
         self.program.kill()
         self.program.wait(timeout=60)
         assert self.program.stdout is not None
         self.program.stdout.close()
 
     def restart(self) -> None:
-        """Starts it again where it was; waits where another test's server has the port for a moment."""
+        """Restarts on the same port; waits while another test's server uses it."""
         self.words = [*self.words, *([] if "--port" in self.words else ["--port", str(self.port)])]
         for _ in range(60):
             try:
@@ -140,7 +140,7 @@ class Server:
     def ask(
         self, path: str, body: Any = None, *, method: str | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        """A request of this server's own page, but for what ``headers`` (with ``_`` for ``-``) change."""
+        """A request as the page sends it, with changed ``headers`` (``_`` for ``-``)."""
         known = {"host": f"127.0.0.1:{self.port}", "x-visioneval-token": self.token}
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         if body is not None:
@@ -163,7 +163,7 @@ class Server:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Server]]:
-    """``serve(RUN, ...)`` starts a label server; it ends with the test."""
+    """``serve(RUN, ...)`` starts a label server that stops with the test."""
     started: list[Server] = []
 
     def begin(*words: str | Path) -> Server:
@@ -181,7 +181,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def secrets_in(text: str) -> list[str]:
-    """What a rater must not see that stands in a text."""
+    """Secrets in a text that a rater must not see."""
     return re.findall(rf"secret-\w+-\d|{SCORE}|{REASON}|artifacts/|PASS|FAIL|\.png", text)
 
 

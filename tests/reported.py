@@ -1,4 +1,4 @@
-"""Runs on disk with images, made by hand, for the pages that show them."""
+"""Synthetic runs on disk with images, for report pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def png(color: Any = "navy", size: tuple[int, int] = (96, 64), mode: str = "RGB"
 
 
 def assets(folder: Path) -> None:
-    """A base image, and a mask whose middle may change."""
+    """A base image, and a mask with an editable center."""
     (folder / "assets").mkdir(parents=True, exist_ok=True)
     (folder / "assets" / "base.png").write_bytes(png("orange"))
     mask = Image.new("RGBA", (96, 64), (0, 0, 0, 255))
@@ -51,8 +51,8 @@ def grader(key: str = "look", **details: Any) -> GraderRecord:
 
 def save_run(root: Path, info: RunInfo, records: Iterable[Record]) -> Path:
     writer = RunWriter.create(root, info)
-    for one in records:
-        writer.append(one)
+    for entry in records:
+        writer.append(entry)
     writer.finish("complete", "2025-01-01T00:02:03+00:00")
     return writer.folder
 
@@ -81,7 +81,7 @@ def demo(root: Path, samples: int = 1) -> Path:
     run = save_run(root / "runs", info, ())
     records = [_record(run, case, label, sample) for case in cases for label in LABELS for sample in range(samples)]
     with (run / "results.jsonl").open("w", encoding="utf-8") as results:
-        results.writelines(one.model_dump_json() + "\n" for one in records)
+        results.writelines(entry.model_dump_json() + "\n" for entry in records)
     return run
 
 

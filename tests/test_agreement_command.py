@@ -53,12 +53,12 @@ def test_what_is_printed(tmp_path: Path, call: Any) -> None:
     done = call("r", "--min", "good:0.6", "--min", "blank:0")
     text = " ".join(done.stdout.split())
     assert "r labels: 16 raters: 2" in text
-    assert "good against people's usable, cells: 16" in text
+    assert "good and human label usable, cells: 16" in text
     assert "kappa 0.875 [" in text
     assert "precision of FAIL 0.875 [" in text
     assert "recall of FAIL 1.000 [" in text
     assert "no 7 0 yes 1 8" in text
-    assert "Most disputed" in text
+    assert "Largest disagreements" in text
     assert "holds good 0.6 0.875 (kappa)" in text
     assert "NOT MEASURED blank 0 nothing to tell it by" in text
     assert done.exit_code == 3

@@ -169,7 +169,7 @@ def test_second_run_uses_cache(
         assert record.graders[0].cost_usd == (0.0 if record.graders[0].cached else 0.01)
         assert (record.usage is None) == record.cached
         assert record.artifact_sha256 == first[record.test_id, 0].artifact_sha256
-    assert ("the oldest of" in result.stdout) == any(generated)
+    assert ("oldest from" in result.stdout) == any(generated)
 
 
 def test_offline_replay_needs_no_key_host_or_sdk(

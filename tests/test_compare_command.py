@@ -33,9 +33,9 @@ def test_what_broke_comes_first_then_what_was_fixed_then_the_numbers(toy: Toy) -
     result = toy("compare", "a", "b", "--fail-on", "broken")
     assert result.exit_code == 1
     text = result.stdout
-    parts = ("1 broken, 1 errors new in B, 1 fixed, 1 still failing", "Broken (passed in A", "fine: all is ill",
-             "Measured in A, an ERROR in B", "the model is on fire", "Fixed (failed in A", "mended: fine",
-             "Still failing", "Pass rate and metrics", "B - A [95%]", "Gates (--fail-on)", "NOT MET")  # fmt: skip
+    parts = ("1 broken, 1 new errors, 1 fixed, 1 still failing", "Broken (passed in A", "fine: all is ill",
+             "New errors (measured in A", "the model is on fire", "Fixed (failed in A", "now passing: fine",
+             "Still failing", "Pass rate and metrics", "B - A [95%]", "Gates (--fail-on)", "FAILED")  # fmt: skip
     assert text.endswith("\nnext: visioneval show runs/b@toy case0\n")
     places = [text.find(part) for part in parts]
     assert -1 not in places, parts[places.index(-1)]
@@ -121,7 +121,7 @@ def test_other_graders_are_told_by_metric(toy: Toy) -> None:
         row["graders"][0]["fingerprint"]["tool_versions"] = {"lens": version}
         path.write_text(json.dumps(row) + "\n")
     text = toy("compare", "a", "b").stdout
-    assert "NOT GRADED ALIKE" in text
+    assert "GRADERS DIFFER BETWEEN THE RUNS" in text
     assert "second: lens version: 1 -> 2 (1 of 1 pairs)" in text
     assert "x: lens" not in text
 
@@ -137,7 +137,7 @@ def test_an_interrupted_run_is_not_held_good(toy: Toy) -> None:
     path = Path("runs/b/run.json")
     path.write_text(path.read_text().replace('"state": "complete"', '"state": "interrupted"'))
     result = toy("compare", "a", "b")
-    assert (result.exit_code, "interrupted: NOT COMPLETE" in result.stdout) == (3, True)
+    assert (result.exit_code, "interrupted: INCOMPLETE" in result.stdout) == (3, True)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_planted_regression_is_named_and_nothing_else(quickstart: Path) -> Non
     ]
     assert found["labels"] == [["mock,flaw=none", "mock,flaw=spill"]]
     text = report.read_text()
-    assert "gates not met" in text
+    assert "gates failed" in text
     assert "| `sign_word` | `mock,flaw=spill` | 0 | `place: " in text
     assert "`flyer`" not in text
     assert CliRunner().invoke(app, words).exit_code == 0

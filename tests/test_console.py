@@ -84,18 +84,18 @@ def printed(summary: Summary, width: int, **options: Any) -> str:
 @pytest.mark.parametrize("models", [1, 8, 40])
 @pytest.mark.parametrize("label", ["m{}", "model,size=1024x1024,q={}", "a long label of " + "x" * 150 + "{}"])
 def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label: str) -> None:
-    said = printed(summary_of(models, label), width)
-    assert max(map(cell_len, said.splitlines())) <= width
-    assert "\u2026" not in said
-    assert said.count("50.0% [9.5, 90.5] n=2") >= models
-    assert said.count("0.123 (2)") == models
-    assert said.count("1.23e+06 (2)") == models
-    assert said.count("1/2 !1") == models
-    assert said.count("0.1234") >= models
-    folded = re.sub(r"\s+", "", said)
+    text = printed(summary_of(models, label), width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "\u2026" not in text
+    assert text.count("50.0% [9.5, 90.5] n=2") >= models
+    assert text.count("0.123 (2)") == models
+    assert text.count("1.23e+06 (2)") == models
+    assert text.count("1/2 !1") == models
+    assert text.count("0.1234") >= models
+    folded = re.sub(r"\s+", "", text)
     for number in range(models):
         assert label.format(number) in folded or re.sub(r"\s+", "", label.format(number)) in folded
-    for fact in ("NOTMET", "blurred", "text.cer<=0.05", "checkout_screen", "toodark", "mean(text.cer)<=0.1"):
+    for fact in ("FAILED", "blurred", "text.cer<=0.05", "checkout_screen", "toodark", "mean(text.cer)<=0.1"):
         assert fact in folded
 
 
@@ -106,48 +106,48 @@ def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label
         ("s" * 200, ["s" * 40 + "\u2026  6 of 6 cells  2 PASS  2 FAIL  2 ERROR"]),
     ],
 )
-def test_a_headline_is_a_line_whatever_the_suite_is_called(name: str, lines: list[str]) -> None:
-    said = printed(summary_of(2, "m{}").model_copy(update={"suite": name}), 80)
-    assert [line.rstrip() for line in said.splitlines()[:1]] == lines
+def test_headline_is_one_line_for_any_suite_name(name: str, lines: list[str]) -> None:
+    text = printed(summary_of(2, "m{}").model_copy(update={"suite": name}), 80)
+    assert [line.rstrip() for line in text.splitlines()[:1]] == lines
 
 
-def test_a_headline_is_folded_between_its_parts_where_it_must_be() -> None:
+def test_long_headline_wraps_between_parts() -> None:
     changes = {"suite": "s" * 200, "state": "interrupted", "reused_outputs": 3, "reused_since": "2025-01-01T10:00:00"}
-    said = printed(summary_of(2, "m{}").model_copy(update=changes), 80)
-    assert [line.rstrip() for line in said.splitlines()[:2]] == [
+    text = printed(summary_of(2, "m{}").model_copy(update=changes), 80)
+    assert [line.rstrip() for line in text.splitlines()[:2]] == [
         "s" * 23 + "\u2026  6 of 6 cells  2 PASS  2 FAIL  2 ERROR  interrupted",
-        "3 images from the cache, the oldest of 2025-01-01 10:00 UTC",
+        "3 images from the cache, oldest from 2025-01-01 10:00 UTC",
     ]
 
 
 @pytest.mark.parametrize(
-    ("known", "unknown", "told"),
+    ("known", "unknown", "expected"),
     [(0.012, 0, "0.0120"), (0.012, 3, ">= 0.0120"), (0.0, 3, "unknown"), (None, 3, "unknown"), (0.0, 0, "0.0000"),
      (None, 0, "-")],
 )  # fmt: skip
-def test_a_sum_says_where_it_is_not_all(known: float | None, unknown: int, told: str) -> None:
-    assert show_usd(known, unknown) == told
+def test_incomplete_costs_are_marked(known: float | None, unknown: int, expected: str) -> None:
+    assert show_usd(known, unknown) == expected
 
 
-def test_eighty_columns_read_like_this() -> None:
+def test_summary_at_80_columns() -> None:
     lines = [line.rstrip() for line in printed(summary_of(2, "m{}"), 80).splitlines()]
     assert lines == [
         "demo  6 of 6 cells  2 PASS  2 FAIL  2 ERROR",
         "",
         "Model runs",
         "#  model run  pass rate [95%]        fail  error  s/generate        USD",
-        "───────────────────────────────────────────────────────────────────",
-        "1  m0         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
-        "2  m1         50.0% [9.5, 90.5] n=2     1      1    4.12  >= 0.1234",
+        "───────────────────────────────────────────────────────────────────────",
+        "1  m0         50.0% [9.5, 90.5] n=2     1      1        4.12  >= 0.1234",
+        "2  m1         50.0% [9.5, 90.5] n=2     1      1        4.12  >= 0.1234",
         "",
-        "Metrics by model run: how many cells say yes, or the mean (of how many cells)",
+        "Metrics by model run: cells with yes, or mean (cells)",
         "metric                                     #1            #2",
         "───────────────────────────────────────────────────────────",
         "fine                                   1/2 !1        1/2 !1",
         "text.cer (lower is better)          0.123 (2)     0.123 (2)",
         "a_metric_with_quite_a_long_name  1.23e+06 (2)  1.23e+06 (2)",
         "",
-        "!n: in n more cells the metric could not be measured",
+        "!n: not measured in n more cells",
         "",
         "Cells that did not pass, by model run (#) and case",
         "#  case             verdict  why",
@@ -174,33 +174,33 @@ def test_eighty_columns_read_like_this() -> None:
         "text.cer <= 0.05      2",
         "",
         "Cost",
-        "what     of        USD  cells paid  from cache  unknown",
-        "───────────────────────────────────────────────────────",
+        "what        of        USD  cells paid  from cache  unknown",
+        "──────────────────────────────────────────────────────────",
         "generation  m0  >= 0.1234           1           0        2",
         "generation  m1  >= 0.1234           1           0        2",
-        "all          >= 0.2468",
+        "all             >= 0.2468",
         "",
         "Gates",
-        "         gate                   for         found",
-        "────────────────────────────────────────────────────────────────",
-        "NOT MET  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
-        "NOT MET  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
-        "NOT MET  error_rate == 0        all cells   0.3333 n=6, 2 errors",
+        "        gate                   scope       value",
+        "───────────────────────────────────────────────────────────────",
+        "FAILED  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
+        "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
+        "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
         "",
     ]
 
 
-def test_colour_says_nothing_that_is_not_said_in_words() -> None:
+def test_color_is_never_the_only_information() -> None:
     summary = summary_of(3)
     coloured = printed(summary, 80, terminal=True, color_system="standard")
     assert "\x1b[31m" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == printed(summary, 80)
 
 
-def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_respects_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    said = printed(summary_of(1), 80, terminal=True)
-    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", said)
+    text = printed(summary_of(1), 80, terminal=True)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", text)
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -234,11 +234,11 @@ def test_hostile_text_is_printed_as_text(width: int) -> None:
         console, out = rendered(width, terminal=terminal, color_system=None)
         print_summary(summarize(info, [hostile]), console)
         print_cells([hostile], info.suite.cases[0], folder(), console)
-        said = out.getvalue()
-        assert not CONTROL.search(said)
-        assert "[bold]b[/bold]" in re.sub(r"\s+", "", said).replace("\ufffd", "")
-        assert "木🌳" in said
-        assert max(map(cell_len, said.splitlines())) <= width
+        text = out.getvalue()
+        assert not CONTROL.search(text)
+        assert "[bold]b[/bold]" in re.sub(r"\s+", "", text).replace("\ufffd", "")
+        assert "木🌳" in text
+        assert max(map(cell_len, text.splitlines())) <= width
     summary = summarize(info, [hostile])
     assert not CONTROL.search(last_line(folder(), summary, folder()))
 
@@ -259,11 +259,11 @@ def test_cleaned_text_moves_no_cursor(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["Größe", "木", "👨\u200d👩\u200d👧", "क\u094d\u200cष", "a\tb\nc", "e\u0301", "🏳\ufe0f"]
 )
-def test_what_people_write_is_left_alone(text: str) -> None:
+def test_normal_text_is_unchanged(text: str) -> None:
     assert clean(text) == text
 
 
-def test_a_long_reason_is_cut_in_the_summary_and_whole_in_the_cell() -> None:
+def test_long_reason_is_truncated_in_the_summary_only() -> None:
     reason = "very " * 200 + "blurred"
     summary = summary_of(1, reason=reason)
     assert why(summary.failing[0])[0].endswith("...")
@@ -276,19 +276,19 @@ def test_a_long_reason_is_cut_in_the_summary_and_whole_in_the_cell() -> None:
 def test_only_the_first_failing_cells_are_listed() -> None:
     cells = [record(test_id=f"c{at}", verdict="FAIL", failed_rules=["fine"]) for at in range(50)]
     info: RunInfo = run_of({f"c{at}": {} for at in range(50)}, ["m"], [], METRICS)
-    said = printed(summarize(info, cells), 80)
-    assert ("c19 " in said, "c20 " in said) == (True, False)
-    assert "... and 30 more: 'visioneval export r -o cells.csv' lists all" in said
+    text = printed(summarize(info, cells), 80)
+    assert ("c19 " in text, "c20 " in text) == (True, False)
+    assert "... and 30 more: 'visioneval export r -o cells.csv' lists all" in text
 
 
-def test_samples_are_named_where_there_are_several() -> None:
+def test_shows_sample_numbers_for_several_samples() -> None:
     cells = [record(test_id="c", sample_index=at, verdict="FAIL", failed_rules=["fine"]) for at in (0, 3)]
-    said = printed(summarize(run_of({"c": {}}, ["m"], [], METRICS), cells), 80)
-    assert "c [0]" in said
-    assert "c [3]" in said
+    text = printed(summarize(run_of({"c": {}}, ["m"], [], METRICS), cells), 80)
+    assert "c [0]" in text
+    assert "c [3]" in text
 
 
-def test_a_stand_in_is_named_as_one_and_an_interrupted_run_as_that() -> None:
+def test_marks_mock_runs_and_interrupted_runs() -> None:
     info = run_of({"c": {}}, ["m"], [], METRICS, state="interrupted", planned_cells=9)
     mock = info.suite.models[0].model_validate({"provider": "mine:Generate", "label": "m"})
     assert "stand-in" not in printed(summarize(info, []), 80)
@@ -296,13 +296,13 @@ def test_a_stand_in_is_named_as_one_and_an_interrupted_run_as_that() -> None:
 
     generated = MockProvider.model_validate({"provider": "mock", "label": "m"})
     stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (generated, mock)})})
-    said = printed(summarize(stand_in, []), 80)
-    assert "a stand-in that is no model" in said
-    assert "0 of 9 cells" in said
-    assert "interrupted" in said
+    text = printed(summarize(stand_in, []), 80)
+    assert "which is not a model" in text
+    assert "0 of 9 cells" in text
+    assert "interrupted" in text
 
 
-def test_the_details_of_a_grader_leave_out_what_only_a_program_can_use() -> None:
+def test_grader_details_hide_coordinates() -> None:
     details: dict[str, Any] = {
         "extract": "ocr",
         "lines": [
@@ -335,7 +335,7 @@ def test_the_details_of_a_grader_leave_out_what_only_a_program_can_use() -> None
     ]
 
 
-def test_a_reason_of_a_whole_grader_stands_under_its_key() -> None:
+def test_reason_of_a_grader_is_shown_under_its_key() -> None:
     grader = GraderRecord(key="look", type="own:Look", fingerprint=Fingerprint(config_sha256=""))
     console, out = rendered(80)
     print_cells(
@@ -350,9 +350,9 @@ cells = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
 
 @given(st.lists(st.tuples(cells, cells, st.integers(0, 10**9)), min_size=1, max_size=4), st.integers(24, 120))
 def test_a_table_never_cuts_a_number(rows: list[tuple[str, str, int]], width: int) -> None:
-    columns = (Column("name", least=6), Column("why", least=6), Column("n", right=True))
+    columns = (Column("name", min_width=6), Column("why", min_width=6), Column("n", right=True))
     console, out = rendered(width)
-    console.print(table(columns, [(name, said, str(number)) for name, said, number in rows], width))
+    console.print(table(columns, [(name, text, str(number)) for name, text, number in rows], width))
     assert max(map(cell_len, out.getvalue().splitlines())) <= width
     for _, _, number in rows:
         assert re.search(rf"\b{number}\b", out.getvalue())

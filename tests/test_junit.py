@@ -47,7 +47,7 @@ def check_schema(element: ET.Element) -> None:
         check_schema(child)
 
 
-def made(*records: Any, labels: tuple[str, ...] = ("m",)) -> ET.Element:
+def junit_of(*records: Any, labels: tuple[str, ...] = ("m",)) -> ET.Element:
     info = run_of({"one": {}, "two": {}}, list(labels), [], {"fine": {"type": "bool"}})
     root = ET.fromstring(junit_xml([(Path("runs/r"), info, records)]))
     check_schema(root)
@@ -55,7 +55,7 @@ def made(*records: Any, labels: tuple[str, ...] = ("m",)) -> ET.Element:
 
 
 def test_a_suite_per_model_run_and_a_case_per_cell() -> None:
-    root = made(
+    root = junit_of(
         record(model_label="new", test_id="two", seconds=1234.5),
         record(model_label="old", sample_index=1),
         record(model_label="old", verdict="FAIL", failed_rules=("fine", "level >= 3")),
@@ -80,7 +80,7 @@ def test_failed_rules_are_the_message_and_the_image_is_attached() -> None:
         failure_tags=("ill",),
         artifact_path="artifacts/one/m/0.png",
     )
-    (case,) = made(cell).iter("testcase")
+    (case,) = junit_of(cell).iter("testcase")
     failure = case.find("failure")
     assert failure is not None
     assert (failure.get("message"), failure.get("type")) == ("fine; level >= 3", "FAIL")
@@ -88,14 +88,14 @@ def test_failed_rules_are_the_message_and_the_image_is_attached() -> None:
     assert case.findtext("system-out") == "[[ATTACHMENT|runs/r/artifacts/one/m/0.png]]"
 
 
-def test_a_refusal_says_so() -> None:
+def test_refusal_is_a_failure() -> None:
     cell = record(verdict="FAIL", status="refused", failure_tags=("refused",), reasons={"refused": "no people"})
-    (failure,) = made(cell).iter("failure")
+    (failure,) = junit_of(cell).iter("failure")
     assert (failure.get("message"), failure.text) == ("refused", "refused: no people\nfailure tags: refused")
 
 
 def test_an_error_is_an_error() -> None:
-    root = made(record(verdict="ERROR", status="error", error=UNMEASURED))
+    root = junit_of(record(verdict="ERROR", status="error", error=UNMEASURED))
     (error,) = root.iter("error")
     assert (error.get("type"), error.get("message")) == ("grade/unmeasured", "too dark")
     assert next(root.iter("testsuite")).get("errors") == "1"
@@ -103,12 +103,12 @@ def test_an_error_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("text", ['<b> & "q"', "\x00\x1b[2J", "a\ufffeb\uffff", "]]> <!--"])
-def test_whatever_a_judge_says_is_xml(text: str) -> None:
-    root = made(record(verdict="FAIL", failed_rules=("fine",), reasons={"fine": text}))
+def test_any_judge_text_is_valid_xml(text: str) -> None:
+    root = junit_of(record(verdict="FAIL", failed_rules=("fine",), reasons={"fine": text}))
     assert root.findtext(".//failure", "").startswith("fine: ")
 
 
-def test_run_writes_it_for_all_its_suites(toy: Toy) -> None:
+def test_run_writes_one_report_for_all_suites(toy: Toy) -> None:
     good, bad = (
         toy.write({}, name="good.yaml"),
         toy.write({"metadata": {"look": "bad"}}, {"metadata": {"generate": "raises"}}),
@@ -130,7 +130,7 @@ def test_a_dry_run_writes_no_report(toy: Toy) -> None:
     assert (result.exit_code, "--junit" in result.stderr) == (2, True)
 
 
-def test_a_report_that_cannot_be_written_stops_before_anything_is_generated(toy: Toy) -> None:
+def test_unwritable_report_stops_before_generation(toy: Toy) -> None:
     result = toy("run", toy.write({}), "--trust-suite", "--junit", "x.xml", "--markdown", ".")
     assert (result.exit_code, ".: cannot write" in result.stderr) == (2, True)
     assert not (toy.folder / "runs").exists()

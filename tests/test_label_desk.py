@@ -25,8 +25,8 @@ def desk(folder: Path, now: datetime = NOON, **wish: Any) -> Labeling:
 
 
 def counted(folder: Path, rater: str = "ann") -> dict[tuple[str, str], Any]:
-    found = newest(read_labels(folder / "labels.jsonl"))
-    return {(label.test_id, label.question): label.answer for label in found if label.rater == rater}
+    result = newest(read_labels(folder / "labels.jsonl"))
+    return {(label.test_id, label.question): label.answer for label in result if label.rater == rater}
 
 
 def answer(at: Labeling, given: dict[str, Any] = GOOD, rater: str = "ann") -> dict[str, Any]:
@@ -38,26 +38,26 @@ def run(tmp_path: Path) -> Path:
     return write_run(tmp_path, [{"id": "one"}, {"id": "two"}, {"id": "three"}])
 
 
-def test_answers_are_kept_one_line_a_question(run: Path) -> None:
+def test_saves_one_line_per_answer(run: Path) -> None:
     at = desk(run)
     case = at.next("ann")["item"]["case"]
     after = answer(at, {**GOOD, "wrong": ["odd colours", "missing part"], "note": "  tidy "})
     assert (after["done"], after["total"]) == (1, 3)
     assert after["item"]["case"] != case
-    found = lines(run / "labels.jsonl")
-    assert [(line["question"], line["answer"]) for line in found] == [
+    result = lines(run / "labels.jsonl")
+    assert [(line["question"], line["answer"]) for line in result] == [
         ("usable", True), ("clarity", 4), ("wrong", ["missing part", "odd colours"]), ("note", "tidy")
     ]  # fmt: skip
     assert {
-        (line["rater"], line["test_id"], line["model_label"], line["seconds"], line["source"]) for line in found
+        (line["rater"], line["test_id"], line["model_label"], line["seconds"], line["source"]) for line in result
     } == {("ann", case, SECRET_A, 2.5, "page")}
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({}, "usable: not answered yet"),
-        ({"usable": True}, "clarity: not answered yet"),
+        ({}, "usable: not answered"),
+        ({"usable": True}, "clarity: not answered"),
         ({**GOOD, "usable": "yes"}, "usable: .* neither yes nor no"),
         ({**GOOD, "clarity": 6}, "clarity: .* not on the scale from 1 to 5"),
         ({**GOOD, "clarity": True}, "clarity: .* not on the scale from 1 to 5"),
@@ -66,10 +66,10 @@ def test_answers_are_kept_one_line_a_question(run: Path) -> None:
         ({**GOOD, "wrong": [["odd colours"]]}, "wrong: "),
         ({**GOOD, "note": 3}, "note: 3 is not a text"),
         ({**GOOD, "note": "x" * 10_001}, "note: .* longer than 10,000 characters"),
-        ({**GOOD, "verdict": True}, "verdict: is not asked here"),
+        ({**GOOD, "verdict": True}, "verdict: is not a question about this item"),
     ],
 )
-def test_what_is_no_answer_is_refused_and_nothing_is_kept(run: Path, given: dict[str, Any], why: str) -> None:
+def test_invalid_answers_are_refused_and_not_saved(run: Path, given: dict[str, Any], why: str) -> None:
     at = desk(run)
     with pytest.raises(UsageError, match="^" + why):
         answer(at, given)
@@ -77,25 +77,25 @@ def test_what_is_no_answer_is_refused_and_nothing_is_kept(run: Path, given: dict
     assert at.next("ann")["done"] == 0
 
 
-def test_an_item_that_was_never_given_is_refused(run: Path) -> None:
+def test_unknown_item_is_refused(run: Path) -> None:
     at = desk(run)
     of_ben = at.next("ben")["item"]["id"]
     with pytest.raises(UnknownItemError):
         at.answer("ann", of_ben, GOOD, 1)
 
 
-def test_raters_go_their_own_way_and_a_new_desk_goes_on(run: Path) -> None:
+def test_raters_are_independent_and_restart_resumes(run: Path) -> None:
     at = desk(run)
     answer(at)
     answer(at)
     answer(at, rater="ben")
     before = at.next("ann"), at.next("ben")
-    again = desk(run)
-    assert (again.next("ann"), again.next("ben")) == before
-    assert [again.next(name)["done"] for name in ("ann", "ben", "cleo")] == [2, 1, 0]
+    second = desk(run)
+    assert (second.next("ann"), second.next("ben")) == before
+    assert [second.next(name)["done"] for name in ("ann", "ben", "cleo")] == [2, 1, 0]
 
 
-def test_undo_asks_again_with_the_answers_filled_in(run: Path) -> None:
+def test_undo_restores_the_item_with_its_answers(run: Path) -> None:
     at = desk(run)
     item = at.next("ann")["item"]
     answer(at, {**GOOD, "note": "odd"})
@@ -111,7 +111,7 @@ def test_undo_asks_again_with_the_answers_filled_in(run: Path) -> None:
     assert every == [True, None, False]
 
 
-def test_undo_goes_back_item_by_item_and_ends(run: Path) -> None:
+def test_undo_repeats_until_the_first_item(run: Path) -> None:
     at = desk(run)
     order = []
     for _ in range(3):
@@ -126,7 +126,7 @@ def test_undo_goes_back_item_by_item_and_ends(run: Path) -> None:
         answer(at)
 
 
-def test_a_skipped_item_is_kept_as_skipped_and_can_be_asked_again(run: Path) -> None:
+def test_skipped_item_is_saved_and_can_be_reopened(run: Path) -> None:
     at = desk(run)
     item = at.next("ann")["item"]
     at.skip("ann", item["id"], 1.0)
@@ -138,7 +138,7 @@ def test_a_skipped_item_is_kept_as_skipped_and_can_be_asked_again(run: Path) -> 
     assert desk(run).next("ann")["item"]["id"] == item["id"]
 
 
-def test_a_skip_takes_no_answer_away_that_counts(run: Path) -> None:
+def test_skip_keeps_current_answers(run: Path) -> None:
     at = desk(run)
     case = at.next("ann")["item"]["case"]
     at_noon = NOON.isoformat()
@@ -149,7 +149,7 @@ def test_a_skip_takes_no_answer_away_that_counts(run: Path) -> None:
     assert counted(run) == {(case, "usable"): False}
 
 
-def test_a_repeated_item_is_answered_twice_and_both_are_kept(run: Path) -> None:
+def test_both_answers_of_a_repeated_item_are_saved(run: Path) -> None:
     at = desk(run, repeat=1.0)
     assert at.next("ann")["total"] == 6
     seen = []
@@ -171,7 +171,7 @@ def anchored(run: Path, *cases: str) -> None:
     append_labels(run / "anchors.jsonl", known)
 
 
-def test_anchors_open_each_sitting(run: Path) -> None:
+def test_anchors_are_asked_again_after_their_validity(run: Path) -> None:
     anchored(run, "two", "gone")
     at = desk(run)
     assert at.next("ann")["item"]["case"] == "two"
@@ -183,10 +183,10 @@ def test_anchors_open_each_sitting(run: Path) -> None:
     next_day = desk(run, NOON + timedelta(days=1))
     assert (next_day.next("ann")["item"]["case"], next_day.next("ann")["done"]) == ("two", 1)
     work = prepare(LabelRequest(str(run), run.parent))
-    assert work.notes == ("1 cell with an agreed answer not in what is asked here, left out",)
+    assert work.notes == ("1 cell with an agreed answer not in this selection, skipped",)
 
 
-def test_the_page_is_not_told_which_items_are_anchors_or_repetitions(run: Path) -> None:
+def test_page_data_hides_anchors_and_repetitions(run: Path) -> None:
     anchored(run, "two")
     at = desk(run, repeat=1.0)
     keys = set()
@@ -197,7 +197,7 @@ def test_the_page_is_not_told_which_items_are_anchors_or_repetitions(run: Path) 
     assert len(keys) == 1
 
 
-def test_pairs_are_kept_as_what_they_are_on_whatever_side_they_stood(tmp_path: Path) -> None:
+def test_pair_answers_are_saved_independent_of_side(tmp_path: Path) -> None:
     cases = [{"id": f"case{at}"} for at in range(12)]
     old = write_run(tmp_path, cases, [SECRET_A], run_id="old")
     write_run(tmp_path, cases, [SECRET_B], run_id="new")
@@ -205,11 +205,11 @@ def test_pairs_are_kept_as_what_they_are_on_whatever_side_they_stood(tmp_path: P
     for _ in cases:
         shown = at.next("ann")["item"]
         assert [ask["type"] for ask in shown["asks"]] == ["pair", "text"]
-        assert [one["title"] for one in shown["stages"][0]["images"]] == ["A", "B"]
+        assert [item["title"] for item in shown["stages"][0]["images"]] == ["A", "B"]
         answer(at, {"preferred": "a", "preferred.why": "calmer"})
-    found = lines(old / "labels.jsonl")
-    assert {line["other"] for line in found} == {f"new@{SECRET_B}"}
-    sides = {line["answer"] for line in found if line["question"] == "preferred"}
+    result = lines(old / "labels.jsonl")
+    assert {line["other"] for line in result} == {f"new@{SECRET_B}"}
+    sides = {line["answer"] for line in result if line["question"] == "preferred"}
     assert sides == {"a", "b"}
     given = at.undo("ann")["item"]["given"]
     assert given == {"preferred": "a", "preferred.why": "calmer"}
@@ -217,23 +217,23 @@ def test_pairs_are_kept_as_what_they_are_on_whatever_side_they_stood(tmp_path: P
     assert list(counted(old).values()).count("tie") == 1
 
 
-def test_the_left_image_is_the_one_that_a_stands_for(tmp_path: Path) -> None:
+def test_left_image_is_a(tmp_path: Path) -> None:
     cases = [{"id": f"case{at}"} for at in range(6)]
     run = write_run(tmp_path, cases, [SECRET_A, SECRET_B])
     at = desk(run, pairs=f"{run.name}@{SECRET_B}", seed=2)
     for _ in cases:
         item = at.next("ann")["item"]
-        left = at.shelf.get(item["stages"][0]["images"][0]["id"])
+        left = at.media.get(item["stages"][0]["images"][0]["id"])
         assert left is not None
         shown = Image.open(BytesIO(left.data)).convert("RGB").getpixel((0, 0))
         answer(at, {"preferred": "a"})
-        said = next(line for line in reversed(lines(run / "labels.jsonl")) if line["question"] == "preferred")
-        label = SECRET_A if said["answer"] == "a" else SECRET_B
+        text = next(line for line in reversed(lines(run / "labels.jsonl")) if line["question"] == "preferred")
+        label = SECRET_A if text["answer"] == "a" else SECRET_B
         stored = next((run / "artifacts" / item["case"]).glob(f"{label}*/0.png"))
         assert Image.open(stored).convert("RGB").getpixel((0, 0)) == shown
 
 
-def test_a_question_over_a_metric_that_the_cell_has_not_is_not_asked(tmp_path: Path) -> None:
+def test_skips_questions_about_missing_metrics(tmp_path: Path) -> None:
     asked = {"questions": [*ASKED["questions"], {"key": "look", "ask": "Fine?", "type": "yes_no", "metric": "fine"}]}
     run = write_run(
         tmp_path,
@@ -250,19 +250,19 @@ def test_a_question_over_a_metric_that_the_cell_has_not_is_not_asked(tmp_path: P
     assert ("look" in seen["two"], "look" in seen["one"]) == (True, False)
 
 
-def test_without_labels_in_the_suite_there_is_a_set_to_start_with(tmp_path: Path) -> None:
+def test_default_questions_without_labels_in_the_suite(tmp_path: Path) -> None:
     at = desk(write_run(tmp_path, labels=None))
     assert [ask["key"] for ask in at.next("ann")["item"]["asks"]] == ["usable", "as_asked", "note"]
 
 
-def test_nothing_that_the_page_gets_tells_model_score_or_file(run: Path) -> None:
+def test_page_data_hides_model_score_and_file(run: Path) -> None:
     at = desk(run)
     for _ in range(3):
         assert not secrets_in(repr(at.next("ann")))
         answer(at)
 
 
-def test_cells_without_a_image_are_left_out_and_told(tmp_path: Path) -> None:
+def test_cells_without_an_image_are_skipped_with_a_note(tmp_path: Path) -> None:
     def change(number: int) -> dict[str, Any]:
         return {"artifact_path": None, "status": "error", "verdict": "ERROR"} if number == 0 else {}
 
@@ -270,10 +270,10 @@ def test_cells_without_a_image_are_left_out_and_told(tmp_path: Path) -> None:
     next((run / "artifacts" / "case1").rglob("*.png")).unlink()
     work = prepare(LabelRequest(str(run), tmp_path))
     assert len(work.subjects) == 2
-    assert work.notes == ("1 cell without an image left out", "1 cell whose image is missing left out")
+    assert work.notes == ("1 cell without an image, skipped", "1 cell with a missing image file, skipped")
 
 
-def test_the_same_session_keeps_its_seed_and_another_gets_its_own(run: Path) -> None:
+def test_same_session_reuses_its_seed(run: Path) -> None:
     def seed(**wish: Any) -> int:
         return prepare(LabelRequest(str(run), run.parent, **wish)).session.seed
 
@@ -285,14 +285,14 @@ def test_the_same_session_keeps_its_seed_and_another_gets_its_own(run: Path) -> 
 
 
 @pytest.mark.parametrize("torn", ['{"schema_version":2,"at":"2025', ""])
-def test_a_line_that_a_crash_cut_off_costs_that_line_alone(run: Path, torn: str) -> None:
+def test_truncated_line_loses_only_itself(run: Path, torn: str) -> None:
     at = desk(run)
     answer(at)
     for name in ("labels.jsonl", "labeling.jsonl"):
         with (run / name).open("a") as file:
             file.write(torn)
-    again = desk(run)
-    assert again.next("ann")["done"] == 1
-    answer(again)
+    second = desk(run)
+    assert second.next("ann")["done"] == 1
+    answer(second)
     assert len(counted(run)) == 6
     assert desk(run).next("ann")["done"] == 2

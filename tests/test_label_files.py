@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> Folder:
 HEAD = "case,model,rater,question,answer\n"
 
 
-def test_a_plain_file_needs_no_word(run: Folder) -> None:
+def test_imports_a_plain_file_without_options(run: Folder) -> None:
     done = run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,clarity,4\none,n,bo,usable,FALSE\n")
     assert done.exit_code == 0, done.output
     assert done.output == "r: labels added: 3 (cells: 2, raters: 2); there already: 0; skipped: 0\n"
@@ -76,7 +76,7 @@ def test_a_plain_file_needs_no_word(run: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "given", "kept"),
+    ("question", "given", "saved"),
     [
         ("usable", "true", True), ("usable", "No", False), ("usable", "1", True), ("usable", 0, False),
         ("usable", True, True), ("clarity", "3.0", 3), ("clarity", 5, 5), ("artifacts", " minor ", "minor"),
@@ -85,25 +85,25 @@ def test_a_plain_file_needs_no_word(run: Folder) -> None:
         ("wrong", ["logo"], ("logo",)), ("wrong", "[]", ()), ("note", "=1+1\n<b>", "=1+1\n<b>"),
     ],
 )  # fmt: skip
-def test_answers_are_read_by_their_questions_type(run: Folder, question: str, given: Any, kept: Any) -> None:
+def test_answers_are_read_by_their_questions_type(run: Folder, question: str, given: Any, saved: Any) -> None:
     row = {"case": "one", "model": "m", "rater": "ann", "question": question, "answer": given}
     done = run.add(json.dumps(row) + "\n", name="in.jsonl")
     assert done.exit_code == 0, done.output
     (label,) = run.labels
-    assert label.answer == kept
-    assert type(label.answer) is type(kept)
+    assert label.answer == saved
+    assert type(label.answer) is type(saved)
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "expected"),
     [
         ("three,m,ann,usable,yes", "this run has no case 'three' (known: one, two)"),
-        (",m,ann,usable,yes", "names no case"),
+        (",m,ann,usable,yes", "no case"),
         ("one,q,ann,usable,yes", "this run has no model run 'q' (known: m, n)"),
-        ("one,,ann,usable,yes", "names no model run, and this run has 2"),
-        ("two,n,ann,usable,yes", "names no sample, and 'two' on 'n' has 2"),
-        ("one,m,,usable,yes", "names no rater"),
-        ("one,m,ann,useable,yes", "the suite asks no question 'useable' (did you mean 'usable'?)"),
+        ("one,,ann,usable,yes", "no model run given, and this run has 2"),
+        ("two,n,ann,usable,yes", "no sample given, and 'two' on 'n' has 2"),
+        ("one,m,,usable,yes", "no rater"),
+        ("one,m,ann,useable,yes", "the suite has no question 'useable' (did you mean 'usable'?)"),
         ("one,m,ann,usable,maybe", "usable: 'maybe' is neither yes nor no"),
         ("one,m,ann,usable,", "usable: no answer"),
         ("one,m,ann,clarity,6", "clarity: 6 is not on the scale from 1 to 5"),
@@ -115,17 +115,17 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
         ("one,m,ann", "3 cells, but the header has 5"),
     ],
 )
-def test_a_bad_row_is_named_and_skipped_and_the_others_count(run: Folder, row: str, told: str) -> None:
+def test_bad_row_is_reported_and_skipped(run: Folder, row: str, expected: str) -> None:
     done = run.add(HEAD + f"one,m,ann,usable,yes\n{row}\none,n,ann,usable,no\n")
     assert done.exit_code == 0
     where, _, message = done.stderr.strip().partition(": ")
     assert where.endswith("in.csv:3:1")
-    assert message == told
+    assert message == expected
     assert done.stdout.endswith("labels added: 2 (cells: 2, raters: 1); there already: 0; skipped: 1\n")
     assert len(run.labels) == 2
 
 
-def test_where_every_row_is_bad_it_is_wrong_usage_and_nothing_is_written(run: Folder) -> None:
+def test_only_bad_rows_is_a_usage_error(run: Folder) -> None:
     done = run.add(HEAD + "three,m,ann,usable,yes\n" * 150)
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) == 101
@@ -173,37 +173,37 @@ def test_a_wide_file_answers_several_questions_in_a_row(run: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "flags", "told"),
+    ("text", "flags", "expected"),
     [
         (HEAD, (), "the file has no rows"),
         ("", (), "the file has no rows"),
         (HEAD + "one,m,ann,usable,yes\n", ("--map", "rater=who"), "--map rater=who: no such column"),
-        (HEAD + "one,m,ann,usable,yes\n", ("--map", "mood=rater"), "--map mood: neither a field of a label nor a"),
-        (HEAD + "one,m,ann,usable,yes\n", ("--set", "mood=x"), "--set mood: not a field of a label"),
+        (HEAD + "one,m,ann,usable,yes\n", ("--map", "mood=rater"), "--map mood: not a label field or a"),
+        (HEAD + "one,m,ann,usable,yes\n", ("--set", "mood=x"), "--set mood: not a label field"),
         (HEAD + "one,m,ann,usable,yes\n", ("--map", "rater"), "--map 'rater': write FIELD=COLUMN"),
-        (HEAD + "a,b,c,d,e\n", ("--set", "rater=a", "--map", "rater=rater"), "--set rater: --map says a column"),
-        ("case,model,usable\none,m,yes\n", (), "no column is called 'rater'"),
-        ("case,rater,score\none,m,3\n", (), "no column is called 'question'"),
-        ("rater,usable\nann,yes\n", (), "no column is called 'case'"),
+        (HEAD + "a,b,c,d,e\n", ("--set", "rater=a", "--map", "rater=rater"), "--set rater: also given as --map"),
+        ("case,model,usable\none,m,yes\n", (), "no column 'rater'"),
+        ("case,rater,score\none,m,3\n", (), "no column 'question'"),
+        ("rater,usable\nann,yes\n", (), "no column 'case'"),
         (b"\xff\xfe", (), "not UTF-8"),
     ],
 )  # fmt: skip
-def test_a_file_that_says_too_little_is_wrong_usage(run: Folder, text: Any, flags: tuple[str, ...], told: str) -> None:
+def test_missing_columns_are_a_usage_error(run: Folder, text: Any, flags: tuple[str, ...], expected: str) -> None:
     done = run.add(text, *flags)
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
-    assert told in line
+    assert expected in line
     assert not run.path.exists()
 
 
-def test_files_that_are_no_table_are_wrong_usage(run: Folder, tmp_path: Path) -> None:
-    for name, told in (("in.xlsx", "ends in .jsonl"), ("none.csv", "no such file")):
+def test_unsupported_files_are_a_usage_error(run: Folder, tmp_path: Path) -> None:
+    for name, expected in (("in.xlsx", "ends in .jsonl"), ("none.csv", "no such file")):
         done = run.call("import", str(tmp_path / name), "r")
-        assert (done.exit_code, told in done.stderr) == (2, True), done.output
+        assert (done.exit_code, expected in done.stderr) == (2, True), done.output
     assert run.call("import", str(tmp_path), "nope").exit_code == 2
 
 
-def test_a_broken_line_of_json_is_named_and_the_rest_counts(run: Folder) -> None:
+def test_invalid_json_line_is_reported_and_skipped(run: Folder) -> None:
     good = '{"case": "one", "model": "m", "rater": "ann", "question": "usable", "answer": true}'
     done = run.add(f"{good}\n{{torn\n[1]\n", name="in.jsonl")
     assert done.exit_code == 0
@@ -211,7 +211,7 @@ def test_a_broken_line_of_json_is_named_and_the_rest_counts(run: Folder) -> None
     assert len(run.labels) == 1
 
 
-def test_two_answers_by_one_rater_are_both_kept_and_the_later_counts(run: Folder) -> None:
+def test_later_answer_of_a_rater_counts(run: Folder) -> None:
     run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,usable,no\n")
     assert [label.answer for label in run.labels] == [True, False]
     assert [label.answer for label in newest(run.labels)] == [False]
@@ -220,12 +220,12 @@ def test_two_answers_by_one_rater_are_both_kept_and_the_later_counts(run: Folder
 def test_a_file_imported_again_adds_only_what_is_new(run: Folder) -> None:
     text = HEAD + "one,m,ann,usable,yes\none,m,ann,usable,yes\none,m,ann,clarity,1\n"
     run.add(text)
-    again = run.add(text + "one,n,ann,usable,no\n")
-    assert again.stdout == "r: labels added: 1 (cells: 1, raters: 1); there already: 3; skipped: 0\n"
+    second = run.add(text + "one,n,ann,usable,no\n")
+    assert second.stdout == "r: labels added: 1 (cells: 1, raters: 1); there already: 3; skipped: 0\n"
     assert len(run.labels) == 4
 
 
-def test_pairs_name_the_other_image(run: Folder) -> None:
+def test_imports_pairs(run: Folder) -> None:
     text = "case,model,rater,question,answer,other\n"
     done = run.add(text + "one,m,ann,better,A,r@n\none,m,ann,better.why,sharper,r@n\none,m,ann,better,left,r@n\n"
                    "one,m,ann,usable,yes,r@n\n")  # fmt: skip
@@ -237,7 +237,7 @@ def test_pairs_name_the_other_image(run: Folder) -> None:
     ]
 
 
-def test_one_model_run_is_enough_to_say(run: Folder, tmp_path: Path) -> None:
+def test_single_model_run_is_the_default(run: Folder, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("case,rater,usable\none,ann,yes\ntwo,ann,no\n")
     done = run.call("import", str(tmp_path / "in.csv"), "r@mock")
     assert done.exit_code == 2
@@ -245,7 +245,7 @@ def test_one_model_run_is_enough_to_say(run: Folder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
-def test_what_is_exported_is_imported_without_a_word(run: Folder, tmp_path: Path, form: str) -> None:
+def test_import_reads_an_export_without_options(run: Folder, tmp_path: Path, form: str) -> None:
     given = {"usable": False, "clarity": 2, "artifacts": "none", "wrong": ("color",), "note": 'a "b", c\nd\te'}
     known = {"rater": "ann", "test_id": "two", "model_label": "n", "sample_index": 1}
     at = "2025-06-14T09:00:00+00:00"
@@ -262,7 +262,7 @@ def test_what_is_exported_is_imported_without_a_word(run: Folder, tmp_path: Path
     assert run.labels == before
 
 
-def test_export_leaves_out_what_does_not_count_unless_asked(run: Folder) -> None:
+def test_export_omits_superseded_answers_by_default(run: Folder) -> None:
     run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,usable,no\none,n,bo,note,\x1b[31mred\n")
     rows = run.call("export", "r").stdout.splitlines()
     assert (
@@ -276,31 +276,31 @@ def test_export_leaves_out_what_does_not_count_unless_asked(run: Folder) -> None
     assert run.call("export", "r", "-o", "x.xls").exit_code == 2
 
 
-def test_what_is_no_command_of_the_group_goes_to_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_command_opens_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     import typer
 
     from visioneval.cli.label import RunOrCommand
 
     group = typer.Typer(cls=RunOrCommand)
-    said: list[tuple[str, int]] = []
+    text: list[tuple[str, int]] = []
 
     @group.command("page")
     def page(run: str, port: int = 0) -> None:
-        said.append((run, port))
+        text.append((run, port))
 
     @group.command("import")
     def other(file: str) -> None:
-        said.append((file, -1))
+        text.append((file, -1))
 
     for words in (["latest"], ["--port", "80", "latest"], ["latest", "--port", "81"], ["import", "x"], ["page", "y"]):
         assert CliRunner().invoke(group, words).exit_code == 0
-    assert said == [("latest", 0), ("latest", 80), ("latest", 81), ("x", -1), ("y", 0)]
+    assert text == [("latest", 0), ("latest", 80), ("latest", 81), ("x", -1), ("y", 0)]
     assert "import" in CliRunner().invoke(group, ["--help"]).output
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1 for this", "@SUM(A1)", "'=x", "''@", "'quoted'", "plain"])
-def test_no_text_of_a_table_opens_as_a_formula(run: Folder, tmp_path: Path, text: str, form: str) -> None:
+def test_exported_text_is_never_a_formula(run: Folder, tmp_path: Path, text: str, form: str) -> None:
     row = {"case": "one", "model": "m", "rater": text, "question": "note", "answer": text}
     run.add(json.dumps(row) + "\n", name="in.jsonl")
     file = tmp_path / f"out.{form}"
@@ -315,7 +315,7 @@ def test_no_text_of_a_table_opens_as_a_formula(run: Folder, tmp_path: Path, text
     assert run.answers == {"note": text}
 
 
-def test_an_answer_of_the_same_moment_is_there_already(run: Folder) -> None:
+def test_answer_with_the_same_time_is_a_duplicate(run: Folder) -> None:
     row = "one,m,ann,usable,yes,2025-06-14T09:00:00Z\n"
     done = run.add("case,model,rater,question,answer,at\n" + row + row)
     assert done.stdout.startswith("r: labels added: 1 ")
@@ -326,14 +326,14 @@ def test_an_answer_of_the_same_moment_is_there_already(run: Folder) -> None:
     assert "labels added: 0 " in run.call("import", str(run.folder / "in.csv"), "r").stdout
 
 
-def test_rows_that_repeat_each_other_without_a_time_are_told(run: Folder) -> None:
+def test_reports_repeated_rows_without_a_time(run: Folder) -> None:
     done = run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,usable,yes\none,m,ann,usable,no\n")
     assert done.stderr == "answers that another row gave already, kept as given again: 1\n"
     assert [label.answer for label in run.labels] == [True, True, False]
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "expected"),
     [
         ({"rater": {"a": 1}}, "{'a': 1} is not a text"),
         ({"case": ["one"]}, "['one'] is not a text"),
@@ -341,17 +341,17 @@ def test_rows_that_repeat_each_other_without_a_time_are_told(run: Folder) -> Non
         ({"at": "yesterday"}, "at: 'yesterday' is not a valid time; expected for example 2025-06-14T09:00:00+00:00"),
     ],
 )
-def test_what_is_no_text_is_not_made_one(run: Folder, row: dict[str, Any], told: str) -> None:
+def test_lists_and_mappings_are_not_text(run: Folder, row: dict[str, Any], expected: str) -> None:
     good = {"case": "one", "model": "m", "rater": "ann", "question": "note", "answer": "x"}
     done = run.add(json.dumps({**good, **row}) + "\n", name="in.jsonl")
-    assert done.stderr.splitlines()[0].endswith(f"in.jsonl:1:1: {told}")
+    assert done.stderr.splitlines()[0].endswith(f"in.jsonl:1:1: {expected}")
     assert not run.path.exists() or run.labels == []
 
 
-def test_a_file_of_other_columns_is_told_with_what_it_has(run: Folder) -> None:
+def test_missing_column_message_lists_columns(run: Folder) -> None:
     done = run.add("case;model;rater;usable\none;m;ann;yes\n")
     assert done.stderr.endswith(
-        "no column is called 'case': --map case=COLUMN or --set case=VALUE says where it stands."
+        "no column 'case': --map case=COLUMN or --set case=VALUE sets it."
         " The file's columns: 'case;model;rater;usable'\n"
     )
     assert run.add(HEAD + "one,m,ann,usable,yes\n", "--map", "case=case", "--map", "case=rater").stderr == (

@@ -20,7 +20,7 @@ OpenPage = Callable[..., "Page"]
 HOSTILE = '<img src=x onerror="window.owned=1"><script>window.owned=1</script>&lt;b&gt; \' " `</textarea>'
 
 
-def test_what_is_hostile_stays_text(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_hostile_text_is_not_markup(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     asked = {"questions": [
         {"key": "q", "ask": HOSTILE, "type": "one_of", "choices": [HOSTILE, "fine"]},
         {"key": "t", "ask": HOSTILE, "type": "tags", "choices": [HOSTILE]},
@@ -34,8 +34,8 @@ def test_what_is_hostile_stays_text(rate: Callable[..., Page], serve: Serve, tmp
     case = {"id": "one", "criteria": HOSTILE.replace("{", ""), "region": HOSTILE}
     run = write_run(tmp_path, [case, {"id": "two"}], labels=asked, change=change)
     results = run / "results.jsonl"
-    found = results.read_text().replace('"test_id":"two"', '"test_id":"<script>window.owned=1</script>"')
-    results.write_text(found)
+    result = results.read_text().replace('"test_id":"two"', '"test_id":"<script>window.owned=1</script>"')
+    results.write_text(result)
     page = rate(serve(run), HOSTILE.replace("&", "%26").replace("#", "%23")[:60])
     for done in (1, 2):
         assert page.inner_text("#prompt") == HOSTILE
@@ -53,7 +53,7 @@ def test_what_is_hostile_stays_text(rate: Callable[..., Page], serve: Serve, tmp
     assert page.evaluate("window.owned") is None
 
 
-def test_nothing_on_the_page_or_the_wire_tells_the_model(open_page: OpenPage, serve: Serve, tmp_path: Path) -> None:
+def test_page_and_responses_hide_the_model(open_page: OpenPage, serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, [{"id": name} for name in ("one", "two", "three")], [SECRET_A, SECRET_B])
     server = serve(run)
     own = f"http://127.0.0.1:{server.port}/"
@@ -76,7 +76,7 @@ def test_nothing_on_the_page_or_the_wire_tells_the_model(open_page: OpenPage, se
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_it_all_without_sideways_scrolling(
+def test_no_horizontal_scrolling_on_a_phone(
     rate: Callable[..., Page], serve: Serve, tmp_path: Path, scheme: str
 ) -> None:
     asked = {
@@ -117,7 +117,7 @@ def test_names_roles_and_contrast(rate: Callable[..., Page], serve: Serve, tmp_p
         assert outline != "none"
 
 
-def test_a_phone_begins_each_item_at_its_image(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_phone_scrolls_to_the_image_of_each_item(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     labels = {"preset": "ui"}
     page = rate(serve(write_run(tmp_path, [{"id": "one"}, {"id": "two"}], labels=labels)), "ann", viewport=PHONE)
     for done in (0, 1):
@@ -130,10 +130,12 @@ def test_a_phone_begins_each_item_at_its_image(rate: Callable[..., Page], serve:
         waited(page, done + 1, 2)
 
 
-def test_wide_images_stand_one_above_the_other(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_wide_images_are_stacked(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     for name, size in (("wide", (400, 100)), ("tall", (100, 400))):
         (tmp_path / name).mkdir()
-        old, new = (write_run(tmp_path / name, [{"id": "one"}], [each], run_id=each) for each in (SECRET_A, SECRET_B))
+        old, new = (
+            write_run(tmp_path / name, [{"id": "one"}], [entry], run_id=entry) for entry in (SECRET_A, SECRET_B)
+        )
         for run in (old, new):
             Image.new("RGB", size, "red").save(next(run.rglob("*.png")))
         page = rate(serve(old, "--pairs", new), "ann")
@@ -144,13 +146,11 @@ def test_wide_images_stand_one_above_the_other(rate: Callable[..., Page], serve:
         assert (boxes[0]["y"] == boxes[1]["y"]) is (name == "tall")
 
 
-def test_the_end_says_what_was_skipped_and_shows_the_keys(
-    rate: Callable[..., Page], serve: Serve, tmp_path: Path
-) -> None:
+def test_end_shows_skipped_items_and_keys(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     page = rate(serve(write_run(tmp_path)), "ann")
     page.keyboard.press("s")
     page.wait_for_selector("#end:not([hidden])")
-    assert page.inner_text("#end-title") == "Through, but for the skipped ones"
-    assert page.inner_text("#end-text").startswith("0 of 1 are answered; 1 was skipped.")
+    assert page.inner_text("#end-title") == "Done, except for skipped items"
+    assert page.inner_text("#end-text").startswith("0 of 1 answered; 1 was skipped.")
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()

@@ -21,8 +21,8 @@ TWENTY = [{"id": f"case{at}"} for at in range(20)]
 
 
 def answers(run: Path, rater: str) -> dict[tuple[str, str], Any]:
-    found = [label for label in newest(read_labels(run / "labels.jsonl")) if label.rater == rater]
-    return {(label.test_id, label.question): label.answer for label in found}
+    result = [label for label in newest(read_labels(run / "labels.jsonl")) if label.rater == rater]
+    return {(label.test_id, label.question): label.answer for label in result}
 
 
 @contextmanager
@@ -37,9 +37,7 @@ def alone(browser: Browser, server: Server, rater: str) -> Iterator[Page]:
     context.close()
 
 
-def test_two_raters_label_twenty_cells_by_keyboard_with_a_reload_and_a_kill(
-    browser: Browser, serve: Serve, tmp_path: Path
-) -> None:
+def test_two_raters_with_reload_and_restart(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, TWENTY)
     server = serve(run)
     sent: dict[str, dict[str, bool]] = {"ann": {}, "ben": {}}
@@ -61,25 +59,25 @@ def test_two_raters_label_twenty_cells_by_keyboard_with_a_reload_and_a_kill(
                     server.kill()
                     page.keyboard.press("Enter")
                     page.wait_for_selector("#trouble:not([hidden])")
-                    assert "Nothing is lost" in page.inner_text("#trouble")
+                    assert "Your answers are safe" in page.inner_text("#trouble")
                     server.restart()
-                    for name, each in pages.items():
-                        each.goto(f"{server.url}&rater={name}")
-                        each.wait_for_selector(READY)
+                    for name, entry in pages.items():
+                        entry.goto(f"{server.url}&rater={name}")
+                        entry.wait_for_selector(READY)
                     assert page.inner_text("#facts dd") == case
                     assert page.locator("input:checked").count() == 3, "what was chosen outlives the server"
                 page.keyboard.press("Enter")
                 waited(page, at + 1, 20)
     for rater, chosen in sent.items():
-        found = answers(run, rater)
-        assert {case: found[case, "usable"] for case, _ in found} == chosen
+        result = answers(run, rater)
+        assert {case: result[case, "usable"] for case, _ in result} == chosen
         assert len(chosen) == 20
     order = [line["test_id"] for line in lines(run / "labels.jsonl") if line["question"] == "usable"]
     assert len(order) == 40
     assert list(sent["ann"]) != list(sent["ben"])
 
 
-def test_a_kill_right_after_an_answer_loses_nothing(browser: Browser, serve: Serve, tmp_path: Path) -> None:
+def test_kill_after_an_answer_loses_nothing(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, TWENTY[:4])
     server = serve(run)
     with alone(browser, server, "ann") as page:
@@ -96,7 +94,7 @@ def test_a_kill_right_after_an_answer_loses_nothing(browser: Browser, serve: Ser
     assert len(answers(run, "ann")) == 12
 
 
-def test_the_page_asks_for_a_name_and_keeps_it(open_page: OpenPage, serve: Serve, tmp_path: Path) -> None:
+def test_page_asks_for_a_name_and_remembers_it(open_page: OpenPage, serve: Serve, tmp_path: Path) -> None:
     server = serve(write_run(tmp_path))
     page = open_page(server.url, allowed=(f"http://127.0.0.1:{server.port}/",))
     page.wait_for_selector("#start:not([hidden])")
@@ -147,17 +145,17 @@ def test_undo_skip_and_the_end(rate: Callable[..., Page], serve: Serve, tmp_path
     waited(page, 3, 3)
     page.keyboard.press("u")
     waited(page, 2, 3)
-    found = answers(run, "ann")
-    assert (found[first, "usable"], found[first, "clarity"], found[first, "wrong"]) == (False, 5, ("odd colours",))
-    assert not [case for case, _ in found if case == skipped]
+    result = answers(run, "ann")
+    assert (result[first, "usable"], result[first, "clarity"], result[first, "wrong"]) == (False, 5, ("odd colours",))
+    assert not [case for case, _ in result if case == skipped]
 
 
-def test_next_waits_for_what_is_required(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_next_requires_all_required_answers(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path)
     page = rate(serve(run), "ann")
     page.keyboard.press("y")
     page.keyboard.press("Enter")
-    assert page.inner_text("#trouble") == "Still open: How clear is it?"
+    assert page.inner_text("#trouble") == "Not answered: How clear is it?"
     assert page.locator("fieldset.active legend").inner_text().startswith("How clear is it?")
     page.keyboard.press("9")
     assert page.is_visible("#trouble")
@@ -167,20 +165,18 @@ def test_next_waits_for_what_is_required(rate: Callable[..., Page], serve: Serve
     waited(page, 1, 1)
 
 
-def test_keys_that_are_quicker_than_the_server_are_for_the_next_item(
-    rate: Callable[..., Page], serve: Serve, tmp_path: Path
-) -> None:
+def test_queued_keys_apply_to_the_next_item(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, TWENTY[:6])
     page = rate(serve(run), "ann")
     for at in range(1, 7):
         for key in ("y" if at % 2 else "n", str(at % 5 + 1), "Enter"):
             page.keyboard.press(key)
     waited(page, 6, 6)
-    found = [line["answer"] for line in lines(run / "labels.jsonl") if line["question"] in ("usable", "clarity")]
-    assert found == [True, 2, False, 3, True, 4, False, 5, True, 1, False, 2]
+    result = [line["answer"] for line in lines(run / "labels.jsonl") if line["question"] in ("usable", "clarity")]
+    assert result == [True, 2, False, 3, True, 4, False, 5, True, 1, False, 2]
 
 
-def test_the_next_image_is_fetched_before_it_is_needed(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_next_image_is_prefetched(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     server = serve(write_run(tmp_path, TWENTY[:3]))
     with_next = server.deck("ann")
     page = rate(server, "ann")
@@ -189,9 +185,7 @@ def test_the_next_image_is_fetched_before_it_is_needed(rate: Callable[..., Page]
     assert [name for name in fetched if name.endswith(with_next["soon"][0])]
 
 
-def test_the_mouse_alone_is_enough_and_enter_after_a_click_goes_on(
-    rate: Callable[..., Page], serve: Serve, tmp_path: Path
-) -> None:
+def test_mouse_only_and_enter_after_a_click(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, TWENTY[:2])
     page = rate(serve(run), "ann")
     page.get_by_role("radio", name="No", exact=True).check()
@@ -205,7 +199,7 @@ def test_the_mouse_alone_is_enough_and_enter_after_a_click_goes_on(
     waited(page, 2, 2)
 
 
-def test_time_counts_while_the_page_is_in_sight(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_time_counts_while_the_page_is_visible(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path)
     page = rate(serve(run), "ann")
     page.wait_for_timeout(600)
@@ -222,7 +216,7 @@ def test_time_counts_while_the_page_is_in_sight(rate: Callable[..., Page], serve
     assert 0.4 <= seconds.pop() < 3
 
 
-def test_a_pair_is_asked_with_its_sides(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+def test_shows_both_sides_of_a_pair(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     cases = TWENTY[:8]
     old = write_run(tmp_path, cases, [SECRET_A], run_id="old")
     write_run(tmp_path, cases, [SECRET_B], run_id="new")
@@ -234,11 +228,11 @@ def test_a_pair_is_asked_with_its_sides(rate: Callable[..., Page], serve: Serve,
         page.keyboard.type("a better tie")
         page.keyboard.press("Enter")
         waited(page, done, 8)
-    found = lines(old / "labels.jsonl")
-    said = [line["answer"] for line in found if line["question"] == "preferred"]
-    assert {line["answer"] for line in found if line["question"] == "preferred.why"} == {"a better tie"}
-    assert [answer == "tie" for answer in said] == [False, False, True, False, False, True, False, False]
-    assert said != ["a", "b", "tie"] * 2 + ["a", "b"], "sides are shuffled"
+    result = lines(old / "labels.jsonl")
+    text = [line["answer"] for line in result if line["question"] == "preferred"]
+    assert {line["answer"] for line in result if line["question"] == "preferred.why"} == {"a better tie"}
+    assert [answer == "tie" for answer in text] == [False, False, True, False, False, True, False, False]
+    assert text != ["a", "b", "tie"] * 2 + ["a", "b"], "sides are shuffled"
 
 
 def test_inputs_and_mask_are_shown_with_their_roles(
@@ -284,7 +278,7 @@ def test_zoom_by_key_wheel_and_drag(rate: Callable[..., Page], serve: Serve, tmp
     assert page.inner_text("#percent") == fit
 
 
-def test_an_old_address_is_told(browser: Browser, serve: Serve, tmp_path: Path) -> None:
+def test_reports_an_outdated_url(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     server = serve(write_run(tmp_path))
     with alone(browser, server, "ann") as page:
         server.kill()
@@ -292,4 +286,4 @@ def test_an_old_address_is_told(browser: Browser, serve: Serve, tmp_path: Path) 
         page.keyboard.type("y4")
         page.keyboard.press("Enter")
         page.wait_for_selector("#broken:not([hidden])")
-        assert "open the address that the command printed" in page.inner_text("#broken")
+        assert "open the URL that the command printed" in page.inner_text("#broken")

@@ -44,7 +44,7 @@ def server(tmp_path: Path, serve: Serve) -> Server:
     return serve(write_run(tmp_path, [{"id": "one"}, {"id": "two"}]))
 
 
-def test_it_says_where_it_is_and_serves_the_page(closed: Server) -> None:
+def test_prints_its_url_and_serves_the_page(closed: Server) -> None:
     assert closed.url == f"http://127.0.0.1:{closed.port}/?token={closed.token}"
     assert len(closed.token) >= 32
     status, headers, body = closed.ask(f"/?token={closed.token}")
@@ -55,14 +55,14 @@ def test_it_says_where_it_is_and_serves_the_page(closed: Server) -> None:
         assert closed.ask(name)[1]["content-type"].startswith("text/javascript")
 
 
-def test_it_listens_on_this_machine_alone(closed: Server) -> None:
+def test_listens_on_loopback_only(closed: Server) -> None:
     listening = [line.split()[1:4:2] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     ours = [address for address, state in listening if state == "0A" and int(address.split(":")[1], 16) == closed.port]
     assert ours == [f"0100007F:{closed.port:04X}"]
 
 
 @pytest.mark.parametrize("path", ["/", "/page.css", "/api/item?rater=ann", "/api/none", "/none", "/api/image/0"])
-def test_every_reply_is_guarded(closed: Server, path: str) -> None:
+def test_every_response_has_security_headers(closed: Server, path: str) -> None:
     _, headers, _ = closed.ask(path)
     policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
     assert policy["default-src"] == "'none'"
@@ -78,30 +78,30 @@ def test_every_reply_is_guarded(closed: Server, path: str) -> None:
 def test_a_wrong_token_gets_nothing(closed: Server, path: str, token: str) -> None:
     status, _, body = closed.ask(path, x_visioneval_token=token.encode("latin-1").decode("latin-1"))
     assert status == 403
-    assert b"the token is not that of this server" in body
+    assert b"wrong token" in body
 
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=wrong", "?token=%00"])
 def test_the_page_needs_the_token_too(closed: Server, query: str) -> None:
     status, _, body = closed.ask(f"/{query}")
-    assert (status, body) == (403, b"Open the address that the command printed, all of it.")
+    assert (status, body) == (403, b"Open the complete URL that the command printed.")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", ""])
-def test_another_host_is_turned_away(closed: Server, host: str) -> None:
+def test_rejects_other_hosts(closed: Server, host: str) -> None:
     for path in (f"/?token={closed.token}", "/page.js", "/api/item?rater=ann"):
         assert closed.ask(path, host=host.format(port=closed.port))[0] == 421
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"])
-def test_another_origin_is_turned_away(closed: Server, origin: str) -> None:
+def test_rejects_other_origins(closed: Server, origin: str) -> None:
     status, headers, _ = closed.ask("/api/answer", posted(closed), origin=origin.format(port=closed.port))
     assert status == 403
     assert "access-control-allow-origin" not in headers
     assert closed.ask("/api/item?rater=ann", sec_fetch_site="cross-site")[0] == 403
 
 
-def test_its_own_origin_is_let_in(server: Server) -> None:
+def test_accepts_its_own_origin(server: Server) -> None:
     own = f"http://127.0.0.1:{server.port}"
     assert server.ask("/api/answer", posted(server), origin=own, sec_fetch_site="same-origin")[0] == 200
     assert server.ask("/api/item?rater=ann", host=f"localhost:{server.port}")[0] == 200
@@ -110,7 +110,7 @@ def test_its_own_origin_is_let_in(server: Server) -> None:
 @pytest.mark.parametrize(
     "kind", ["multipart/form-data; boundary=x", "text/plain", "application/x-www-form-urlencoded", ""]
 )
-def test_an_upload_that_was_not_asked_for_is_refused(closed: Server, kind: str) -> None:
+def test_rejects_bodies_that_are_not_json(closed: Server, kind: str) -> None:
     body = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.png"\r\n\r\nx\r\n--x--\r\n'
     assert closed.ask("/api/answer", body, content_type=kind)[0] == 415
     assert closed.ask("/api/image/0", body, content_type="application/json")[0] == 405
@@ -146,24 +146,24 @@ def test_a_large_body_is_refused(closed: Server, chunked: bool) -> None:
         ({"path": "/etc/passwd"}, "path: "),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line(closed: Server, changes: dict[str, Any], why: str) -> None:
+def test_invalid_requests_get_a_one_line_error(closed: Server, changes: dict[str, Any], why: str) -> None:
     status, _, body = closed.ask("/api/answer", posted(closed, **changes))
-    told = json.loads(body)["error"]
-    assert (status, told.startswith(why), "\n" in told) == (400, True, False)
+    expected = json.loads(body)["error"]
+    assert (status, expected.startswith(why), "\n" in expected) == (400, True, False)
     assert closed.deck("ann")["done"] == 0
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"rater": "\xff"}', b"[" * 30_000])
-def test_what_is_no_json_object_is_refused(closed: Server, body: bytes) -> None:
+def test_rejects_json_that_is_not_an_object(closed: Server, body: bytes) -> None:
     assert closed.ask("/api/undo", body)[0] == 400
 
 
 def test_an_item_of_another_session_is_refused(closed: Server) -> None:
     status, _, body = closed.ask("/api/answer", posted(closed, item="f" * 24))
-    assert (status, json.loads(body)["error"]) == (409, "this page is from another session: reload it")
+    assert (status, json.loads(body)["error"]) == (409, "this page belongs to another session: reload it")
 
 
-def test_a_browser_that_goes_away_leaves_nothing_and_harms_nobody(server: Server, tmp_path: Path) -> None:
+def test_disconnecting_browser_saves_nothing(server: Server, tmp_path: Path) -> None:
     body = json.dumps(posted(server)).encode()
     head = f"POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nX-Visioneval-Token: {server.token}\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as line:
@@ -175,9 +175,9 @@ def test_a_browser_that_goes_away_leaves_nothing_and_harms_nobody(server: Server
     assert not (tmp_path / "r" / "labels.jsonl").exists()
     assert server.ask("/api/answer", body)[0] == 200
     server.program.send_signal(signal.SIGINT)
-    said, _ = server.program.communicate(timeout=60)
-    assert "Traceback" not in said
-    assert "stopped; the answers are in" in said
+    text, _ = server.program.communicate(timeout=60)
+    assert "Traceback" not in text
+    assert "stopped; the answers are in" in text
     assert server.program.returncode == 0
 
 
@@ -187,17 +187,20 @@ def test_an_answer_is_on_disk_before_the_reply(server: Server, tmp_path: Path) -
         assert len({line["test_id"] for line in lines(tmp_path / "r" / "labels.jsonl")}) == done
 
 
-def test_a_folder_that_cannot_be_written_any_more_is_told(server: Server, tmp_path: Path) -> None:
+def test_reports_an_unwritable_folder(server: Server, tmp_path: Path) -> None:
     body = posted(server)
     (tmp_path / "r" / "labels.jsonl").mkdir()
-    status, _, told = server.ask("/api/answer", body)
-    assert (status, json.loads(told)["error"]) == (507, "the disk does not take it")
+    status, _, expected = server.ask("/api/answer", body)
+    assert (status, json.loads(expected)["error"]) == (
+        507,
+        "the answer could not be saved: the disk is full or not writable",
+    )
     (tmp_path / "r" / "labels.jsonl").rmdir()
     assert server.deck("ann")["done"] == 0
     assert server.ask("/api/answer", body)[0] == 200
 
 
-def test_images_are_generated_anew_under_ids_that_tell_nothing(tmp_path: Path, serve: Serve) -> None:
+def test_images_are_reencoded_under_opaque_ids(tmp_path: Path, serve: Serve) -> None:
     run = write_run(tmp_path)
     stored = next(run.rglob("*.png"))
     words = PngImagePlugin.PngInfo()
@@ -217,7 +220,7 @@ def test_images_are_generated_anew_under_ids_that_tell_nothing(tmp_path: Path, s
         assert server.ask(f"/api/image/{other}")[0] == 404
 
 
-def test_no_reply_tells_model_score_reason_or_file(tmp_path: Path, serve: Serve) -> None:
+def test_responses_hide_model_score_reason_and_file(tmp_path: Path, serve: Serve) -> None:
     models = [SECRET_A, "secret-beta-9"]
     server = serve(write_run(tmp_path, [{"id": "one"}, {"id": "two"}], models), "--rater", "ann")
     replies = [server.ask(f"/?token={server.token}"), server.ask("/asks.js"), server.ask("/api/start")]
@@ -227,18 +230,18 @@ def test_no_reply_tells_model_score_reason_or_file(tmp_path: Path, serve: Serve)
         replies.append(server.ask(f"/api/image/{shown}"))
         replies.append(server.ask("/api/answer", posted(server)))
     replies += [server.ask("/api/undo", {"rater": "ann"}), server.ask("/api/none"), server.ask("/api/answer", b"{")]
-    found = [secrets_in(f"{headers} {body.decode('latin-1')}") for _, headers, body in replies]
-    assert found == [[]] * len(replies)
-    assert not secrets_in("".join(server.said))
+    result = [secrets_in(f"{headers} {body.decode('latin-1')}") for _, headers, body in replies]
+    assert result == [[]] * len(replies)
+    assert not secrets_in("".join(server.output_lines))
 
 
-def test_a_port_in_use_is_one_line(toy: Toy, closed: Server) -> None:
+def test_port_in_use_is_a_one_line_error(toy: Toy, closed: Server) -> None:
     result = toy("label", closed.words[0], "--no-open", "--port", str(closed.port))
     assert result.exit_code == 2
     assert result.stderr == f"127.0.0.1:{closed.port}: the port is in use; give another --port\n"
 
 
-def test_without_a_port_two_servers_find_room(serve: Serve, tmp_path: Path) -> None:
+def test_two_servers_without_a_port(serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path)
     first, second = serve(run), serve(run)
     assert first.port != second.port
@@ -248,11 +251,11 @@ def test_without_a_port_two_servers_find_room(serve: Serve, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--host", "0.0.0.0"], "--host 0.0.0.0: the label page is for this machine alone"),
-        (["--host", "example.org"], "--host example.org: the label page is for this machine alone"),
+        (["--host", "0.0.0.0"], "--host 0.0.0.0: the label page is served only locally"),
+        (["--host", "example.org"], "--host example.org: the label page is served only locally"),
         (["--which", "best"], "--which 'best': write all, random:N, stratified:N or disputed:N"),
-        (["--which", "disputed:3"], "--which disputed:3: nobody disputes a cell here; try random:N or stratified:N"),
-        (["--pairs", "r"], "--pairs r: no cell has an image here and there"),
+        (["--which", "disputed:3"], "--which disputed:3: no disputed cells; try random:N or stratified:N"),
+        (["--pairs", "r"], "--pairs r: no cell has an image in both runs"),
         (["--pairs", "r@nobody"], "no model run 'nobody' in r"),
         (["--pairs", "gone"], "'gone': no such run in"),
         (["--repeat", "2"], "--repeat: 2 is more than 1"),
@@ -260,7 +263,7 @@ def test_without_a_port_two_servers_find_room(serve: Serve, tmp_path: Path) -> N
         (["--seed", "-1"], "is less than 0"),
     ],
 )
-def test_wrong_usage_is_told(toy: Toy, words: list[str], why: str) -> None:
+def test_reports_wrong_usage(toy: Toy, words: list[str], why: str) -> None:
     write_run(toy.folder / "runs")
     result = toy("label", "latest", "--no-open", "--port", "0", *words)
     assert result.exit_code == 2
@@ -270,21 +273,21 @@ def test_wrong_usage_is_told(toy: Toy, words: list[str], why: str) -> None:
 
 @pytest.mark.parametrize("words", [["label", "--help"], ["label", "page", "--help"]])
 def test_help_fits_80_columns_and_names_the_page(toy: Toy, words: list[str]) -> None:
-    said = toy(*words, COLUMNS="80").stdout
-    assert max(map(len, said.splitlines())) <= 80
-    assert "label page" in " ".join(said.split())
+    text = toy(*words, COLUMNS="80").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "label page" in " ".join(text.split())
 
 
-def test_a_run_without_a_image_is_told(toy: Toy) -> None:
+def test_reports_a_run_without_images(toy: Toy) -> None:
     run = write_run(toy.folder / "runs", change=lambda at: {"artifact_path": None})
     result = toy("label", "latest", "--no-open", "--port", "0")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"{run.relative_to(toy.folder)}: there is no image here to ask about\n",
+        f"{run.relative_to(toy.folder)}: no images to label\n",
     )
 
 
-def test_without_the_extra_it_says_what_to_install(toy: Toy, tmp_path: Path) -> None:
+def test_without_the_extra_names_the_package_to_install(toy: Toy, tmp_path: Path) -> None:
     write_run(toy.folder / "runs")
     bare = tmp_path / "bare.py"
     bare.write_text(

@@ -19,19 +19,19 @@ GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 def answer(server: Server, rater: str, item: str | None = None, **given: Any) -> dict[str, Any]:
     item = item or server.deck(rater)["item"]["id"]
     body = {"rater": rater, "item": item, "seconds": 1.5, "answers": {**GOOD, **given}}
-    status, _, said = server.ask("/api/answer", body)
-    assert status == 200, said
-    found: dict[str, Any] = json.loads(said)
-    return found
+    status, _, text = server.ask("/api/answer", body)
+    assert status == 200, text
+    result: dict[str, Any] = json.loads(text)
+    return result
 
 
 def whole(run: Path, rater: str) -> dict[str, list[Any]]:
     """A rater's notes by case, in the order in which they stand on disk."""
-    found: dict[str, list[Any]] = {}
+    result: dict[str, list[Any]] = {}
     for line in lines(run / "labels.jsonl"):
         if line["rater"] == rater and line["question"] == "note":
-            found.setdefault(line["test_id"], []).append(line["answer"])
-    return found
+            result.setdefault(line["test_id"], []).append(line["answer"])
+    return result
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def two(serve: Serve, tmp_path: Path) -> tuple[Server, Server, Path]:
     return serve(run), serve(run), run
 
 
-def test_each_server_goes_on_where_the_other_is(two: tuple[Server, Server, Path]) -> None:
+def test_servers_share_progress(two: tuple[Server, Server, Path]) -> None:
     first, second, run = two
     for done in range(1, 7):
         assert answer(first, "ann", note="first")["done"] == 2 * done - 1
@@ -49,7 +49,7 @@ def test_each_server_goes_on_where_the_other_is(two: tuple[Server, Server, Path]
     assert sorted(whole(run, "ann").values()) == [["first"]] * 6 + [["second"]] * 6
 
 
-def test_one_undoes_what_the_other_took(two: tuple[Server, Server, Path]) -> None:
+def test_undo_across_servers(two: tuple[Server, Server, Path]) -> None:
     first, second, _ = two
     item = first.deck("ann")["item"]["id"]
     answer(first, "ann", note="mine")
@@ -58,7 +58,7 @@ def test_one_undoes_what_the_other_took(two: tuple[Server, Server, Path]) -> Non
     assert first.deck("ann")["item"]["id"] == item
 
 
-def test_one_item_answered_at_both_is_kept_twice(two: tuple[Server, Server, Path]) -> None:
+def test_item_answered_on_both_servers_is_saved_twice(two: tuple[Server, Server, Path]) -> None:
     first, second, run = two
     item = first.deck("ann")["item"]
     answer(first, "ann", item["id"], note="at the first")
@@ -70,21 +70,21 @@ def test_nothing_is_lost_while_both_write_at_once(two: tuple[Server, Server, Pat
     first, second, run = two
 
     def label(server: Server, rater: str, words: str) -> list[str]:
-        said = []
+        text = []
         while (item := server.deck(rater)["item"]) is not None:
-            note = f"{words} {item['case']} {len(said)} {'x' * 2000}"
+            note = f"{words} {item['case']} {len(text)} {'x' * 2000}"
             answer(server, rater, item["id"], note=note)
-            said.append(note)
-        return said
+            text.append(note)
+        return text
 
     shares = [(first, "ann", "a1"), (second, "ann", "a2"), (first, "bo", "b1"), (second, "cy", "c2")]
     with ThreadPoolExecutor(4) as pool:
-        said = [each.result() for each in [pool.submit(label, *share) for share in shares]]
-    kept = {rater: whole(run, rater) for rater in ("ann", "bo", "cy")}
-    assert sorted(note for notes in kept["ann"].values() for note in notes) == sorted(said[0] + said[1])
-    assert sorted(note for notes in kept["bo"].values() for note in notes) == sorted(said[2])
-    assert sorted(note for notes in kept["cy"].values() for note in notes) == sorted(said[3])
-    assert all(set(each) == {case["id"] for case in CASES} for each in kept.values())
+        text = [entry.result() for entry in [pool.submit(label, *share) for share in shares]]
+    saved = {rater: whole(run, rater) for rater in ("ann", "bo", "cy")}
+    assert sorted(note for notes in saved["ann"].values() for note in notes) == sorted(text[0] + text[1])
+    assert sorted(note for notes in saved["bo"].values() for note in notes) == sorted(text[2])
+    assert sorted(note for notes in saved["cy"].values() for note in notes) == sorted(text[3])
+    assert all(set(entry) == {case["id"] for case in CASES} for entry in saved.values())
 
 
 def test_a_killed_server_leaves_the_other_with_all_of_its_answers(two: tuple[Server, Server, Path]) -> None:
@@ -98,7 +98,7 @@ def test_a_killed_server_leaves_the_other_with_all_of_its_answers(two: tuple[Ser
     assert sorted(whole(run, "ann").values()) == [["after"], ["before"]]
 
 
-def test_an_answer_file_that_was_taken_away_is_begun_anew(two: tuple[Server, Server, Path]) -> None:
+def test_deleted_answer_file_is_recreated(two: tuple[Server, Server, Path]) -> None:
     first, _, run = two
     answer(first, "ann")
     (run / "labels.jsonl").unlink()
@@ -108,13 +108,13 @@ def test_an_answer_file_that_was_taken_away_is_begun_anew(two: tuple[Server, Ser
     assert len(lines(run / "labels.jsonl")) == 4
 
 
-def test_a_line_that_is_no_label_is_told_and_costs_nothing_else(two: tuple[Server, Server, Path]) -> None:
+def test_invalid_line_is_reported_and_loses_nothing_else(two: tuple[Server, Server, Path]) -> None:
     first, _, run = two
     answer(first, "ann")
     good = (run / "labels.jsonl").read_bytes()
     with (run / "labels.jsonl").open("ab") as file:
         file.write(b'{"schema_version":2}\n')
-    status, _, said = first.ask("/api/item?rater=ann")
-    assert (status, "labels.jsonl:5: " in json.loads(said)["error"]) == (400, True)
+    status, _, text = first.ask("/api/item?rater=ann")
+    assert (status, "labels.jsonl:5: " in json.loads(text)["error"]) == (400, True)
     (run / "labels.jsonl").write_bytes(good)
     assert first.deck("ann")["done"] == 1

@@ -26,7 +26,7 @@ def shown(folder: Path) -> tuple[Labeling, dict[str, dict[str, Any]]]:
     """The desk, and the images of the first item by their titles."""
     desk = Labeling(prepare(LabelRequest(str(folder), folder.parent)))
     stages = desk.next("ann")["item"]["stages"]
-    return desk, {each["title"]: each for stage in stages for each in stage["images"]}
+    return desk, {entry["title"]: entry for stage in stages for entry in stage["images"]}
 
 
 @pytest.fixture
@@ -48,21 +48,21 @@ def test_inputs_outside_the_suites_folder_are_missing(home: Path, start: str) ->
     top = str(home.parent) if start == "absolute" else start
     outside = f"{top}/private.png"
     case = {"id": "one", "images": [outside], "reference": outside, "masks": {"editable": f"{top}/mask.png"}}
-    desk, found = shown(write_run(home, [case]))
-    assert {title: each["kind"] for title, each in found.items()} == {
+    desk, result = shown(write_run(home, [case]))
+    assert {title: entry["kind"] for title, entry in result.items()} == {
         "Result": "image", "Input": "missing", "Mask: may change": "missing", "Expected": "missing"
     }  # fmt: skip
     for title in ("Input", "Mask: may change", "Expected"):
         with pytest.raises(ImageError):
-            desk.shelf.get(found[title]["id"])
+            desk.media.get(result[title]["id"])
 
 
 def test_inputs_beside_the_suite_are_shown(home: Path) -> None:
     shutil.copy(home.parent / "mask.png", home / "mask.png")
     case = {"id": "one", "images": ["base.png"], "reference": "base.png", "masks": {"editable": "mask.png"}}
-    desk, found = shown(write_run(home, [case]))
-    assert {each["kind"] for each in found.values()} == {"image"}
-    assert all(desk.shelf.get(each["id"]) for each in found.values())
+    desk, result = shown(write_run(home, [case]))
+    assert {entry["kind"] for entry in result.values()} == {"image"}
+    assert all(desk.media.get(entry["id"]) for entry in result.values())
 
 
 @pytest.mark.parametrize("mime", ["image/png", "video/mp4"])
@@ -71,14 +71,14 @@ def test_a_runs_image_outside_the_run_is_missing(home: Path, mime: str) -> None:
     own = next(run.rglob("*.png"))
     own.unlink()
     own.symlink_to(home.parent / "private.png")
-    desk, found = shown(run)
-    assert found["Result"]["kind"] == "missing"
+    desk, result = shown(run)
+    assert result["Result"]["kind"] == "missing"
     with pytest.raises(ImageError):
-        desk.shelf.get(found["Result"]["id"])
+        desk.media.get(result["Result"]["id"])
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
-def test_a_image_is_shown_without_what_its_file_says(home: Path, form: str) -> None:
+def test_image_metadata_is_removed(home: Path, form: str) -> None:
     run = write_run(home)
     own = next(run.rglob("*.png"))
     exif = Image.Exif()
@@ -87,16 +87,16 @@ def test_a_image_is_shown_without_what_its_file_says(home: Path, form: str) -> N
     make_image(3).save(own, form, exif=exif, xmp=words, icc_profile=words, comment=words)
     assert own.read_bytes().count(words) >= 2
     before = own.read_bytes()
-    desk, found = shown(run)
-    exposure = desk.shelf.get(found["Result"]["id"])
+    desk, result = shown(run)
+    exposure = desk.media.get(result["Result"]["id"])
     assert exposure is not None
     assert exposure.mime == "image/png"
     assert words not in exposure.data
     assert own.read_bytes() == before
-    again = Image.open(BytesIO(exposure.data))
-    again.load()
-    assert again.info == {}
-    assert again.getexif() == {}
+    second = Image.open(BytesIO(exposure.data))
+    second.load()
+    assert second.info == {}
+    assert second.getexif() == {}
 
 
 @pytest.fixture
@@ -117,11 +117,11 @@ def video(home: Path) -> Path:
     return run
 
 
-def test_a_video_is_shown_without_what_its_file_says(video: Path, tmp_path: Path) -> None:
-    desk, found = shown(video)
+def test_video_metadata_is_removed(video: Path, tmp_path: Path) -> None:
+    desk, result = shown(video)
     stored = next(video.rglob("*.png"))
     before = stored.read_bytes()
-    exposure = desk.shelf.get(found["Result"]["id"])
+    exposure = desk.media.get(result["Result"]["id"])
     assert exposure is not None
     assert exposure.mime == "video/mp4"
     assert SECRET_A.encode() not in exposure.data
@@ -132,32 +132,32 @@ def test_a_video_is_shown_without_what_its_file_says(video: Path, tmp_path: Path
 
 
 def test_a_video_has_a_limit(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, found = shown(video)
-    assert found["Result"]["kind"] == "video"
+    desk, result = shown(video)
+    assert result["Result"]["kind"] == "video"
     monkeypatch.setattr(video_module, "MAX_BYTES", 10)
     with pytest.raises(ImageError, match="over the limit of 10"):
-        desk.shelf.get(found["Result"]["id"])
+        desk.media.get(result["Result"]["id"])
 
 
-def test_a_video_that_went_away_is_missing(video: Path) -> None:
-    desk, found = shown(video)
+def test_deleted_video_is_missing(video: Path) -> None:
+    desk, result = shown(video)
     next(video.rglob("*.png")).unlink()
     with pytest.raises(ImageError):
-        desk.shelf.get(found["Result"]["id"])
+        desk.media.get(result["Result"]["id"])
 
 
-def test_what_is_no_video_is_not_shown_as_one(video: Path) -> None:
-    desk, found = shown(video)
+def test_invalid_video_is_not_shown(video: Path) -> None:
+    desk, result = shown(video)
     next(video.rglob("*.png")).write_bytes(b"#EXTM3U\n/etc/passwd\n")
     with pytest.raises(ImageError):
-        desk.shelf.get(found["Result"]["id"])
+        desk.media.get(result["Result"]["id"])
 
 
-def test_without_the_library_a_video_is_as_it_is_and_that_is_told(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "can_strip_films", lambda: False)
-    monkeypatch.setattr(work, "can_strip_films", lambda: False)
-    desk, found = shown(video)
-    exposure = desk.shelf.get(found["Result"]["id"])
+def test_without_pyav_videos_are_unchanged_with_a_note(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "can_strip_videos", lambda: False)
+    monkeypatch.setattr(work, "can_strip_videos", lambda: False)
+    desk, result = shown(video)
+    exposure = desk.media.get(result["Result"]["id"])
     assert exposure is not None
     assert exposure.data == next(video.rglob("*.png")).read_bytes()
     (note,) = prepare(LabelRequest(str(video), video.parent)).notes

@@ -42,9 +42,9 @@ def test_label_round_trip(tmp_path: Path, answer: Any) -> None:
     path = tmp_path / "labels.jsonl"
     given = label(answer=answer, seconds=1.5, other="run@m,n=1")
     append_labels(path, [given])
-    (found,) = read_labels(path)
-    assert found == given
-    assert type(found.answer) is type(given.answer)
+    (result,) = read_labels(path)
+    assert result == given
+    assert type(result.answer) is type(given.answer)
     (line,) = path.read_bytes().split(b"\n")[:-1]
     assert list(json.loads(line)) == FIELDS
 
@@ -62,7 +62,7 @@ def test_newest_answer_counts_and_all_answers_stay(tmp_path: Path) -> None:
     append_labels(path, [label(question="note", answer="x"), label(question="note", answer=None)])
     labels = read_labels(path)
     assert len(labels) == 6
-    assert [(each.rater, each.answer) for each in newest(labels)] == [("ann", False), ("bo", True)]
+    assert [(entry.rater, entry.answer) for entry in newest(labels)] == [("ann", False), ("bo", True)]
 
 
 def test_truncated_last_line_is_ignored_and_removed_on_append(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_truncated_last_line_is_ignored_and_removed_on_append(tmp_path: Path) ->
         path.write_bytes(whole + whole[:cut])
         assert len(read_labels(path)) == 2
         append_labels(path, [label(rater="cy")])
-        assert [each.rater for each in read_labels(path)] == ["ann", "bo", "cy"]
+        assert [entry.rater for entry in read_labels(path)] == ["ann", "bo", "cy"]
         assert path.read_bytes().startswith(whole)
 
 
@@ -81,7 +81,7 @@ def test_complete_last_line_without_newline_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "anchors.jsonl"
     path.write_text(label(rater="agreed").model_dump_json())
     append_labels(path, [label()])
-    assert [each.rater for each in read_labels(path)] == ["agreed", "ann"]
+    assert [entry.rater for entry in read_labels(path)] == ["agreed", "ann"]
 
 
 def test_long_truncated_line_is_removed_completely(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_long_truncated_line_is_removed_completely(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'{"question": "' + b"x" * 200_000)
     append_labels(path, [label(rater="bo")])
-    assert [each.rater for each in read_labels(path)] == ["ann", "bo"]
+    assert [entry.rater for entry in read_labels(path)] == ["ann", "bo"]
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_long_truncated_line_is_removed_completely(tmp_path: Path) -> None:
 def test_invalid_label_is_reported_with_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text(f"{label().model_dump_json()}\n{line}\n{label().model_dump_json()}\n")
-    with pytest.raises(RunFormatError) as told:
+    with pytest.raises(RunFormatError) as expected:
         read_labels(path)
-    assert str(told.value).startswith(f"{path}:{message}")
+    assert str(expected.value).startswith(f"{path}:{message}")
 
 
 @pytest.mark.parametrize(
@@ -139,16 +139,16 @@ def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
         assert writer.exitcode == 0
-    found = read_labels(path)
-    assert len(found) == 300
+    result = read_labels(path)
+    assert len(result) == 300
     for rater in ("ann", "bo", "cy"):
-        assert [each.sample_index for each in found if each.rater == rater] == list(range(100))
+        assert [entry.sample_index for entry in result if entry.rater == rater] == list(range(100))
 
 
 def test_unwritable_file_is_reported_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StorageError) as told:
+    with pytest.raises(StorageError) as expected:
         append_labels(tmp_path / "nowhere" / "labels.jsonl", [label()])
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(expected.value)
 
 
 def write_until_full(path: Path) -> None:
@@ -164,9 +164,9 @@ def test_full_disk_leaves_no_partial_labels(tmp_path: Path) -> None:
     writer.start()
     writer.join()
     assert writer.exitcode == 0
-    found = read_labels(path)
-    assert len(found) > 10
-    assert len(found) % 2 == 0
+    result = read_labels(path)
+    assert len(result) > 10
+    assert len(result) % 2 == 0
     assert path.read_bytes().endswith(b"\n")
 
 
@@ -179,7 +179,7 @@ def test_anchors_of_the_run_take_precedence_over_suite(tmp_path: Path, monkeypat
     (tmp_path / "suites").mkdir()
     assert read_anchors(tmp_path, facts) == []
     append_labels(tmp_path / "suites" / "agreed.jsonl", [label(rater="agreed", source="anchor")])
-    assert [each.answer for each in read_anchors(tmp_path, facts)] == [True]
+    assert [entry.answer for entry in read_anchors(tmp_path, facts)] == [True]
     append_labels(tmp_path / "anchors.jsonl", [label(rater="agreed", source="anchor", answer=False)])
-    assert [each.answer for each in read_anchors(tmp_path, facts)] == [False]
-    assert [each.answer for each in read_anchors(tmp_path, info())] == [False]
+    assert [entry.answer for entry in read_anchors(tmp_path, facts)] == [False]
+    assert [entry.answer for entry in read_anchors(tmp_path, info())] == [False]

@@ -11,7 +11,7 @@ from sides import cell, scored, side, verdicts
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import hold, parse_fail_on
 from visioneval.analysis.summary import summarize
-from visioneval.report.markdown import SHOWN, code, comparison_markdown, summary_markdown
+from visioneval.report.markdown import MAX_ROWS, code, comparison_markdown, summary_markdown
 
 
 @pytest.mark.parametrize(
@@ -32,51 +32,51 @@ def test_code_spans(text: str, shown: str) -> None:
 
 def test_a_comparison() -> None:
     before = verdicts("P" * 9 + "F")
-    after = [replace(one, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for one in verdicts("F" * 9)]
-    found = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
-    text = comparison_markdown(found, hold(found, parse_fail_on([])))
-    assert text.startswith("## visioneval compare: gates not met\n\n**9 broken, 1 still failing**")
+    after = [replace(item, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for item in verdicts("F" * 9)]
+    result = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
+    text = comparison_markdown(result, hold(result, parse_fail_on([])))
+    assert text.startswith("## visioneval compare: gates failed\n\n**9 broken, 1 still failing**")
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
     assert "**significantly worse**" in text
-    assert "| **NOT MET** | `significant` | `pass_rate -90.0 points (p 0.0039)` |" in text
+    assert "| **FAILED** | `significant` | `pass_rate -90.0 points (p 0.0039)` |" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in tables)
 
 
-def test_a_bar_is_escaped_in_tables_alone() -> None:
-    found = compare(
+def test_pipe_is_escaped_only_in_tables() -> None:
+    result = compare(
         side([cell("a|b"), cell("gone|x")]),
         side([cell("a|b", "FAIL")], "b"),
     )
-    text = comparison_markdown(found, hold(found, parse_fail_on([])))
+    text = comparison_markdown(result, hold(result, parse_fail_on([])))
     assert "| `a\\|b` |" in text
     assert "- `only in A: 1 cell: m: gone|x [0]`" in text
 
 
-def test_long_lists_are_cut_and_say_so() -> None:
-    many = SHOWN + 3
-    found = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
-    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+def test_long_lists_are_truncated_with_a_note() -> None:
+    many = MAX_ROWS + 3
+    result = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
+    text = comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
     assert "... and 3 more" in text
-    assert text.count("| `c") == SHOWN
+    assert text.count("| `c") == MAX_ROWS
 
 
 def test_gates_in_the_title() -> None:
-    for after, word in (("P", "hold"), ("F", "not met"), ("!", "not measured")):
-        found = compare(side(verdicts("P")), side(verdicts(after), "b"))
-        assert f"gates {word}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+    for after, outcome in (("P", "all gates passed"), ("F", "gates failed"), ("!", "gates not measured")):
+        result = compare(side(verdicts("P")), side(verdicts(after), "b"))
+        assert f"compare: {outcome}\n" in comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
 
 
-def test_a_run_that_is_not_complete_is_in_the_title() -> None:
-    found = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
-    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+def test_incomplete_run_is_in_the_title() -> None:
+    result = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
+    text = comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
     assert text.startswith("## visioneval compare: B is not complete\n")
 
 
 def test_lower_is_better_in_words() -> None:
-    found = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
-    assert "| `copy.cer` | 0.1 | 0.4 | +0.3 | 0.016 | 7 | **significantly worse** |" in comparison_markdown(found, [])
+    result = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
+    assert "| `copy.cer` | 0.1 | 0.4 | +0.3 | 0.016 | 7 | **significantly worse** |" in comparison_markdown(result, [])
 
 
 def test_a_run() -> None:
@@ -87,6 +87,6 @@ def test_a_run() -> None:
     ]
     text = summary_markdown(summarize(info, cells))
     assert "2 of 2 cells: 1 PASS, 1 FAIL, 0 ERROR" in text
-    assert "| **NOT MET** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
+    assert "| **FAILED** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
     assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 |" in text
     assert "| `two` | `m\\|x` | 0 | FAIL | `fine` |" in text

@@ -94,7 +94,7 @@ def test_the_page_says_so_at_its_start(tmp_path: Path) -> None:
     assert prepare(LabelRequest(str(run), tmp_path)).notes == ()
     generate_again(run, NOW)
     (note,) = prepare(LabelRequest(str(run), tmp_path)).notes
-    assert note == "answers about images that were generated again since, which count no more: 3"
+    assert note == "answers about replaced images, ignored: 3"
 
 
 def test_an_agreed_answer_about_an_old_image_opens_no_session(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_import_takes_what_is_about_the_image_of_today(tmp_path: Path) -> None:
     )
     found = call("label", "import", tmp_path / "in.csv", "r", "--runs", tmp_path)
     assert [line.split(": ", 1)[1] for line in found.stderr.splitlines()] == [
-        "is about another image of this cell, which was generated again since"
+        "belongs to an older image of this cell"
     ] * 2
     assert [(line["rater"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")] == [
         ("ann", "0" * 64), ("ann", NOW)

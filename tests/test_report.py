@@ -20,7 +20,7 @@ from visioneval.errors import UsageError
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.records.model import read_info
 from visioneval.report.html.distributions import grading_rows, metric_rows
-from visioneval.report.html.images import EmbeddedShelf, FolderShelf
+from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
 from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
 from visioneval.report.html.slim_run import read_slim
@@ -28,51 +28,51 @@ from visioneval.report.html.slim_run import read_slim
 
 def part(folder: Path, name: str) -> object:
     text = (folder / "data" / f"{name}.js").read_text(encoding="utf-8")
-    found = re.fullmatch(r'visioneval\.take\("[a-z0-9-]+",(.*)\);\n', text)
-    assert found
-    return json.loads(found[1])
+    result = re.fullmatch(r'visioneval\.take\("[a-z0-9-]+",(.*)\);\n', text)
+    assert result
+    return json.loads(result[1])
 
 
 def test_a_report_is_a_folder_of_static_files(tmp_path: Path) -> None:
-    made = report(demo(tmp_path))
-    names = {path.relative_to(made.parent).as_posix().split("/")[0] for path in made.parent.rglob("*")}
+    created = report(demo(tmp_path))
+    names = {path.relative_to(created.parent).as_posix().split("/")[0] for path in created.parent.rglob("*")}
     assert names == {"index.html", "report.js", "report.css", "data", "thumbs", "images"}
-    page = made.read_text(encoding="utf-8")
+    page = created.read_text(encoding="utf-8")
     assert not re.search(r"https?://", page)
     assert not re.search(r"\son[a-z]+=|style=", page)
-    index = part(made.parent, "index")
+    index = part(created.parent, "index")
     assert isinstance(index, dict)
     assert index["cells"]["verdict"] == "PFPF"
     assert index["cells"]["scores"]["look.cer"] == [None, None, 0.25, 0.25]
 
 
-def test_small_images_are_made_once(tmp_path: Path) -> None:
+def test_thumbnails_are_cached(tmp_path: Path) -> None:
     run = demo(tmp_path)
     first = {path: path.stat().st_mtime_ns for path in (report(run).parent / "thumbs").iterdir()}
     (run / "artifacts/sign/0/0.png").write_bytes(png("white", (200, 100)))
-    again = {path: path.stat().st_mtime_ns for path in (report(run).parent / "thumbs").iterdir()}
+    second = {path: path.stat().st_mtime_ns for path in (report(run).parent / "thumbs").iterdir()}
     assert len(first) == 4
-    assert first.items() <= again.items()
-    assert len(again) == 5
+    assert first.items() <= second.items()
+    assert len(second) == 5
 
 
-def test_the_last_record_of_a_cell_is_shown(tmp_path: Path) -> None:
+def test_uses_the_last_record_of_a_cell(tmp_path: Path) -> None:
     run = demo(tmp_path)
     lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     later = lines[0].replace("nothing to mend", "looked at again")
     (run / "results.jsonl").write_text("".join([*lines, later, lines[1][:40]]), encoding="utf-8")
     lean = read_slim(run, read_info(run))
-    assert [cell.reasons["look"] for cell in lean.in_full()][-1] == "looked at again"
-    made = report(run)
-    details = part(made.parent, "details-0")
-    index = part(made.parent, "index")
+    assert [cell.reasons["look"] for cell in lean.full_records()][-1] == "looked at again"
+    created = report(run)
+    details = part(created.parent, "details-0")
+    index = part(created.parent, "index")
     assert isinstance(details, list)
     assert isinstance(index, dict)
     assert len(details) == index["count"] == 4
     assert details[index["cells"]["place"][0]]["record"]["reasons"]["look"] == "looked at again"
 
 
-def test_one_model_run_alone(tmp_path: Path) -> None:
+def test_reports_a_single_model_run(tmp_path: Path) -> None:
     run = demo(tmp_path)
     done = CliRunner().invoke(app, ["report", f"demo-run@{LABELS[1]}", "--runs", str(run.parent)])
     assert done.exit_code == 0
@@ -82,11 +82,11 @@ def test_one_model_run_alone(tmp_path: Path) -> None:
     assert index["cells"]["verdict"] == "FF"
 
 
-def test_what_is_no_report_is_not_written_into(tmp_path: Path) -> None:
+def test_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
     run = demo(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="holds something that is no report"):
+    with pytest.raises(UsageError, match="contains files that are not a report"):
         report(run, out=tmp_path / "mine")
     with pytest.raises(UsageError, match="is a file"):
         report(run, out=tmp_path / "mine" / "thesis.txt")
@@ -100,20 +100,20 @@ def test_what_is_no_report_is_not_written_into(tmp_path: Path) -> None:
         (["report", "demo-run@no-such"], "no model run 'no-such'"),
     ],
 )
-def test_a_run_that_is_not_there(tmp_path: Path, words: list[str], message: str) -> None:
+def test_reports_a_missing_run(tmp_path: Path, words: list[str], message: str) -> None:
     run = demo(tmp_path)
     done = CliRunner().invoke(app, [*words, "--runs", str(run.parent)])
     assert done.exit_code == 2
     assert message in done.stderr
 
 
-def test_a_run_with_no_cell_yet_is_shown(tmp_path: Path) -> None:
+def test_shows_a_run_without_cells(tmp_path: Path) -> None:
     run = save_run(tmp_path, run_info(tmp_path, {"one": {}}), ())
     page = report(run).read_text(encoding="utf-8")
     assert "0</b> of 2 cells" in page
 
 
-def test_the_command_runs_one_cell_and_trusts_nobody(tmp_path: Path) -> None:
+def test_command_reruns_one_cell_without_trust_flags(tmp_path: Path) -> None:
     words = (
         "run",
         "s.yaml",
@@ -144,33 +144,33 @@ def test_data_cannot_end_its_script() -> None:
     assert json.loads(as_json({"a": "</b>"})) == {"a": "</b>"}
 
 
-def test_inputs_beyond_the_suites_reach_need_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_outside_the_suite_folder_need_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "suite").mkdir()
     (tmp_path / "secret.png").write_bytes(png())
     monkeypatch.chdir(tmp_path / "suite")
-    shelf = EmbeddedShelf(tmp_path, tmp_path / "suite", trust=False)
+    shelf = EmbeddedImages(tmp_path, tmp_path / "suite", trust=False)
     assert "outside" in shelf.input("../secret.png")["why"]
     assert (
-        EmbeddedShelf(tmp_path, tmp_path / "suite", trust=True)
+        EmbeddedImages(tmp_path, tmp_path / "suite", trust=True)
         .input("../secret.png")["src"]
         .startswith("data:image/webp")
     )
 
 
-def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
+def test_symlinks_out_of_the_run_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(png())
     run = tmp_path / "run"
     (run / "artifacts").mkdir(parents=True)
     (run / "artifacts" / "a.png").symlink_to(tmp_path / "secret.png")
-    assert EmbeddedShelf(run, tmp_path, trust=False).own("artifacts/a.png")["why"] == "it is outside the run"
-    assert EmbeddedShelf(run, tmp_path, trust=False).thumb("artifacts/a.png") == ""
+    assert EmbeddedImages(run, tmp_path, trust=False).run_image("artifacts/a.png")["why"] == "it is outside the run"
+    assert EmbeddedImages(run, tmp_path, trust=False).thumb("artifacts/a.png") == ""
 
 
-def test_what_a_browser_does_not_show_is_converted(tmp_path: Path) -> None:
+def test_converts_formats_that_browsers_do_not_support(tmp_path: Path) -> None:
     Image.new("RGB", (30, 20), "red").save(tmp_path / "base.tif")
     (tmp_path / "out").mkdir()
     (tmp_path / "words.png").write_text("no image")
-    shelf = FolderShelf(tmp_path, tmp_path, tmp_path / "out", trust=True)
+    shelf = FolderImages(tmp_path, tmp_path, tmp_path / "out", trust=True)
     shown = shelf.input("base.tif")["src"]
     assert shown.endswith(".png")
     assert (tmp_path / "out" / shown).read_bytes().startswith(b"\x89PNG")
@@ -181,7 +181,7 @@ def test_what_a_browser_does_not_show_is_converted(tmp_path: Path) -> None:
 def test_a_mask_is_a_tint_of_its_inside(tmp_path: Path) -> None:
     demo(tmp_path)
     (tmp_path / "out").mkdir()
-    shelf = FolderShelf(tmp_path, tmp_path, tmp_path / "out", trust=True)
+    shelf = FolderImages(tmp_path, tmp_path, tmp_path / "out", trust=True)
     with Image.open(tmp_path / "out" / shelf.input("assets/mask.png", mask=True)["src"]) as handle:
         tint = handle.copy()
     assert tint.mode == "RGBA"
@@ -189,14 +189,14 @@ def test_a_mask_is_a_tint_of_its_inside(tmp_path: Path) -> None:
     assert tint.getpixel((2, 2))[3] == 0  # type: ignore[index]
 
 
-def test_an_index_keeps_what_was_not_measured_apart_from_what_does_not_apply(tmp_path: Path) -> None:
+def test_index_distinguishes_unmeasured_from_not_applicable(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}, "two": {}})
     run = save_run(tmp_path, info, [record(model_label=LABELS[0], scores={"look": None, "look.score": 1.23456789})])
     scores = index_of(read_slim(run, read_info(run)), [""])["cells"]["scores"]
     assert scores == {"look": [None], "look.score": [1.2346], "look.cer": [""]}
 
 
-def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> None:
+def test_overview_shows_costs_reuse_and_stop_reason(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}})
     cells = [
         record(model_label=LABELS[0], artifact_path="artifacts/a.png", cached=True, cost_usd=0.0),
@@ -206,32 +206,32 @@ def test_the_overview_tells_what_was_paid_reused_and_stopped(tmp_path: Path) -> 
     run = save_run(tmp_path, info, cells)
     ended = {"stopped_by": "budget", "reused_since": "2025-01-01T10:00:00+00:00"}
     (run / "run.json").write_text(read_info(run).model_copy(update=ended).model_dump_json(), encoding="utf-8")
-    told = report(run).read_text(encoding="utf-8")
+    expected = report(run).read_text(encoding="utf-8")
     for fact in (
         "Stopped by its budget",
-        "1 image from the cache, the oldest of 2025-01-01 10:00 UTC",
+        "1 image from the cache, oldest from 2025-01-01 10:00 UTC",
         "<b>\u2265 12.50</b> USD",
     ):
-        assert fact in told
+        assert fact in expected
 
 
 def test_a_short_whole_scale_has_a_bar_for_each_step(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}})
     cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
     row = next(row for row in metric_rows(summarize(info, cells), cells) if row.name == "look.score")
-    assert row.spreads[1] is None
-    assert row.spreads[0] is not None
-    assert [bar.height for bar in row.spreads[0].bars] == [SMALL_HEIGHT] * 6
+    assert row.distributions[1] is None
+    assert row.distributions[0] is not None
+    assert [bar.height for bar in row.distributions[0].bars] == [SMALL_HEIGHT] * 6
     assert (row.low, row.high) == (0, 5)
 
 
-def test_times_are_told_by_model_run_and_by_grader() -> None:
+def test_times_by_model_run_and_by_grader() -> None:
     cells = [record(model_label="m", seconds=second, graders=[grader()]) for second in (1, 2, 9)]
     (row,) = grading_rows(cells)
     assert (row.name, row.n, row.mean) == ("look", 3, 0.5)
 
 
-def test_a_histogram_holds_every_value_and_its_shape() -> None:
+def test_histogram_counts_every_value() -> None:
     bars = histogram([0, 0, 0, 5, 2.5], 0, 5)
     assert [(bar.x, bar.height) for bar in bars] == [
         (0, SMALL_HEIGHT),
@@ -241,7 +241,7 @@ def test_a_histogram_holds_every_value_and_its_shape() -> None:
     assert len(histogram([3, 3], 3, 3)) == 1
 
 
-def test_plots_keep_to_their_axis(tmp_path: Path) -> None:
+def test_plots_stay_within_their_axis(tmp_path: Path) -> None:
     generated = interval(rate(1, 2))
     assert generated.low is not None
     assert generated.value is not None
@@ -253,7 +253,7 @@ def test_plots_keep_to_their_axis(tmp_path: Path) -> None:
     assert [(bar.name, bar.x, bar.width) for bar in parts] == [("pass", 0, 50), ("fail", 50, 50)]
 
 
-def test_questions_are_told_by_type_and_kept_out_of_memory(tmp_path: Path) -> None:
+def test_questions_by_type_without_full_records_in_memory(tmp_path: Path) -> None:
     asked = [
         {"id": "q1", "question": "Is there a sun?", "type": "object", "answer": "yes", "score": 1},
         {"id": "q2", "question": "Is it red?", "type": "colour", "answer": "no", "score": 0},
@@ -268,6 +268,6 @@ def test_questions_are_told_by_type_and_kept_out_of_memory(tmp_path: Path) -> No
     (lean,) = read_slim(run, info).cells
     assert set(lean.graders[0].details) == {"questions", "source"}
     assert summarize(info, [lean]).questions == summarize(info, cells).questions
-    told = report(run).read_text(encoding="utf-8")
-    assert "Questions by type: gecko" in told
-    assert re.search(r"colour</th><td class=\"number\">0\.0", told)
+    expected = report(run).read_text(encoding="utf-8")
+    assert "Questions by type: gecko" in expected
+    assert re.search(r"colour</th><td class=\"number\">0\.0", expected)

@@ -43,7 +43,7 @@ def test_open_hands_the_page_to_the_browser(toy: Toy, words: tuple[str, ...], na
     assert (toy.folder / "seen").read_text() == (toy.folder / name).resolve().as_uri()
 
 
-def test_without_a_browser_the_report_is_there_and_it_is_said_what_to_open(toy: Toy) -> None:
+def test_without_a_browser_prints_the_path_of_the_report(toy: Toy) -> None:
     demo(toy.folder)
     for environment in (
         {"BROWSER": browser(toy.folder, code=1), "PATH": str(toy.folder)},

@@ -36,11 +36,11 @@ def page_url(folder: Path) -> str:
     return report(demo(folder)).as_uri()
 
 
-def test_the_overview_tells_the_facts_and_leads_into_the_gallery(page_url: str, open_page: OpenPage) -> None:
+def test_overview_shows_facts_and_links_to_the_gallery(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
-    said = page.inner_text("#view-overview")
+    text = page.inner_text("#view-overview")
     for fact in (
-        "A gate does not hold",
+        "A gate failed",
         "4 of 4 cells",
         "50.0% [9.5, 90.5] n=2",
         "demo-run",
@@ -48,13 +48,13 @@ def test_the_overview_tells_the_facts_and_leads_into_the_gallery(page_url: str, 
         "spill",
         "2 min 3 s",
     ):
-        assert fact in said
+        assert fact in text
     page.click("a.tally.fail")
     until(page, "document.getElementById('result')?.textContent === '2 of 4 cells'")
     assert page.url.endswith("#gallery?verdict=FAIL")
 
 
-def test_filters_narrow_the_cells_and_stand_in_the_address(page_url: str, open_page: OpenPage) -> None:
+def test_filters_select_cells_and_update_the_url(page_url: str, open_page: OpenPage) -> None:
     page = open_page(f"{page_url}#gallery")
     assert len(tiles(page)) == 4
     page.select_option("select[name=tag]", "edit")
@@ -66,14 +66,14 @@ def test_filters_narrow_the_cells_and_stand_in_the_address(page_url: str, open_p
     page.select_option("select[name=metric]", "look.score")
     page.fill("input[name=min]", "2")
     until(page, "document.getElementById('result').textContent === '2 of 4 cells'")
-    again = open_page(page.url)
-    assert tiles(again) == ["sign, steady: PASS", "flyer, steady: PASS"]
-    assert again.input_value("input[name=min]") == "2"
-    assert again.input_value("select[name=metric]") == "look.score"
+    second = open_page(page.url)
+    assert tiles(second) == ["sign, steady: PASS", "flyer, steady: PASS"]
+    assert second.input_value("input[name=min]") == "2"
+    assert second.input_value("select[name=metric]") == "look.score"
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         ("q=BAKERY", "2 of 4 cells"),
         ("q=spills+butter", "1 of 4 cells"),
@@ -89,15 +89,15 @@ def test_filters_narrow_the_cells_and_stand_in_the_address(page_url: str, open_p
         ("tag=unheard", "0 of 4 cells"),
     ],
 )
-def test_an_address_is_a_view(page_url: str, open_page: OpenPage, state: str, told: str) -> None:
+def test_url_selects_the_view(page_url: str, open_page: OpenPage, state: str, expected: str) -> None:
     page = open_page(f"{page_url}#gallery?{state}")
-    until(page, f"document.getElementById('result')?.textContent === {told!r}")
+    until(page, f"document.getElementById('result')?.textContent === {expected!r}")
 
 
-def test_a_cell_shows_all_that_is_known_of_it(page_url: str, open_page: OpenPage) -> None:
+def test_cell_view_shows_all_details(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url + CELL)
     page.wait_for_selector(".cell-body")
-    said = page.inner_text("#view-cell")
+    text = page.inner_text("#view-cell")
     for fact in (
         "sign",
         "hasty,quality=low",
@@ -106,9 +106,16 @@ def test_a_cell_shows_all_that_is_known_of_it(page_url: str, open_page: OpenPage
         "Calm.",
         "spill",
     ):
-        assert fact in said
-    for fact in ("Autumn Bread", "0.97", "too faint to count", "Is it green?", "look.score", "not measured"):
-        assert fact in said
+        assert fact in text
+    for fact in (
+        "Autumn Bread",
+        "0.97",
+        "confidence too low, not counted",
+        "Is it green?",
+        "look.score",
+        "not measured",
+    ):
+        assert fact in text
     assert page.inner_text("pre.command").endswith("suite.yaml --case sign --model hasty,quality=low")
     assert "Is it green?" in page.inner_text("tr.wrong")
     names = [button.inner_text() for button in page.query_selector_all(".mode")]
@@ -136,7 +143,7 @@ def test_the_slider_moves_by_mouse_and_by_keys(page_url: str, open_page: OpenPag
     assert page.eval_on_selector(".above", "(node) => node.style.clipPath") == f"inset(0px {100 - after:g}% 0px 0px)"
 
 
-def test_the_keyboard_alone_goes_everywhere(page_url: str, open_page: OpenPage) -> None:
+def test_keyboard_navigation(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     page.keyboard.press("g")
     assert len(tiles(page)) == 4
@@ -171,11 +178,11 @@ def test_the_grid_has_roles_and_names(page_url: str, open_page: OpenPage) -> Non
     assert page.evaluate(unnamed) == 0
 
 
-def test_one_file_holds_everything(folder: Path, tmp_path: Path, open_page: OpenPage) -> None:
-    made = report(demo(tmp_path), single_file=True)
+def test_single_file_is_self_contained(folder: Path, tmp_path: Path, open_page: OpenPage) -> None:
+    created = report(demo(tmp_path), single_file=True)
     alone = tmp_path / "elsewhere" / "sent.html"
     alone.parent.mkdir()
-    made.rename(alone)
+    created.rename(alone)
     page = open_page(alone.as_uri() + CELL)
     page.keyboard.press("5")
     until(page, "document.querySelector('.frame img')?.naturalWidth > 0")
@@ -184,11 +191,11 @@ def test_one_file_holds_everything(folder: Path, tmp_path: Path, open_page: Open
     until(page, "document.querySelector('#canvas img')?.naturalWidth > 0")
 
 
-def test_a_report_elsewhere_holds_its_own_images(tmp_path: Path, open_page: OpenPage) -> None:
+def test_report_outside_the_run_copies_images(tmp_path: Path, open_page: OpenPage) -> None:
     run = demo(tmp_path)
-    made = report(run, out=tmp_path / "sent")
+    created = report(run, out=tmp_path / "sent")
     run.rename(tmp_path / "gone")
-    page = open_page(made.as_uri() + CELL)
+    page = open_page(created.as_uri() + CELL)
     until(page, "document.querySelector('.frame img')?.naturalWidth === 96")
     page.keyboard.press("5")
     until(page, "document.querySelector('.frame img')?.naturalWidth === 96")
@@ -202,7 +209,7 @@ def hostile(root: Path) -> Path:
     path = run / "artifacts" / "a.png"
     path.write_bytes(png())
     lines = [{"text": MARKUP, "confidence": 0.5, "box": [[0, 0], [9, 0], [9, 9], [0, 9]], MARKUP: MARKUP}]
-    one = record(
+    item = record(
         test_id=MARKUP,
         model_label=MARKUP,
         prompt=MARKUP,
@@ -220,18 +227,18 @@ def hostile(root: Path) -> Path:
         error=CellError(stage="grade", kind=MARKUP, message=MARKUP),
         artifact_path="artifacts/a.png",
     )
-    two = one.model_copy(update={"artifact_path": "artifacts/<b>.svg", "sample_index": 1})
+    two = item.model_copy(update={"artifact_path": "artifacts/<b>.svg", "sample_index": 1})
     (run / "artifacts" / "<b>.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>")
-    (run / "results.jsonl").write_text("".join(each.model_dump_json() + "\n" for each in (one, two)))
+    (run / "results.jsonl").write_text("".join(entry.model_dump_json() + "\n" for entry in (item, two)))
     return run
 
 
 @pytest.mark.parametrize("single_file", [False, True])
-def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage, single_file: bool) -> None:
-    made = report(hostile(tmp_path), single_file=single_file)
-    page = open_page(made.as_uri())
+def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage, single_file: bool) -> None:
+    created = report(hostile(tmp_path), single_file=single_file)
+    page = open_page(created.as_uri())
     assert MARKUP in page.inner_text("#view-overview")
-    page.goto(f"{made.as_uri()}#gallery")
+    page.goto(f"{created.as_uri()}#gallery")
     assert tiles(page)[0].startswith(MARKUP)
     page.select_option("select[name=failure]", MARKUP)
     page.click("#canvas a.cell")
@@ -243,7 +250,7 @@ def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage, single
     page.keyboard.press("j")
     until(page, "document.querySelector('.missing')")
     for view in ("overview", "gallery?layout=list", f"gallery?q={'%3Cb'}"):
-        page.goto(f"{made.as_uri()}#{view}")
+        page.goto(f"{created.as_uri()}#{view}")
         page.wait_for_timeout(100)
     assert "owned" not in page.title()
     assert (
@@ -251,49 +258,49 @@ def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage, single
     )
 
 
-def test_markup_that_got_in_would_be_refused(page_url: str, browser: Browser) -> None:
+def test_content_policy_blocks_injected_markup(page_url: str, browser: Browser) -> None:
     page = browser.new_page()
     page.goto(page_url)
-    told = page.evaluate(
+    expected = page.evaluate(
         """() => { try { document.body.innerHTML += '<b>x</b>'; return 'in' } catch (error) { return error.name } }"""
     )
-    assert told == "TypeError"
+    assert expected == "TypeError"
     policy = page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content") or ""
     assert "unsafe" not in policy
     assert policy.startswith("default-src 'none'")
     page.close()
 
 
-def test_missing_images_are_told_as_missing(tmp_path: Path, open_page: OpenPage) -> None:
+def test_missing_images_are_marked(tmp_path: Path, open_page: OpenPage) -> None:
     run = demo(tmp_path)
     (run / "artifacts/sign/1/0.png").unlink()
     (run / "artifacts/flyer/0/0.png").write_bytes(b"no image at all")
     (tmp_path / "assets/base.png").unlink()
-    made = report(run)
+    created = report(run)
     (run / "artifacts/flyer/1/0.png").unlink()
-    page = open_page(f"{made.as_uri()}#gallery")
+    page = open_page(f"{created.as_uri()}#gallery")
     tiles(page)
     assert page.locator(".thumb .none").count() == 2
-    page.goto(made.as_uri() + CELL)
+    page.goto(created.as_uri() + CELL)
     page.wait_for_selector(".cell-body")
     assert "there is no such file" in page.inner_text(".frame .missing")
     page.click("text=Input")
     assert "assets/base.png" in page.inner_text(".frame .missing")
-    page.goto(f"{made.as_uri()}#cell?case=flyer&at=no+such&sample=0")
-    page.wait_for_selector("text=This run has no such cell")
+    page.goto(f"{created.as_uri()}#cell?case=flyer&at=no+such&sample=0")
+    page.wait_for_selector("text=This run does not contain this cell")
 
 
-def test_a_image_that_went_away_after_the_report_was_made(tmp_path: Path, browser: Browser) -> None:
-    made = report(run := demo(tmp_path))
+def test_image_deleted_after_the_report(tmp_path: Path, browser: Browser) -> None:
+    created = report(run := demo(tmp_path))
     (run / "artifacts/flyer/1/0.png").unlink()
     page = browser.new_page()
-    page.goto(f"{made.as_uri()}#cell?case=flyer&at=hasty%2Cquality%3Dlow&sample=0")
-    page.wait_for_selector("text=the file is not there any more")
+    page.goto(f"{created.as_uri()}#cell?case=flyer&at=hasty%2Cquality%3Dlow&sample=0")
+    page.wait_for_selector("text=the file is missing")
     page.close()
 
 
 @pytest.mark.parametrize("view", ["", "#gallery", CELL])
-def test_a_phone_shows_it_without_sideways_scrolling(page_url: str, open_page: OpenPage, view: str) -> None:
+def test_no_horizontal_scrolling_on_a_phone(page_url: str, open_page: OpenPage, view: str) -> None:
     page = open_page(page_url + view, viewport=PHONE, has_touch=True)
     page.wait_for_selector("section.view:not([hidden])")
     page.wait_for_timeout(200)
@@ -311,7 +318,7 @@ def test_dark_mode_is_dark(page_url: str, open_page: OpenPage) -> None:
     assert max(red, green, blue) < 64
 
 
-def test_many_cells_are_generated_as_they_come_into_sight(tmp_path: Path, open_page: OpenPage) -> None:
+def test_many_cells_render_on_scroll(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(f"{report(demo(tmp_path, samples=150)).as_uri()}#gallery")
     generated = len(tiles(page))
     assert 4 < generated < 100
@@ -335,7 +342,7 @@ def wide(root: Path, columns: int = 30) -> Path:
     return save_run(root / "runs", info, records)
 
 
-def test_many_model_runs_are_generated_as_they_come_into_sight(tmp_path: Path, open_page: OpenPage) -> None:
+def test_many_model_runs_render_on_scroll(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(f"{report(wide(tmp_path)).as_uri()}#gallery")
     assert len(tiles(page)) < 45
     grid = page.get_by_role("grid", name="Cells")
@@ -351,8 +358,8 @@ def test_many_model_runs_are_generated_as_they_come_into_sight(tmp_path: Path, o
     assert page.evaluate(inside)
     until(page, "document.querySelectorAll('#canvas a.cell').length < 45")
     order = "[...document.querySelectorAll('#canvas .row')].map((row) => [...row.querySelectorAll('.box')].map((box) => Number(box.ariaColIndex)))"
-    assert all(one == sorted(one) for one in page.evaluate(order))
+    assert all(item == sorted(item) for item in page.evaluate(order))
     for _ in range(29):
         page.keyboard.press("ArrowLeft")
     assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 188
-    assert all(one == sorted(one) for one in page.evaluate(order))
+    assert all(item == sorted(item) for item in page.evaluate(order))

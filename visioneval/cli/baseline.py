@@ -57,8 +57,8 @@ def list_baselines() -> None:
         rows.append([path.stem, found.header.suite, str(len(verdicts)), show_rate(rate(passed, passed + failed))])
     console = options.console()
     columns = (
-        Column("baseline", least=12),
-        Column("suite", least=8),
+        Column("baseline", min_width=12),
+        Column("suite", min_width=8),
         Column("cells", right=True),
         Column("pass rate [95%]"),
     )

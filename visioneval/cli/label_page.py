@@ -53,5 +53,5 @@ def page(
         port=port,
         rater=rater,
         open_page=sys.stdout.isatty() if open_page is None else open_page,
-        tell=lambda line: print(line, flush=True),
+        log=lambda line: print(line, flush=True),
     )

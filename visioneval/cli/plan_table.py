@@ -14,7 +14,7 @@ from rich.text import Text
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.engine.calls.estimate import Cost, Estimate, estimate
 from visioneval.plan import Plan, needed_keys
-from visioneval.report.terminal.table import Cell, Column, fitted, pairs, table, titled
+from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
 from visioneval.suite.case import TestCase
 
@@ -29,16 +29,16 @@ def print_plan(plan: Plan, console: Console, runs: Path, budget_usd: float | Non
 
     ``budget_usd`` is instead of the suite's.
     """
-    columns = (Column("#", right=True), Column("model run", least=16), Column("provider"))
+    columns = (Column("#", right=True), Column("model run", min_width=16), Column("provider"))
     rows: list[list[Cell]] = [
         [str(number), run.label, run.provider] for number, run in enumerate(plan.runs[:SHOWN_RUNS], 1)
     ]
-    console.print(titled(f"{plan.suite.name}: model runs", table(columns, rows, console.width)))
+    console.print(with_title(f"{plan.suite.name}: model runs", table(columns, rows, console.width)))
     if len(plan.runs) > SHOWN_RUNS:
         console.print(f"... and {len(plan.runs) - SHOWN_RUNS:,} more: 'visioneval plan --json' tells all")
     console.print()
     _print_cases(plan, console)
-    console.print(pairs(_work(plan, runs, budget_usd)))
+    console.print(key_values(_work(plan, runs, budget_usd)))
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
@@ -47,10 +47,10 @@ def _print_cases(plan: Plan, console: Console) -> None:
     start, title = 0, "Images by case and model run (#)"
     while start < len(runs):
         end = start + 1
-        while end < len(runs) and fitted(*_side_by_side(shown, counted, start, end + 1), console.width):
+        while end < len(runs) and fit_columns(*_side_by_side(shown, counted, start, end + 1), console.width):
             end += 1
         body = table(*_side_by_side(shown, counted, start, end), console.width)
-        console.print(titled(title, body) if start == 0 else body)
+        console.print(with_title(title, body) if start == 0 else body)
         console.print()
         start = end
     if len(plan.suite.cases) > SHOWN_CASES:
@@ -64,7 +64,7 @@ def _side_by_side(
     rows: list[list[Cell]] = [
         [case.id, case.task_type, *own[start:end]] for case, own in zip(cases, counted, strict=True)
     ]
-    return [Column("case", least=16), Column("task"), *numbers], rows
+    return [Column("case", min_width=16), Column("task"), *numbers], rows
 
 
 def _work(plan: Plan, runs: Path, budget_usd: float | None) -> Iterator[tuple[str, Cell]]:

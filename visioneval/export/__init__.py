@@ -1,1 +1,1 @@
-"""Tables from records alone, for spreadsheets and other programs."""
+"""Exports records as tables for spreadsheets and other programs."""

@@ -10,7 +10,7 @@ from visioneval.records.labels import AS_FORMULA
 from visioneval.records.model import Record
 from visioneval.report.text import clean
 
-_PLAIN = (
+_FIELDS = (
     "run_id",
     "test_id",
     "model_label",
@@ -26,22 +26,22 @@ _PLAIN = (
     "seconds",
     "prompt",
 )
-_LISTS = ("failed_rules", "warned_rules", "failure_tags", "tags")
+_LIST_FIELDS = ("failed_rules", "warned_rules", "failure_tags", "tags")
 
 
 def write_csv(records: Iterable[Record], metrics: Sequence[str], out: TextIO) -> None:
-    """One row per cell, one column per metric; an empty score was not measured or did not apply.
+    """Writes one row per cell and one column per metric. An empty score was not measured or did not apply.
 
-    Control characters are replaced: a table of a run may be looked at in a terminal. Text that a spreadsheet would take
-    for a formula gets an apostrophe before it: prompts and names may come from a stranger.
+    Replaces control characters, since a table may be printed in a terminal. Prefixes text that a spreadsheet would
+    read as a formula with an apostrophe, since prompts and names may come from an untrusted source.
     """
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_PLAIN, *_LISTS, "error", *map(harmless, metrics)])
+    writer.writerow([*_FIELDS, *_LIST_FIELDS, "error", *map(escape_formula, metrics)])
     for record in records:
         error = record.error
         writer.writerow(
-            [_cell(getattr(record, name)) for name in _PLAIN]
-            + [harmless("; ".join(getattr(record, name))) for name in _LISTS]
+            [_cell(getattr(record, name)) for name in _FIELDS]
+            + [escape_formula("; ".join(getattr(record, name))) for name in _LIST_FIELDS]
             + [clean(f"{error.stage}/{error.kind}: {error.message}") if error else ""]
             + [_cell(record.scores.get(name)) for name in metrics]
         )
@@ -51,11 +51,11 @@ def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return harmless(value)
+        return escape_formula(value)
     return "" if value is None else value
 
 
-def harmless(text: str) -> str:
-    """Clean, and no formula in a spreadsheet: one begins with ``=``, ``+``, ``-`` or ``@``."""
-    told = clean(text)
-    return f"'{told}" if AS_FORMULA.match(told) else told
+def escape_formula(text: str) -> str:
+    """Cleans text and prefixes an apostrophe if a spreadsheet would read it as a formula."""
+    cleaned = clean(text)
+    return f"'{cleaned}" if AS_FORMULA.match(cleaned) else cleaned

@@ -1,4 +1,4 @@
-"""Labels as a table, in the columns that an import reads without being told."""
+"""Exports labels as a table whose columns ``label import`` recognizes."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from visioneval.errors import UsageError
-from visioneval.export.csv import harmless
+from visioneval.export.csv import escape_formula
 from visioneval.records.labels import Label
 from visioneval.report.text import clean
 
 FORMATS = ("csv", "tsv", "jsonl")
 
 
-def format_of(asked: str | None, output: Path | None, formats: tuple[str, ...] = FORMATS) -> str:
-    """The format that was asked for, or else that of the file's ending, or else the first. Raises ``UsageError``."""
-    form = asked or (output.suffix.removeprefix(".").lower() if output else formats[0])
+def format_of(requested: str | None, output: Path | None, formats: tuple[str, ...] = FORMATS) -> str:
+    """The requested format, else the one of the file's extension, else the first. Raises ``UsageError``."""
+    form = requested or (output.suffix.removeprefix(".").lower() if output else formats[0])
     if form in formats:
         return form
-    what = f"--format {asked}: not" if asked else f"{output}: say --format,"
-    raise UsageError(f"{what} one of {', '.join(formats)}")
+    problem = f"--format {requested}: not" if requested else f"{output}: give --format,"
+    raise UsageError(f"{problem} one of {', '.join(formats)}")
 
 
 def write_labels(labels: Iterable[Label], form: str, out: TextIO) -> None:
-    """One row per answer. In a table tags are a JSON list, a yes is ``true``, and no answer is empty.
+    """Writes one row per answer. In a table, tags are a JSON list, yes is ``true`` and no answer is empty.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front, which an import takes away again.
+    Prefixes text that a spreadsheet would read as a formula with an apostrophe, which the import removes.
     """
     if form == "jsonl":
         out.writelines(label.model_dump_json() + "\n" for label in labels)
@@ -46,5 +46,5 @@ def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return clean(json.dumps(value, ensure_ascii=False))
     if isinstance(value, str):
-        return harmless(value)
+        return escape_formula(value)
     return "" if value is None else value

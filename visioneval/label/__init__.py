@@ -1,4 +1,4 @@
 """The labeling page, its server, and labels imported from files.
 
-Imports analysis, records and below, and nothing of what makes a run.
+Imports analysis, records and below, and nothing that creates runs.
 """

@@ -1,4 +1,4 @@
-"""What is asked about an item, and what is an answer to it."""
+"""The questions about an item, and validation of their answers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion
 from visioneval.suite.model import Suite
 
-_SIDES = {"a": "b", "b": "a"}
+_OTHER_SIDE = {"a": "b", "b": "a"}
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PageQuestion:
     """One question as the page shows it. ``type`` is that of a suite's question, or ``pair``."""
 
     question: LabelQuestion
@@ -25,44 +25,44 @@ class Ask:
 
     @property
     def key(self) -> str:
-        """What its answer is kept under."""
+        """The key of its answers."""
         return self.question.key
 
     @property
     def required(self) -> bool:
-        """Whether the next item waits for it."""
+        """Whether it must be answered before the next item."""
         return self.type not in ("tags", "text")
 
-    def shown(self) -> dict[str, Any]:
-        """For the page."""
-        asked = self.question
-        choices = ("a", "b", "tie") if self.type == "pair" else asked.choices or asked.steps
+    def page_data(self) -> dict[str, Any]:
+        """The question as data for the page."""
+        question = self.question
+        choices = ("a", "b", "tie") if self.type == "pair" else question.choices or question.steps
         return {
-            "key": asked.key,
-            "ask": asked.ask,
+            "key": question.key,
+            "ask": question.ask,
             "type": self.type,
             "choices": list(choices),
-            "step": asked.step,
+            "step": question.step,
             "required": self.required,
         }
 
     def answer(self, value: Any) -> Answer:
-        """A page's value as an answer. Raises ``UsageError`` where it is none."""
+        """Converts a value from the page to an answer. Raises ``UsageError`` if it is invalid."""
         if self.type == "tags":
-            value = _in_order(value, self.question.choices)
+            value = _sort_tags(value, self.question.choices)
         if self.type == "text" and isinstance(value, str):
             value = value.strip() or None
         if value is None and self.required:
-            raise UsageError(f"{self.key}: not answered yet")
-        misfit = self.question.answer_problem(value)
-        if misfit:
-            raise UsageError(f"{self.key}: {misfit}")
-        answer: Answer = value  # misfit lets nothing else through
+            raise UsageError(f"{self.key}: not answered")
+        problem = self.question.answer_problem(value)
+        if problem:
+            raise UsageError(f"{self.key}: {problem}")
+        answer: Answer = value  # answer_problem() accepts nothing else
         return answer
 
 
-def _in_order(value: Any, choices: Sequence[str]) -> Any:
-    """Tags in the suite's order; no tags are an answer too. What is no list is left for the check to refuse."""
+def _sort_tags(value: Any, choices: Sequence[str]) -> Any:
+    """Tags in the order of the suite; no tags are a valid answer. Leaves other values for ``misfit`` to reject."""
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(tag, str) and tag in choices for tag in value):
@@ -70,35 +70,35 @@ def _in_order(value: Any, choices: Sequence[str]) -> Any:
     return tuple(sorted(value, key=choices.index))
 
 
-def questions(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...] | tuple[LabelPair, ...]:
-    """What a suite asks of cells, or of pairs, for which there is a default. Raises ``UsageError``."""
+def questions_for(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...] | tuple[LabelPair, ...]:
+    """The questions of a suite about cells, or about pairs, which have a default. Raises ``UsageError``."""
     if of_pairs:
         return suite.resolved_labels.pairs or resolve_labels(None, suite.graders, ()).pairs
     if not suite.resolved_labels.questions:
-        raise UsageError("the suite's labels ask about pairs only: give --pairs OTHER_RUN")
+        raise UsageError("the suite has only questions about pairs; add --pairs OTHER_RUN")
     return suite.resolved_labels.questions
 
 
-def asks(asked: Iterable[LabelQuestion | LabelPair], item: Item) -> list[Ask]:
+def applicable_questions(questions: Iterable[LabelQuestion | LabelPair], item: Item) -> list[PageQuestion]:
     """The questions about one item.
 
-    One for other tasks, or over a metric that no grader wrote for its cell, does not apply.
+    Omits questions for other tasks and questions about a metric that the cell does not have.
     """
     record = item.subject.record
-    found: list[Ask] = []
-    for each in asked:
-        if isinstance(each, LabelPair):
-            pair = LabelQuestion(key=each.key, ask=each.ask, type="one_of", choices=PAIR_ANSWERS)
-            why = LabelQuestion(key=f"{each.key}{WHY}", ask="Why?", type="text")
-            found += [Ask(pair, "pair"), Ask(why, "text")]
-        elif each.tasks and record.task_type not in each.tasks:
+    result: list[PageQuestion] = []
+    for question in questions:
+        if isinstance(question, LabelPair):
+            pair = LabelQuestion(key=question.key, ask=question.ask, type="one_of", choices=PAIR_ANSWERS)
+            why = LabelQuestion(key=f"{question.key}{WHY}", ask="Why?", type="text")
+            result += [PageQuestion(pair, "pair"), PageQuestion(why, "text")]
+        elif question.tasks and record.task_type not in question.tasks:
             continue
-        elif each.metric in (None, VERDICT) or each.metric in record.scores:
-            found.append(Ask(each, each.type))
-    return found
+        elif question.metric in (None, VERDICT) or question.metric in record.scores:
+            result.append(PageQuestion(question, question.type))
+    return result
 
 
-def as_sides(item: Item, answers: Mapping[str, Answer], pairs: Iterable[str]) -> dict[str, Answer]:
-    """Answers about the images as answers about the sides that they stood on, or the other way round."""
-    turned = set(pairs) if item.swapped else set()
-    return {key: _SIDES.get(str(value), value) if key in turned else value for key, value in answers.items()}
+def swap_sides(item: Item, answers: Mapping[str, Answer], pairs: Iterable[str]) -> dict[str, Answer]:
+    """Converts answers between images and the sides they were shown on."""
+    swapped_keys = set(pairs) if item.swapped else set()
+    return {key: _OTHER_SIDE.get(str(value), value) if key in swapped_keys else value for key, value in answers.items()}

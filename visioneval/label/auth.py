@@ -1,7 +1,7 @@
-"""Who may talk to the label server: this machine's own browser on our own page, with the token of this start.
+"""Access control of the label server: only a local browser on our page with the token of this server.
 
-A page from elsewhere cannot reach it by another name of the host (Host), by a form or a script (Origin, the token in
-a header, JSON alone), and is never told more than a status and a line.
+Other pages cannot reach it through another host name (Host), a form or a script (Origin, the token in a header, JSON
+only), and get only a status and one line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_HEADER = "x-visioneval-token"  # noqa: S105 - the name of a header
 MAX_BODY = 64 * 1024
-SECURITY = {
+SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
     "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -29,8 +29,8 @@ SECURITY = {
 }
 
 
-class Guard:
-    """Wraps the application. ``hosts`` are the ``host:port`` that it answers to."""
+class AuthMiddleware:
+    """Wraps the application. ``hosts`` are the accepted ``host:port`` values."""
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str) -> None:
         self._app = app
@@ -38,7 +38,7 @@ class Guard:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, or says why not."""
+        """Handles a request or rejects it with a reason."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -51,54 +51,54 @@ class Guard:
             await JSONResponse({"error": why}, status_code=status)(scope, receive, guarded)
             return
         try:
-            await self._app(scope, _bounded(receive), guarded)
-        except ClientDisconnect:  # the browser went away in the middle of its request: nothing was kept of it
+            await self._app(scope, _limit_body(receive), guarded)
+        except ClientDisconnect:  # the browser disconnected during its request: nothing was saved
             return
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         if headers.get("host", "").lower() not in self._hosts:
-            return 421, "this server has another name"
+            return 421, "wrong host name for this server"
         origins = [value.lower() for value in headers.getlist("origin")]
         if any(origin not in {f"http://{host}" for host in self._hosts} for origin in origins):
-            return 403, "this page comes from elsewhere"
-        # the page itself may be opened from a link anywhere, as from a terminal in a browser: it needs the token still
+            return 403, "request from another origin"
+        # the page itself may be opened from a link on another site, such as a web terminal; it still needs the token
         if scope["path"] != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return 403, "this request comes from another site"
-        if scope["path"].startswith("/api/") and not knows(self._token, headers.get(TOKEN_HEADER, "")):
-            return 403, "the token is not that of this server: open the address that the command printed"
+            return 403, "request from another site"
+        if scope["path"].startswith("/api/") and not is_valid_token(self._token, headers.get(TOKEN_HEADER, "")):
+            return 403, "wrong token: open the URL that the command printed"
         if scope["method"] == "POST":
-            return _unasked(headers)
+            return _body_refusal(headers)
         return None
 
 
-def knows(token: str, said: str) -> bool:
-    """Whether what was said is the token, in a time that does not tell how much of it is right."""
-    return hmac.compare_digest(said.encode("utf-8", "replace"), token.encode())
+def is_valid_token(token: str, given: str) -> bool:
+    """Compares a token in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
-_TOO_MUCH = f"over {MAX_BODY:,} bytes"
+_TOO_LARGE = f"over {MAX_BODY:,} bytes"
 
 
-def _unasked(headers: Headers) -> tuple[int, str] | None:
+def _body_refusal(headers: Headers) -> tuple[int, str] | None:
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        return 415, "only JSON is taken"
+        return 415, "only JSON is accepted"
     length = headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > MAX_BODY:
-        return 413, _TOO_MUCH
+        return 413, _TOO_LARGE
     return None
 
 
-def _bounded(receive: Receive) -> Receive:
-    """Counts a body that did not say how long it is."""
-    seen = 0
+def _limit_body(receive: Receive) -> Receive:
+    """Limits the size of a body without a content length."""
+    size = 0
 
     async def received() -> Message:
-        nonlocal seen
+        nonlocal size
         message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > MAX_BODY:
-            raise HTTPException(413, _TOO_MUCH)
+        size += len(message.get("body", b""))
+        if size > MAX_BODY:
+            raise HTTPException(413, _TOO_LARGE)
         return message
 
     return received
@@ -107,8 +107,8 @@ def _bounded(receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            own = [(name.encode(), value.encode()) for name, value in SECURITY.items()]
-            message = {**message, "headers": [*message.get("headers", ()), *own]}
+            headers = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+            message = {**message, "headers": [*message.get("headers", ()), *headers]}
         await send(message)
 
     return sent

@@ -1,7 +1,7 @@
-"""The images of the label page: by ids that tell nothing, and generated again, so that no file tells its maker.
+"""Images of the label page, with opaque ids and re-encoded to hide the model.
 
-A file's name, format, size on disk and metadata can name the model; the page always gets a fresh PNG, or a video
-whose images and sound were copied into a new file.
+A file's name, format, size and metadata can reveal the model. The page always gets a new PNG, or a video whose streams
+were copied into a new file.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from visioneval.label.sampling import rank
 if TYPE_CHECKING:
     from PIL import Image
 
-FILMS = ("video/mp4", "video/webm", "video/quicktime")
-_DIMMED = 0.24
-_EDGE = (214, 40, 98)
+VIDEO_TYPES = ("video/mp4", "video/webm", "video/quicktime")
+_DIMMED_OPACITY = 0.24
+_BORDER_COLOR = (214, 40, 98)
 
 
 @dataclass(frozen=True, slots=True)
-class Exposure:
-    """What the page gets of one image."""
+class ServedMedia:
+    """The data of one image or video for the page."""
 
     data: bytes
     mime: str
 
 
-Source = Callable[[], Exposure]
+Source = Callable[[], ServedMedia]
 
 
-class ItemMedia:
-    """Ids to images. An id is known from when its item is first shown; nothing is decoded before it is asked for."""
+class MediaStore:
+    """Images by id. An id is valid once its item was shown; images are decoded on request."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -46,23 +46,23 @@ class ItemMedia:
         self._lock = threading.Lock()
 
     def put(self, item: str, name: str, source: Source) -> str:
-        """The id of an item's image."""
+        """Registers an image of an item and returns its id."""
         key = rank(self._seed, "image", item, name)
         with self._lock:
             self._sources.setdefault(key, source)
         return key
 
-    def get(self, key: str) -> Exposure | None:
-        """The image; ``None`` for an id that was never given out. Raises ``ImageError``."""
+    def get(self, key: str) -> ServedMedia | None:
+        """The image, or ``None`` for an unknown id. Raises ``ImageError``."""
         with self._lock:
             source = self._sources.get(key)
         return None if source is None else source()
 
 
 def load_image(path: Path) -> Source:
-    """An image as a person sees it."""
+    """An image in display orientation."""
 
-    def source() -> Exposure:
+    def source() -> ServedMedia:
         from visioneval.media.images import load_rgb
 
         return _png(load_rgb(path))
@@ -71,15 +71,15 @@ def load_image(path: Path) -> Source:
 
 
 def load_video(path: Path, mime: str) -> Source:
-    """A video without its metadata, up to the size of an image's file; as it is where ``can_strip_films`` says no."""
+    """A video without metadata, or unchanged if ``can_strip_videos`` is false."""
 
-    def source() -> Exposure:
+    def source() -> ServedMedia:
         from visioneval.media.images import read
 
         if not can_strip_videos():
-            return Exposure(read(path), mime)
+            return ServedMedia(read(path), mime)
         try:
-            return Exposure(_stripped(path, path.stat().st_mtime_ns), mime)
+            return ServedMedia(_without_metadata(path, path.stat().st_mtime_ns), mime)
         except OSError as error:
             raise ImageError(f"cannot read: {error.strerror or error}") from None
 
@@ -87,48 +87,48 @@ def load_video(path: Path, mime: str) -> Source:
 
 
 def can_strip_videos() -> bool:
-    """Whether PyAV is installed, without which a video is shown with all that its file says."""
+    """Whether PyAV is installed, which is required to remove metadata from videos."""
     return find_spec("av") is not None
 
 
 @lru_cache(maxsize=2)
-def _stripped(path: Path, _changed: int) -> bytes:
+def _without_metadata(path: Path, _mtime: int) -> bytes:
     from visioneval.media.video import without_metadata
 
     return without_metadata(path)
 
 
-def missing() -> Exposure:
-    """Stands for what is not there, or must not be read."""
-    raise ImageError("there is no image to show")
+def missing_image() -> ServedMedia:
+    """The source of a file that is missing or must not be read."""
+    raise ImageError("no image available")
 
 
-def mask_over(mask: Path, base: Path | None) -> Source:
-    """A mask on its base image: outside dimmed, the border generated. Without a base: white is inside."""
+def mask_overlay(mask: Path, base: Path | None) -> Source:
+    """A mask over its base image: the outside is dimmed, the border is outlined. Without a base, white is inside."""
 
-    def source() -> Exposure:
+    def source() -> ServedMedia:
         from visioneval.media.images import load_mask, load_rgb
 
         inside = load_mask(mask)
-        under = load_rgb(base) if base is not None else None
-        return _png(inside if under is None or under.size != inside.size else _marked(under, inside))
+        base_image = load_rgb(base) if base is not None else None
+        return _png(inside if base_image is None or base_image.size != inside.size else _highlight(base_image, inside))
 
     return source
 
 
-def _marked(under: Image.Image, inside: Image.Image) -> Image.Image:
+def _highlight(base: Image.Image, inside: Image.Image) -> Image.Image:
     from PIL import Image, ImageChops, ImageFilter
 
-    grey = under.convert("L").convert("RGB")
-    dimmed = Image.blend(Image.new("RGB", under.size, (128, 128, 128)), grey, _DIMMED)
-    marked = Image.composite(under, dimmed, inside)
-    wide = 2 * max(1, max(under.size) // 250) + 1
-    border = ImageChops.subtract(inside.filter(ImageFilter.MaxFilter(wide)), inside)
-    return Image.composite(Image.new("RGB", under.size, _EDGE), marked, border)
+    gray = base.convert("L").convert("RGB")
+    dimmed = Image.blend(Image.new("RGB", base.size, (128, 128, 128)), gray, _DIMMED_OPACITY)
+    marked = Image.composite(base, dimmed, inside)
+    size = 2 * max(1, max(base.size) // 250) + 1
+    border = ImageChops.subtract(inside.filter(ImageFilter.MaxFilter(size)), inside)
+    return Image.composite(Image.new("RGB", base.size, _BORDER_COLOR), marked, border)
 
 
-def _png(image: Image.Image) -> Exposure:
+def _png(image: Image.Image) -> ServedMedia:
     image.info.clear()
     buffer = io.BytesIO()
     image.save(buffer, "PNG", compress_level=1)
-    return Exposure(buffer.getvalue(), "image/png")
+    return ServedMedia(buffer.getvalue(), "image/png")

@@ -1,4 +1,4 @@
-"""Labels that were made elsewhere, row by row: what cannot be read for certain is named and skipped, never guessed."""
+"""Imports labels from files. Ambiguous rows are reported and skipped, never guessed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
 
 class _BadRowError(Exception):
-    """Why a row, or one of its answers, is no label."""
+    """The reason why a row or an answer is not a valid label."""
 
 
 @dataclass(slots=True)
 class Imported:
-    """What came of a file: new labels, those that were there before, and what is wrong with the rest.
+    """The result of an import: new labels, the number of known labels, and problems.
 
-    ``again`` counts the new ones that say what another row has said already, without a time that tells them apart.
+    ``again`` counts new labels that repeat another row of a file without times.
     """
 
     labels: list[Label] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The run that labels are for: what its suite asks, its cells with their images' hashes, the labels it has."""
+    """The run that labels belong to: its questions, its cells with their image hashes, and its labels."""
 
     asked: Labels
     cells: Mapping[CellKey, str | None]
@@ -55,82 +55,84 @@ def import_labels(
 ) -> Imported:
     """Reads a JSONL, CSV or TSV file of labels.
 
-    ``mapped`` and ``fixed`` are as in ``find_layout``; ``now`` is when an answer was given where no row says it. A file
-    that is imported again adds only what is new in it. Raises ``UsageError`` and ``SuiteError`` for a file that cannot
-    be read at all, or whose columns do not say enough.
+    ``mapped`` and ``fixed`` are as in ``find_layout``; ``now`` is the time of rows without one. Importing a
+    file again adds only new labels. Raises ``UsageError`` and ``SuiteError`` for an unreadable file or missing
+    columns.
     """
     try:
         rows, problems = _rows(path)
-        found = Imported(problems=problems)
+        result = Imported(problems=problems)
         if not rows:
-            return found
+            return result
         layout = find_layout({column for row in rows for column in row.cells}, mapped, fixed, target.asked)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     reader = _Reader(layout, target, now)
-    timed = "at" in layout.columns or "at" in layout.fixed
-    hashed = "artifact_sha256" in layout.columns or "artifact_sha256" in layout.fixed
-    sieve = _Sieve(target.labels, timed=timed, hashed=hashed)
+    has_times = "at" in layout.columns or "at" in layout.fixed
+    has_hashes = "artifact_sha256" in layout.columns or "artifact_sha256" in layout.fixed
+    deduplicator = _Deduplicator(target.labels, has_times=has_times, has_hashes=has_hashes)
     for row in rows:
-        for one in reader.labels(row, str(path)):
-            if isinstance(one, Problem):
-                found.problems.append(one)
-            elif sieve.knows(one):
-                found.known += 1
+        for label in reader.labels(row, str(path)):
+            if isinstance(label, Problem):
+                result.problems.append(label)
+            elif deduplicator.is_duplicate(label):
+                result.known += 1
             else:
-                found.labels.append(one)
-    found.again = sieve.again
-    return found
+                result.labels.append(label)
+    result.again = deduplicator.again
+    return result
 
 
 def _rows(path: Path) -> tuple[list[Row], list[Problem]]:
-    read = list(scan_rows(path, str(path)))
-    if not read:
+    scanned = list(scan_rows(path, str(path)))
+    if not scanned:
         raise UsageError("the file has no rows")
     table = path.suffix.lower() in (".csv", ".tsv")
     rows = [
-        Row(row.line, {name: _plain(cell) if table else cell for name, cell in row.cells.items()})
-        for row in read
+        Row(row.line, {name: _strip_apostrophe(cell) if table else cell for name, cell in row.cells.items()})
+        for row in scanned
         if isinstance(row, Row)
     ]
-    return rows, [bad for bad in read if isinstance(bad, Problem)]
+    return rows, [problem for problem in scanned if isinstance(problem, Problem)]
 
 
-def _plain(cell: object) -> object:
-    """A cell of a table without the sign that keeps a spreadsheet from taking it for a formula."""
+def _strip_apostrophe(cell: object) -> object:
+    """Removes the apostrophe that marks text in a spreadsheet."""
     return cell[1:] if isinstance(cell, str) and AS_FORMULA.match(cell) and cell.startswith("'") else cell
 
 
-class _Sieve:
-    """Keeps back what a run has already. With times an answer of the same moment is the same answer, from wherever.
+class _Deduplicator:
+    """Filters labels that a run already has. With times, equal answers at the same time are duplicates.
 
-    Without them it is the same as one that was imported before, each of those being good for one row.
+    Without times, each earlier imported label matches one equal row.
     """
 
-    def __init__(self, labels: Sequence[Label], *, timed: bool, hashed: bool) -> None:
-        self._timed = timed
-        self._hashed = hashed  # else every row got the hash of today's image, and is no news after a new generation
-        self._before = Counter(self._same(label) for label in labels if timed or label.source == "import")
-        self._taken: set[tuple[Any, ...]] = set()
+    def __init__(self, labels: Sequence[Label], *, has_times: bool, has_hashes: bool) -> None:
+        self._has_times = has_times
+        self._has_hashes = (
+            has_hashes  # else rows get the current image's hash, which must not make them new after a regeneration
+        )
+        self._existing = Counter(self._identity(label) for label in labels if has_times or label.source == "import")
+        self._added: set[tuple[Any, ...]] = set()
         self.again = 0
 
-    def knows(self, label: Label) -> bool:
-        """Whether a label of the file is there already; one that is not is taken in."""
-        same = self._same(label)
-        if self._before[same] > 0 or (self._timed and same in self._taken):
-            self._before[same] -= not self._timed
+    def is_duplicate(self, label: Label) -> bool:
+        """Whether the run already has this label; records it otherwise."""
+        identity = self._identity(label)
+        if self._existing[identity] > 0 or (self._has_times and identity in self._added):
+            self._existing[identity] -= not self._has_times
             return True
-        self.again += same in self._taken
-        self._taken.add(same)
+        self.again += identity in self._added
+        self._added.add(identity)
         return False
 
-    def _same(self, label: Label) -> tuple[Any, ...]:
-        at = label.at if self._timed else None
-        return (*label.key, type(label.answer), label.answer, label.artifact_sha256 if self._hashed else None, at)
+    def _identity(self, label: Label) -> tuple[Any, ...]:
+        at = label.at if self._has_times else None
+        return (*label.key, type(label.answer), label.answer, label.artifact_sha256 if self._has_hashes else None, at)
 
 
 class _Reader:
-    """Turns rows into labels."""
+    """Converts rows to labels."""
 
     def __init__(self, layout: Layout, target: Target, now: str) -> None:
         self.layout = layout
@@ -145,7 +147,7 @@ class _Reader:
         self.by_text = {question.ask: question.key for question in target.asked.questions}
 
     def labels(self, row: Row, name: str) -> Iterator[Label | Problem]:
-        """Every label of a row, and in place of those that cannot be read what is wrong."""
+        """The labels of a row, and a problem for each unreadable one."""
         try:
             shared = self._shared(row)
         except _BadRowError as error:
@@ -157,13 +159,13 @@ class _Reader:
             except _BadRowError as error:
                 yield Problem(name, row.line, 1, str(error))
 
-    def _hint(self, word: str, known: Collection[str]) -> str:
-        """What may have been meant, for as many rows as are told of: to look for it takes a while."""
+    def _hint(self, name: str, choices: Collection[str]) -> str:
+        """A suggestion, only for as many rows as are reported, because the search is slow."""
         self.hints += 1
-        return did_you_mean(word, known) if self.hints <= SHOWN_PROBLEMS else ""
+        return did_you_mean(name, choices) if self.hints <= SHOWN_PROBLEMS else ""
 
     def _answers(self, row: Row) -> Iterator[tuple[str, object]]:
-        """Questions and answers; an empty cell of a question's own column is no answer."""
+        """Questions and answers; an empty cell in a question's column is skipped."""
         if not self.layout.wide:
             yield _text(self.layout.value("question", row.cells)), self.layout.value("answer", row.cells)
         for key, column in self.layout.wide.items():
@@ -172,38 +174,38 @@ class _Reader:
                 yield key, value
 
     def _shared(self, row: Row) -> dict[str, Any]:
-        say = self.layout.value
-        test_id = _text(say("test_id", row.cells))
+        value_of = self.layout.value
+        test_id = _text(value_of("test_id", row.cells))
         if not test_id:
-            raise _BadRowError("names no case")
+            raise _BadRowError("no case")
         if test_id not in self.cases:
             raise _BadRowError(f"this run has no case {test_id!r}{self._hint(test_id, self.cases)}")
-        rater = _text(say("rater", row.cells))
+        rater = _text(value_of("rater", row.cells))
         if not rater:
-            raise _BadRowError("names no rater")
-        model = self._model(_text(say("model_label", row.cells)), test_id)
-        seconds = say("seconds", row.cells)
-        sample = self._sample(say("sample_index", row.cells), test_id, model)
+            raise _BadRowError("no rater")
+        model = self._model(_text(value_of("model_label", row.cells)), test_id)
+        seconds = value_of("seconds", row.cells)
+        sample = self._sample(value_of("sample_index", row.cells), test_id, model)
         image = self.target.cells[test_id, model, sample]
-        seen = _text(say("artifact_sha256", row.cells)) or image
-        if seen != image and image is not None:
-            raise _BadRowError("is about another image of this cell, which was generated again since")
+        labeled_sha256 = _text(value_of("artifact_sha256", row.cells)) or image
+        if labeled_sha256 != image and image is not None:
+            raise _BadRowError("belongs to an older image of this cell")
         return {
             "rater": rater,
             "test_id": test_id,
             "model_label": model,
             "sample_index": sample,
-            "artifact_sha256": seen,
-            "other_sha256": _text(say("other_sha256", row.cells)) or None,
-            "other": _text(say("other", row.cells)) or None,
+            "artifact_sha256": labeled_sha256,
+            "other_sha256": _text(value_of("other_sha256", row.cells)) or None,
+            "other": _text(value_of("other", row.cells)) or None,
             "seconds": None if seconds is None else _number(seconds, "seconds"),
-            "at": _text(say("at", row.cells)) or self.now,
+            "at": _text(value_of("at", row.cells)) or self.now,
         }
 
     def _model(self, label: str, test_id: str) -> str:
         if not label:
             if len(self.models) > 1:
-                raise _BadRowError(f"names no model run, and this run has {len(self.models)}")
+                raise _BadRowError(f"no model run given, and this run has {len(self.models)}")
             return next(iter(self.models))
         if label not in self.models:
             raise _BadRowError(f"this run has no model run {label!r}{self._hint(label, self.models)}")
@@ -212,21 +214,21 @@ class _Reader:
         return label
 
     def _sample(self, value: object, test_id: str, model: str) -> int:
-        have = self.samples.get((test_id, model), [])
+        samples = self.samples.get((test_id, model), [])
         if value is None:
-            if len(have) != 1:
-                raise _BadRowError(f"names no sample, and {test_id!r} on {model!r} has {len(have)}")
-            return have[0]
+            if len(samples) != 1:
+                raise _BadRowError(f"no sample given, and {test_id!r} on {model!r} has {len(samples)}")
+            return samples[0]
         sample = _number(value, "sample")
-        if sample not in have:
+        if sample not in samples:
             raise _BadRowError(f"this run has no sample {sample:g} of {test_id!r} on {model!r}")
         return int(sample)
 
-    def _label(self, shared: Mapping[str, Any], named: str, value: object) -> Label:
-        asked = self.target.asked
-        key = named if asked.question(named) else self.by_text.get(named, named)
-        question = asked.question(key)
-        pairs = {pair.key for pair in asked.pairs}
+    def _label(self, shared: Mapping[str, Any], name: str, value: object) -> Label:
+        labels = self.target.asked
+        key = name if labels.question(name) else self.by_text.get(name, name)
+        question = labels.question(key)
+        pairs = {pair.key for pair in labels.pairs}
         if question is not None:
             answer = _answer(question, value)
             if shared["other"] is not None:
@@ -234,8 +236,8 @@ class _Reader:
         elif key in pairs or key.removesuffix(WHY) in pairs:
             answer = _pair_answer(key, value, shared["other"])
         else:
-            known = {*pairs, *(each.key for each in asked.questions)}
-            raise _BadRowError(f"the suite asks no question {named!r}{self._hint(named, known)}")
+            keys = {*pairs, *(entry.key for entry in labels.questions)}
+            raise _BadRowError(f"the suite has no question {name!r}{self._hint(name, keys)}")
         try:
             return Label(**shared, question=key, answer=answer, source="import")
         except ValidationError as error:
@@ -244,13 +246,13 @@ class _Reader:
 
 
 def _answer(question: LabelQuestion, value: object) -> Any:
-    """An answer of the question's type, from a cell in which everything may be text."""
+    """Converts a cell, which may be text, to an answer of the question's type."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise _BadRowError(f"{question.key}: no answer")
-    said = _tags(value, question.choices) if question.type == "tags" else _AS.get(question.type, _text)(value)
-    if message := question.answer_problem(said):
+    answer = _tags(value, question.choices) if question.type == "tags" else _AS.get(question.type, _text)(value)
+    if message := question.answer_problem(answer):
         raise _BadRowError(f"{question.key}: {message}")
-    return said
+    return answer
 
 
 def _pair_answer(key: str, value: object, other: str | None) -> str:
@@ -281,7 +283,7 @@ _AS = {"yes_no": _yes_or_no, "scale": _on_scale}
 
 
 def _tags(value: object, choices: Sequence[str]) -> Any:
-    """Tags in the suite's order, from a list, a list as JSON, or words between semicolons or commas."""
+    """Tags in the order of the suite, from a list, a JSON list, or text separated by semicolons or commas."""
     if isinstance(value, str):
         text = value.strip()
         if text in choices:
@@ -297,20 +299,20 @@ def _tags(value: object, choices: Sequence[str]) -> Any:
 
 
 def _text(value: object) -> str:
-    """A cell as text, or ``_BadRowError``; JSON writes a yes as ``true``."""
+    """A cell as text; ``true`` and ``false`` for booleans. Raises ``_BadRowError`` for a list or mapping."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, dict)):
-        raise _BadRowError(f"{value!r:.60} is not a text")
+        raise _BadRowError(f"{value!r:.60} is not text")
     return str(value).strip()
 
 
-def _number(value: object, what: str) -> int | float:
+def _number(value: object, field: str) -> int | float:
     text = "" if isinstance(value, (bool, list, dict)) else str(value)
     with suppress(ValueError):
         number = float(text)
         if isfinite(number):
             return int(number) if number.is_integer() else number
-    raise _BadRowError(f"{what}: {value!r} is not a number")
+    raise _BadRowError(f"{field}: {value!r} is not a number")

@@ -1,4 +1,4 @@
-"""What the page is told of an item: nothing that names a model, a file, a score, a verdict or the item's turn."""
+"""The data of an item for the page, without model, file, score, verdict or turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import TemplateError
-from visioneval.label.images import FILMS, ItemMedia, Source, load_image, load_video, mask_over, missing
+from visioneval.label.images import VIDEO_TYPES, MediaStore, Source, load_image, load_video, mask_overlay, missing_image
 from visioneval.label.sampling import Item
 from visioneval.records.links import file_inside
 from visioneval.records.model import Record, RunInfo
@@ -16,21 +16,21 @@ from visioneval.suite.prompts import rendered
 from visioneval.types import CaseFiles
 
 _MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occluders": "Mask: in front"}
-Shown = dict[str, str]
+ImageEntry = dict[str, str]
 
 
-class Viewer:
-    """Turns items into what the page shows. ``folder`` is the run's, ``other`` that of the run it is held against.
+class ItemView:
+    """Converts items to data for the page. ``folder`` is that of the run, ``other`` that of the compared run.
 
-    A run may come from a stranger: its own images are taken from its folder alone, and a case's files from the
-    working directory alone. The others are missing.
+    A run may be untrusted: its images are read only from its folder, and case files only from the working directory.
+    Other files count as missing.
     """
 
-    def __init__(self, info: RunInfo, folder: Path, other: Path, shelf: ItemMedia) -> None:
+    def __init__(self, info: RunInfo, folder: Path, other: Path, media: MediaStore) -> None:
         self._info = info
         self._folder = folder
         self._other = other
-        self._shelf = shelf
+        self._media = media
         self._suite = Path(info.suite_path).parent
         self._trust = Trust.for_run_suite()
         self._cases = {case.id: case for case in info.suite.cases}
@@ -49,9 +49,9 @@ class Viewer:
         }
 
     def outputs(self, item: Item) -> list[str]:
-        """The ids of what is seen first, so that the page can fetch it before it is needed."""
+        """The ids of the first images, so that the page can prefetch them."""
         stages: list[dict[str, Any]] = self.item(item)["stages"]
-        return [shown["id"] for stage in stages[:2] for shown in stage["images"] if shown["kind"] == "image"]
+        return [image["id"] for stage in stages[:2] for image in stage["images"] if image["kind"] == "image"]
 
     def _criteria(self, case: TestCase | None) -> str | None:
         if case is None or not case.criteria:
@@ -62,48 +62,48 @@ class Viewer:
             return case.criteria
 
     def _stages(self, item: Item, case: TestCase | None) -> list[dict[str, Any]]:
-        """What can be looked at, one thing or two side by side at a time; the first is what is asked about."""
-        generated = self._generated(item)
+        """The views of an item, each with one or two images. The first shows the labeled output."""
+        generated = self._output_entries(item)
         stages = [{"title": "A and B" if len(generated) > 1 else "Result", "images": generated}]
         files = self._info.suite.files_of(case, self._suite) if case else CaseFiles()
         for index, (role, path) in enumerate(files.images):
             title = "Input" if role == "base" else f"Input: {role}"
-            shown = self._shown(item, f"input {index}", title, self._input(path))
-            stages.append({"title": title, "images": [shown]})
+            image = self._image_entry(item, f"input {index}", title, self._input(path))
+            stages.append({"title": title, "images": [image]})
             if index == 0 and len(generated) == 1:
-                stages.append({"title": "Both", "images": [shown, *generated]})
+                stages.append({"title": "Both", "images": [image, *generated]})
         for name, path in files.masks.items():
             title, mask = _MASKS.get(name, name), self._input(path)
             base = self._input(files.base) if files.base else None
-            source = mask_over(mask, base) if mask else None
+            source = mask_overlay(mask, base) if mask else None
             stages.append({"title": title, "images": [self._put(item, f"mask {name}", title, "image", source)]})
         if files.reference:
-            shown = self._shown(item, "reference", "Expected", self._input(files.reference))
-            stages.append({"title": "Expected", "images": [shown]})
+            image = self._image_entry(item, "reference", "Expected", self._input(files.reference))
+            stages.append({"title": "Expected", "images": [image]})
         return stages
 
-    def _generated(self, item: Item) -> list[Shown]:
+    def _output_entries(self, item: Item) -> list[ImageEntry]:
         subject = item.subject
         if subject.other is None:
-            return [self._output(item, "Result", subject.record, self._folder)]
+            return [self._output_entry(item, "Result", subject.record, self._folder)]
         sides = [(subject.record, self._folder), (subject.other, self._other)]
         if item.swapped:
             sides.reverse()
-        return [self._output(item, title, *side) for title, side in zip("AB", sides, strict=True)]
+        return [self._output_entry(item, title, *side) for title, side in zip("AB", sides, strict=True)]
 
-    def _output(self, item: Item, title: str, record: Record, folder: Path) -> Shown:
+    def _output_entry(self, item: Item, title: str, record: Record, folder: Path) -> ImageEntry:
         path = file_inside(folder, record.artifact_path)
-        if record.mime in FILMS:
+        if record.mime in VIDEO_TYPES:
             return self._put(item, title, title, "video", load_video(path, record.mime) if path else None)
-        return self._shown(item, title, title, path)
+        return self._image_entry(item, title, title, path)
 
     def _input(self, path: Path) -> Path | None:
-        """A file of a case, where it is there and may be read."""
+        """A file of a case, if it exists and may be read."""
         return path if self._trust.refusal(str(path), Path()) is None and path.is_file() else None
 
-    def _shown(self, item: Item, name: str, title: str, path: Path | None) -> Shown:
+    def _image_entry(self, item: Item, name: str, title: str, path: Path | None) -> ImageEntry:
         return self._put(item, name, title, "image", load_image(path) if path else None)
 
-    def _put(self, item: Item, name: str, title: str, kind: str, source: Source | None) -> Shown:
-        key = self._shelf.put(item.id, name, source or missing)
+    def _put(self, item: Item, name: str, title: str, kind: str, source: Source | None) -> ImageEntry:
+        key = self._media.put(item.id, name, source or missing_image)
         return {"id": key, "title": title, "kind": kind if source else "missing"}

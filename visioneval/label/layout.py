@@ -1,4 +1,4 @@
-"""Which column of a file of labels holds what."""
+"""The meaning of columns in a file of labels."""
 
 from __future__ import annotations
 
@@ -22,86 +22,87 @@ FIELDS = (
     "artifact_sha256",
     "other_sha256",
 )
-_SHORT = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
-_LONG = {field: name for name, field in _SHORT.items()}
-_SHOWN = 12
+_SHORT_NAMES = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
+_SHORT_NAME_OF = {field: name for name, field in _SHORT_NAMES.items()}
+_MAX_COLUMNS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """For each field of a label its column or its fixed value; for each question that has a column of its own that."""
+    """The column or fixed value of each label field, and the columns of questions."""
 
     columns: Mapping[str, str]
     fixed: Mapping[str, str]
     wide: Mapping[str, str]
 
     def value(self, field: str, cells: Mapping[str, object]) -> object:
-        """What a row says of a field; ``None`` where it says nothing."""
+        """The value of a field in a row, or ``None`` if it is empty."""
         if field in self.fixed:
             return self.fixed[field]
-        found = cells.get(self.columns.get(field, ""))
-        return None if isinstance(found, str) and not found.strip() else found
+        value = cells.get(self.columns.get(field, ""))
+        return None if isinstance(value, str) and not value.strip() else value
 
 
-def find_layout(have: Collection[str], mapped: Mapping[str, str], fixed: Mapping[str, str], asked: Labels) -> Layout:
-    """Where everything stands in a file with the columns ``have``.
+def find_layout(
+    available: Collection[str], mapped: Mapping[str, str], fixed: Mapping[str, str], labels: Labels
+) -> Layout:
+    """Determines the layout of a file with the columns ``available``.
 
-    ``mapped`` says the column of a field or of a question by its key, ``fixed`` the value of a field for all rows.
-    Columns that are called as a field need no word; where no column is the answer, neither do those that are called as
-    a question. Raises ``UsageError``.
+    ``mapped`` gives the column of a field or question, ``fixed`` the value of a field for all rows. Columns named
+    like a field are recognized; without an answer column, so are columns named like a question. Raises ``UsageError``.
     """
-    keys = [question.key for question in asked.questions]
+    keys = [question.key for question in labels.questions]
     columns: dict[str, str] = {}
     wide: dict[str, str] = {}
     for name, column in mapped.items():
-        if column not in have:
-            raise UsageError(f"--map {name}={column}: no such column{did_you_mean(column, have)}")
-        field = _SHORT.get(name, name)
+        if column not in available:
+            raise UsageError(f"--map {name}={column}: no such column{did_you_mean(column, available)}")
+        field = _SHORT_NAMES.get(name, name)
         if field in FIELDS:
             columns[field] = column
         elif name in keys:
             wide[name] = column
         else:
-            raise UsageError(f"--map {name}: neither a field of a label nor a question{_known(name, keys)}")
+            raise UsageError(f"--map {name}: not a label field or a question{_suggestion(name, keys)}")
     values = _fixed(fixed, columns)
-    for name in (*FIELDS, *_SHORT):
-        if name in have and _SHORT.get(name, name) not in values:
-            columns.setdefault(_SHORT.get(name, name), name)
+    for name in (*FIELDS, *_SHORT_NAMES):
+        if name in available and _SHORT_NAMES.get(name, name) not in values:
+            columns.setdefault(_SHORT_NAMES.get(name, name), name)
     if not wide and "answer" not in columns and "answer" not in values:
-        wide = {key: key for key in keys if key in have}
-    _check(columns.keys() | values.keys(), wide, keys, have)
+        wide = {key: key for key in keys if key in available}
+    _check(columns.keys() | values.keys(), wide, keys, available)
     return Layout(columns, values, wide)
 
 
 def _fixed(fixed: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for name, value in fixed.items():
-        field = _SHORT.get(name, name)
+        field = _SHORT_NAMES.get(name, name)
         if field not in FIELDS:
-            raise UsageError(f"--set {name}: not a field of a label{_known(name, ())}")
+            raise UsageError(f"--set {name}: not a label field{_suggestion(name, ())}")
         if field in columns:
-            raise UsageError(f"--set {name}: --map says a column for it too")
+            raise UsageError(f"--set {name}: also given as --map")
         values[field] = value
     return values
 
 
-def _known(name: str, keys: Collection[str]) -> str:
-    return did_you_mean(name, {*FIELDS, *_SHORT, *keys})
+def _suggestion(name: str, keys: Collection[str]) -> str:
+    return did_you_mean(name, {*FIELDS, *_SHORT_NAMES, *keys})
 
 
-def _check(known: Collection[str], wide: Mapping[str, str], keys: Collection[str], have: Collection[str]) -> None:
-    missing = [field for field in ("test_id", "rater") if field not in known]
+def _check(fields: Collection[str], wide: Mapping[str, str], keys: Collection[str], available: Collection[str]) -> None:
+    missing = [field for field in ("test_id", "rater") if field not in fields]
     if not wide:
-        missing += [field for field in ("question", "answer") if field not in known]
+        missing += [field for field in ("question", "answer") if field not in fields]
     if not missing:
         return
-    field = _LONG.get(missing[0], missing[0])
-    hint = f"--map {field}=COLUMN or --set {field}=VALUE says where it stands"
+    field = _SHORT_NAME_OF.get(missing[0], missing[0])
+    hint = f"--map {field}=COLUMN or --set {field}=VALUE sets it"
     if field in ("question", "answer") and keys:
-        hint += f"; a column of answers to one question is --map KEY=COLUMN (questions: {', '.join(sorted(keys))})"
-    raise UsageError(f"no column is called {field!r}: {hint}. The file's columns: {_columns(have)}")
+        hint += f"; map the answers to a question with --map KEY=COLUMN (questions: {', '.join(sorted(keys))})"
+    raise UsageError(f"no column {field!r}: {hint}. The file's columns: {_columns(available)}")
 
 
-def _columns(have: Collection[str]) -> str:
-    shown = ", ".join(repr(name)[:60] for name in sorted(have)[:_SHOWN])
-    return shown if len(have) <= _SHOWN else f"{shown} and {len(have) - _SHOWN} more"
+def _columns(available: Collection[str]) -> str:
+    names = ", ".join(repr(name)[:60] for name in sorted(available)[:_MAX_COLUMNS])
+    return names if len(available) <= _MAX_COLUMNS else f"{names} and {len(available) - _MAX_COLUMNS} more"

@@ -1,66 +1,66 @@
-"""Where each rater is in his deck, from what ``labeling.jsonl`` says. No clock and no disk."""
+"""The progress of each rater, from ``labeling.jsonl``. No clock and no disk access."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from visioneval.label.sampling import Item, ItemKey, Sampling
+from visioneval.label.sampling import Item, ItemKey, RaterQueue
 from visioneval.label.sittings import LabelStep
 
-SITTING = timedelta(hours=12)
-"""Anchors that a rater answered longer ago than this open the next sitting again."""
+ANCHOR_VALIDITY = timedelta(hours=12)
+"""Anchors are asked again after this time."""
 
 
 @dataclass(slots=True)
-class Place:
-    """One rater's progress. ``done`` says how and when each item was last dealt with; ``trail`` in what order."""
+class RaterProgress:
+    """One rater's progress. ``done`` maps items to their last step and its time; ``order`` is the order of steps."""
 
     done: dict[ItemKey, tuple[str, datetime]] = field(default_factory=dict)
-    trail: list[ItemKey] = field(default_factory=list)
-    recalled: list[ItemKey] = field(default_factory=list)
+    order: list[ItemKey] = field(default_factory=list)
+    undone: list[ItemKey] = field(default_factory=list)
 
-    def take(self, step: LabelStep, at: str) -> None:
-        """Moves by one step."""
-        if step.key in self.trail:
-            self.trail.remove(step.key)
-        if step.key in self.recalled:
-            self.recalled.remove(step.key)
+    def apply(self, step: LabelStep, at: str) -> None:
+        """Applies one step."""
+        if step.key in self.order:
+            self.order.remove(step.key)
+        if step.key in self.undone:
+            self.undone.remove(step.key)
         if step.did in ("answered", "skipped"):
-            self.trail.append(step.key)
+            self.order.append(step.key)
             self.done[step.key] = step.did, datetime.fromisoformat(at)
             return
         self.done.pop(step.key, None)
         if step.did == "undone":
-            self.recalled.append(step.key)
+            self.undone.append(step.key)
 
     def is_done(self, item: Item, now: datetime) -> bool:
-        """Whether the rater is through with an item; an anchor only for one sitting."""
-        found = self.done.get(item.key)
-        return found is not None and (item.turn != "anchor" or now - found[1] < SITTING)
+        """Whether an item is done. Anchors expire after ``ANCHOR_VALIDITY``."""
+        entry = self.done.get(item.key)
+        return entry is not None and (item.turn != "anchor" or now - entry[1] < ANCHOR_VALIDITY)
 
-    def skipped(self, item: Item) -> bool:
-        """Whether the item was passed over."""
+    def is_skipped(self, item: Item) -> bool:
+        """Whether the item was skipped."""
         return self.done.get(item.key, ("", None))[0] == "skipped"
 
-    def through(self, deck: Sampling, now: datetime) -> int:
-        """How many items of a deck the rater is through with."""
-        return sum(self.is_done(deck.by_key[key], now) for key in self.done if key in deck.by_key)
+    def count_done(self, queue: RaterQueue, now: datetime) -> int:
+        """The number of done items in a queue."""
+        return sum(self.is_done(queue.by_key[key], now) for key in self.done if key in queue.by_key)
 
-    def passed_over(self, deck: Sampling) -> list[Item]:
-        """The items of a deck that were skipped, in the order in which they were."""
-        return [deck.by_key[key] for key in self.trail if key in deck.by_key and self.skipped(deck.by_key[key])]
+    def skipped_items(self, queue: RaterQueue) -> list[Item]:
+        """The skipped items of a queue, in order."""
+        return [queue.by_key[key] for key in self.order if key in queue.by_key and self.is_skipped(queue.by_key[key])]
 
-    def ahead(self, deck: Sampling, now: datetime, count: int) -> list[Item]:
-        """The next items, at most ``count``: what was taken back last, then the deck's own order."""
-        found = [deck.by_key[key] for key in reversed(self.recalled) if key in deck.by_key][:count]
-        for item in deck.items:
-            if len(found) >= count:
+    def next_items(self, queue: RaterQueue, now: datetime, count: int) -> list[Item]:
+        """The next items, at most ``count``: undone items first, then the order of the queue."""
+        items = [queue.by_key[key] for key in reversed(self.undone) if key in queue.by_key][:count]
+        for item in queue.items:
+            if len(items) >= count:
                 break
-            if not self.is_done(item, now) and item not in found:
-                found.append(item)
-        return found
+            if not self.is_done(item, now) and item not in items:
+                items.append(item)
+        return items
 
-    def last(self, deck: Sampling) -> Item | None:
-        """What *undo* takes back: the last item of this deck that was dealt with."""
-        return next((deck.by_key[key] for key in reversed(self.trail) if key in deck.by_key), None)
+    def last_item(self, queue: RaterQueue) -> Item | None:
+        """The last answered or skipped item of the queue, which *undo* reverts."""
+        return next((queue.by_key[key] for key in reversed(self.order) if key in queue.by_key), None)

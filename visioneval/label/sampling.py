@@ -1,7 +1,6 @@
-"""Which cells or pairs a rater is asked about, and in what order. Pure: a seed and the records decide.
+"""Selects cells or pairs for a rater and their order. Pure functions of a seed and the records.
 
-Every choice is made by the rank of a hash of the seed and the thing itself, so that a run that grows, or a server that
-starts again, moves nothing that was already decided.
+All choices use hashes of the seed and the item, so that they stay the same when a run grows or a server restarts.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ Turn = Literal["anchor", "first", "repeat"]
 SubjectKey = tuple[str, str, int, str | None]
 ItemKey = tuple[str, str, int, str | None, Turn]
 Weight = Callable[[Record], float]
-_WHICH = re.compile(r"all|(random|stratified|disputed):([1-9][0-9]{0,8})")
-_APART = 10
-"""Items between a first look and its repetition, where the deck is long enough."""
+_SELECTION = re.compile(r"all|(random|stratified|disputed):([1-9][0-9]{0,8})")
+_REPEAT_DISTANCE = 10
+"""Minimum number of items between an item and its repetition, if the queue is long enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
-    """What ``--which`` asks for; ``count`` is ``None`` for all."""
+class SelectionSpec:
+    """The value of ``--which``; ``count`` is ``None`` for all."""
 
     kind: str
     count: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Which:
+    def parse(cls, text: str) -> SelectionSpec:
         """``all``, ``random:N``, ``stratified:N`` or ``disputed:N``. Raises ``UsageError``."""
-        match = _WHICH.fullmatch(text)
+        match = _SELECTION.fullmatch(text)
         if match is None:
             raise UsageError(f"--which {text!r}: write all, random:N, stratified:N or disputed:N")
         return cls("all") if match[1] is None else cls(match[1], int(match[2]))
@@ -44,7 +43,7 @@ class Which:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one question is about: a cell, or a cell and the one that it is held against (``RUN_ID@label``)."""
+    """A cell to label, or a cell and the cell it is compared with (``RUN_ID@label``)."""
 
     record: Record
     other: Record | None = None
@@ -52,18 +51,18 @@ class Candidate:
 
     @property
     def key(self) -> SubjectKey:
-        """The cell, and the other one's name."""
+        """The cell and the name of the other model run."""
         return (*self.record.cell, self.other_name)
 
     @property
     def outputs(self) -> Images:
-        """The hashes of its images."""
+        """The hashes of its outputs."""
         return self.record.artifact_sha256, self.other.artifact_sha256 if self.other else None
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One place in a rater's deck. ``id`` tells nothing about it; progress is kept by ``key``."""
+    """One item of a rater's queue. ``id`` is opaque; progress is stored by ``key``."""
 
     id: str
     subject: Candidate
@@ -71,17 +70,17 @@ class Item:
 
     @property
     def turn(self) -> Turn:
-        """Why it is asked."""
+        """Why the item is in the queue."""
         return self.key[4]
 
     @property
     def swapped(self) -> bool:
-        """Whether the cell itself stands on the right."""
+        """Whether the cell itself is shown on the right."""
         return self.id[-1] in "13579bdf"
 
 
-class Sampling:
-    """A rater's items in order, and by id and by key."""
+class RaterQueue:
+    """A rater's items in order, by id and by key."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.items = tuple(items)
@@ -92,77 +91,83 @@ class Sampling:
         return len(self.items)
 
 
-def rank(seed: int, *words: object) -> str:
-    """A number in hexadecimal that a seed and some words always give, and that orders things as if shuffled."""
-    return blake2b(repr((seed, *words)).encode("utf-8", "replace"), digest_size=12).hexdigest()
+def rank(seed: int, *parts: object) -> str:
+    """A deterministic hexadecimal hash of a seed and values, used as a shuffled sort key."""
+    return blake2b(repr((seed, *parts)).encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
-def choose(subjects: Sequence[Candidate], which: Which, seed: int, weight: Weight) -> list[Candidate]:
-    """The subjects that ``which`` asks for, the same for every rater.
+def select_candidates(
+    subjects: Sequence[Candidate], selection: SelectionSpec, seed: int, weight: Weight
+) -> list[Candidate]:
+    """The selected subjects, the same for every rater.
 
-    ``stratified`` takes from the verdicts in turn, as long as each has any. ``disputed`` takes the heaviest, and none
-    that nobody disputes.
+    ``stratified`` alternates between verdicts. ``disputed`` takes those with the highest positive weight.
     """
-    shuffled = sorted(subjects, key=lambda each: rank(seed, "choose", each.record.cell, each.other_name))
-    if which.kind == "stratified":
-        verdicts = sorted({each.record.verdict for each in shuffled})
-        rows = zip_longest(*([each for each in shuffled if each.record.verdict == one] for one in verdicts))
-        shuffled = [each for row in rows for each in row if each is not None]
-    elif which.kind == "disputed":
-        weighed = [(weight(each.record), each) for each in shuffled]
-        shuffled = [each for _, each in sorted((one for one in weighed if one[0] > 0), key=lambda one: -one[0])]
-    return shuffled[: which.count]
+    shuffled = sorted(subjects, key=lambda subject: rank(seed, "choose", subject.record.cell, subject.other_name))
+    if selection.kind == "stratified":
+        verdicts = sorted({subject.record.verdict for subject in shuffled})
+        rows = zip_longest(
+            *([subject for subject in shuffled if subject.record.verdict == verdict] for verdict in verdicts)
+        )
+        shuffled = [subject for row in rows for subject in row if subject is not None]
+    elif selection.kind == "disputed":
+        weighted = [(weight(subject.record), subject) for subject in shuffled]
+        disputed = [pair for pair in weighted if pair[0] > 0]
+        shuffled = [subject for _, subject in sorted(disputed, key=lambda pair: -pair[0])]
+    return shuffled[: selection.count]
 
 
-def deal(
+def build_queue(
     subjects: Iterable[Candidate], anchors: Iterable[Candidate], rater: str, seed: int, repeat: float = 0.0
 ) -> list[Item]:
-    """A rater's deck: the anchors, then the rest in an order of his own, of which a share comes back later.
+    """A rater's items: the anchors, then the rest in a random order per rater, of which a share is repeated.
 
-    ``repeat`` is 0 to 1. Where the deck is long enough, a repetition comes at least ten items after the first look.
+    ``repeat`` is 0 to 1. If the queue is long enough, at least ten items lie between an item and its repetition.
     """
 
-    def items(some: Iterable[Candidate], turn: Turn) -> list[Item]:
-        keys = ((each, (*each.record.cell, each.other_name, turn)) for each in some)
-        return [Item(rank(seed, rater, key), each, key) for each, key in keys]
+    def items(candidates: Iterable[Candidate], turn: Turn) -> list[Item]:
+        keys = ((candidate, (*candidate.record.cell, candidate.other_name, turn)) for candidate in candidates)
+        return [Item(rank(seed, rater, key), candidate, key) for candidate, key in keys]
 
     first = sorted(items(anchors, "anchor"), key=_by_id)
-    opened = {each.subject.record.cell for each in first}
-    rest = sorted(items((each for each in subjects if each.record.cell not in opened), "first"), key=_by_id)
-    again = _repeated([rank(seed, "again", each.id) for each in rest], round(repeat * len(rest))) if repeat else []
-    later = {at: at + _APART + int(rest[at].id, 16) % (len(rest) // 2 + 1) for at in again}
-    repeats = items((rest[at].subject for at in again), "repeat")
-    placed = [(float(at), each) for at, each in enumerate(rest)]
-    placed += [(later[at] + 0.5, each) for at, each in zip(again, repeats, strict=True)]
-    return first + [each for _, each in sorted(placed, key=lambda one: (one[0], one[1].id))]
+    anchored = {item.subject.record.cell for item in first}
+    rest = sorted(items((subject for subject in subjects if subject.record.cell not in anchored), "first"), key=_by_id)
+    repeated = (
+        _repeat_indexes([rank(seed, "again", item.id) for item in rest], round(repeat * len(rest))) if repeat else []
+    )
+    later = {at: at + _REPEAT_DISTANCE + int(rest[at].id, 16) % (len(rest) // 2 + 1) for at in repeated}
+    repeats = items((rest[at].subject for at in repeated), "repeat")
+    positioned = [(float(at), item) for at, item in enumerate(rest)]
+    positioned += [(later[at] + 0.5, item) for at, item in zip(repeated, repeats, strict=True)]
+    return first + [item for _, item in sorted(positioned, key=lambda entry: (entry[0], entry[1].id))]
 
 
 def _by_id(item: Item) -> str:
     return item.id
 
 
-def _repeated(ranks: Sequence[str], count: int) -> list[int]:
-    """Which places come back: by rank, those first that leave room between the two looks."""
-    order = sorted(range(len(ranks)), key=lambda at: (at >= len(ranks) - _APART, ranks[at]))
+def _repeat_indexes(ranks: Sequence[str], count: int) -> list[int]:
+    """The indexes to repeat: by rank, preferring those with enough items after them."""
+    order = sorted(range(len(ranks)), key=lambda at: (at >= len(ranks) - _REPEAT_DISTANCE, ranks[at]))
     return order[:count]
 
 
 def pairs(records: Sequence[Record], others: Sequence[Record], other_run: str) -> list[Candidate]:
-    """Every cell with the one of the other run for the same case and sample.
+    """Pairs every cell with the cell of the other run for the same case and sample.
 
-    That of the same model run where the other run has it, else of its only model run. A cell is never held against
-    itself. Raises ``UsageError`` where it is not clear which model run is meant.
+    Uses the same model run if the other run has it, else its only model run. Never pairs a cell with itself. Raises
+    ``UsageError`` if the model run is ambiguous.
     """
-    labels = sorted({each.model_label for each in others})
-    by_cell: dict[CellKey, Record] = {each.cell: each for each in others}
-    unclear = {each.model_label for each in records} - set(labels)
-    if len(labels) > 1 and unclear:
-        shown = ", ".join(labels[:5])
-        raise UsageError(f"--pairs {other_run}: which model run? Name one, as {other_run}@LABEL (it has {shown})")
-    found = []
+    labels = sorted({entry.model_label for entry in others})
+    by_cell: dict[CellKey, Record] = {entry.cell: entry for entry in others}
+    unmatched = {entry.model_label for entry in records} - set(labels)
+    if len(labels) > 1 and unmatched:
+        names = ", ".join(labels[:5])
+        raise UsageError(f"--pairs {other_run}: ambiguous model run; write {other_run}@LABEL (available: {names})")
+    candidates = []
     for record in records:
         label = record.model_label if record.model_label in labels else labels[0] if labels else ""
         other = by_cell.get((record.test_id, label, record.sample_index))
         if other is not None and (other.run_id, other.cell) != (record.run_id, record.cell):
-            found.append(Candidate(record, other, f"{other.run_id}@{label}"))
-    return found
+            candidates.append(Candidate(record, other, f"{other.run_id}@{label}"))
+    return candidates

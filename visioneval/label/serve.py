@@ -1,4 +1,4 @@
-"""Starts the label server on this machine alone, and ends it."""
+"""Runs the label server on this machine."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8377
 _TOKEN_BYTES = 24
 _GRACE_S = 2
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def check_extra() -> None:
-    """Raises ``UsageError`` where the extra ``label`` is not installed."""
+    """Raises ``UsageError`` if the extra ``label`` is not installed."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -37,11 +37,11 @@ def check_extra() -> None:
         ) from None
 
 
-def serve(wish: LabelRequest, *, host: str, port: int | None, rater: str | None, open_page: bool, tell: Tell) -> None:
-    """Serves until it is interrupted. Without ``port``: 8377, or a free one where that is taken.
+def serve(request: LabelRequest, *, host: str, port: int | None, rater: str | None, open_page: bool, log: Log) -> None:
+    """Serves until interrupted. Without ``port``: 8377, or a free port if that is in use.
 
-    Raises ``UsageError`` for a host that is not this machine's own, a port that is taken, a name that is none, or
-    nothing to ask about.
+    Raises ``UsageError`` for a host that is not local, a port in use, an invalid rater name, or a run without
+    anything to label.
     """
     check_extra()
     rater = None if rater is None else rater_name(rater)
@@ -49,20 +49,20 @@ def serve(wish: LabelRequest, *, host: str, port: int | None, rater: str | None,
     from visioneval.label.server import application
 
     with contextlib.closing(_listener(host, port)) as listener:
-        work = prepare(wish)
+        task = prepare(request)
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         bound: int = listener.getsockname()[1]
         hosts = frozenset(_authority(name, bound) for name in (host, "localhost"))
         address = f"http://{_authority(host, bound)}/?{urlencode({'token': token})}"
-        for note in work.notes:
-            tell(note)
-        tell(f"{work.folder.name}: {len(work.subjects):,} to label; seed {work.session.seed}")
-        tell(f"open {address}")
-        tell("Ctrl-C stops it; answers are kept as they are given")
+        for note in task.notes:
+            log(note)
+        log(f"{task.folder.name}: {len(task.subjects):,} to label; seed {task.session.seed}")
+        log(f"open {address}")
+        log("press Ctrl-C to stop; every answer is saved immediately")
         if open_page:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        _run(application(Labeling(work), hosts=hosts, token=token, rater=rater), listener)
-        tell(f"stopped; the answers are in {work.folder / LABELS}")
+        _run(application(Labeling(task), hosts=hosts, token=token, rater=rater), listener)
+        log(f"stopped; the answers are in {task.folder / LABELS}")
 
 
 def _authority(host: str, port: int) -> str:
@@ -79,38 +79,38 @@ def _run(app: ASGIApp, listener: socket.socket) -> None:
         ws="none",
         lifespan="off",
         log_level="error",
-        access_log=False,  # it would print the token
+        access_log=False,  # it would log the token
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
     )
-    with contextlib.suppress(KeyboardInterrupt):  # the way to end it
+    with contextlib.suppress(KeyboardInterrupt):  # the normal way to stop
         uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listener(host: str, port: int | None) -> socket.socket:
     address = _loopback(host)
-    for wanted in (DEFAULT_PORT, 0) if port is None else (port,):
+    for candidate in (DEFAULT_PORT, 0) if port is None else (port,):
         listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((address, wanted))
+            listener.bind((address, candidate))
             listener.listen()
         except OSError as error:
             listener.close()
             if error.errno == errno.EADDRINUSE and port is None:
                 continue
-            why = "the port is in use; give another --port" if error.errno == errno.EADDRINUSE else error.strerror
-            raise UsageError(f"{_authority(host, wanted)}: {why}") from None
+            reason = "the port is in use; give another --port" if error.errno == errno.EADDRINUSE else error.strerror
+            raise UsageError(f"{_authority(host, candidate)}: {reason}") from None
         return listener
     raise AssertionError("port 0 is never in use")
 
 
 def _loopback(host: str) -> str:
-    """The address of a host that is this machine itself. Raises ``UsageError`` for any other."""
+    """The address of a local host. Raises ``UsageError`` for any other host."""
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
         address = None
     if address is None or not address.is_loopback:
-        raise UsageError(f"--host {host}: the label page is for this machine alone: 127.0.0.1, ::1 or localhost")
+        raise UsageError(f"--host {host}: the label page is served only locally; use 127.0.0.1, ::1 or localhost")
     return str(address)

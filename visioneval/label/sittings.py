@@ -1,7 +1,7 @@
-"""How far each rater is: ``labeling.jsonl``, beside ``labels.jsonl``. Only this module reads or writes it.
+"""The progress of raters in ``labeling.jsonl``, beside ``labels.jsonl``. Only this module reads or writes it.
 
-``labels.jsonl`` says what was answered; this file says what was asked for (the session, with its seed) and which
-items a rater is done with, so that a server that was killed goes on where the rater was.
+``labels.jsonl`` stores answers. This file stores sessions with their seeds, and the steps of raters, so that a
+restarted server resumes where the rater stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROGRESS = "labeling.jsonl"
 
 
 class LabelSession(Frozen):
-    """What one start of the server asks for. ``seed`` shuffles order and sides."""
+    """The settings of one start of the server. ``seed`` shuffles order and sides."""
 
     which: str
     repeat: Annotated[float, Field(ge=0, le=1)]
@@ -31,13 +31,13 @@ class LabelSession(Frozen):
     pairs: str | None = None
     seed: Annotated[int, Field(ge=0)]
 
-    def asks_the_same(self, other: LabelSession) -> bool:
-        """Whether two sessions differ by nothing but their seed."""
+    def has_same_request(self, other: LabelSession) -> bool:
+        """Whether two sessions are equal except for their seeds."""
         return self.model_copy(update={"seed": other.seed}) == other
 
 
 class LabelStep(Frozen):
-    """What a rater did with one item. ``reopened``: it was skipped and shall be asked again."""
+    """What a rater did with one item. ``reopened``: a skipped item will be shown again."""
 
     rater: Rater
     test_id: str
@@ -51,7 +51,7 @@ class LabelStep(Frozen):
 
     @property
     def key(self) -> ItemKey:
-        """The item, as the deck names it."""
+        """The key of the item."""
         return self.test_id, self.model_label, self.sample_index, self.other, self.turn
 
 
@@ -68,16 +68,16 @@ _ENTRY: TypeAdapter[SessionEntry] = TypeAdapter(SessionEntry)
 
 
 def append_entries(folder: Path, entries: Iterable[SessionEntry]) -> None:
-    """Adds lines, all or none; when this returns, they are on disk. Raises ``StorageError``."""
+    """Appends lines atomically and durably. Raises ``StorageError``."""
     append_lines(folder / PROGRESS, [entry.model_dump_json().encode() for entry in entries])
 
 
 def read_entries(folder: Path) -> list[SessionEntry]:
-    """Every line, oldest first; none where nobody has labeled yet. Raises ``RunFormatError`` with file and line."""
+    """All lines, oldest first; empty if the file is missing. Raises ``RunFormatError`` with file and line."""
     path = folder / PROGRESS
     return list(read_lines(path, _ENTRY, "labeling")) if path.exists() else []
 
 
 def growing_entries(folder: Path) -> GrowingFile[SessionEntry]:
-    """The lines of a file to which other servers add."""
+    """The lines of a file that other servers append to."""
     return GrowingFile(folder / PROGRESS, _ENTRY, "labeling")

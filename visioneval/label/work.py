@@ -1,4 +1,4 @@
-"""What one start of the label server asks about: runs read, cells chosen, the seed found again or made."""
+"""Prepares one start of the label server: reads runs, selects cells and determines the seed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from visioneval.analysis.review_priority import Disputes
 from visioneval.errors import UsageError
-from visioneval.label.asking import questions
-from visioneval.label.images import FILMS, can_strip_videos
-from visioneval.label.sampling import Candidate, Which, choose, pairs
+from visioneval.label.asking import questions_for
+from visioneval.label.images import VIDEO_TYPES, can_strip_videos
+from visioneval.label.sampling import Candidate, SelectionSpec, pairs, select_candidates
 from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
 from visioneval.records.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
@@ -23,7 +23,7 @@ from visioneval.suite.outputs import split_run
 
 @dataclass(frozen=True, slots=True)
 class LabelRequest:
-    """What the command line asks for. ``run`` and ``pairs`` are a RUN or RUN@LABEL; ``repeat`` is a share, 0 to 1."""
+    """A request for labeling. ``run`` and ``pairs`` are a RUN or RUN@LABEL; ``repeat`` is a share, 0 to 1."""
 
     run: str
     out: Path
@@ -34,13 +34,13 @@ class LabelRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What raters are asked, ready to be dealt. ``other`` is the folder of the run that is held against this one."""
+class LabelingTask:
+    """A labeling task. ``other`` is the folder of the compared run."""
 
     folder: Path
     other: Path
     info: RunInfo
-    asked: tuple[LabelQuestion, ...] | tuple[LabelPair, ...]
+    questions: tuple[LabelQuestion, ...] | tuple[LabelPair, ...]
     subjects: tuple[Candidate, ...]
     anchors: tuple[Candidate, ...]
     session: LabelSession
@@ -49,119 +49,121 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run that was read, narrowed to one model run where a label was named.
+    """A run, limited to one model run if a label was given.
 
-    ``seen`` are the cells with an image that is still there.
+    ``with_output`` are the cells whose image file exists.
     """
 
     folder: Path
     info: RunInfo
     records: tuple[Record, ...]
-    seen: tuple[Record, ...]
+    with_output: tuple[Record, ...]
     label: str | None
 
     @classmethod
-    def named(cls, name: str, out: Path) -> _Run:
+    def find(cls, name: str, runs_dir: Path) -> _Run:
         path = (Path(name) / "run.json").is_file()
         run, label = (name, None) if path else split_run(name)
-        folder = find_run(run, out)
+        folder = find_run(run, runs_dir)
         info, records = read_info(folder), tuple(read_records(folder))
         if label is not None:
             labels = {record.model_label for record in records}
             if label not in labels:
                 raise UsageError(f"no model run {label!r} in {folder.name}{did_you_mean(label, sorted(labels))}")
             records = tuple(record for record in records if record.model_label == label)
-        seen = tuple(each for each in records if each.artifact_path and (folder / each.artifact_path).is_file())
-        return cls(folder, info, records, seen, label)
+        with_output = tuple(
+            entry for entry in records if entry.artifact_path and (folder / entry.artifact_path).is_file()
+        )
+        return cls(folder, info, records, with_output, label)
 
 
-def prepare(wish: LabelRequest) -> Work:
-    """Chooses what is asked, and records the session.
+def prepare(request: LabelRequest) -> LabelingTask:
+    """Selects the items and records the session.
 
-    Without a seed that of the last session that asked for the same is used again. Raises ``UsageError`` where there
-    is nothing to ask about, ``StorageError`` where the run's folder cannot be written.
+    Without a seed, reuses that of the last session with the same settings. Raises ``UsageError`` if there is nothing
+    to label, and ``StorageError`` if the run folder cannot be written.
     """
-    which = Which.parse(wish.which)
-    run = _Run.named(wish.run, wish.out)
-    other = _Run.named(wish.pairs, wish.out) if wish.pairs is not None else None
-    asked = questions(run.info.suite, of_pairs=other is not None)
-    everything = _subjects(run, other)
-    session = _session(wish, run, other)
-    chosen = choose(everything, which, session.seed, Disputes(run.info.suite, run.info.metrics).weight)
-    if not chosen:
-        raise UsageError(f"--which {wish.which}: nobody disputes a cell here; try random:N or stratified:N")
-    anchors, lost = _anchored(run, everything)
+    selection = SelectionSpec.parse(request.which)
+    run = _Run.find(request.run, request.out)
+    other = _Run.find(request.pairs, request.out) if request.pairs is not None else None
+    asked_questions = questions_for(run.info.suite, of_pairs=other is not None)
+    subjects = _subjects(run, other)
+    session = _session(request, run, other)
+    selected = select_candidates(subjects, selection, session.seed, Disputes(run.info.suite, run.info.metrics).weight)
+    if not selected:
+        raise UsageError(f"--which {request.which}: no disputed cells; try random:N or stratified:N")
+    anchors, missing = _find_anchors(run, subjects)
     append_entries(run.folder, [SessionEntry(at=datetime.now(UTC).isoformat(), session=session)])
-    return Work(
+    return LabelingTask(
         folder=run.folder,
         other=other.folder if other else run.folder,
         info=run.info,
-        asked=asked,
-        subjects=tuple(chosen),
+        questions=asked_questions,
+        subjects=tuple(selected),
         anchors=tuple(anchors),
         session=session,
-        notes=tuple(_notes(run, everything, lost)),
+        notes=tuple(_notes(run, subjects, missing)),
     )
 
 
 def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
     if other is None:
-        found = [Candidate(record) for record in run.seen]
-        if not found:
-            raise UsageError(f"{run.folder}: there is no image here to ask about")
-        return found
-    found = pairs(run.seen, other.seen, other.info.run_id)
-    if not found:
+        subjects = [Candidate(record) for record in run.with_output]
+        if not subjects:
+            raise UsageError(f"{run.folder}: no images to label")
+        return subjects
+    subjects = pairs(run.with_output, other.with_output, other.info.run_id)
+    if not subjects:
         raise UsageError(
-            f"--pairs {other.info.run_id}: no cell has an image here and there;"
-            " two model runs of one run are RUN@LABEL --pairs RUN@LABEL"
+            f"--pairs {other.info.run_id}: no cell has an image in both runs;"
+            " to compare two model runs of one run, use RUN@LABEL --pairs RUN@LABEL"
         )
-    return found
+    return subjects
 
 
-def _session(wish: LabelRequest, run: _Run, other: _Run | None) -> LabelSession:
-    against = None if other is None else f"{other.info.run_id}@{other.label}" if other.label else other.info.run_id
-    seed = secrets.randbelow(2**31) if wish.seed is None else wish.seed
-    new = LabelSession(which=wish.which, repeat=wish.repeat, cells=run.label, pairs=against, seed=seed)
-    if wish.seed is not None:
+def _session(request: LabelRequest, run: _Run, other: _Run | None) -> LabelSession:
+    other_name = None if other is None else f"{other.info.run_id}@{other.label}" if other.label else other.info.run_id
+    seed = secrets.randbelow(2**31) if request.seed is None else request.seed
+    new = LabelSession(which=request.which, repeat=request.repeat, cells=run.label, pairs=other_name, seed=seed)
+    if request.seed is not None:
         return new
-    past = [entry.session for entry in read_entries(run.folder) if entry.session is not None]
-    return next((each for each in reversed(past) if each.asks_the_same(new)), new)
+    sessions = [entry.session for entry in read_entries(run.folder) if entry.session is not None]
+    return next((session for session in reversed(sessions) if session.has_same_request(new)), new)
 
 
-def _anchored(run: _Run, everything: Iterable[Candidate]) -> tuple[list[Candidate], int]:
-    """The subjects with an agreed answer, and how many agreed answers are about something that cannot be shown."""
-    known = {each.key: each for each in everything}
-    pairing = any(key[3] is not None for key in known)
-    wanted = {
+def _find_anchors(run: _Run, subjects: Iterable[Candidate]) -> tuple[list[Candidate], int]:
+    """Subjects with an agreed answer, and the number of agreed answers that cannot be shown."""
+    by_key = {subject.key: subject for subject in subjects}
+    is_pairwise = any(key[3] is not None for key in by_key)
+    anchor_keys = {
         (*label.cell, label.other)
         for label in read_anchors(run.folder, run.info)
-        if (label.other is not None) is pairing and _is_of_today(known.get((*label.cell, label.other)), label)
+        if (label.other is not None) is is_pairwise and _is_current(by_key.get((*label.cell, label.other)), label)
     }
-    found = [known[key] for key in sorted(wanted & known.keys(), key=repr)]
-    return found, len(wanted) - len(found)
+    anchors = [by_key[key] for key in sorted(anchor_keys & by_key.keys(), key=repr)]
+    return anchors, len(anchor_keys) - len(anchors)
 
 
-def _is_of_today(subject: Candidate | None, anchor: Label) -> bool:
+def _is_current(subject: Candidate | None, anchor: Label) -> bool:
     return subject is None or is_current(subject.outputs, anchor)
 
 
-def _notes(run: _Run, everything: Iterable[Candidate], lost: int) -> Iterable[str]:
-    generated = [each for each in run.records if each.artifact_path]
-    gone = len(generated) - len(run.seen)
+def _notes(run: _Run, subjects: Iterable[Candidate], missing_anchors: int) -> Iterable[str]:
+    generated = [record for record in run.records if record.artifact_path]
+    without_file = len(generated) - len(run.with_output)
     if len(run.records) > len(generated):
-        yield f"{_cells(len(run.records) - len(generated))} without an image left out"
-    if gone:
-        yield f"{_cells(gone)} whose image is missing left out"
-    if any(each.mime in FILMS for each in run.seen) and not can_strip_videos():
-        yield "videos are shown with what their files say of their maker; to hide it: pip install '.[video]' (checkout)"
-    known = {each.key: each.outputs for each in everything}
+        yield f"{_cells(len(run.records) - len(generated))} without an image, skipped"
+    if without_file:
+        yield f"{_cells(without_file)} with a missing image file, skipped"
+    if any(record.mime in VIDEO_TYPES for record in run.with_output) and not can_strip_videos():
+        yield "video metadata may reveal the model; to remove it: pip install '.[video]' in a checkout"
+    by_key = {subject.key: subject.outputs for subject in subjects}
     labels = read_labels(run.folder / LABELS)
-    _, outdated = drop_outdated(labels, lambda label: known.get((*label.cell, label.other), (None, None)))
+    _, outdated = drop_outdated(labels, lambda label: by_key.get((*label.cell, label.other), (None, None)))
     if outdated:
-        yield f"answers about images that were generated again since, which count no more: {outdated:,}"
-    if lost:
-        yield f"{_cells(lost)} with an agreed answer not in what is asked here, left out"
+        yield f"answers about replaced images, ignored: {outdated:,}"
+    if missing_anchors:
+        yield f"{_cells(missing_anchors)} with an agreed answer not in this selection, skipped"
 
 
 def _cells(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What people and machines read of a run: terminal, HTML, Markdown and JUnit.
+"""Reports of a run: terminal, HTML, Markdown and JUnit.
 
-Imports analysis and below, and nothing of what makes a run.
+Imports analysis and below, and nothing that creates runs.
 """

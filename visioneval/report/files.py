@@ -1,4 +1,4 @@
-"""Reports in files."""
+"""Writing reports to files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from visioneval.errors import UsageError
 
 
 def check_writable(path: Path) -> None:
-    """Raises ``UsageError`` where a report could not be written, before what it tells of is paid for."""
+    """Raises ``UsageError`` if a report cannot be written, before any paid call."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
@@ -20,7 +20,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_report(path: Path, text: str) -> None:
-    """Writes a report, with its folder where that is missing. Raises ``UsageError``."""
+    """Writes a report and creates missing parent folders. Raises ``UsageError``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")

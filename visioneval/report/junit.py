@@ -1,6 +1,6 @@
-"""Runs as JUnit XML, for what CI systems show: a suite per model run, a test case per cell.
+"""Runs as JUnit XML for CI systems: one test suite per model run, one test case per cell.
 
-Valid against the schema of Jenkins' xUnit plugin (junit-10.xsd), which other readers take too.
+Valid against the schema of Jenkins' xUnit plugin (junit-10.xsd), which other readers accept too.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean, one_line
 from visioneval.types import Verdict
 
-_IMPOSSIBLE = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What no XML 1.0 document may hold."""
+_INVALID_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 does not allow."""
 
 
 def junit_xml(runs: Iterable[tuple[Path, RunInfo, Sequence[Record]]]) -> str:
-    """All runs, each with its folder, as one document."""
+    """One document for all runs, each given with its folder."""
     root = ET.Element("testsuites", name="visioneval")
     for folder, info, records in runs:
         by_label: dict[str, list[Record]] = {str(entry.label): [] for entry in info.suite.models}
         for record in in_order(info, records):
             by_label.setdefault(record.model_label, []).append(record)
-        for label, own in by_label.items():
-            _suite(root, folder, info, label, own)
+        for label, label_records in by_label.items():
+            _add_suite(root, folder, info, label, label_records)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _suite(root: ET.Element, folder: Path, info: RunInfo, label: str, records: Sequence[Record]) -> None:
+def _add_suite(root: ET.Element, folder: Path, info: RunInfo, label: str, records: Sequence[Record]) -> None:
     verdicts = [record.verdict for record in records]
-    made = ET.SubElement(
+    suite = ET.SubElement(
         root,
         "testsuite",
         name=_text(f"{info.suite.name}: {label}"),
@@ -45,11 +45,11 @@ def _suite(root: ET.Element, folder: Path, info: RunInfo, label: str, records: S
         timestamp=info.started_at[:19],
     )
     for record in records:
-        _case(made, folder, info.suite.name, record)
+        _add_case(suite, folder, info.suite.name, record)
 
 
-def _case(suite: ET.Element, folder: Path, name: str, record: Record) -> None:
-    made = ET.SubElement(
+def _add_case(suite: ET.Element, folder: Path, name: str, record: Record) -> None:
+    case = ET.SubElement(
         suite,
         "testcase",
         name=_text(f"{record.test_id} [{record.sample_index}]"),
@@ -58,17 +58,17 @@ def _case(suite: ET.Element, folder: Path, name: str, record: Record) -> None:
     )
     if record.verdict is Verdict.FAIL:
         message = "; ".join(record.failed_rules) or ", ".join(record.failure_tags)
-        ET.SubElement(made, "failure", message=_text(message), type="FAIL").text = _text(_why(record))
+        ET.SubElement(case, "failure", message=_text(message), type="FAIL").text = _text(_failure_details(record))
     elif record.verdict is Verdict.ERROR:
         error = record.error
         kind = f"{error.stage}/{error.kind}" if error else "unknown"
-        ET.SubElement(made, "error", message=_text(one_line(error.message) if error else kind), type=kind)
+        ET.SubElement(case, "error", message=_text(one_line(error.message) if error else kind), type=kind)
     if record.artifact_path:
         path = (folder / record.artifact_path).as_posix()
-        ET.SubElement(made, "system-out").text = _text(f"[[ATTACHMENT|{path}]]")
+        ET.SubElement(case, "system-out").text = _text(f"[[ATTACHMENT|{path}]]")
 
 
-def _why(record: Record) -> str:
+def _failure_details(record: Record) -> str:
     lines = [f"{metric}: {reason}" for metric, reason in record.reasons.items() if reason]
     if record.failure_tags:
         lines.append(f"failure tags: {', '.join(record.failure_tags)}")
@@ -76,4 +76,4 @@ def _why(record: Record) -> str:
 
 
 def _text(text: str) -> str:
-    return _IMPOSSIBLE.sub("\ufffd", clean(text))
+    return _INVALID_XML.sub("\ufffd", clean(text))

@@ -1,6 +1,6 @@
 """Runs and comparisons as Markdown, for a job summary or a comment on a pull request.
 
-Whatever a suite or a model wrote stands in code spans, in which nothing is a link, a mention or markup.
+Text from a suite or a model is put in code spans, which render no links, mentions or markup.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.findings import GateFinding, Summary
 from visioneval.report.sentences import (
     TITLES,
-    change_in_words,
+    cost_and_time_rows,
+    describe_change,
     headline,
-    left_out,
-    money_and_time,
+    mismatch_lines,
     notes,
     power_lines,
     show_difference,
     show_n,
     show_p,
     show_value,
-    unlike_lines,
+    unpaired_lines,
 )
 from visioneval.report.terminal.summary import show_finding, show_rate, why
 from visioneval.report.text import one_line
 
-SHOWN = 20
-OPEN: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
-FOLDED: tuple[Change, ...] = ("still_failing", "still_error")
-_STATES = {"holds": "holds", "unmet": "**NOT MET**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
+MAX_ROWS = 20
+EXPANDED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
+COLLAPSED: tuple[Change, ...] = ("still_failing", "still_error")
+_STATE_LABELS = {"holds": "passed", "unmet": "**FAILED**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
 
-_OUTCOMES = {
-    "hold": "gates hold",
-    "unmet": "gates not met",
+_OUTCOME_TITLES = {
+    "hold": "all gates passed",
+    "unmet": "gates failed",
     "unmeasured": "gates not measured",
     "incomplete": "B is not complete",
 }
 
 
 def code(text: str) -> str:
-    """Any text as one line in a code span."""
+    """Text on one line, in a code span."""
     flat = one_line(text)
     if not flat:
         return ""
@@ -53,99 +53,101 @@ def code(text: str) -> str:
     return f"{fence}{pad}{flat}{pad}{fence}"
 
 
-def comparison_markdown(found: Comparison, held: Sequence[GateResult]) -> str:
-    """A comparison: gates in the title, then what broke, what was fixed, and the numbers."""
-    return "\n\n".join(_comparison(found, held)) + "\n"
+def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult]) -> str:
+    """A comparison: the gates in the title, then broken and fixed cells, then metrics."""
+    return "\n\n".join(_comparison(comparison, gates)) + "\n"
 
 
-def _comparison(found: Comparison, held: Sequence[GateResult]) -> Iterator[str]:
-    first, *rest = headline(found)
-    yield f"## visioneval compare: {_OUTCOMES[outcome(found, held)]}"
+def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[str]:
+    first, *rest = headline(comparison)
+    yield f"## visioneval compare: {_OUTCOME_TITLES[outcome(comparison, gates)]}"
     yield f"**{first}**"
-    yield "\n".join(f"- {code(line)}" for line in (*rest, *notes(found)))
-    unlike = list(unlike_lines(found))
+    yield "\n".join(f"- {code(line)}" for line in (*rest, *notes(comparison)))
+    unlike = list(mismatch_lines(comparison))
     if unlike:
-        yield "> **Not graded alike: differences below may be the graders'.**\n" + "\n".join(
+        yield "> **Graders differ between the runs: the differences below may come from the graders.**\n" + "\n".join(
             f"> - {code(line)}" for line in unlike
         )
-    for change in OPEN:
-        pairs = found.changed(change)
+    for change in EXPANDED:
+        pairs = comparison.changed(change)
         if pairs:
-            yield f"### {TITLES[change]}: {len(pairs)}\n\n{_flips(pairs, found)}"
-    for change in FOLDED:
-        pairs = found.changed(change)
+            yield f"### {TITLES[change]}: {len(pairs)}\n\n{_changed_table(pairs, comparison)}"
+    for change in COLLAPSED:
+        pairs = comparison.changed(change)
         if pairs:
-            yield f"<details><summary>{TITLES[change]}: {len(pairs)}</summary>\n\n{_flips(pairs, found)}\n\n</details>"
-    yield from _numbers(found)
-    out = left_out(found)
-    if out:
-        yield "### Not compared: in one run only\n\n" + "\n".join(f"- {code(line)}" for line in out)
+            title, body = f"{TITLES[change]}: {len(pairs)}", _changed_table(pairs, comparison)
+            yield f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+    yield from _numbers(comparison)
+    unpaired = unpaired_lines(comparison)
+    if unpaired:
+        yield "### Not compared: only in one run\n\n" + "\n".join(f"- {code(line)}" for line in unpaired)
     yield "### Gates (`--fail-on`)\n\n" + _table(
-        ("", "gate", "found"), [(_STATES[one.state], code(one.fail_on.text), code(one.found)) for one in held]
+        ("", "gate", "result"),
+        [(_STATE_LABELS[gate.state], code(gate.fail_on.text), code(gate.found)) for gate in gates],
     )
 
 
-def _flips(pairs: Sequence[CellPair], found: Comparison) -> str:
+def _changed_table(pairs: Sequence[CellPair], comparison: Comparison) -> str:
     rows = [
         (
             code(pair.b.test_id),
             code(pair.b.model_label),
             str(pair.b.sample_index),
-            "<br>".join(map(code, change_in_words(pair, found.b.writers))),
-            ", ".join(_marks(pair)),
+            "<br>".join(map(code, describe_change(pair, comparison.b.writers))),
+            ", ".join(_pair_notes(pair)),
         )
-        for pair in pairs[:SHOWN]
+        for pair in pairs[:MAX_ROWS]
     ]
-    shown = _table(("case", "model run", "sample", "rules and reasons", ""), rows)
-    return shown if len(pairs) <= SHOWN else f"{shown}\n\n... and {len(pairs) - SHOWN:,} more"
+    table = _table(("case", "model run", "sample", "rules and reasons", ""), rows)
+    return table if len(pairs) <= MAX_ROWS else f"{table}\n\n... and {len(pairs) - MAX_ROWS:,} more"
 
 
-def _marks(pair: CellPair) -> Iterator[str]:
+def _pair_notes(pair: CellPair) -> Iterator[str]:
     yield from ("must_pass",) if pair.must_pass else ()
     yield from ("flaky",) if pair.flaky else ()
     yield from ("same image",) if pair.same_output else ()
 
 
-def _numbers(found: Comparison) -> Iterator[str]:
-    tested = (found.pass_rate, *found.metrics)
+def _numbers(comparison: Comparison) -> Iterator[str]:
+    tested = (comparison.pass_rate, *comparison.metrics)
     yield "### Pass rate and metrics\n\n" + _differences("metric", tested, adjusted=True)
     power = list(power_lines(tested))
     if power:
         yield "\n".join(f"- {code(line)}" for line in power)
-    for title, what, own in (
-        ("Pass rate by model run", "model run", found.by_run),
-        ("Pass rate by tag", "tag", found.by_tag),
-        ("By type of question", "type", found.by_type),
+    for title, heading, differences in (
+        ("Pass rate by model run", "model run", comparison.by_run),
+        ("Pass rate by tag", "tag", comparison.by_tag),
+        ("By type of question", "type", comparison.by_type),
     ):
-        if own:
-            yield f"### {title}\n\n{_differences(what, own, adjusted=False)}"
-    rows = list(money_and_time(found))
+        if differences:
+            yield f"### {title}\n\n{_differences(heading, differences, adjusted=False)}"
+    rows = list(cost_and_time_rows(comparison))
     if rows:
-        yield "### Cost and time\n\n" + _table(("", "A", "B", "over"), rows)
+        yield "### Cost and time\n\n" + _table(("", "A", "B", "pairs"), rows)
 
 
-def _differences(what: str, found: Iterable[Difference], *, adjusted: bool) -> str:
-    head = (what, "A", "B", "B - A [95%]", "p (Holm)" if adjusted else "p (not adjusted)", "n (cases)", "")
+def _differences(heading: str, differences: Iterable[Difference], *, adjusted: bool) -> str:
+    head = (heading, "A", "B", "B - A [95%]", "p (Holm)" if adjusted else "p (not adjusted)", "n (cases)", "")
     rows = [
         (
-            code(one.name),
-            show_value(one, one.a),
-            show_value(one, one.b),
-            show_difference(one),
-            show_p(one.p_holm if adjusted else one.p),
-            show_n(one),
-            _judged(one),
+            code(difference.name),
+            show_value(difference, difference.a),
+            show_value(difference, difference.b),
+            show_difference(difference),
+            show_p(difference.p_holm if adjusted else difference.p),
+            show_n(difference),
+            _direction(difference),
         )
-        for one in found
+        for difference in differences
     ]
     return _table(head, rows)
 
 
-def _judged(one: Difference) -> str:
-    if not one.worse_by:
+def _direction(difference: Difference) -> str:
+    if not difference.worse_by:
         return ""
-    word = "worse" if one.worse_by > 0 else "better"
-    return f"**significantly {word}**" if one.significant else word
+    word = "worse" if difference.worse_by > 0 else "better"
+    return f"**significantly {word}**" if difference.significant else word
 
 
 def summary_markdown(summary: Summary) -> str:
@@ -157,9 +159,9 @@ def _summary(summary: Summary) -> Iterator[str]:
     counts = summary.counts
     yield f"## visioneval: {code(summary.suite)}"
     state = "" if summary.state == "complete" else f", **{summary.state}**"
-    told = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
-    yield f"{counts.cells} of {summary.planned_cells} cells{state}: {told}; run {code(summary.run_id)}"
-    yield "### Gates\n\n" + _table(("", "gate", "for", "found"), [_gate(gate) for gate in summary.gates])
+    verdicts = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
+    yield f"{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
+    yield "### Gates\n\n" + _table(("", "gate", "scope", "value"), [_gate(gate) for gate in summary.gates])
     names = list(summary.metrics)
     rows = [
         (
@@ -175,23 +177,23 @@ def _summary(summary: Summary) -> Iterator[str]:
         failing = [
             (code(cell.test_id), code(cell.model_label), str(cell.sample_index), cell.verdict,
              "<br>".join(map(code, why(cell))))
-            for cell in summary.failing[:SHOWN]
+            for cell in summary.failing[:MAX_ROWS]
         ]  # fmt: skip
         yield "### Cells that did not pass\n\n" + _table(("case", "model run", "sample", "verdict", "why"), failing)
-        if len(summary.failing) > SHOWN:
-            yield f"... and {len(summary.failing) - SHOWN:,} more"
+        if len(summary.failing) > MAX_ROWS:
+            yield f"... and {len(summary.failing) - MAX_ROWS:,} more"
 
 
 def _gate(gate: GateFinding) -> tuple[str, ...]:
-    found = "nothing" if gate.value is None else f"{gate.value:.4g}, n={gate.n}"
-    return _STATES[gate.state], code(gate.rule), code(gate.scope or "all cells"), f"{found}, {gate.errors} errors"
+    value = "no value" if gate.value is None else f"{gate.value:.4g}, n={gate.n}"
+    return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), f"{value}, {gate.errors} errors"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A bar is escaped here alone: in a table it ends a cell even within a code span, elsewhere it is only itself."""
+    """Escapes ``|`` only here: inside a table it ends a cell, even within a code span."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(_barred(cell) for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(_escape_bar(cell) for cell in line)} |" for line in lines)
 
 
-def _barred(cell: str) -> str:
+def _escape_bar(cell: str) -> str:
     return cell.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""The words of a comparison, for the terminal and for Markdown. Whoever prints them escapes them."""
+"""Sentences of a comparison for terminal, HTML and Markdown. The caller escapes them."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from visioneval.rules import parse_rule
 
 TITLES: dict[Change, str] = {
     "broken": "Broken (passed in A, fails in B)",
-    "error_after": "Measured in A, an ERROR in B",
+    "error_after": "New errors (measured in A, ERROR in B)",
     "fixed": "Fixed (failed in A, passes in B)",
-    "error_before": "An ERROR in A, measured in B",
+    "error_before": "Resolved errors (ERROR in A, measured in B)",
     "still_failing": "Still failing",
-    "still_error": "An ERROR in both",
+    "still_error": "ERROR in both",
     "still_passing": "Still passing",
 }
-_SHORT = {
+_COUNT_LABELS = {
     "broken": "broken",
-    "error_after": "errors new in B",
+    "error_after": "new errors",
     "fixed": "fixed",
-    "error_before": "errors gone in B",
+    "error_before": "resolved errors",
     "still_failing": "still failing",
     "still_error": "errors in both",
     "still_passing": "still passing",
 }
-SHOWN_OUT = 5
-_REASON = 200
+MAX_LISTED = 5
+_MAX_REASON = 200
 
 
-def headline(found: Comparison) -> Iterator[str]:
-    """What is compared, and the counts of every change that there is."""
-    counts = [f"{number:,} {_SHORT[change]}" for change, number in found.counts.items() if number]
-    broken = [] if found.counts["broken"] else ["0 broken"]
+def headline(comparison: Comparison) -> Iterator[str]:
+    """What is compared, and the number of cells for each kind of change."""
+    counts = [f"{number:,} {_COUNT_LABELS[change]}" for change, number in comparison.counts.items() if number]
+    broken = [] if comparison.counts["broken"] else ["0 broken"]
     yield ", ".join(broken + counts)
-    yield f"A: {_side(found.a)}"
-    yield f"B: {_side(found.b)}"
-    for number, (old, new) in enumerate(found.labels, 1):
+    yield f"A: {_side(comparison.a)}"
+    yield f"B: {_side(comparison.b)}"
+    for number, (old, new) in enumerate(comparison.labels, 1):
         name = new if old == new else f"{old} -> {new}"
-        yield f"#{number}: {name}" if len(found.labels) > 1 else f"model run: {name}"
+        yield f"#{number}: {name}" if len(comparison.labels) > 1 else f"model run: {name}"
 
 
 def _side(side: Side) -> str:
@@ -53,55 +53,57 @@ def _side(side: Side) -> str:
     name = side.name if not run or run in side.name else f"{side.name} ({run})"
     if side.state not in (None, "complete"):
         planned = "" if side.planned_cells is None else f" of {side.planned_cells:,}"
-        return f"{name}: {cells}{planned}, {side.state}: NOT COMPLETE"
+        return f"{name}: {cells}{planned}, {side.state}: INCOMPLETE"
     return f"{name}: {cells}" + (f" of {side.suite}" if side.suite else "")
 
 
-def notes(found: Comparison) -> Iterator[str]:
-    """What must be known before the numbers are read."""
-    flaky = len(found.pairs) - len(found.steady)
+def notes(comparison: Comparison) -> Iterator[str]:
+    """Caveats that apply to the numbers below."""
+    flaky = len(comparison.pairs) - len(comparison.steady)
     if flaky:
-        yield f"flaky: {flaky} pair{'s' * (flaky != 1)} told below, in no number and no gate"
-    if found.other_source:
-        yield "the suites' texts differ; what that changed in the grading is told by metric"
-    if any(one.metric.better == "none" and one.n_pairs for one in found.metrics) and None in (
-        found.a.suite,
-        found.b.suite,
+        yield f"flaky: {flaky} pair{'s' * (flaky != 1)} listed below, excluded from all numbers and gates"
+    if comparison.other_source:
+        yield "the suite files differ; changes in grading are listed by metric"
+    if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (
+        comparison.a.suite,
+        comparison.b.suite,
     ):
-        yield "no run.json tells which way some metrics are better: no gate judges those"
+        yield "without run.json it is unknown whether higher or lower is better for some metrics: gates skip them"
 
 
-def unlike_lines(found: Comparison) -> Iterator[str]:
-    """A line for each thing that was not alike in the grading, with the metrics that it bears on."""
-    told: dict[tuple[str, str, str, int], list[str]] = {}
-    for one in found.unlike:
-        told.setdefault((one.what, one.a, one.b, one.pairs), []).append(one.metric)
-    for (what, a, b, pairs), metrics in told.items():
-        yield f"{', '.join(metrics)}: {what}: {a} -> {b} ({pairs:,} of {len(found.pairs):,} pairs)"
+def mismatch_lines(comparison: Comparison) -> Iterator[str]:
+    """One line for each difference in grading, with the metrics it affects."""
+    metrics_by_mismatch: dict[tuple[str, str, str, int], list[str]] = {}
+    for mismatch in comparison.unlike:
+        metrics_by_mismatch.setdefault((mismatch.what, mismatch.a, mismatch.b, mismatch.pairs), []).append(
+            mismatch.metric
+        )
+    for (aspect, a, b, pairs), metrics in metrics_by_mismatch.items():
+        yield f"{', '.join(metrics)}: {aspect}: {a} -> {b} ({pairs:,} of {len(comparison.pairs):,} pairs)"
 
 
-def change_in_words(pair: CellPair, writers: Mapping[str, str]) -> list[str]:
-    """The failed rules that changed, those of B with the reason of the metric or of its writer; then errors."""
+def describe_change(pair: CellPair, writers: Mapping[str, str]) -> list[str]:
+    """Failed rules that changed, with reasons for those of B; then errors."""
     lines = [_with_reason(rule, pair.b, writers) for rule in pair.rules_broken]
-    lines += [f"mended: {', '.join(pair.rules_fixed)}"] if pair.rules_fixed else []
-    still = [rule for rule in pair.b.failed_rules if rule in pair.a.failed_rules]
-    lines += [f"still: {', '.join(still)}"] if still else []
+    lines += [f"now passing: {', '.join(pair.rules_fixed)}"] if pair.rules_fixed else []
+    still_failing = [rule for rule in pair.b.failed_rules if rule in pair.a.failed_rules]
+    lines += [f"still failing: {', '.join(still_failing)}"] if still_failing else []
     lines += [f"A: {_error(pair.a)}"] if pair.a.error and pair.change != "still_failing" else []
     lines += [f"B: {_error(pair.b)}"] if pair.b.error else []
-    refused = pair.b.reasons.get("refused")
-    lines += [f"refused: {one_line(refused, _REASON)}"] if refused and "refused" in pair.b.failure_tags else []
+    refusal = pair.b.reasons.get("refused")
+    lines += [f"refused: {one_line(refusal, _MAX_REASON)}"] if refusal and "refused" in pair.b.failure_tags else []
     return lines
 
 
 def _error(cell: Cell) -> str:
     error = cell.error
-    return "" if error is None else f"{error.stage}, {error.kind}: {one_line(error.message, _REASON)}"
+    return "" if error is None else f"{error.stage}, {error.kind}: {one_line(error.message, _MAX_REASON)}"
 
 
 def _with_reason(rule: str, cell: Cell, writers: Mapping[str, str]) -> str:
     metric = _metric_of(rule)
     reason = cell.reasons.get(metric) or cell.reasons.get(writers.get(metric, ""), "")
-    return f"{rule}: {one_line(reason, _REASON)}" if reason else rule
+    return f"{rule}: {one_line(reason, _MAX_REASON)}" if reason else rule
 
 
 def _metric_of(rule: str) -> str:
@@ -111,102 +113,108 @@ def _metric_of(rule: str) -> str:
         return rule
 
 
-def show_value(one: Difference, value: float | None) -> str:
-    """A rate in per cent, a mean as a number."""
+def show_value(difference: Difference, value: float | None) -> str:
+    """A rate as a percentage, a mean as a number."""
     if value is None:
         return "-"
-    return f"{value:.1%}" if one.metric.type == "bool" else f"{value:.4g}"
+    return f"{value:.1%}" if difference.metric.type == "bool" else f"{value:.4g}"
 
 
-def show_difference(one: Difference) -> str:
-    """``-8.3 [-20.1, +3.2]``, in points for a rate; without an interval where there is none."""
-    if one.difference is None:
+def show_difference(difference: Difference) -> str:
+    """``-8.3 [-20.1, +3.2]``, in points for a rate; the interval is omitted if there is none."""
+    if difference.difference is None:
         return "-"
-    scale, form = (100, "+.1f") if one.metric.type == "bool" else (1, "+.3g")
-    shown = _signed(one.difference * scale, form)
-    if one.interval is None:
-        return shown
-    return f"{shown} [{_signed(one.interval.low * scale, form)}, {_signed(one.interval.high * scale, form)}]"
+    scale, form = (100, "+.1f") if difference.metric.type == "bool" else (1, "+.3g")
+    text = _signed(difference.difference * scale, form)
+    if difference.interval is None:
+        return text
+    return (
+        f"{text} [{_signed(difference.interval.low * scale, form)}, {_signed(difference.interval.high * scale, form)}]"
+    )
 
 
 def _signed(value: float, form: str) -> str:
-    shown = format(value, form)
-    return "0" if not float(shown) else shown
+    text = format(value, form)
+    return "0" if not float(text) else text
 
 
 def show_p(p: float | None) -> str:
-    """A p-value: no more digits than it can bear."""
+    """A p-value, rounded to its meaningful digits."""
     if p is None:
         return "-"
     return "<0.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
 
 
-def show_n(one: Difference) -> str:
-    """Pairs, and the cases that they are of where these are fewer; pairs left out follow as ``!2``."""
-    cases = f" ({one.n_cases})" if one.n_cases != one.n_pairs else ""
-    return f"{one.n_pairs}{cases}" + (f" !{one.unmeasured}" if one.unmeasured else "")
+def show_n(difference: Difference) -> str:
+    """Number of pairs, in parentheses the number of cases if that is smaller; ``!2`` counts unmeasured pairs."""
+    cases = f" ({difference.n_cases})" if difference.n_cases != difference.n_pairs else ""
+    return f"{difference.n_pairs}{cases}" + (f" !{difference.unmeasured}" if difference.unmeasured else "")
 
 
-def power_lines(found: Sequence[Difference]) -> Iterator[str]:
-    """How large a difference could have been seen where cases are few; metrics of which the same is true together."""
-    told: dict[str, list[str]] = {}
-    for one in found:
-        if one.few and not one.significant:
-            told.setdefault(_power(one), []).append(one.name)
-    yield from (f"{text} ({', '.join(names)})" for text, names in told.items() if text)
-    if any(one.unmeasured for one in found):
-        yield "!n: n more pairs of which a side could not be measured"
+def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
+    """The detectable difference for metrics with few cases; metrics with the same text share a line."""
+    names_by_text: dict[str, list[str]] = {}
+    for difference in differences:
+        if difference.few and not difference.significant:
+            names_by_text.setdefault(_power(difference), []).append(difference.name)
+    yield from (f"{text} ({', '.join(names)})" for text, names in names_by_text.items() if text)
+    if any(difference.unmeasured for difference in differences):
+        yield "!n: n more pairs were not measured on at least one side"
 
 
-def _power(one: Difference) -> str:
-    cases = f"{one.n_cases} case{'s' * (one.n_cases != 1)}"
-    if one.n_cases < LEAST:
-        return f"with {cases} no difference can be significant: {LEAST} or more are needed"
-    if one.detectable is None:
+def _power(difference: Difference) -> str:
+    cases = f"{difference.n_cases} case{'s' * (difference.n_cases != 1)}"
+    if difference.n_cases < LEAST:
+        return f"With {cases} no difference can be significant: at least {LEAST} are needed"
+    if difference.detectable is None:
         return ""
-    size = f"{one.detectable * 100:.0f} points" if one.metric.type == "bool" else f"{one.detectable:.2g}"
-    return f"{cases} would show a difference of {size} four times in five, a smaller one less often"
+    size = (
+        f"{difference.detectable * 100:.0f} points"
+        if difference.metric.type == "bool"
+        else f"{difference.detectable:.2g}"
+    )
+    return f"With {cases}, 80 % power to detect {size}"
 
 
-def left_out(found: Comparison) -> list[str]:
-    """The cells that only one run has, in few words: which cases, how many cells."""
+def unpaired_lines(comparison: Comparison) -> list[str]:
+    """Summarizes the cells that only one run has."""
     return [
-        f"only in {name}: {len(cells):,} cell{'s' * (len(cells) != 1)}: {_few(cells)}"
-        for name, cells in (("A", found.only_a), ("B", found.only_b))
+        f"only in {name}: {len(cells):,} cell{'s' * (len(cells) != 1)}: {_list_cells(cells)}"
+        for name, cells in (("A", comparison.only_a), ("B", comparison.only_b))
         if cells
     ]
 
 
-def _few(cells: tuple[Cell, ...]) -> str:
+def _list_cells(cells: tuple[Cell, ...]) -> str:
     by_label: dict[str, list[str]] = {}
     for cell in cells:
         by_label.setdefault(cell.model_label, []).append(f"{cell.test_id} [{cell.sample_index}]")
-    told = []
-    for label, names in list(by_label.items())[:SHOWN_OUT]:
-        more = f" and {len(names) - SHOWN_OUT:,} more" if len(names) > SHOWN_OUT else ""
-        told.append(f"{label}: {', '.join(names[:SHOWN_OUT])}{more}")
-    more_runs = len(by_label) - SHOWN_OUT
-    return "; ".join(told) + (f"; and {more_runs} more model runs" if more_runs > 0 else "")
+    parts = []
+    for label, names in list(by_label.items())[:MAX_LISTED]:
+        more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+        parts.append(f"{label}: {', '.join(names[:MAX_LISTED])}{more}")
+    more_runs = len(by_label) - MAX_LISTED
+    return "; ".join(parts) + (f"; and {more_runs} more model runs" if more_runs > 0 else "")
 
 
-def next_command(found: Comparison) -> str | None:
-    """How to look at the first cell that broke, where B is a run."""
-    broken = found.changed("broken")
-    if not broken or found.b.folder is None:
+def next_command(comparison: Comparison) -> str | None:
+    """The command that shows the first broken cell, if B is a run."""
+    broken = comparison.changed("broken")
+    if not broken or comparison.b.folder is None:
         return None
     cell = broken[0].b
-    return shlex.join(["visioneval", "show", f"{found.b.folder}@{cell.model_label}", cell.test_id])
+    return shlex.join(["visioneval", "show", f"{comparison.b.folder}@{cell.model_label}", cell.test_id])
 
 
-def money_and_time(found: Comparison) -> Iterator[tuple[str, str, str, str]]:
-    """Name, A, B and over how many pairs; what no pair knows on both sides is not told."""
-    cost, seconds = found.cost_usd, found.seconds
+def cost_and_time_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    """Name, A, B and number of pairs, for amounts known on both sides of at least one pair."""
+    cost, seconds = comparison.cost_usd, comparison.seconds
     if cost.pairs:
-        yield "USD, generation and grading", *_shown(cost, ".4f")
+        yield "USD, generation and grading", *_show_amounts(cost, ".4f")
     if seconds.pairs and max(seconds.a or 0, seconds.b or 0) >= 0.005:
-        yield "seconds a generation", *_shown(seconds, ".2f")
+        yield "seconds per generation", *_show_amounts(seconds, ".2f")
 
 
-def _shown(amount: Amount, form: str) -> tuple[str, str, str]:
+def _show_amounts(amount: Amount, form: str) -> tuple[str, str, str]:
     a, b = (format(value or 0, form) for value in (amount.a, amount.b))
     return a, b, f"{amount.pairs:,} pair{'s' * (amount.pairs != 1)}"

@@ -1,18 +1,18 @@
-// The labeling page. Everything that a suite or a model wrote is set as text, never as markup.
+// The labeling page. Text from a suite or a model is always set as text, never as markup.
 
-import { el, makeAsk, read, wording } from "/asks.js";
+import { el, createAsk, read, choiceText } from "/asks.js";
 import { fitOrActual, listenToFrame, setView, zoomBy } from "/zoom.js";
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const $ = (id) => document.getElementById(id);
-const state = { rater: "", item: null, deck: null, asks: [], active: 0, stage: 0, busy: false, typed: [], pace: [], kept: new Set(), urls: new Map() };
+const state = { rater: "", item: null, progress: null, asks: [], active: 0, stage: 0, busy: false, typed: [], pace: [], needed: new Set(), urls: new Map() };
 const SCREENS = ["work", "start", "end", "broken"];
 const COMMANDS = "ynusiz";
 
 class Refused extends Error {}
 
-function screen(name) {
-  for (const each of SCREENS) $(each).hidden = each !== name;
+function showScreen(name) {
+  for (const id of SCREENS) $(id).hidden = id !== name;
   $("bar").hidden = name === "start" || name === "broken";
 }
 
@@ -25,29 +25,29 @@ async function call(path, body) {
   try {
     reply = await fetch(path, options);
   } catch {
-    throw new Error("The server does not answer. Nothing is lost: start it again, and press Enter to try again.");
+    throw new Error("The server does not respond. Your answers are safe: restart the server, then press Enter to try again.");
   }
   if (reply.ok) return reply;
-  const told = await reply.json().catch(() => ({ error: `status ${reply.status}` }));
-  throw reply.status === 403 || reply.status === 409 ? new Refused(told.error) : new Error(`Not kept: ${told.error}`);
+  const problem = await reply.json().catch(() => ({ error: `status ${reply.status}` }));
+  throw reply.status === 403 || reply.status === 409 ? new Refused(problem.error) : new Error(`Not saved: ${problem.error}`);
 }
 
 function image(id) {
   if (!state.urls.has(id)) {
-    const found = call(`/api/image/${id}`).then((reply) => reply.blob()).then((blob) => URL.createObjectURL(blob));
-    found.catch(() => state.urls.delete(id));
-    state.urls.set(id, found);
+    const url = call(`/api/image/${id}`).then((reply) => reply.blob()).then((blob) => URL.createObjectURL(blob));
+    url.catch(() => state.urls.delete(id));
+    state.urls.set(id, url);
   }
   return state.urls.get(id);
 }
 
-function forget(kept) {
-  const before = state.kept;  // an item's images may still be on their way to the screen when it is left
-  state.kept = kept;
+function releaseImages(needed) {
+  const previous = state.needed;  // images of the previous item may still be loading
+  state.needed = needed;
   for (const [id, url] of state.urls) {
-    if (kept.has(id) || before.has(id)) continue;
+    if (needed.has(id) || previous.has(id)) continue;
     state.urls.delete(id);
-    url.then((made) => URL.revokeObjectURL(made), () => {});
+    url.then((address) => URL.revokeObjectURL(address), () => {});
   }
 }
 
@@ -55,35 +55,35 @@ async function send(path, body) {
   if (state.busy) return;
   state.busy = true;
   try {
-    const deck = await (await call(path, { rater: state.rater, ...body })).json();
+    const progress = await (await call(path, { rater: state.rater, ...body })).json();
     if (body.item) dropDraft(body.seconds);
     state.busy = false;
-    show(deck);
-    replay();
+    show(progress);
+    replayKeys();
   } catch (error) {
     state.busy = false;
     state.typed = [];
-    trouble(error);
+    showError(error);
   }
 }
 
-// Keys that were quicker than the server were meant for the item that it brought.
-function replay() {
-  while (state.typed.length && !state.busy && !$("work").hidden) act(state.typed.shift());
+// Keys pressed while a request was running apply to the new item.
+function replayKeys() {
+  while (state.typed.length && !state.busy && !$("work").hidden) handleKey(state.typed.shift());
 }
 
-function trouble(error) {
+function showError(error) {
   if (error instanceof Refused) {
-    $("broken-text").textContent = `${error.message}. What you answered is kept.`;
-    screen("broken");
+    $("broken-text").textContent = `${error.message}. Your answers are saved.`;
+    showScreen("broken");
     return;
   }
-  const place = $("start").hidden ? $("trouble") : $("name-trouble");
-  place.textContent = error.message;
-  place.hidden = false;
+  const box = $("start").hidden ? $("trouble") : $("name-trouble");
+  box.textContent = error.message;
+  box.hidden = false;
 }
 
-// ---- time in sight, and what is not sent yet ----
+// ---- viewing time and drafts ----
 
 const watch = {
   seconds: 0,
@@ -95,11 +95,11 @@ const watch = {
 };
 
 const draftKey = () => `draft ${state.rater} ${state.item.id}`;
-function keepDraft() {
+function saveDraft() {
   if (!state.item) return;
   try {
     localStorage.setItem(draftKey(), JSON.stringify({ answers: answers(), seconds: watch.read() }));
-  } catch { /* a full or forbidden storage costs a reload its draft alone */ }
+  } catch { /* without storage, a reload only loses the draft */ }
 }
 function dropDraft(seconds) {
   state.pace = [...state.pace, seconds].slice(-20);
@@ -115,23 +115,23 @@ function readDraft() {
 
 // ---- the item ----
 
-function show(deck) {
-  state.deck = deck;
-  state.item = deck.item;
+function show(progress) {
+  state.progress = progress;
+  state.item = progress.item;
   $("trouble").hidden = true;
-  $("count").textContent = `${deck.done} of ${deck.total}`;
-  $("left").textContent = timeLeft(deck.total - deck.done);
-  $("meter").firstElementChild.style.width = `${deck.total ? (100 * deck.done) / deck.total : 100}%`;
-  $("meter").setAttribute("aria-valuemax", deck.total);
-  $("meter").setAttribute("aria-valuenow", deck.done);
-  $("who").textContent = deck.rater;
-  $("undo").disabled = $("end-undo").disabled = !deck.can_undo;
-  document.title = `${deck.done}/${deck.total} Label`;
-  if (deck.item) showItem(deck.item);
-  else showEnd(deck);
-  const kept = new Set(deck.soon);
-  for (const stage of deck.item?.stages ?? []) for (const one of stage.images) kept.add(one.id);
-  forget(kept);
+  $("count").textContent = `${progress.done} of ${progress.total}`;
+  $("left").textContent = timeLeft(progress.total - progress.done);
+  $("meter").firstElementChild.style.width = `${progress.total ? (100 * progress.done) / progress.total : 100}%`;
+  $("meter").setAttribute("aria-valuemax", progress.total);
+  $("meter").setAttribute("aria-valuenow", progress.done);
+  $("who").textContent = progress.rater;
+  $("undo").disabled = $("end-undo").disabled = !progress.can_undo;
+  document.title = `${progress.done}/${progress.total} Label`;
+  if (progress.item) showItem(progress.item);
+  else showEnd(progress);
+  const needed = new Set(progress.soon);
+  for (const stage of progress.item?.stages ?? []) for (const entry of stage.images) needed.add(entry.id);
+  releaseImages(needed);
 }
 
 function timeLeft(items) {
@@ -141,17 +141,17 @@ function timeLeft(items) {
 }
 
 function showItem(item) {
-  screen("work");
+  showScreen("work");
   const draft = readDraft();
   watch.begin(draft.seconds ?? 0);
   $("prompt").textContent = item.prompt;
-  const facts = [["Criteria", item.criteria], ["Where", item.region], ["Case", item.case]];
+  const facts = [["Criteria", item.criteria], ["Region", item.region], ["Case", item.case]];
   $("facts").replaceChildren(
     ...facts.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))),
   );
-  const given = { ...item.given, ...draft.answers };
+  const values = { ...item.given, ...draft.answers };
   const letters = new Set(COMMANDS);
-  state.asks = item.asks.map((ask, index) => askBox(ask, index, given[ask.key], letters));
+  state.asks = item.asks.map((ask, index) => askBox(ask, index, values[ask.key], letters));
   $("asks").replaceChildren(...state.asks.map((ask) => ask.box));
   $("stages").replaceChildren(...(item.stages.length > 1 ? item.stages.map(stageButton) : []));
   $("scroll").scrollTop = 0;
@@ -160,15 +160,15 @@ function showItem(item) {
   setView(1, 0, 0);
   setStage(0);
   if (document.activeElement === document.body) $("prompt").focus({ preventScroll: true });
-  $("said").textContent = `Item ${state.deck.done + 1} of ${state.deck.total}`;
+  $("status").textContent = `Item ${state.progress.done + 1} of ${state.progress.total}`;
 }
 
-function showEnd(deck) {
-  screen("end");
-  $("end-title").textContent = deck.skipped ? "Through, but for the skipped ones" : "All done";
-  const skipped = deck.skipped === 1 ? "1 was skipped." : `${deck.skipped} were skipped.`;
-  $("end-text").textContent = `${deck.total - deck.skipped} of ${deck.total} are answered${deck.skipped ? `; ${skipped}` : "."} Every answer is kept.`;
-  $("reopen").hidden = !deck.skipped;
+function showEnd(progress) {
+  showScreen("end");
+  $("end-title").textContent = progress.skipped ? "Done, except for skipped items" : "All done";
+  const skipped = progress.skipped === 1 ? "1 was skipped." : `${progress.skipped} were skipped.`;
+  $("end-text").textContent = `${progress.total - progress.skipped} of ${progress.total} answered${progress.skipped ? `; ${skipped}` : "."} All answers are saved.`;
+  $("reopen").hidden = !progress.skipped;
   $("end-title").focus();
 }
 
@@ -183,58 +183,58 @@ async function setStage(index) {
   const stages = state.item.stages;
   state.stage = (index + stages.length) % stages.length;
   [...$("stages").children].forEach((button, at) => button.setAttribute("aria-pressed", at === state.stage));
-  const shown = stages[state.stage].images;
-  $("work").classList.toggle("two", shown.length > 1);
-  const panes = shown.map((one) => pane(one, shown.length > 1));
+  const entries = stages[state.stage].images;
+  $("work").classList.toggle("two", entries.length > 1);
+  const panes = entries.map((entry) => pane(entry, entries.length > 1));
   const item = state.item;
-  const ready = Promise.all(panes.map((each) => each.ready));
+  const ready = Promise.all(panes.map((view) => view.ready));
   await Promise.race([ready, new Promise((done) => setTimeout(done, 250))]);
-  if (item !== state.item || stages[state.stage].images !== shown) return;
-  $("panes").replaceChildren(...panes.map((each) => each.figure));
+  if (item !== state.item || stages[state.stage].images !== entries) return;
+  $("panes").replaceChildren(...panes.map((view) => view.figure));
   setView();
   await ready;
   if (item !== state.item) return;
-  layOut();
+  arrangePanes();
   watch.run();
   setView();
-  for (const id of state.deck.soon) image(id).catch(() => {});
-  for (const stage of stages) for (const one of stage.images) if (one.kind === "image") image(one.id).catch(() => {});
+  for (const id of state.progress.soon) image(id).catch(() => {});
+  for (const stage of stages) for (const entry of stage.images) if (entry.kind === "image") image(entry.id).catch(() => {});
 }
 
-// Two wide images stand one above the other where that shows them larger.
-function layOut() {
+// Stacks two images vertically if that shows them larger.
+function arrangePanes() {
   const first = $("panes").querySelector("img");
   const { clientWidth: wide, clientHeight: high } = $("panes");
   const larger = (across, down) => Math.min(wide / across / first.naturalWidth, high / down / first.naturalHeight);
   $("work").classList.toggle("stacked", Boolean(first) && $("panes").children.length > 1 && larger(1, 2) > 1.15 * larger(2, 1));
 }
 
-function pane(shown, captioned) {
-  const video = shown.kind === "video";
-  const made = video ? el("video", { controls: true, loop: true, "aria-label": shown.title }) : el("img", { alt: shown.title, draggable: "false" });
+function pane(entry, hasCaption) {
+  const video = entry.kind === "video";
+  const element = video ? el("video", { controls: true, loop: true, "aria-label": entry.title }) : el("img", { alt: entry.title, draggable: "false" });
   const frame = el("div", { class: "frame" });
-  const gone = () => frame.replaceChildren(el("p", {}, "This image cannot be shown. Skip it, or answer what you can."));
-  const ready = shown.kind === "missing" ? Promise.resolve(gone()) : image(shown.id).then(async (url) => {
-    made.src = url;
-    if (!video) await made.decode();
-    frame.replaceChildren(made);
-  }).catch(gone);
+  const showMissing = () => frame.replaceChildren(el("p", {}, "This image cannot be shown. Skip the item, or answer what you can."));
+  const ready = entry.kind === "missing" ? Promise.resolve(showMissing()) : image(entry.id).then(async (url) => {
+    element.src = url;
+    if (!video) await element.decode();
+    frame.replaceChildren(element);
+  }).catch(showMissing);
   if (!video) listenToFrame(frame);
-  return { ready, figure: el("figure", { class: "pane" }, ...(captioned ? [el("figcaption", {}, shown.title)] : []), frame) };
+  return { ready, figure: el("figure", { class: "pane" }, ...(hasCaption ? [el("figcaption", {}, entry.title)] : []), frame) };
 }
 
 // ---- the questions ----
 
-// The box of a question, which says when it is used.
-function askBox(ask, index, given, letters) {
-  const made = makeAsk(ask, index, given, letters);
-  made.box.addEventListener("focusin", () => setActive(index));
-  made.box.addEventListener("input", (event) => {
-    keepDraft();
+// The field of a question, with its event handlers.
+function askBox(ask, index, value, letters) {
+  const field = createAsk(ask, index, value, letters);
+  field.box.addEventListener("focusin", () => setActive(index));
+  field.box.addEventListener("input", (event) => {
+    saveDraft();
     $("trouble").hidden = true;
     if (event.target.type === "radio") setActive(nextOpen(index));
   });
-  return made;
+  return field;
 }
 
 const answers = () => Object.fromEntries(state.asks.map((ask) => [ask.key, read(ask)]));
@@ -246,8 +246,8 @@ function firstOpen(from) {
 }
 
 function nextOpen(index) {
-  const open = firstOpen(index + 1);
-  return open >= 0 ? open : Math.min(index + 1, state.asks.length - 1);
+  const next = firstOpen(index + 1);
+  return next >= 0 ? next : Math.min(index + 1, state.asks.length - 1);
 }
 
 function setActive(index, seen = true) {
@@ -256,7 +256,7 @@ function setActive(index, seen = true) {
   if (seen) state.asks[index]?.box.scrollIntoView({ block: "nearest" });
 }
 
-function press(key) {
+function pressChoice(key) {
   const order = [state.active, firstOpen(0), ...state.asks.keys()];
   const at = order.find((index) => state.asks[index]?.keys.has(key));
   if (at === undefined) return false;
@@ -264,31 +264,31 @@ function press(key) {
   const input = ask.keys.get(key);
   input.checked = ask.type === "tags" ? !input.checked : true;
   const off = input.checked ? "" : "not ";
-  $("said").textContent = `${ask.ask} ${off}${wording(ask, ask.choices[ask.inputs.indexOf(input)])}`;
+  $("status").textContent = `${ask.ask} ${off}${choiceText(ask, ask.choices[ask.inputs.indexOf(input)])}`;
   if (ask.type === "tags") setActive(at);
   input.dispatchEvent(new Event("input", { bubbles: true }));
   return true;
 }
 
 function submit() {
-  const open = firstOpen(0);
-  if (open >= 0) {
-    trouble(new Error(`Still open: ${state.asks[open].ask}`));
-    setActive(open);
+  const next = firstOpen(0);
+  if (next >= 0) {
+    showError(new Error(`Not answered: ${state.asks[next].ask}`));
+    setActive(next);
     return;
   }
   send("/api/answer", { item: state.item.id, answers: answers(), seconds: watch.read() });
 }
 
 const skip = () => send("/api/skip", { item: state.item.id, seconds: watch.read() });
-const undo = () => { if (state.deck?.can_undo) send("/api/undo", {}); };
+const undo = () => { if (state.progress?.can_undo) send("/api/undo", {}); };
 
 // ---- keys ----
 
 const KEYS = [
-  ["Y N", "yes, no"], ["1 \u2013 9", "a step or a choice of the marked question"], ["A T B", "of a pair: A, tie, B"],
-  ["letters", "tags, as shown on them"], ["/", "write; Esc leaves the text"], ["\u2191 \u2193", "the question before, after"],
-  ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next image: input, both, mask"], ["Z", "fit, or actual size"], ["+ \u2212", "zoom; drag to move"],
+  ["Y N", "yes, no"], ["1 \u2013 9", "choice or score of the active question"], ["A T B", "for a pair: A, tie, B"],
+  ["letters", "tags, as shown"], ["/", "write text; Esc leaves the field"], ["\u2191 \u2193", "previous, next question"],
+  ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next image: input, both, mask"], ["Z", "fit or actual size"], ["+ \u2212", "zoom; drag to move"],
 ];
 
 const COMMANDS_BY_KEY = {
@@ -311,35 +311,35 @@ function onKey(event) {
   const writing = event.target.matches("textarea, input[type=number]");
   if (event.key === "Escape" && writing) event.target.blur();
   else if (event.key === "Enter" && !event.shiftKey && !event.target.matches("button")) submit();
-  else if (writing || !(keyed(event.key.toLowerCase(), event.repeat))) return;
+  else if (writing || !(runKey(event.key.toLowerCase(), event.repeat))) return;
   event.preventDefault();
 }
 
-const act = (key) => (key === "Enter" ? submit() : keyed(key.toLowerCase(), false));
+const handleKey = (key) => (key === "Enter" ? submit() : runKey(key.toLowerCase(), false));
 
-function keyed(key, repeated) {
-  if (press(key)) return true;
+function runKey(key, repeated) {
+  if (pressChoice(key)) return true;
   const command = COMMANDS_BY_KEY[key];
   if (command && !(repeated && "us".includes(key))) command();
   return Boolean(command);
 }
 
-// ---- the beginning ----
+// ---- start ----
 
 async function begin(rater) {
   try {
-    const deck = await (await call(`/api/item?rater=${encodeURIComponent(rater)}`)).json();
-    state.rater = deck.rater;
-    history.replaceState(null, "", `?${new URLSearchParams({ token, rater: deck.rater })}`);
-    show(deck);
+    const progress = await (await call(`/api/item?rater=${encodeURIComponent(rater)}`)).json();
+    state.rater = progress.rater;
+    history.replaceState(null, "", `?${new URLSearchParams({ token, rater: progress.rater })}`);
+    show(progress);
   } catch (error) {
     if (!(error instanceof Refused)) askName(rater);
-    trouble(error);
+    showError(error);
   }
 }
 
 function askName(rater) {
-  screen("start");
+  showScreen("start");
   $("name-trouble").hidden = true;
   $("name").value = rater;
   $("name").focus();
@@ -350,20 +350,20 @@ function listen() {
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") return watch.run();
     watch.rest();
-    return keepDraft();
+    return saveDraft();
   });
-  addEventListener("pagehide", keepDraft);
-  addEventListener("resize", () => { layOut(); setView(); });
+  addEventListener("pagehide", saveDraft);
+  addEventListener("resize", () => { arrangePanes(); setView(); });
   $("panel").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
   $("name-form").addEventListener("submit", (event) => { event.preventDefault(); begin($("name").value.trim()); });
-  const clicks = { skip, undo, "end-undo": undo, reopen: () => send("/api/reopen", {}), help: COMMANDS_BY_KEY["?"], in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { keepDraft(); askName(state.rater); } };
-  for (const [id, act] of Object.entries(clicks)) $(id).addEventListener("click", act);
-  // Enter must go on after a click, not press the clicked button again.
+  const clicks = { skip, undo, "end-undo": undo, reopen: () => send("/api/reopen", {}), help: COMMANDS_BY_KEY["?"], in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { saveDraft(); askName(state.rater); } };
+  for (const [id, handler] of Object.entries(clicks)) $(id).addEventListener("click", handler);
+  // After a click, Enter must submit, not press the clicked button again.
   document.addEventListener("click", (event) => { if (event.detail > 0) event.target.closest("button")?.blur(); });
-  $("key-list").replaceChildren(...KEYS.flatMap(([key, about]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, about)]));
+  $("key-list").replaceChildren(...KEYS.flatMap(([key, description]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, description)]));
 }
 
-async function open() {
+async function start() {
   listen();
   const named = new URLSearchParams(location.search).get("rater");
   try {
@@ -372,8 +372,8 @@ async function open() {
     else askName("");
   } catch (error) {
     if (!(error instanceof Refused)) askName(named ?? "");
-    trouble(error);
+    showError(error);
   }
 }
 
-open();
+start();

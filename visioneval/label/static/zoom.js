@@ -1,11 +1,11 @@
-// Zoom and place, shared by all images of an item, in parts of the frame: x and y are the image's top left corner.
+// Zoom and position, shared by all images of an item. x and y are the top left corner as fractions of the frame.
 
 const view = { zoom: 1, x: 0, y: 0 };
 const MOST_ZOOM = 24;
 const panes = document.getElementById("panes");
 const percent = document.getElementById("percent");
 
-// How many of the screen's pixels one of the image's has where it fits the frame.
+// Screen pixels per image pixel when the image fits the frame.
 function fitScale() {
   const image = panes.querySelector("img");
   if (!image?.naturalWidth) return 1;
@@ -20,15 +20,15 @@ export function setView(zoom = view.zoom, x = view.x, y = view.y) {
   for (const image of panes.querySelectorAll("img")) {
     image.style.transform = `translate(${view.x * 100}%, ${view.y * 100}%) scale(${view.zoom})`;
     image.classList.toggle("sharp", scale > 3);
-    image.parentElement.classList.toggle("near", view.zoom > 1);
+    image.parentElement.classList.toggle("zoomed", view.zoom > 1);
   }
   percent.textContent = `${Math.round(scale * 100)}%`;
 }
 
 export function zoomBy(factor, at = { x: 0.5, y: 0.5 }) {
   const zoom = Math.min(MOST_ZOOM, Math.max(1, view.zoom * factor));
-  const grown = zoom / view.zoom;
-  setView(zoom, at.x - (at.x - view.x) * grown, at.y - (at.y - view.y) * grown);
+  const ratio = zoom / view.zoom;
+  setView(zoom, at.x - (at.x - view.x) * ratio, at.y - (at.y - view.y) * ratio);
 }
 
 export function fitOrActual(at) {

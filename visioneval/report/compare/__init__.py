@@ -1,1 +1,1 @@
-"""A comparison as a page, as sentences and as JSON."""
+"""A comparison as an HTML page and as JSON."""

@@ -1,4 +1,4 @@
-"""A comparison for programs."""
+"""A comparison as JSON."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from visioneval.analysis.compare.pairing import CellPair
 from visioneval.records.model import SCHEMA_VERSION
 
 
-def comparison_json(found: Comparison, held: Sequence[GateResult], exit_code: int) -> str:
-    """All findings as one JSON object; of the pairs those that pass in both runs are only counted."""
+def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_code: int) -> str:
+    """The comparison as one JSON object. Pairs that pass in both runs are only counted."""
     return json.dumps(
         {
             "schema_version": SCHEMA_VERSION,
-            "a": _side(found.a),
-            "b": _side(found.b),
-            "labels": found.labels,
-            "counts": found.counts,
-            "changes": [_pair(pair) for pair in found.pairs if pair.change != "still_passing"],
-            "only_a": [_cell_name(cell) for cell in found.only_a],
-            "only_b": [_cell_name(cell) for cell in found.only_b],
-            "pass_rate": _difference(found.pass_rate),
-            "metrics": [_difference(one) for one in found.metrics],
-            "by_run": [_difference(one) for one in found.by_run],
-            "by_tag": [_difference(one) for one in found.by_tag],
-            "by_type": [_difference(one) for one in found.by_type],
-            "not_graded_alike": [asdict(one) for one in found.unlike],
-            "suite_text_differs": found.other_source,
-            "cost_usd": asdict(found.cost_usd),
-            "seconds": asdict(found.seconds),
-            "gates": [{"fail_on": one.fail_on.text, "state": one.state, "found": one.found} for one in held],
+            "a": _side(comparison.a),
+            "b": _side(comparison.b),
+            "labels": comparison.labels,
+            "counts": comparison.counts,
+            "changes": [_pair(pair) for pair in comparison.pairs if pair.change != "still_passing"],
+            "only_a": [_cell_name(cell) for cell in comparison.only_a],
+            "only_b": [_cell_name(cell) for cell in comparison.only_b],
+            "pass_rate": _difference(comparison.pass_rate),
+            "metrics": [_difference(difference) for difference in comparison.metrics],
+            "by_run": [_difference(difference) for difference in comparison.by_run],
+            "by_tag": [_difference(difference) for difference in comparison.by_tag],
+            "by_type": [_difference(difference) for difference in comparison.by_type],
+            "not_graded_alike": [asdict(mismatch) for mismatch in comparison.unlike],
+            "suite_text_differs": comparison.other_source,
+            "cost_usd": asdict(comparison.cost_usd),
+            "seconds": asdict(comparison.seconds),
+            "gates": [{"fail_on": gate.fail_on.text, "state": gate.state, "found": gate.found} for gate in gates],
             "exit_code": exit_code,
         }
     )
@@ -60,12 +60,12 @@ def _pair(pair: CellPair) -> dict[str, Any]:
         "must_pass": pair.must_pass,
         "flaky": pair.flaky,
         "same_output": pair.same_output,
-        "a": _shown(pair.a),
-        "b": _shown(pair.b),
+        "a": _cell_data(pair.a),
+        "b": _cell_data(pair.b),
     }
 
 
-def _shown(cell: Cell) -> dict[str, Any]:
+def _cell_data(cell: Cell) -> dict[str, Any]:
     return {
         "model_label": cell.model_label,
         "verdict": cell.verdict,
@@ -79,12 +79,12 @@ def _shown(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _difference(one: Difference) -> dict[str, Any]:
-    own = {name: value for name, value in asdict(one).items() if name not in ("metric", "interval")}
+def _difference(difference: Difference) -> dict[str, Any]:
+    fields = {name: value for name, value in asdict(difference).items() if name not in ("metric", "interval")}
     return {
-        **own,
-        "type": one.metric.type,
-        "better": one.metric.better,
-        "interval": None if one.interval is None else [one.interval.low, one.interval.high],
-        "significant": one.significant,
+        **fields,
+        "type": difference.metric.type,
+        "better": difference.metric.better,
+        "interval": None if difference.interval is None else [difference.interval.low, difference.interval.high],
+        "significant": difference.significant,
     }

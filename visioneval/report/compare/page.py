@@ -1,4 +1,4 @@
-"""A comparison as one HTML file: the findings, and every pair with both images beside each other. No network."""
+"""A comparison as one HTML file: the results, and every pair with both images side by side. No network access."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult, outcome
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
-from visioneval.report.html.images import EmbeddedShelf
+from visioneval.report.html.images import EmbeddedImages
 from visioneval.report.html.page_data import as_json
 from visioneval.report.html.pages import policy, render, script, style
 from visioneval.report.sentences import (
     TITLES,
-    change_in_words,
+    cost_and_time_rows,
+    describe_change,
     headline,
-    left_out,
-    money_and_time,
+    mismatch_lines,
     notes,
     power_lines,
     show_difference,
     show_n,
     show_p,
     show_value,
-    unlike_lines,
+    unpaired_lines,
 )
 
-SHOWN_PAIRS = 5_000
-PICTURED_PAIRS = 400
-"""Pairs whose images are embedded, those that changed first: a file that a browser opens and a mail carries."""
+MAX_PAIRS = 5_000
+EMBEDDED_PAIRS = 400
+"""Pairs with embedded images, changed pairs first. Limits the size of the file."""
 SIDE = 640
-LISTED = 20
-_LISTED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
+MAX_LISTED = 20
+_LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 _HALF, _REACH = 80.0, 72.0
-_GATE_WORDS = {"holds": "holds", "unmet": "not met", "unmeasured": "not measured"}
-_OUTCOMES = {
-    "hold": ("pass", "The gates hold"),
-    "unmet": ("fail", "A gate does not hold"),
-    "unmeasured": ("error", "A gate had nothing to measure"),
+_GATE_LABELS = {"holds": "passed", "unmet": "failed", "unmeasured": "not measured"}
+_OUTCOME_TITLES = {
+    "hold": ("pass", "All gates passed"),
+    "unmet": ("fail", "A gate failed"),
+    "unmeasured": ("error", "A gate was not measured"),
     "incomplete": ("error", "B is not complete"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Whisker:
-    """A difference and its interval as x coordinates; what lies to the right is better."""
+    """A difference and its interval as x coordinates. Right of zero is better."""
 
     low: float | None
     value: float
@@ -57,8 +57,8 @@ class Whisker:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseRow:
-    """One metric of a table of differences, in words and generated."""
+class DifferenceRow:
+    """One row of a table of differences, as text and as a plot."""
 
     name: str
     a: str
@@ -67,173 +67,178 @@ class CaseRow:
     plot: Whisker | None
     p: str
     n: str
-    judged: str
-    told: str
+    direction: str
+    assessment: str
     significant: bool
 
 
-def comparison_page(found: Comparison, held: Sequence[GateResult]) -> str:
-    """The whole page. Images that are not there are told as missing."""
-    first, *rest = headline(found)
+def comparison_page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
+    """The whole page. Missing images are marked as missing."""
+    first, *rest = headline(comparison)
     own_style, own_script = style(), script("compare")
     return render(
         "compare.html.j2",
         policy=policy(own_script, own_style),
         style=own_style,
         script=own_script,
-        a=found.a,
-        b=found.b,
-        outcome=_OUTCOMES[outcome(found, held)],
+        a=comparison.a,
+        b=comparison.b,
+        outcome=_OUTCOME_TITLES[outcome(comparison, gates)],
         headline=[first, *rest],
-        notes=list(notes(found)),
-        unlike=list(unlike_lines(found)),
-        gates=held,
-        gate_words=_GATE_WORDS,
-        changes=list(_changes(found)),
-        tables=list(_tables(found)),
-        money=list(money_and_time(found)),
-        left_out=left_out(found),
-        data=as_json(_data(found)),
+        notes=list(notes(comparison)),
+        mismatches=list(mismatch_lines(comparison)),
+        gates=gates,
+        gate_labels=_GATE_LABELS,
+        changes=list(_changes(comparison)),
+        tables=list(_tables(comparison)),
+        cost_rows=list(cost_and_time_rows(comparison)),
+        unpaired=unpaired_lines(comparison),
+        data=as_json(_data(comparison)),
     )
 
 
-def _changes(found: Comparison) -> Iterator[dict[str, Any]]:
-    """What broke, then what was fixed: the first of each, with the way to their images."""
-    for change in _LISTED:
-        pairs = found.changed(change)
+def _changes(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """The first rows of each kind of change, with links to their images."""
+    for change in _LISTED_CHANGES:
+        pairs = comparison.changed(change)
         if pairs:
-            rows = [_changed(pair, found) for pair in pairs[:LISTED]]
-            more = max(0, len(pairs) - LISTED)
+            rows = [_change_row(pair, comparison) for pair in pairs[:MAX_LISTED]]
+            hidden = max(0, len(pairs) - MAX_LISTED)
             link = f"#pairs?{urlencode({'change': change})}"
-            yield {"title": TITLES[change], "total": len(pairs), "rows": rows, "more": more, "link": link}
+            yield {"title": TITLES[change], "total": len(pairs), "rows": rows, "more": hidden, "link": link}
 
 
-def _changed(pair: CellPair, found: Comparison) -> tuple[str, str, str, str, list[str]]:
+def _change_row(pair: CellPair, comparison: Comparison) -> tuple[str, str, str, str, list[str]]:
     name = f"{pair.b.test_id} [{pair.b.sample_index}]" if pair.b.sample_index else pair.b.test_id
     link = f"#pairs?{urlencode({'change': pair.change, 'q': pair.b.test_id})}"
-    return name, link, pair.b.model_label, ", ".join(_marks(pair)), change_in_words(pair, found.b.writers)
+    return name, link, pair.b.model_label, ", ".join(_pair_notes(pair)), describe_change(pair, comparison.b.writers)
 
 
-def _marks(pair: CellPair) -> list[str]:
+def _pair_notes(pair: CellPair) -> list[str]:
     marks = (("must_pass", pair.must_pass), ("flaky", pair.flaky), ("same image", pair.same_output))
-    return [word for word, there in marks if there]
+    return [note for note, applies in marks if applies]
 
 
-def _tables(found: Comparison) -> Iterator[dict[str, Any]]:
-    tested = (found.pass_rate, *found.metrics)
-    yield _table("Pass rate and metrics, pair by pair", "metric", tested, power_lines(tested), adjusted=True)
-    if found.by_run:
-        yield _table("Pass rate by model run", "model run", found.by_run, ())
-    if found.by_tag:
-        yield _table("Pass rate by tag", "tag", found.by_tag, ())
-    if found.by_type:
-        yield _table("By type of question", "type", found.by_type, ())
+def _tables(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    tested = (comparison.pass_rate, *comparison.metrics)
+    yield _table("Pass rate and metrics (paired)", "metric", tested, power_lines(tested), adjusted=True)
+    if comparison.by_run:
+        yield _table("Pass rate by model run", "model run", comparison.by_run, ())
+    if comparison.by_tag:
+        yield _table("Pass rate by tag", "tag", comparison.by_tag, ())
+    if comparison.by_type:
+        yield _table("By type of question", "type", comparison.by_type, ())
 
 
 def _table(
-    title: str, what: str, own: Sequence[Difference], told: Iterator[str] | tuple[()], *, adjusted: bool = False
+    title: str,
+    heading: str,
+    differences: Sequence[Difference],
+    notes: Iterator[str] | tuple[()],
+    *,
+    adjusted: bool = False,
 ) -> dict[str, Any]:
-    rows = [_row(one, one.p_holm if adjusted else one.p) for one in own]
-    return {"title": title, "what": what, "p": "p Holm" if adjusted else "p", "rows": rows, "notes": list(told)}
+    rows = [_row(difference, difference.p_holm if adjusted else difference.p) for difference in differences]
+    return {"title": title, "heading": heading, "p": "p Holm" if adjusted else "p", "rows": rows, "notes": list(notes)}
 
 
-def _row(one: Difference, p: float | None) -> CaseRow:
-    worse = one.worse_by
-    judged = "" if not worse else "worse" if worse > 0 else "better"
-    return CaseRow(
-        name=one.name,
-        a=show_value(one, one.a),
-        b=show_value(one, one.b),
-        difference=show_difference(one),
-        plot=_whisker(one),
+def _row(difference: Difference, p: float | None) -> DifferenceRow:
+    worse = difference.worse_by
+    direction = "" if not worse else "worse" if worse > 0 else "better"
+    return DifferenceRow(
+        name=difference.name,
+        a=show_value(difference, difference.a),
+        b=show_value(difference, difference.b),
+        difference=show_difference(difference),
+        plot=_whisker(difference),
         p=show_p(p),
-        n=show_n(one),
-        judged=judged,
-        told=f"significantly {judged}" if judged and one.significant else judged,
-        significant=one.significant,
+        n=show_n(difference),
+        direction=direction,
+        assessment=f"significantly {direction}" if direction and difference.significant else direction,
+        significant=difference.significant,
     )
 
 
-def _whisker(one: Difference) -> Whisker | None:
-    """Each metric on a scale of its own, since only the side of zero is compared between metrics."""
-    if one.difference is None or one.metric.better == "none":
+def _whisker(difference: Difference) -> Whisker | None:
+    """Scales each metric separately: only the side of zero is comparable between metrics."""
+    if difference.difference is None or difference.metric.better == "none":
         return None
-    sign = -1 if one.metric.better == "lower" else 1
-    ends = (one.interval.low, one.interval.high) if one.interval else ()
-    reach = max(abs(number) for number in (one.difference, *ends)) or 1.0
-    place: Callable[[float], float] = lambda number: round(_HALF + sign * number / reach * _REACH, 1)  # noqa: E731
-    low, high = (place(number) for number in ends) if ends else (None, None)
-    return Whisker(low, place(one.difference), high)
+    sign = -1 if difference.metric.better == "lower" else 1
+    ends = (difference.interval.low, difference.interval.high) if difference.interval else ()
+    reach = max(abs(number) for number in (difference.difference, *ends)) or 1.0
+    to_x: Callable[[float], float] = lambda number: round(_HALF + sign * number / reach * _REACH, 1)  # noqa: E731
+    low, high = (to_x(number) for number in ends) if ends else (None, None)
+    return Whisker(low, to_x(difference.difference), high)
 
 
-def _data(found: Comparison) -> dict[str, Any]:
-    """What the page's script reads: the pairs, those that changed first, and each image once."""
+def _data(comparison: Comparison) -> dict[str, Any]:
+    """Data for the page's script: the pairs, changed ones first, and each image once."""
     order = {change: at for at, change in enumerate(CHANGES)}
-    pairs = sorted(found.pairs, key=lambda pair: (order[pair.change], pair.flaky, not pair.must_pass))
-    outputs = _PairImages(found)
-    samples = any(pair.b.sample_index for pair in found.pairs)
-    told = [
-        _pair(pair, found, outputs if at < PICTURED_PAIRS else None, samples)
-        for at, pair in enumerate(pairs[:SHOWN_PAIRS])
+    pairs = sorted(comparison.pairs, key=lambda pair: (order[pair.change], pair.flaky, not pair.must_pass))
+    outputs = _PairImages(comparison)
+    samples = any(pair.b.sample_index for pair in comparison.pairs)
+    shown_pairs = [
+        _pair(pair, comparison, outputs if at < EMBEDDED_PAIRS else None, samples)
+        for at, pair in enumerate(pairs[:MAX_PAIRS])
     ]
     changes = {
-        change: {"title": TITLES[change].partition(" (")[0], "number": found.counts[change]}
+        change: {"title": TITLES[change].partition(" (")[0], "number": comparison.counts[change]}
         for change in CHANGES
-        if found.counts[change]
+        if comparison.counts[change]
     }
-    open_ones = [change for change in changes if change not in ("still_passing", "still_failing", "still_error")]
+    initial = [change for change in changes if change not in ("still_passing", "still_failing", "still_error")]
     return {
         "changes": changes,
-        "first": ",".join(open_ones),
+        "first": ",".join(initial),
         "total": len(pairs),
         "images": outputs.data,
-        "list": told,
+        "list": shown_pairs,
     }
 
 
-def _pair(pair: CellPair, found: Comparison, outputs: _PairImages | None, samples: bool) -> dict[str, Any]:
+def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None, samples: bool) -> dict[str, Any]:
     names = dict.fromkeys((*pair.b.scores, *pair.a.scores))
     scores = [(name, pair.a.scores.get(name), pair.b.scores.get(name)) for name in names]
-    far = f"not embedded: over {PICTURED_PAIRS} pairs"
+    not_embedded = f"not embedded: the page embeds the images of {EMBEDDED_PAIRS} pairs"
     return {
         "case": pair.b.test_id,
         "labels": [pair.a.model_label, pair.b.model_label],
         "sample": pair.b.sample_index if samples else None,
         "change": pair.change,
         "verdicts": [pair.a.verdict, pair.b.verdict],
-        "notes": _marks(pair),
-        "lines": change_in_words(pair, found.b.writers),
+        "notes": _pair_notes(pair),
+        "lines": describe_change(pair, comparison.b.writers),
         "reasons": [reason for cell in (pair.a, pair.b) for reason in cell.reasons.values()],
         "scores": [score for score in scores if score[1] != score[2]],
         "prompt": pair.b.prompt or pair.a.prompt,
-        "images": [far, far] if outputs is None else outputs.of(pair),
+        "images": [not_embedded, not_embedded] if outputs is None else outputs.of(pair),
     }
 
 
 class _PairImages:
-    """Images as data, each once."""
+    """Images as data URLs, without duplicates."""
 
-    def __init__(self, found: Comparison) -> None:
+    def __init__(self, comparison: Comparison) -> None:
         self.data: list[str] = []
-        self._sides = tuple((side, _shelf(side)) for side in (found.a, found.b))
+        self._sides = tuple((side, _side_images(side)) for side in (comparison.a, comparison.b))
 
     def of(self, pair: CellPair) -> list[int | str]:
-        """The place of each image of a pair among the data, or why there is none."""
-        a = self._one(pair.a, *self._sides[0])
+        """The index of each image of a pair in ``data``, or the reason why it is missing."""
+        a = self._add(pair.a, *self._sides[0])
         same = pair.same_output and isinstance(a, int)
-        return [a, a if same else self._one(pair.b, *self._sides[1])]
+        return [a, a if same else self._add(pair.b, *self._sides[1])]
 
-    def _one(self, cell: Cell, side: Side, shelf: EmbeddedShelf | None) -> int | str:
-        if shelf is None:
-            return f"{side.name} keeps no images"
+    def _add(self, cell: Cell, side: Side, images: EmbeddedImages | None) -> int | str:
+        if images is None:
+            return f"{side.name} has no images"
         if cell.artifact_path is None:
             return "no image was generated"
-        shown = shelf.own(cell.artifact_path)
-        if "src" not in shown:
-            return shown.get("why", "")
-        self.data.append(shown["src"])
+        image = images.run_image(cell.artifact_path)
+        if "src" not in image:
+            return image.get("why", "")
+        self.data.append(image["src"])
         return len(self.data) - 1
 
 
-def _shelf(side: Side) -> EmbeddedShelf | None:
-    return None if side.folder is None else EmbeddedShelf(side.folder, Path(), trust=False, side=SIDE)
+def _side_images(side: Side) -> EmbeddedImages | None:
+    return None if side.folder is None else EmbeddedImages(side.folder, Path(), trust=False, side=SIDE)

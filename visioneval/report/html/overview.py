@@ -1,4 +1,4 @@
-"""What the first page of a report says, ready for its template: facts, rates, spreads, costs and gates. Pure."""
+"""Template values for the overview of a report: facts, rates, distributions, costs and gates. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from visioneval.report.html.distributions import generation_rows, grading_rows, 
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.terminal.summary import reused, show_rate
 
-GATE_WORDS = {"holds": "holds", "unmet": "not met", "unmeasured": "not measured", "skipped": "skipped"}
-OUTCOMES = {
-    0: ("pass", "All gates hold"),
-    1: ("fail", "A gate does not hold"),
-    3: ("error", "Incomplete: something was not measured"),
+GATE_LABELS = {"holds": "passed", "unmet": "failed", "unmeasured": "not measured", "skipped": "skipped"}
+OUTCOME_TITLES = {
+    0: ("pass", "All gates passed"),
+    1: ("fail", "A gate failed"),
+    3: ("error", "Incomplete: some values were not measured"),
     130: ("error", "Interrupted"),
 }
-UNENDED = {"running": "Not done yet", "stopped": "Killed before it was done"}
+UNFINISHED_TITLES = {"running": "Still running", "stopped": "Stopped before it was complete"}
 
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """The pass rate of some cells, told and generated, and where in the gallery they are."""
+    """The pass rate of a group of cells, as text and as a plot, with a link to its gallery."""
 
     name: str
     link: str
     counts: Counts
-    told: str
+    text: str
     interval: PlotInterval
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CountRow:
-    """How many cells something was seen in."""
+    """A count of cells."""
 
     name: str
     link: str
@@ -50,7 +50,7 @@ class CountRow:
 
 
 def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[str, Any]:
-    """Everything that ``report.html.j2`` asks for, but for the page's own files."""
+    """All values of ``report.html.j2`` except styles, scripts and data blocks."""
     return {
         "title": f"{summary.suite} \u2013 {summary.run_id}",
         "summary": summary,
@@ -64,35 +64,37 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "tags": [_rate_row(tag, counts, "tag") for tag, counts in summary.tags.items()],
         "failure_tags": _count_rows(summary.failure_tags, "failure"),
         "warned_rules": _count_rows(summary.warned_rules, ""),
-        "disagreements": {key: found for key, found in summary.judge_disagreements.items() if found.judged},
+        "disagreements": {
+            key: disagreement for key, disagreement in summary.judge_disagreements.items() if disagreement.judged
+        },
         "metrics": metric_rows(summary, cells),
         "reused": reused(summary) if summary.reused_outputs else "",
         "costs": _costs(summary),
-        "questions": {key: _question_rows(found) for key, found in summary.questions.items()},
+        "questions": {key: _question_rows(disagreement) for key, disagreement in summary.questions.items()},
         "separations": summary.separations,
         "generation": generation_rows(summary, cells),
         "grading": grading_rows(cells),
-        "gates": [(gate, _gate_words(gate)) for gate in summary.gates],
+        "gates": [(gate, _gate_text(gate)) for gate in summary.gates],
     }
 
 
 def link(**state: str) -> str:
-    """The address of the gallery in a state, within the page."""
+    """The link to the gallery with these filters."""
     return f"#gallery?{urlencode(state)}"
 
 
 def _outcome(summary: Summary) -> tuple[str, str]:
     if summary.stopped_by == "budget":
         return "error", "Stopped by its budget"
-    if summary.state in UNENDED:
-        return "error", UNENDED[summary.state]
-    return OUTCOMES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
+    if summary.state in UNFINISHED_TITLES:
+        return "error", UNFINISHED_TITLES[summary.state]
+    return OUTCOME_TITLES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
 
 
 def _costs(summary: Summary) -> list[CostFinding]:
-    """What was paid for, or came from the cache, or costs nobody knows how much: generations, then judgements."""
-    told = (cost for cost in summary.costs if cost.paid or cost.cached or cost.unknown)
-    return sorted(told, key=lambda cost: cost.what)
+    """Costs with any paid, cached or unknown cell: generations first, then judgments."""
+    relevant = (cost for cost in summary.costs if cost.paid or cost.cached or cost.unknown)
+    return sorted(relevant, key=lambda cost: cost.what)
 
 
 def _facts(info: RunInfo) -> list[tuple[str, str]]:
@@ -111,7 +113,7 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
         "selected": "; ".join(f"{name}: {_listed(value)}" for name, value in chosen.items()),
         "command": shlex.join(info.command_line),
         "commit": info.git_commit and info.git_commit[:12],
-        "made with": f"visioneval {info.visioneval_version}, Python {info.python_version}",
+        "created by": f"visioneval {info.visioneval_version}, Python {info.python_version}",
     }
     return [(name, value) for name, value in rows.items() if value]
 
@@ -126,13 +128,13 @@ def _listed(value: Any) -> str:
 
 
 def _took(info: RunInfo) -> str | None:
-    """The time from start to end; none where either is unknown or no time."""
+    """The duration of the run, or ``None`` if start or end is unknown or invalid."""
     try:
         start, end = datetime.fromisoformat(info.started_at), datetime.fromisoformat(info.ended_at or "")
         seconds = int((end - start).total_seconds())
     except (ValueError, TypeError):
         return None
-    if seconds < 0:  # the clock was set back meanwhile
+    if seconds < 0:  # the clock was set back during the run
         return None
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
@@ -141,9 +143,9 @@ def _took(info: RunInfo) -> str | None:
 
 
 def _model_row(model: ModelFindings, summary: Summary) -> RateRow:
-    """Where all model runs are stand-ins it is said once, above."""
+    """Marks mock model runs, unless all are: then the page says so once."""
     mixed = not all(other.stand_in for other in summary.models)
-    note = "stand-in, no model" if model.stand_in and mixed else ""
+    note = "not a model" if model.stand_in and mixed else ""
     return _rate_row(model.label, model.counts, "model", note)
 
 
@@ -152,23 +154,23 @@ def _rate_row(name: str, counts: Counts, kind: str, note: str = "") -> RateRow:
     return RateRow(name, link(**{kind: name}), counts, show_rate(rate), plots.interval(rate), note)
 
 
-def _count_rows(found: dict[str, int], kind: str) -> list[CountRow]:
-    top = max(found.values(), default=1)
+def _count_rows(counts: dict[str, int], kind: str) -> list[CountRow]:
+    top = max(counts.values(), default=1)
     return [
         CountRow(name, link(**{kind: name}) if kind else "", number, round(number / top * plots.WIDTH, 1))
-        for name, number in found.items()
+        for name, number in counts.items()
     ]
 
 
-def _question_rows(found: QuestionFindings) -> list[tuple[str, list[TypeFinding | None]]]:
-    """By type of question, and over all, what each model run scored; ``None`` where it was asked no such question."""
-    kinds = dict.fromkeys(kind for model in found.models.values() for kind in model.types)
-    rows = [(kind, [model.types.get(kind) for model in found.models.values()]) for kind in kinds]
-    return [*rows, ("all", [model.all for model in found.models.values()])]
+def _question_rows(questions: QuestionFindings) -> list[tuple[str, list[TypeFinding | None]]]:
+    """Scores by question type and over all, per model run; ``None`` without such questions."""
+    kinds = dict.fromkeys(kind for model in questions.models.values() for kind in model.types)
+    rows = [(kind, [model.types.get(kind) for model in questions.models.values()]) for kind in kinds]
+    return [*rows, ("all", [model.all for model in questions.models.values()])]
 
 
-def _gate_words(gate: GateFinding) -> tuple[str, str]:
-    """The gate's state and what it found, in words."""
-    found = "nothing" if gate.value is None else f"{gate.value:.4g}"
-    beside = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
-    return GATE_WORDS[gate.state], f"{found} (n={gate.n}{beside})"
+def _gate_text(gate: GateFinding) -> tuple[str, str]:
+    """The gate's state and value as text."""
+    value = "no value" if gate.value is None else f"{gate.value:.4g}"
+    errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
+    return GATE_LABELS[gate.state], f"{value} (n={gate.n}{errors})"

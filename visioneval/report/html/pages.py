@@ -1,7 +1,7 @@
-"""The files that pages are made of: templates, one style, one script, and the policy that holds them.
+"""Templates, style, scripts and the Content-Security-Policy of pages.
 
-Everything in a template is escaped. The policy lets nothing run but our own script, loads nothing from anywhere but
-the page's own folder, and forbids the ways in which text becomes markup.
+Templates escape all values. The policy runs only our script, loads only files from the page's folder, and blocks
+APIs that turn text into markup.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SCRIPTS = {
 
 
 def render(template: str, **values: Any) -> str:
-    """A page from a template of ours. What a value holds is text, whatever it looks like."""
+    """Renders a page template. All values are escaped."""
     return _environment().get_template(template).render(**values)
 
 
 @cache
 def script(page: str) -> str:
-    """The whole script of a page."""
+    """The complete script of a page."""
     parts = [(FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS[page]]
     return '"use strict";\n' + "\n".join(parts)
 
@@ -54,11 +54,11 @@ def style() -> str:
     return (FOLDER / "page.css").read_text(encoding="utf-8")
 
 
-def policy(own_script: str = "", own_style: str = "") -> str:
-    """The Content-Security-Policy of a page that holds this script and style itself, or else has them beside it."""
-    scripts = _hash(own_script) if own_script else "'self' file:"
-    styles = _hash(own_style) if own_style else "'self' file:"
-    images = "data:" if own_script else "'self' file: data:"
+def policy(inline_script: str = "", inline_style: str = "") -> str:
+    """The Content-Security-Policy of a page with this inline script and style, or with both as files."""
+    scripts = _hash(inline_script) if inline_script else "'self' file:"
+    styles = _hash(inline_style) if inline_style else "'self' file:"
+    images = "data:" if inline_script else "'self' file: data:"
     return "; ".join(
         (
             "default-src 'none'",
@@ -80,7 +80,7 @@ def _hash(text: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -88,22 +88,22 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["soft"] = soft
-    made.filters["usd"] = usd
-    return made
+    environment.filters["soft"] = soft
+    environment.filters["usd"] = usd
+    return environment
 
 
 def _clean(value: Any) -> Any:
-    """Text without control characters and overrides of its direction; our own markup is that of ``soft``, clean too."""
+    """Removes control characters from text. ``Markup`` comes from ``soft``, which cleans it."""
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def usd(amount: float, unknown: int) -> str:
-    """An amount as in a terminal, with the sign that a page can show."""
+    """An amount as in the terminal, with a proper greater-or-equal sign."""
     return show_usd(amount, unknown).replace(">=", "\u2265")
 
 
 def soft(text: object) -> Markup:
-    """Text, escaped, that may be broken after the signs that part the words of labels and ids."""
-    words = re.split(r"(?<=[,_/])", clean(str(text)))
-    return Markup("<wbr>").join(words)
+    """Escaped text with line break opportunities after the separators in labels and ids."""
+    parts = re.split(r"(?<=[,_/])", clean(str(text)))
+    return Markup("<wbr>").join(parts)

@@ -1,4 +1,4 @@
-"""The geometry of small plots: numbers in, coordinates for inline SVG out. Pure."""
+"""Geometry of small plots: turns numbers into coordinates for inline SVG. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAD = 6.0
 
 @dataclass(frozen=True, slots=True)
 class PlotInterval:
-    """A rate with its interval on an axis from 0 to 1, as x coordinates; all ``None`` where nothing was counted."""
+    """A rate with its interval on an axis from 0 to 1, as x coordinates; all ``None`` if nothing was counted."""
 
     low: float | None
     value: float | None
@@ -24,7 +24,7 @@ class PlotInterval:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One part of a plot, in the coordinates of its image."""
+    """One bar of a plot, in SVG coordinates."""
 
     x: float
     width: float
@@ -34,7 +34,7 @@ class Bar:
 
 
 def interval(rate: Rate) -> PlotInterval:
-    """Where the dot and the ends of the whisker of a rate lie."""
+    """The positions of the dot and the whisker ends of a rate."""
     return PlotInterval(*(None if share is None else _x(share) for share in (rate.low, rate.value, rate.high)))
 
 
@@ -43,9 +43,9 @@ def _x(share: float) -> float:
 
 
 def histogram(values: Sequence[float], low: float, high: float, bins: int = BINS) -> tuple[Bar, ...]:
-    """How many of ``values``, which lie in ``low``..``high``, are in each of ``bins`` equal parts; no bar for none.
+    """A histogram of ``values`` over ``low``..``high`` with ``bins`` equal bins. Empty bins have no bar.
 
-    The tallest bar is as high as the plot, so plots are compared by shape and place, not by height.
+    The tallest bar fills the plot, so compare shapes and positions, not heights.
     """
     counts = [0] * bins
     span = (high - low) or 1.0
@@ -61,18 +61,18 @@ def histogram(values: Sequence[float], low: float, high: float, bins: int = BINS
 
 
 def verdict_bar(counts: Counts, width: float = WIDTH) -> tuple[Bar, ...]:
-    """A stacked bar of verdicts, each part as wide as its share of the cells."""
+    """A stacked bar of verdicts."""
     parts = (("pass", counts.passed), ("fail", counts.failed), ("error", counts.errors))
-    found: list[Bar] = []
+    bars: list[Bar] = []
     start = 0.0
     for name, number in parts:
         share = number / counts.cells * width if counts.cells else 0.0
         if number:
-            found.append(Bar(round(start, 2), round(share, 2), 0.0, HEIGHT, name))
+            bars.append(Bar(round(start, 2), round(share, 2), 0.0, HEIGHT, name))
         start += share
-    return tuple(found)
+    return tuple(bars)
 
 
 def interval_ends() -> tuple[float, float, float]:
-    """Where 0, one half and 1 lie on the axis of an interval."""
+    """The positions of 0, 0.5 and 1 on the axis of an interval."""
     return _x(0.0), _x(0.5), _x(1.0)

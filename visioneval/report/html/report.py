@@ -1,7 +1,7 @@
-"""A run as a page to look at: a folder of static files, or one file. No network, no server, no build.
+"""A run as a static HTML report: a folder of files, or one file. No network, no server, no build.
 
-The overview is written here; the page's own script renders the gallery and each cell from data files beside it,
-which are loaded as scripts, since a page opened from disk may fetch nothing.
+Python renders the overview. The page's script renders the gallery and the cells from data files, which it loads as
+scripts because a page opened from disk cannot use fetch.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from visioneval.analysis.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
-from visioneval.report.html.images import EmbeddedShelf, FolderShelf, ReportImages
+from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import overview
-from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, words_of
+from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, texts_of
 from visioneval.report.html.pages import policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
 
-_PARTS = ("data", "thumbs", "images")
+_SUBFOLDERS = ("data", "thumbs", "images")
 MARK = "report.js"
-"""The file by which a folder is known as a report that may be written again."""
+"""Marks a folder as a report that may be overwritten."""
 
 
 def write_report(run: SlimRun, target: Path, *, single_file: bool, trust: bool) -> Path:
-    """Writes the report of a run, and returns the page to open.
+    """Writes the report of a run and returns the path of its page.
 
-    ``target`` is a folder, or with ``single_file`` a file. Raises ``UsageError`` where it cannot be written or holds
-    something else.
+    ``target`` is a folder, or with ``single_file`` a file. Raises ``UsageError`` if it cannot be written or contains
+    other files.
     """
-    write = _one_file if single_file else _files
+    write = _write_single_file if single_file else _write_folder
     try:
         return write(run, target, trust)
     except OSError as error:
@@ -40,7 +40,7 @@ def write_report(run: SlimRun, target: Path, *, single_file: bool, trust: bool) 
 
 
 def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
-    """Where the report of a run goes: ``report`` or ``report.html`` in the run's folder, unless ``out`` says else."""
+    """The path of a report: ``out``, or ``report`` or ``report.html`` in the run folder."""
     if not single_file:
         return folder / "report" if out is None else out
     if out is None:
@@ -48,18 +48,18 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
     return out if out.suffix.lower() in (".html", ".htm") else out / "report.html"
 
 
-def _files(run: SlimRun, target: Path, trust: bool) -> Path:
-    _claim(target)
+def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
+    _prepare_folder(target)
     _save(target / MARK, script("report"))
     _save(target / "report.css", style())
-    shelf = FolderShelf(run.folder, _suite_folder(run.info), target, trust=trust)
+    images = FolderImages(run.folder, _suite_folder(run.info), target, trust=trust)
     data = target / "data"
     data.mkdir(exist_ok=True)
     for old in data.glob("details-*.js"):
         old.unlink()
-    _save(data / "index.js", as_script("index", as_json(index_of(run, _thumbs(run.cells, shelf)))))
-    _save(data / "words.js", as_script("words", as_json(words_of(run.cells))))
-    for number, part in enumerate(details_of(run, shelf)):
+    _save(data / "index.js", as_script("index", as_json(index_of(run, _thumbs(run.cells, images)))))
+    _save(data / "texts.js", as_script("texts", as_json(texts_of(run.cells))))
+    for number, part in enumerate(details_of(run, images)):
         _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
     page = render(
         "report.html.j2",
@@ -72,11 +72,11 @@ def _files(run: SlimRun, target: Path, trust: bool) -> Path:
     return _save(target / "index.html", page)
 
 
-def _one_file(run: SlimRun, target: Path, trust: bool) -> Path:
-    shelf = EmbeddedShelf(run.folder, _suite_folder(run.info), trust=trust)
-    blocks = [as_block("words", as_json(words_of(run.cells)))]
-    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, shelf))]
-    blocks.append(as_block("index", as_json(index_of(run, _thumbs(run.cells, shelf)))))
+def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
+    images = EmbeddedImages(run.folder, _suite_folder(run.info), trust=trust)
+    blocks = [as_block("texts", as_json(texts_of(run.cells)))]
+    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, images))]
+    blocks.append(as_block("index", as_json(index_of(run, _thumbs(run.cells, images)))))
     page = render(
         "report.html.j2",
         **overview(run.info, run.cells, summarize(run.info, run.cells)),
@@ -89,29 +89,29 @@ def _one_file(run: SlimRun, target: Path, trust: bool) -> Path:
     return _save(target, page)
 
 
-def _claim(target: Path) -> None:
-    """Makes the folder; one that holds something else is not written into."""
+def _prepare_folder(target: Path) -> None:
+    """Creates the folder. Refuses a folder with other files and links."""
     if target.exists() and not target.is_dir():
-        raise UsageError(f"{target}: is a file; --output names a folder")
+        raise UsageError(f"{target}: is a file; give a folder as --output")
     if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
-        raise UsageError(f"{target}: holds something that is no report; give another --output")
-    if linked := next((each for each in (target, *(target / name for name in _PARTS)) if each.is_symlink()), None):
-        raise UsageError(f"{linked}: is a link, and a run may come from a stranger; give another --output")
+        raise UsageError(f"{target}: contains files that are not a report; give another --output")
+    if linked := next((path for path in (target, *(target / name for name in _SUBFOLDERS)) if path.is_symlink()), None):
+        raise UsageError(f"{linked}: is a symbolic link, which is not allowed here; give another --output")
     target.mkdir(parents=True, exist_ok=True)
 
 
 def _suite_folder(info: RunInfo) -> Path:
-    """Where the suite lay when the run was made; a relative path counts from the working directory."""
+    """The folder of the suite when the run started; a relative path is relative to the working directory."""
     return Path(info.suite_path).parent
 
 
-def _thumbs(cells: Sequence[Record], shelf: ReportImages) -> list[str]:
-    """One address a cell; empty where there is no image. Decoding does not hold the interpreter: threads help."""
+def _thumbs(cells: Sequence[Record], images: ReportImages) -> list[str]:
+    """One URL per cell, empty without an image. Uses threads, since decoding releases the GIL."""
 
     generated = [(at, cell.artifact_path) for at, cell in enumerate(cells) if cell.artifact_path]
     addresses = [""] * len(cells)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for (at, _), address in zip(generated, pool.map(shelf.thumb, [path for _, path in generated]), strict=True):
+        for (at, _), address in zip(generated, pool.map(images.thumb, [path for _, path in generated]), strict=True):
             addresses[at] = address
     return addresses
 

@@ -1,4 +1,4 @@
-"""A run read twice, so that its largest part is never held: once for the findings, once for its cells in full."""
+"""Reads a run twice to save memory: once without large fields for the summary, once for full cells."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, read
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _NONE = Fingerprint(config_sha256="")
-_KEPT_DETAILS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped")
-_KEPT_OF_A_QUESTION = ("question", "type", "score")
+_DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped")
+_QUESTION_FIELDS = ("question", "type", "score")
 _SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules", "provider")
 
 
 @dataclass(frozen=True, slots=True)
 class SlimRun:
-    """A run whose ``cells``, in the suite's order, lack what only somebody who looks at one of them needs.
+    """A run whose ``cells``, in the order of the suite, lack large fields.
 
-    ``places[i]`` is the place of cell i among what ``in_full`` gives, which is in the order of the file.
+    ``positions[i]`` is the index of cell i in the output of ``full_records``, which is in the order of the file.
     """
 
     folder: Path
     info: RunInfo
     cells: list[Record]
-    places: list[int]
+    positions: list[int]
     lines: frozenset[int]
 
-    def in_full(self) -> Iterator[Record]:
-        """Every cell whole, once, read from the file again. Raises ``RunFormatError``."""
+    def full_records(self) -> Iterator[Record]:
+        """Reads every cell in full from the file. Raises ``RunFormatError``."""
         for number, record in enumerate(read_lines(self.folder / "results.jsonl", _RECORD)):
             if number in self.lines:
                 yield record
@@ -45,7 +45,7 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None) -> SlimRun:
     last: dict[CellKey, tuple[int, Record]] = {}
     for number, record in enumerate(read_lines(folder / "results.jsonl", _RECORD)):
         if label in (None, record.model_label):
-            last[record.cell] = number, _lean(record, shared)
+            last[record.cell] = number, _slim_record(record, shared)
     ranks = {number: rank for rank, number in enumerate(sorted(number for number, _ in last.values()))}
     if label is not None:
         info = one_model_run(info, label, len(last))
@@ -53,33 +53,33 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None) -> SlimRun:
     return SlimRun(folder, info, cells, [ranks[last[cell.cell][0]] for cell in cells], frozenset(ranks))
 
 
-def _lean_details(details: Mapping[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:
-    """What findings are made of: verdicts of judges, and of a gecko grader's questions their words and scores."""
-    kept: dict[str, Any] = {name: _once(details[name], shared) for name in _KEPT_DETAILS if name in details}
+def _slim_details(details: Mapping[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:
+    """The details that the summary needs: judge verdicts, and text and scores of a gecko grader's questions."""
+    slim: dict[str, Any] = {name: _intern(details[name], shared) for name in _DETAIL_FIELDS if name in details}
     if isinstance(details.get("questions"), list):
-        asked = (question for question in details["questions"] if isinstance(question, dict))
-        kept["questions"] = [
-            {name: _once(question.get(name), shared) for name in _KEPT_OF_A_QUESTION} for question in asked
+        questions = (question for question in details["questions"] if isinstance(question, dict))
+        slim["questions"] = [
+            {name: _intern(question.get(name), shared) for name in _QUESTION_FIELDS} for question in questions
         ]
-    return kept
+    return slim
 
 
-def _once(value: Any, shared: dict[Any, Any]) -> Any:
-    """Of equal texts the first one, so that each is held once."""
+def _intern(value: Any, shared: dict[Any, Any]) -> Any:
+    """Shares equal strings, to save memory."""
     return shared.setdefault(value, value) if isinstance(value, str) else value
 
 
-def _lean(record: Record, shared: dict[Any, Any]) -> Record:
+def _slim_record(record: Record, shared: dict[Any, Any]) -> Record:
     graders = tuple(
         grader.model_copy(
             update={
-                "details": _lean_details(grader.details, shared),
+                "details": _slim_details(grader.details, shared),
                 "fingerprint": _NONE,
             }
         )
         for grader in record.graders
     )
-    left: dict[str, Any] = {"metadata": {}, "run_params": {}, "usage": None, "generation_key": "", "grade_key": ""}
+    emptied: dict[str, Any] = {"metadata": {}, "run_params": {}, "usage": None, "generation_key": "", "grade_key": ""}
     values = ((name, getattr(record, name)) for name in _SHARED)
-    kept = {name: shared.setdefault(value, value) for name, value in values}
-    return record.model_copy(update={"graders": graders, **left, **kept})
+    shared_values = {name: shared.setdefault(value, value) for name, value in values}
+    return record.model_copy(update={"graders": graders, **emptied, **shared_values})

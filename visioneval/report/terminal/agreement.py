@@ -1,4 +1,4 @@
-"""Agreement in a terminal or a pipe: people against graders, among themselves, and each with himself."""
+"""Agreement in a terminal or a pipe: human labels and graders, between raters, and within each rater."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from visioneval.analysis.agreement.among_raters import PeopleAgreement
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
 from visioneval.analysis.agreement.raters import RaterFinding, Same
 from visioneval.analysis.stats.interval import Measure
-from visioneval.report.terminal.table import Cell, Column, table, titled
+from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, one_line, plain
 
-SHOWN_DISPUTED, SHOWN_RATERS, SHOWN_PAIRS = 5, 20, 10
+MAX_DISPUTED, MAX_RATERS, MAX_PAIRS = 5, 20, 10
 _NAMES = {
     "kappa": "kappa",
     "quadratic_kappa": "kappa, quadratic weights",
@@ -25,94 +25,97 @@ _NAMES = {
     "spearman": "Spearman",
     "kendall": "Kendall tau-b",
 }
-_MARKS = {"holds": ("holds", "green"), "under": ("NOT MET", "red"), "unmeasured": ("NOT MEASURED", "yellow")}
+_MARKS = {"holds": ("passed", "green"), "under": ("FAILED", "red"), "unmeasured": ("NOT MEASURED", "yellow")}
 
 
-def print_agreement(found: Agreement, console: Console) -> None:
-    """Prints everything that was found."""
-    for part in _parts(found, console.width):
+def print_agreement(agreement: Agreement, console: Console) -> None:
+    """Prints all results."""
+    for part in _parts(agreement, console.width):
         console.print(part)
         console.print()
 
 
-def _parts(found: Agreement, width: int) -> Iterator[RenderableType]:
-    yield Text(f"{clean(', '.join(found.runs))}  labels: {found.labels:,}  raters: {len(found.raters):,}", style="bold")
-    if found.notes:
-        yield Text("\n".join(map(clean, found.notes)), style="yellow")
-    for grader in found.graders:
+def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
+    yield Text(
+        f"{clean(', '.join(agreement.runs))}  labels: {agreement.labels:,}  raters: {len(agreement.raters):,}",
+        style="bold",
+    )
+    if agreement.notes:
+        yield Text("\n".join(map(clean, agreement.notes)), style="yellow")
+    for grader in agreement.graders:
         if grader.cells or grader.unmeasured:
             yield from _grader(grader, width)
-    if any(one.shared for one in found.people):
-        yield titled("People among themselves", _people(found.people, width))
-        yield from _pairs(found.people, width)
-    if found.raters:
-        yield titled("Each rater", _raters(found.raters, width))
-    if found.minimums:
-        yield titled("Asked for", _minimums(found.minimums, width))
+    if any(question.shared for question in agreement.people):
+        yield with_title("Agreement between raters", _question_table(agreement.people, width))
+        yield from _pairs(agreement.people, width)
+    if agreement.raters:
+        yield with_title("Raters", _raters(agreement.raters, width))
+    if agreement.minimums:
+        yield with_title("Minimums (--min)", _minimums(agreement.minimums, width))
 
 
-def _grader(found: GraderAgreement, width: int) -> Iterator[RenderableType]:
-    title = f"{found.metric} against people's {found.question}, cells: {found.cells:,}"
-    beside = [
-        f"{found.split:,} left out of kappa and FAIL, where people split evenly" * bool(found.split),
-        f"{found.unmeasured:,} more could not be measured" * bool(found.unmeasured),
-        f"a fail breaks {found.rule}" * bool(found.rule),
+def _grader(grader: GraderAgreement, width: int) -> Iterator[RenderableType]:
+    title = f"{grader.metric} and human label {grader.question}, cells: {grader.cells:,}"
+    remarks = [
+        f"{grader.split:,} evenly split between raters, excluded from kappa and FAIL" * bool(grader.split),
+        f"{grader.unmeasured:,} more not measured" * bool(grader.unmeasured),
+        f"FAIL means a violation of {grader.rule}" * bool(grader.rule),
     ]
     rows: list[tuple[Cell, ...]] = [
-        (Text(_NAMES[name], style="bold" if name == found.headline else ""), *_measured(measure))
-        for name, measure in found.measures.items()
+        (Text(_NAMES[name], style="bold" if name == grader.headline else ""), *_measure_cells(measure))
+        for name, measure in grader.measures.items()
     ]
-    rows.append((f"as much between people ({_NAMES[found.headline]})", *_measured(found.ceiling)))
-    columns = (Column("measure", least=18), Column("value", right=True), Column("95%"), Column("n", right=True))
-    notes = [part for part in beside if part]
+    rows.append((f"between raters ({_NAMES[grader.headline]})", *_measure_cells(grader.ceiling)))
+    columns = (Column("measure", min_width=18), Column("value", right=True), Column("95%"), Column("n", right=True))
+    notes = [part for part in remarks if part]
     yield Group(
         plain(title, "bold"),
         *([Text(clean("; ".join(notes)), style="dim")] if notes else []),
-        table((*columns, Column("", least=20)), rows, width),
+        table((*columns, Column("", min_width=20)), rows, width),
     )
-    if found.confusion is not None:
-        yield titled("people (rows) by grader (columns)", _confusion(found.confusion, width))
-    if found.disputed:
-        yield titled("Most disputed", _disputed(found, width))
+    if grader.confusion is not None:
+        yield with_title("Human labels (rows) by grader (columns)", _confusion(grader.confusion, width))
+    if grader.disputed:
+        yield with_title("Largest disagreements", _disputed(grader, width))
 
 
-def _measured(measure: Measure) -> tuple[Cell, Cell, Cell, Cell]:
+def _measure_cells(measure: Measure) -> tuple[Cell, Cell, Cell, Cell]:
     value = "-" if measure.value is None else f"{measure.value:.3f}"
-    known = measure.low is not None and measure.high is not None
-    interval = f"[{measure.low:.3f}, {measure.high:.3f}]" if known else ""
+    has_interval = measure.low is not None and measure.high is not None
+    interval = f"[{measure.low:.3f}, {measure.high:.3f}]" if has_interval else ""
     return value, interval, f"{measure.n:,}", measure.note or ""
 
 
-def _confusion(found: Confusion, width: int) -> RenderableType:
-    columns = [Column(""), *(Column(name, right=True) for name in found.grader)]
-    rows = [(name, *map(str, row)) for name, row in zip(found.people, found.counts, strict=True)]
+def _confusion(confusion: Confusion, width: int) -> RenderableType:
+    columns = [Column(""), *(Column(name, right=True) for name in confusion.grader)]
+    rows = [(name, *map(str, row)) for name, row in zip(confusion.people, confusion.counts, strict=True)]
     return table(columns, rows, width)
 
 
-def _disputed(found: GraderAgreement, width: int) -> RenderableType:
+def _disputed(grader: GraderAgreement, width: int) -> RenderableType:
     columns = (
-        Column("case", least=12),
-        Column("model run", least=12),
-        Column("people", right=True),
+        Column("case", min_width=12),
+        Column("model run", min_width=12),
+        Column("human", right=True),
         Column("grader", right=True),
-        Column("why", least=20),
+        Column("why", min_width=20),
     )
     rows = [
         (
-            f"{one.test_id} [{one.sample_index}]" if one.sample_index else one.test_id,
-            one.model_label,
-            f"{one.people:.2g} ({one.raters})",
-            f"{one.grader:.3g}",
-            one_line(one.reason, 120),
+            f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id,
+            cell.model_label,
+            f"{cell.people:.2g} ({cell.raters})",
+            f"{cell.grader:.3g}",
+            one_line(cell.reason, 120),
         )
-        for one in found.disputed[:SHOWN_DISPUTED]
+        for cell in grader.disputed[:MAX_DISPUTED]
     ]
     return table(columns, rows, width)
 
 
-def _people(people: Sequence[PeopleAgreement], width: int) -> RenderableType:
+def _question_table(questions: Sequence[PeopleAgreement], width: int) -> RenderableType:
     columns = (
-        Column("question", least=12),
+        Column("question", min_width=12),
         Column("raters", right=True),
         Column("items", right=True),
         Column("shared", right=True),
@@ -120,19 +123,19 @@ def _people(people: Sequence[PeopleAgreement], width: int) -> RenderableType:
         Column("Fleiss"),
         Column("Cohen", right=True),
     )
-    return table(columns, [_asked(one) for one in people], width)
+    return table(columns, [_question_row(question) for question in questions], width)
 
 
-def _asked(one: PeopleAgreement) -> tuple[Cell, ...]:
-    levels = one.alpha.items()
-    alpha = "\n".join(_short(found, f" {level}" if len(levels) > 1 else "") for level, found in levels)
-    of = f" (of {one.fleiss_raters})" if one.fleiss.value is not None else ""
-    name = one.question if one.tag is None else f"{one.question}: {one.tag}"
-    numbers = (f"{one.raters:,}", f"{one.items:,}", f"{one.shared:,}")
-    return name, *numbers, alpha, f"{_value(one.fleiss)}{of}", _value(one.cohen_mean)
+def _question_row(question: PeopleAgreement) -> tuple[Cell, ...]:
+    levels = question.alpha.items()
+    alpha = "\n".join(_show_interval(measure, f" {level}" if len(levels) > 1 else "") for level, measure in levels)
+    fleiss_note = f" (of {question.fleiss_raters})" if question.fleiss.value is not None else ""
+    name = question.question if question.tag is None else f"{question.question}: {question.tag}"
+    numbers = (f"{question.raters:,}", f"{question.items:,}", f"{question.shared:,}")
+    return name, *numbers, alpha, f"{_value(question.fleiss)}{fleiss_note}", _value(question.cohen_mean)
 
 
-def _short(measure: Measure, more: str) -> str:
+def _show_interval(measure: Measure, more: str) -> str:
     if measure.value is None:
         return measure.note or "-"
     interval = f" [{measure.low:.2f}, {measure.high:.2f}]" if measure.low is not None else ""
@@ -143,53 +146,53 @@ def _value(measure: Measure) -> str:
     return "-" if measure.value is None else f"{measure.value:.3f}"
 
 
-def _pairs(people: Sequence[PeopleAgreement], width: int) -> Iterator[RenderableType]:
-    """Pair by pair where the pairs are few enough to be looked at."""
+def _pairs(questions: Sequence[PeopleAgreement], width: int) -> Iterator[RenderableType]:
+    """A table of rater pairs for questions with few pairs."""
     rows = [
-        (one.question if one.tag is None else f"{one.question}: {one.tag}", *pair.raters, str(pair.n),
-         "-" if pair.kappa is None else f"{pair.kappa:.3f}")
-        for one in people
-        if len(one.cohen) <= SHOWN_PAIRS
-        for pair in one.cohen
+        (question.question if question.tag is None else f"{question.question}: {question.tag}",
+         *pair.raters, str(pair.n), "-" if pair.kappa is None else f"{pair.kappa:.3f}")
+        for question in questions
+        if len(question.cohen) <= MAX_PAIRS
+        for pair in question.cohen
     ]  # fmt: skip
     if rows:
-        columns = (Column("question", least=12), Column("rater", least=8), Column("and", least=8))
-        yield titled(
-            "Rater by rater (Cohen's kappa; of a scale with quadratic weights)",
+        columns = (Column("question", min_width=12), Column("rater A", min_width=8), Column("rater B", min_width=8))
+        yield with_title(
+            "Pairs of raters (Cohen's kappa, quadratic weights for scales)",
             table((*columns, Column("items", right=True), Column("kappa", right=True)), rows, width),
         )
 
 
 def _raters(raters: Sequence[RaterFinding], width: int) -> RenderableType:
     columns = (
-        Column("rater", least=12),
+        Column("rater", min_width=12),
         Column("answers", right=True),
-        Column("the same when asked again"),
-        Column("as agreed (anchors)"),
-        Column("by day", least=16),
+        Column("same answer on repeats"),
+        Column("matching anchors"),
+        Column("by day", min_width=16),
     )
     rows = [
-        (one.rater, f"{one.answers:,}", _same(one.himself), _same(one.anchors),
-         ", ".join(f"{day.day} {day.same}/{day.n}" for day in one.days))
-        for one in raters[:SHOWN_RATERS]
+        (rater.rater, f"{rater.answers:,}", _show_repeats(rater.himself), _show_repeats(rater.anchors),
+         ", ".join(f"{day.day} {day.same}/{day.n}" for day in rater.days))
+        for rater in raters[:MAX_RATERS]
     ]  # fmt: skip
-    more = len(raters) - SHOWN_RATERS
-    shown = table(columns, rows, width)
-    return shown if more <= 0 else Group(shown, Text(f"... and {more} more raters", style="dim"))
+    hidden = len(raters) - MAX_RATERS
+    body = table(columns, rows, width)
+    return body if hidden <= 0 else Group(body, Text(f"... and {hidden} more raters", style="dim"))
 
 
-def _same(found: Same) -> str:
-    if not found.n:
+def _show_repeats(repeats: Same) -> str:
+    if not repeats.n:
         return "-"
-    apart = f", {found.distance:.2g} steps apart" if found.distance else ""
-    return f"{found.same}/{found.n}{apart}"
+    distance = f", {repeats.distance:.2g} steps apart" if repeats.distance else ""
+    return f"{repeats.same}/{repeats.n}{distance}"
 
 
 def _minimums(minimums: Sequence[Minimum], width: int) -> RenderableType:
-    columns = (Column(""), Column("metric", least=12), Column("at least", right=True), Column("found"))
+    columns = (Column(""), Column("metric", min_width=12), Column("minimum", right=True), Column("value"))
     rows = []
-    for one in minimums:
-        mark, colour = _MARKS[one.state]
-        found = "nothing to tell it by" if one.value is None else f"{one.value:.3f} ({_NAMES[str(one.measure)]})"
-        rows.append((Text(mark, style=colour), one.metric, f"{one.wanted:g}", found))
+    for minimum in minimums:
+        mark, color = _MARKS[minimum.state]
+        value = "not measured" if minimum.value is None else f"{minimum.value:.3f} ({_NAMES[str(minimum.measure)]})"
+        rows.append((Text(mark, style=color), minimum.metric, f"{minimum.wanted:g}", value))
     return table(columns, rows, width)

@@ -1,4 +1,4 @@
-"""The cells of one case in full: what was asked, what was measured, and why."""
+"""The cells of one case in full: the request, the scores and the reasons."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from rich.rule import Rule
 from rich.text import Text
 
 from visioneval.records.model import GraderRecord, Record
-from visioneval.report.terminal.summary import COLOURS
-from visioneval.report.terminal.table import Cell, Column, pairs, table, titled
+from visioneval.report.terminal.summary import COLORS
+from visioneval.report.terminal.table import Cell, Column, key_values, table, with_title
 from visioneval.report.text import clean, plain
 from visioneval.suite.case import TestCase
 from visioneval.types import Score
 
 
 def print_cells(cells: Sequence[Record], case: TestCase | None, folder: Path, console: Console) -> None:
-    """Prints cells of one case, of which there is at least one: what all were asked, then each by itself."""
+    """Prints the cells of one case (at least one): the shared request, then each cell."""
     console.print(Text(clean(cells[0].test_id), style="bold"))
-    console.print(pairs(_asked(cells[0], case)))
+    console.print(key_values(_case_rows(cells[0], case)))
     for cell in cells:
         console.print()
         _print_cell(cell, folder, console)
 
 
-def _asked(record: Record, case: TestCase | None) -> Iterator[tuple[str, Cell]]:
+def _case_rows(record: Record, case: TestCase | None) -> Iterator[tuple[str, Cell]]:
     yield "prompt", record.prompt
     if case is not None:
         masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
-        yield from _given(
+        yield from _non_empty(
             {
                 "criteria": case.criteria,
                 "region": case.region,
@@ -40,23 +40,23 @@ def _asked(record: Record, case: TestCase | None) -> Iterator[tuple[str, Cell]]:
                 "reference": case.reference,
             }
         )
-    yield from _given({"tags": ", ".join(record.tags)})
+    yield from _non_empty({"tags": ", ".join(record.tags)})
 
 
-def _given(rows: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+def _non_empty(rows: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, value in rows.items() if value)
 
 
 def _print_cell(record: Record, folder: Path, console: Console) -> None:
     title = Text.assemble(
-        (record.verdict, f"bold {COLOURS[record.verdict]}"),
+        (record.verdict, f"bold {COLORS[record.verdict]}"),
         f"  {clean(record.model_label)}  sample {record.sample_index}",
     )
     console.print(Rule(title, align="left"))
     if record.artifact_path:
-        # no fold of ours: a path that the terminal wraps can still be copied
+        # not wrapped by us, so that the path can be copied from the terminal
         console.print(Text(clean(str(folder / record.artifact_path))), soft_wrap=True)
-    console.print(pairs(_found(record)))
+    console.print(key_values(_result_rows(record)))
     if record.scores:
         console.print()
         console.print(_scores(record, console.width))
@@ -64,13 +64,13 @@ def _print_cell(record: Record, folder: Path, console: Console) -> None:
         rows = list(_grader_rows(grader))
         if rows:
             console.print()
-            console.print(titled(f"{grader.key} ({grader.type})", pairs(rows)))
+            console.print(with_title(f"{grader.key} ({grader.type})", key_values(rows)))
 
 
-def _found(record: Record) -> Iterator[tuple[str, Cell]]:
+def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
     error = record.error
     cost = "" if record.cost_usd is None else f", {record.cost_usd:.4f} USD"
-    yield from _given(
+    yield from _non_empty(
         {
             "size": f"{record.width} x {record.height} {record.mime}" if record.width else "no image",
             "generated": f"{record.provider}, {record.seconds:.2f} s{cost}",
@@ -86,16 +86,16 @@ def _found(record: Record) -> Iterator[tuple[str, Cell]]:
 
 
 def _scores(record: Record, width: int) -> Any:
-    columns = (Column("metric", least=16), Column("score", right=True), Column("reason", least=20))
+    columns = (Column("metric", min_width=16), Column("score", right=True), Column("reason", min_width=20))
     rows = [(name, show_score(score), record.reasons.get(name, "")) for name, score in record.scores.items()]
-    # a reason that covers all of a grader's metrics stands under the grader's key
+    # a reason for all of a grader's metrics is stored under the grader's key
     rows += [
         (grader.key, "", record.reasons[grader.key])
         for grader in record.graders
         if grader.key in record.reasons and grader.key not in record.scores
     ]
-    shown = columns if any(row[2] for row in rows) else columns[:2]
-    return table(shown, [row[: len(shown)] for row in rows], width)
+    visible = columns if any(row[2] for row in rows) else columns[:2]
+    return table(visible, [row[: len(visible)] for row in rows], width)
 
 
 def show_score(score: Score) -> str:
@@ -109,12 +109,12 @@ def _grader_rows(grader: GraderRecord) -> Iterator[tuple[str, Cell]]:
     if grader.error:
         yield "error", grader.error
     for name, value in grader.details.items():
-        if _worth_a_look(value):
+        if _is_shown(value):
             yield name.replace("_", " "), plain(_detail(value))
 
 
-def _worth_a_look(value: Any) -> bool:
-    """Not for what is empty, and not for coordinates, which only a program can use."""
+def _is_shown(value: Any) -> bool:
+    """Hides empty values and coordinates, which are only useful to programs."""
     if isinstance(value, (list, tuple)):
         return bool(value) and not any(_is_coordinate(item) for item in value)
     return value is not None and value not in ("", {})
@@ -126,8 +126,8 @@ def _is_coordinate(value: Any) -> bool:
 
 def _detail(value: Any) -> str:
     if isinstance(value, Mapping):
-        shown = ((name.replace("_", " "), item) for name, item in value.items() if _worth_a_look(item))
-        return ", ".join(f"{name}: {_detail(item)}" for name, item in shown)
+        items = ((name.replace("_", " "), item) for name, item in value.items() if _is_shown(item))
+        return ", ".join(f"{name}: {_detail(item)}" for name, item in items)
     if isinstance(value, (list, tuple)):
         nested = any(isinstance(item, Mapping) for item in value)
         return ("\n" if nested else ", ").join(_item(item) for item in value)
@@ -137,21 +137,21 @@ def _detail(value: Any) -> str:
 
 
 def _item(value: Any) -> str:
-    """One of a list. Of a mapping the first value says what it is, and what repeats it is left out."""
+    """One item of a list. In a mapping the first value is the heading; values equal to it are omitted."""
     if not isinstance(value, Mapping):
         return _detail(value)
-    shown = [
-        (name, _detail(item), item) for name, item in value.items() if _worth_a_look(item) and not _is_coordinate(item)
+    parts = [
+        (name, _detail(item), item) for name, item in value.items() if _is_shown(item) and not _is_coordinate(item)
     ]
-    if not shown:
+    if not parts:
         return "-"
-    (_, head, _), *rest = shown
-    words = [_word(name, text, item) for name, text, item in rest if text != head]
-    return f"{head}  ({', '.join(words)})" if words else head
+    (_, head, _), *rest = parts
+    notes = [_labeled(name, text, item) for name, text, item in rest if text != head]
+    return f"{head}  ({', '.join(notes)})" if notes else head
 
 
-def _word(name: str, text: str, value: Any) -> str:
-    said = name.replace("_", " ")
+def _labeled(name: str, text: str, value: Any) -> str:
+    label = name.replace("_", " ")
     if isinstance(value, bool):
-        return said if value else f"not {said}"
-    return f"{said} {text}"
+        return label if value else f"not {label}"
+    return f"{label} {text}"

@@ -1,4 +1,4 @@
-"""A comparison in a terminal or a pipe: what broke, what was fixed, then the numbers. Nothing by colour alone."""
+"""A comparison in a terminal or a pipe: broken and fixed cells, then metrics. Color never carries meaning alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from visioneval.analysis.compare.gates import GateResult, State
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.report.sentences import (
     TITLES,
-    change_in_words,
+    cost_and_time_rows,
+    describe_change,
     headline,
-    left_out,
-    money_and_time,
+    mismatch_lines,
     next_command,
     notes,
     power_lines,
@@ -24,101 +24,108 @@ from visioneval.report.sentences import (
     show_n,
     show_p,
     show_value,
-    unlike_lines,
+    unpaired_lines,
 )
-from visioneval.report.terminal.table import Cell, Column, fitted, table, titled
+from visioneval.report.terminal.table import Cell, Column, fit_columns, table, with_title
 from visioneval.report.text import clean, plain
 
-SHOWN = 20
-TOLD: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before", "still_failing", "still_error")
-_COLOURS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
-_MARKS: dict[State, str] = {"holds": "holds", "unmet": "NOT MET", "unmeasured": "NOT MEASURED"}
-_MARK_COLOURS: dict[State, str] = {"holds": "green", "unmet": "red", "unmeasured": "yellow"}
+MAX_ROWS = 20
+LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before", "still_failing", "still_error")
+_COLORS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
+_MARKS: dict[State, str] = {"holds": "passed", "unmet": "FAILED", "unmeasured": "NOT MEASURED"}
+_MARK_COLORS: dict[State, str] = {"holds": "green", "unmet": "red", "unmeasured": "yellow"}
 
 
-def print_comparison(found: Comparison, held: Sequence[GateResult], console: Console, *, shown: int = SHOWN) -> None:
-    """Prints a whole comparison, gates last."""
-    for part in _parts(found, held, console.width, shown):
+def print_comparison(
+    comparison: Comparison, gates: Sequence[GateResult], console: Console, *, max_rows: int = MAX_ROWS
+) -> None:
+    """Prints a comparison, with the gates last."""
+    for part in _parts(comparison, gates, console.width, max_rows):
         console.print(part)
         console.print()
-    following = next_command(found)
-    if following is not None:  # no fold of ours: a command that the terminal wraps can still be copied
-        console.print(plain(f"next: {following}"), soft_wrap=True)
+    command = next_command(comparison)
+    if command is not None:  # not wrapped by us, so that the command can be copied
+        console.print(plain(f"next: {command}"), soft_wrap=True)
 
 
-def _parts(found: Comparison, held: Sequence[GateResult], width: int, shown: int) -> Iterator[RenderableType]:
-    yield _headline(found)
-    lines = [*unlike_lines(found)]
+def _parts(comparison: Comparison, gates: Sequence[GateResult], width: int, max_rows: int) -> Iterator[RenderableType]:
+    yield _headline(comparison)
+    lines = [*mismatch_lines(comparison)]
     if lines:
-        yield titled("NOT GRADED ALIKE: differences below may be the graders'", plain("\n".join(lines), "yellow"))
-    for change in TOLD:
-        pairs = found.changed(change)
+        yield with_title(
+            "GRADERS DIFFER BETWEEN THE RUNS: the differences below may come from the graders",
+            plain("\n".join(lines), "yellow"),
+        )
+    for change in LISTED_CHANGES:
+        pairs = comparison.changed(change)
         if pairs:
-            yield _flips(change, pairs[:shown], len(pairs), found, width)
-    yield from _numbers(found, width)
-    out = left_out(found)
-    if out:
-        yield titled("Not compared: in one run only", plain("\n".join(out)))
-    yield titled("Gates (--fail-on)", _gates(held, width))
+            yield _change_table(change, pairs[:max_rows], len(pairs), comparison, width)
+    yield from _numbers(comparison, width)
+    unpaired = unpaired_lines(comparison)
+    if unpaired:
+        yield with_title("Not compared: only in one run", plain("\n".join(unpaired)))
+    yield with_title("Gates (--fail-on)", _gates(gates, width))
 
 
-def _headline(found: Comparison) -> RenderableType:
-    first, *rest = headline(found)
-    return Group(plain(first, "bold"), *(plain(line) for line in (*rest, *notes(found))))
+def _headline(comparison: Comparison) -> RenderableType:
+    first, *rest = headline(comparison)
+    return Group(plain(first, "bold"), *(plain(line) for line in (*rest, *notes(comparison))))
 
 
-def _flips(change: Change, pairs: Sequence[CellPair], total: int, found: Comparison, width: int) -> RenderableType:
-    samples = any(pair.b.sample_index for pair in found.pairs)
-    columns = [Column("case [sample]" if samples else "case", least=12), Column("rules and reasons", least=24)]
+def _change_table(
+    change: Change, pairs: Sequence[CellPair], total: int, comparison: Comparison, width: int
+) -> RenderableType:
+    samples = any(pair.b.sample_index for pair in comparison.pairs)
+    columns = [Column("case [sample]" if samples else "case", min_width=12), Column("rules and reasons", min_width=24)]
     rows: list[list[Cell]] = [
         [
-            Text(_name(pair, samples=samples), style=_COLOURS.get(change, "")),
-            plain("\n".join(change_in_words(pair, found.b.writers))),
+            Text(_name(pair, samples=samples), style=_COLORS.get(change, "")),
+            plain("\n".join(describe_change(pair, comparison.b.writers))),
         ]
         for pair in pairs
     ]
-    if len(found.labels) > 1:
-        numbers = {new: str(number) for number, (_, new) in enumerate(found.labels, 1)}
+    if len(comparison.labels) > 1:
+        numbers = {new: str(number) for number, (_, new) in enumerate(comparison.labels, 1)}
         columns.insert(0, Column("#", right=True))
         for row, pair in zip(rows, pairs, strict=True):
             row.insert(0, numbers[pair.b.model_label])
     body = table(columns, rows, width)
     title = f"{TITLES[change]}: {total:,}"
     if len(pairs) == total:
-        return titled(title, body)
-    return titled(title, Group(body, Text(f"... and {total - len(pairs):,} more: --json lists all", style="dim")))
+        return with_title(title, body)
+    return with_title(title, Group(body, Text(f"... and {total - len(pairs):,} more: --json lists all", style="dim")))
 
 
 def _name(pair: CellPair, *, samples: bool) -> str:
-    notes = [word for word, told in (("must_pass", pair.must_pass), ("flaky", pair.flaky)) if told]
+    notes = [note for note, applies in (("must_pass", pair.must_pass), ("flaky", pair.flaky)) if applies]
     notes += ["same image"] if pair.same_output else []
     name = f"{pair.b.test_id} [{pair.b.sample_index}]" if samples else pair.b.test_id
     return clean(f"{name}\n({', '.join(notes)})" if notes else name)
 
 
-def _numbers(found: Comparison, width: int) -> Iterator[RenderableType]:
-    tested = [found.pass_rate, *found.metrics]
-    yield titled("Pass rate and metrics, pair by pair", _differences("metric", tested, width, adjusted=True))
+def _numbers(comparison: Comparison, width: int) -> Iterator[RenderableType]:
+    tested = [comparison.pass_rate, *comparison.metrics]
+    yield with_title("Pass rate and metrics (paired)", _differences("metric", tested, width, adjusted=True))
     power = list(power_lines(tested))
     if power:
         yield plain("\n".join(power), "dim")
-    for title, what, own in (
-        ("Pass rate by model run", "model run", found.by_run),
-        ("Pass rate by tag", "tag", found.by_tag),
-        ("By type of question", "type", found.by_type),
+    for title, heading, differences in (
+        ("Pass rate by model run", "model run", comparison.by_run),
+        ("Pass rate by tag", "tag", comparison.by_tag),
+        ("By type of question", "type", comparison.by_type),
     ):
-        if own:
-            yield titled(f"{title} (p not adjusted)", _differences(what, own, width, adjusted=False))
-    rows = list(money_and_time(found))
+        if differences:
+            yield with_title(f"{title} (p not adjusted)", _differences(heading, differences, width, adjusted=False))
+    rows = list(cost_and_time_rows(comparison))
     if rows:
-        columns = (Column("", least=8), Column("A", right=True), Column("B", right=True), Column("over"))
-        yield titled("Cost and time", table(columns, rows, width))
+        columns = (Column("", min_width=8), Column("A", right=True), Column("B", right=True), Column("pairs"))
+        yield with_title("Cost and time", table(columns, rows, width))
 
 
-def _differences(what: str, found: Sequence[Difference], width: int, *, adjusted: bool) -> RenderableType:
-    """Where it is too narrow, with the interval on a line of its own."""
+def _differences(heading: str, differences: Sequence[Difference], width: int, *, adjusted: bool) -> RenderableType:
+    """Puts the interval on a separate line if the terminal is too narrow."""
     columns = [
-        Column(what, least=10),
+        Column(heading, min_width=10),
         Column("A", right=True),
         Column("B", right=True),
         Column("B - A [95%]", right=True),
@@ -126,36 +133,37 @@ def _differences(what: str, found: Sequence[Difference], width: int, *, adjusted
         Column("n (cases)", right=True),
         Column(""),
     ]
-    rows = [_row(one, adjusted=adjusted) for one in found]
-    if fitted(columns, rows, width) is None:
+    rows = [_row(difference, adjusted=adjusted) for difference in differences]
+    if fit_columns(columns, rows, width) is None:
         for row in rows:
             row[3] = plain(str(row[3]).replace(" [", "\n["))
     return table(columns, rows, width)
 
 
-def _row(one: Difference, *, adjusted: bool) -> list[Cell]:
+def _row(difference: Difference, *, adjusted: bool) -> list[Cell]:
     return [
-        one.name,
-        show_value(one, one.a),
-        show_value(one, one.b),
-        show_difference(one),
-        show_p(one.p_holm if adjusted else one.p),
-        show_n(one),
-        _judged(one),
+        difference.name,
+        show_value(difference, difference.a),
+        show_value(difference, difference.b),
+        show_difference(difference),
+        show_p(difference.p_holm if adjusted else difference.p),
+        show_n(difference),
+        _direction(difference),
     ]
 
 
-def _judged(one: Difference) -> Text:
-    worse = one.worse_by
+def _direction(difference: Difference) -> Text:
+    worse = difference.worse_by
     if not worse:
         return Text("")
-    word, colour = ("worse", "red") if worse > 0 else ("better", "green")
-    return Text(f"{word}!", style=f"bold {colour}") if one.significant else Text(word, style="dim")
+    word, color = ("worse", "red") if worse > 0 else ("better", "green")
+    return Text(f"{word}!", style=f"bold {color}") if difference.significant else Text(word, style="dim")
 
 
-def _gates(held: Sequence[GateResult], width: int) -> RenderableType:
-    columns = (Column(""), Column("gate", least=12), Column("found", least=20))
+def _gates(gates: Sequence[GateResult], width: int) -> RenderableType:
+    columns = (Column(""), Column("gate", min_width=12), Column("result", min_width=20))
     rows = [
-        (Text(_MARKS[one.state], style=_MARK_COLOURS[one.state]), one.fail_on.text, plain(one.found)) for one in held
+        (Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state]), gate.fail_on.text, plain(gate.found))
+        for gate in gates
     ]
     return table(columns, rows, width)

@@ -1,4 +1,4 @@
-"""What judges preferred, in a terminal and for programs."""
+"""Pairwise preferences of judges, for a terminal and for programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from visioneval.analysis.compare.preferences import Preferred, Result
-from visioneval.report.terminal.table import Cell, Column, table, titled
+from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line, plain
 
-SHOWN = 10
+MAX_CELLS = 10
 COLUMNS = (
-    Column("A", least=12),
-    Column("B", least=12),
-    Column("judge", least=10),
+    Column("A", min_width=12),
+    Column("B", min_width=12),
+    Column("judge", min_width=10),
     Column("rate of B [95%]", right=True),
     Column("B wins", right=True),
     Column("A wins", right=True),
@@ -26,53 +26,66 @@ COLUMNS = (
 )
 
 
-def print_preferences(found: Sequence[Preferred], console: Console) -> None:
-    """Win rates, and the cases in which A was preferred or that could not be judged."""
+def print_preferences(preferences: Sequence[Preferred], console: Console) -> None:
+    """Prints win rates, and the cases where A won or that were not judged."""
     rows: list[list[Cell]] = [
         [
-            one.a,
-            one.b,
-            one.judge,
-            shown_rate(one),
-            *(str(many) for many in (one.count("b"), one.count("a"), one.ties, one.flips, one.errors, one.judged)),
+            preference.a,
+            preference.b,
+            preference.judge,
+            show_win_rate(preference),
+            *(
+                str(count)
+                for count in (
+                    preference.count("b"),
+                    preference.count("a"),
+                    preference.ties,
+                    preference.flips,
+                    preference.errors,
+                    preference.judged,
+                )
+            ),
         ]
-        for one in found
+        for preference in preferences
     ]
-    console.print(titled("Preferences: ties count half, and flips are ties", table(COLUMNS, rows, console.width)))
-    for one in found:
-        for what, cells in (("A preferred", _cells(one, "a")), ("not judged", _cells(one, "error"))):
+    console.print(
+        with_title("Preferences (a tie counts half; a flip counts as a tie)", table(COLUMNS, rows, console.width))
+    )
+    for preference in preferences:
+        for title, cells in (("A preferred", _cells(preference, "a")), ("not judged", _cells(preference, "error"))):
             if cells:
-                console.print(plain(f"{what}: {cells}"))
+                console.print(plain(f"{title}: {cells}"))
 
 
-def shown_rate(found: Preferred) -> str:
+def show_win_rate(preference: Preferred) -> str:
     """``0.72 [0.61, 0.81]``."""
-    if found.rate is None or found.interval is None:
+    if preference.rate is None or preference.interval is None:
         return "-"
-    return f"{found.rate:.2f} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
+    return f"{preference.rate:.2f} [{preference.interval.low:.2f}, {preference.interval.high:.2f}]"
 
 
-def _cells(found: Preferred, result: Result) -> str:
-    own = [f"{pair.test_id} {pair.sample_index}" for pair in found.pairs if pair.result == result]
-    more = f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
-    return one_line(", ".join(own[:SHOWN]), 1000) + more
+def _cells(preference: Preferred, result: Result) -> str:
+    cells = [f"{pair.test_id} {pair.sample_index}" for pair in preference.pairs if pair.result == result]
+    suffix = f" and {len(cells) - MAX_CELLS} more" if len(cells) > MAX_CELLS else ""
+    return one_line(", ".join(cells[:MAX_CELLS]), 1000) + suffix
 
 
-def preference_data(found: Preferred) -> dict[str, Any]:
-    """The findings for programs."""
+def preference_data(preference: Preferred) -> dict[str, Any]:
+    """The preferences as JSON data."""
     return {
-        "a": found.a,
-        "b": found.b,
-        "judge": found.judge,
-        "b_win_rate": found.rate,
-        "interval": None if found.interval is None else [found.interval.low, found.interval.high],
-        "judged": found.judged,
-        "b_wins": found.count("b"),
-        "a_wins": found.count("a"),
-        "ties": found.ties,
-        "flips": found.flips,
-        "errors": found.errors,
+        "a": preference.a,
+        "b": preference.b,
+        "judge": preference.judge,
+        "b_win_rate": preference.rate,
+        "interval": None if preference.interval is None else [preference.interval.low, preference.interval.high],
+        "judged": preference.judged,
+        "b_wins": preference.count("b"),
+        "a_wins": preference.count("a"),
+        "ties": preference.ties,
+        "flips": preference.flips,
+        "errors": preference.errors,
         "pairs": [
-            {"test_id": pair.test_id, "sample_index": pair.sample_index, "result": pair.result} for pair in found.pairs
+            {"test_id": pair.test_id, "sample_index": pair.sample_index, "result": pair.result}
+            for pair in preference.pairs
         ],
     }

@@ -1,4 +1,4 @@
-"""Questions pooled by type, in a terminal: which kind of claim each model run misses."""
+"""Scores pooled by question type, for a terminal."""
 
 from __future__ import annotations
 
@@ -9,65 +9,67 @@ from rich.text import Text
 
 from visioneval.analysis.findings import Summary
 from visioneval.analysis.questions import ModelQuestions, QuestionFindings, TypeFinding
-from visioneval.report.terminal.table import Cell, Column, fitted, table, titled
+from visioneval.report.terminal.table import Cell, Column, fit_columns, table, with_title
 from visioneval.report.text import clean, plain
 
-ALL = "all questions"
+ALL_QUESTIONS = "all questions"
 
 
 def pooled_metrics(summary: Summary) -> set[str]:
-    """The metrics by question type: they are shown pooled over questions, not as means over images."""
+    """Metrics by question type. They are pooled over questions, not averaged over images."""
     starts = tuple(f"{key}." for key in summary.questions)
     return {name for name in summary.metrics if name.startswith(starts)} if starts else set()
 
 
 def question_tables(summary: Summary, width: int) -> Iterator[RenderableType]:
-    """One table for each gecko grader, as many model runs side by side as fit."""
+    """One table per gecko grader, with as many model runs side by side as fit."""
     labels = [model.label for model in summary.models]
-    for key, found in summary.questions.items():
-        title = f"Questions by type ({key}): how many are right, of all answered"
-        types = list(dict.fromkeys(kind for own in found.models.values() for kind in own.types))
+    for key, questions in summary.questions.items():
+        title = f"Questions by type ({key}): correct / answered"
+        types = list(
+            dict.fromkeys(kind for model_questions in questions.models.values() for kind in model_questions.types)
+        )
         start = 0
         while start < len(labels):
             end = start + 1
-            while end < len(labels) and fitted(*_side_by_side(labels, found, types, start, end + 1), width):
+            while end < len(labels) and fit_columns(*_side_by_side(labels, questions, types, start, end + 1), width):
                 end += 1
-            body = table(*_side_by_side(labels, found, types, start, end), width)
-            yield titled(title, body) if start == 0 else body
+            body = table(*_side_by_side(labels, questions, types, start, end), width)
+            yield with_title(title, body) if start == 0 else body
             start = end
-        yield Text(clean(_made(found)), style="dim")
+        yield Text(clean(_origin(questions)), style="dim")
 
 
 def _side_by_side(
-    labels: Sequence[str], found: QuestionFindings, types: Sequence[str], start: int, end: int
+    labels: Sequence[str], questions: QuestionFindings, types: Sequence[str], start: int, end: int
 ) -> tuple[list[Column], list[list[Cell]]]:
-    columns = [Column("type", least=12), *(Column(f"#{at + 1}", right=True) for at in range(start, end))]
-    models = [found.models.get(label) for label in labels[start:end]]
-    rows: list[list[Cell]] = [[plain(kind), *(show_type(_of(model, kind)) for model in models)] for kind in types]
-    rows.append([ALL, *(show_type(model.all if model else None) for model in models)])
+    columns = [Column("type", min_width=12), *(Column(f"#{at + 1}", right=True) for at in range(start, end))]
+    models = [questions.models.get(label) for label in labels[start:end]]
+    rows: list[list[Cell]] = [[plain(kind), *(show_type(_type_of(model, kind)) for model in models)] for kind in types]
+    rows.append([ALL_QUESTIONS, *(show_type(model.all if model else None) for model in models)])
     return columns, rows
 
 
-def _of(model: ModelQuestions | None, kind: str) -> TypeFinding | None:
+def _type_of(model: ModelQuestions | None, kind: str) -> TypeFinding | None:
     return model.types.get(kind) if model else None
 
 
-def show_type(found: TypeFinding | None) -> str:
-    """``3/4``, with ``!2`` where two more questions have no score."""
-    if found is None:
+def show_type(finding: TypeFinding | None) -> str:
+    """``3/4``, followed by ``!2`` if two more questions have no score."""
+    if finding is None:
         return "-"
-    right = "none" if found.value is None else f"{round(found.value * found.n)}/{found.n}"
-    return f"{right} !{found.unmeasured}" if found.unmeasured else right
+    right = "none" if finding.value is None else f"{round(finding.value * finding.n)}/{finding.n}"
+    return f"{right} !{finding.unmeasured}" if finding.unmeasured else right
 
 
-def _made(found: QuestionFindings) -> str:
-    """Where the questions came from, and what was left out."""
-    pinned = found.prompts - found.generated
+def _origin(questions: QuestionFindings) -> str:
+    """The origin of the questions, their coverage, and how many were dropped."""
+    pinned = questions.prompts - questions.generated
     parts = [f"{pinned} pinned"] if pinned else []
-    if found.generated:
-        parts.append(f"{found.generated} made by the judge")
-    line = f"questions of {found.prompts} prompt{'s' * (found.prompts != 1)}: {', '.join(parts)}"
-    if found.coverage is not None:
-        line += f"; {found.coverage:.0%} of the items covered, {found.dropped} questions dropped"
-    missing = any(own.all.unmeasured for own in found.models.values())
+    if questions.generated:
+        parts.append(f"{questions.generated} generated by the judge")
+    line = f"questions of {questions.prompts} prompt{'s' * (questions.prompts != 1)}: {', '.join(parts)}"
+    if questions.coverage is not None:
+        line += f"; {questions.coverage:.0%} of the items covered, {questions.dropped} questions dropped"
+    missing = any(model.all.unmeasured for model in questions.models.values())
     return f"{line}; !n: n more without a score" if missing else line

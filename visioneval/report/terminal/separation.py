@@ -6,15 +6,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from visioneval.analysis.findings import Summary
-from visioneval.report.terminal.table import Cell, Column, table, titled
+from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain
 
 
 def separation_table(summary: Summary, width: int) -> RenderableType:
-    """A line for each metric and model run that has aligned cells and counter-examples."""
+    """One row for each metric and model run with aligned cells and counter-examples."""
     numbers = {model.label: number for number, model in enumerate(summary.models, 1)}
     columns = [
-        Column("metric", least=12),
+        Column("metric", min_width=12),
         Column("#", right=True),
         *(Column(name, right=True) for name in ("aligned", "counter", "difference", "AUROC")),
     ]
@@ -22,14 +22,12 @@ def separation_table(summary: Summary, width: int) -> RenderableType:
         [
             plain(metric),
             str(numbers[label]),
-            f"{one.aligned:.3g} ({one.aligned_n})",
-            f"{one.counter:.3g} ({one.counter_n})",
-            Text(f"{one.difference:+.3g}", style="" if one.difference > 0 else "yellow"),
-            f"{one.auroc:.3f}",
+            f"{separation.aligned:.3g} ({separation.aligned_n})",
+            f"{separation.counter:.3g} ({separation.counter_n})",
+            Text(f"{separation.difference:+.3g}", style="" if separation.difference > 0 else "yellow"),
+            f"{separation.auroc:.3f}",
         ]
-        for metric, found in summary.separations.items()
-        for label, one in found.items()
+        for metric, by_label in summary.separations.items()
+        for label, separation in by_label.items()
     ]
-    return titled(
-        "Counter-examples: means (of how many cells), and how well they are told apart", table(columns, rows, width)
-    )
+    return with_title("Counter-examples: mean (cells), difference and AUROC", table(columns, rows, width))

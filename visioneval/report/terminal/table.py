@@ -1,4 +1,4 @@
-"""Tables that keep their numbers whole at any width, in a terminal and in a pipe."""
+"""Tables that never wrap numbers, at any width."""
 
 from __future__ import annotations
 
@@ -19,70 +19,70 @@ Cell = str | Text
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: as wide as what it holds, or, with ``least``, folded to no fewer than so many characters."""
+    """A column as wide as its content, or, with ``min_width``, wrapped to at least that width."""
 
     name: str
     right: bool = False
-    least: int | None = None
+    min_width: int | None = None
 
 
-def titled(title: str, body: RenderableType) -> RenderableType:
-    """A heading, and what stands below it."""
+def with_title(title: str, body: RenderableType) -> RenderableType:
+    """A heading above a body."""
     return Group(plain(title, "bold"), body)
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> RenderableType:
-    """A table of ``width`` characters at most; where that is too narrow, each row becomes a block of lines."""
-    widths = fitted(columns, rows, width)
+    """A table at most ``width`` characters wide. If that is too narrow, each row becomes a block of lines."""
+    widths = fit_columns(columns, rows, width)
     if widths is None:
         return _stacked(columns, rows)
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column, column_width in zip(columns, widths, strict=True):
-        made.add_column(
+        grid.add_column(
             plain(column.name), justify="right" if column.right else "left", width=column_width, overflow="fold"
         )
     for row in rows:
-        made.add_row(*map(_text, row))
-    return made
+        grid.add_row(*map(_text, row))
+    return grid
 
 
-def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
-    """The width of each column, or ``None`` where not even the least ones fit."""
+def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
+    """The width of each column, or ``None`` if the minimum widths do not fit."""
     natural = [
         max([cell_len(column.name), *(_cell_width(row[at]) for row in rows)]) for at, column in enumerate(columns)
     ]
-    least = [
-        wanted if column.least is None else min(wanted, column.least)
-        for column, wanted in zip(columns, natural, strict=True)
+    minimum = [
+        size if column.min_width is None else min(size, column.min_width)
+        for column, size in zip(columns, natural, strict=True)
     ]
     room = width - GAP * (len(columns) - 1)
-    spare = room - sum(least)
-    if spare < 0:
+    spare_width = room - sum(minimum)
+    if spare_width < 0:
         return None
-    widths = list(least)
-    for at in sorted(range(len(columns)), key=lambda at: natural[at] - least[at]):
-        hungry = sum(1 for other, wanted in enumerate(natural) if widths[other] < wanted)
-        more = min(natural[at] - least[at], spare // max(hungry, 1))
-        widths[at] += more
-        spare -= more
+    widths = list(minimum)
+    for at in sorted(range(len(columns)), key=lambda at: natural[at] - minimum[at]):
+        growing = sum(1 for other, size in enumerate(natural) if widths[other] < size)
+        extra = min(natural[at] - minimum[at], spare_width // max(growing, 1))
+        widths[at] += extra
+        spare_width -= extra
     return widths
 
 
-def pairs(rows: Iterable[tuple[str, Cell]]) -> Table:
-    """Names and what stands for them, without a head; long text folds under itself."""
-    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
+def key_values(rows: Iterable[tuple[str, Cell]]) -> Table:
+    """Names and values without a header; long values wrap."""
+    grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, value in rows:
-        made.add_row(plain(name), _text(value))
-    return made
+        grid.add_row(plain(name), _text(value))
+    return grid
 
 
 def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> RenderableType:
     blocks: list[RenderableType] = []
     for row in rows:
         blocks += [Text("")] if blocks else []
-        blocks.append(pairs((column.name, cell) for column, cell in zip(columns, row, strict=True)))
+        blocks.append(key_values((column.name, cell) for column, cell in zip(columns, row, strict=True)))
     return Group(*blocks)
 
 

@@ -1,20 +1,20 @@
-// One cell in full.
+// The view of one cell.
 
 async function showCell() {
   const { index, state } = report;
   const view = document.getElementById("view-cell");
   const at = findCell(index, state.cell);
   if (at < 0) {
-    view.replaceChildren(el("p", { class: "notice", role: "alert", text: "This run has no such cell." }));
+    view.replaceChildren(el("p", { class: "notice", role: "alert", text: "This run does not contain this cell." }));
     return;
   }
   report.lastCell = at;
-  const words = state.filters.q ? await load("words") : undefined;
-  report.shown = matching(index, state.filters, words);
+  const texts = state.filters.q ? await load("texts") : undefined;
+  report.shown = matching(index, state.filters, texts);
   const detail = (await load(partOf(at)))[index.cells.place[at] % index.part];
   if (findCell(index, report.state.cell) !== at) return;
   const modes = modesOf(detail);
-  report.stage = stageOf(modes, Math.max(0, modes.findIndex((mode) => mode.name === report.mode)));
+  report.stage = createStage(modes, Math.max(0, modes.findIndex((mode) => mode.name === report.mode)));
   report.stage.node.addEventListener("click", (event) => {
     if (event.target.classList.contains("mode")) report.mode = event.target.textContent;
   });
@@ -27,23 +27,23 @@ async function showCell() {
 function cellHead(at, detail) {
   const { index, shown, state } = report;
   const { cells } = index;
-  const place = shown.indexOf(at);
-  const near = (step) => (place < 0 ? undefined : shown[place + step]);
-  const link = (step, text, label) => el("a", near(step) === undefined ? { class: "step off", "aria-disabled": "true", text, "aria-label": label }
-    : { class: "step", href: addressOfCell(index, near(step), state.filters), text, "aria-label": label });
+  const position = shown.indexOf(at);
+  const neighbor = (step) => (position < 0 ? undefined : shown[position + step]);
+  const link = (step, text, label) => el("a", neighbor(step) === undefined ? { class: "step off", "aria-disabled": "true", text, "aria-label": label }
+    : { class: "step", href: addressOfCell(index, neighbor(step), state.filters), text, "aria-label": label });
   return el("div", { class: "cell-head" },
     el("a", { class: "back", href: addressOf("gallery", state.filters), text: "Gallery" }),
     badge(detail.record.verdict),
     el("h1", { tabindex: "-1", text: index.cases[cells.case[at]] }),
     el("span", { class: "model" }, soft(index.models[cells.model[at]])),
     cells.sample[at] || report.index.cells.sample.some(Boolean) ? el("span", { class: "note", text: `sample ${cells.sample[at]}` }) : null,
-    el("span", { class: "steps" }, link(-1, "\u2190", "Previous cell"), el("span", { class: "note", text: place < 0 ? "" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` }), link(1, "\u2192", "Next cell")));
+    el("span", { class: "steps" }, link(-1, "\u2190", "Previous cell"), el("span", { class: "note", text: position < 0 ? "" : `${(position + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` }), link(1, "\u2192", "Next cell")));
 }
 
 function step(by) {
   const { shown, index, state } = report;
-  const place = shown.indexOf(findCell(index, state.cell));
-  const next = place < 0 ? undefined : shown[place + by];
+  const position = shown.indexOf(findCell(index, state.cell));
+  const next = position < 0 ? undefined : shown[position + by];
   if (next !== undefined) go(addressOfCell(index, next, state.filters));
 }
 
@@ -61,52 +61,52 @@ function findings(detail) {
   const { record } = detail;
   return [
     verdictBlock(detail),
-    el("section", {}, el("h2", { text: "Asked" }), factList(asked(detail), detail)),
+    el("section", {}, el("h2", { text: "Request" }), factList(requestFacts(detail), detail)),
     Object.keys(record.scores).length ? el("section", {}, el("h2", { text: "Scores" }), scoreTable(detail)) : null,
-    record.graders.length ? el("section", {}, el("h2", { text: "What the graders saw" }), record.graders.map((grader) => graderSection(grader, detail))) : null,
-    el("section", {}, el("h2", { text: "Drawn" }), factList(drawn(detail), detail)),
-    el("section", {}, el("h2", { text: "Run this cell alone" }), commandBlock(detail.command)),
+    record.graders.length ? el("section", {}, el("h2", { text: "Grader details" }), record.graders.map((grader) => graderSection(grader, detail))) : null,
+    el("section", {}, el("h2", { text: "Output" }), factList(outputFacts(detail), detail)),
+    el("section", {}, el("h2", { text: "Command to rerun this cell" }), commandBlock(detail.command)),
   ];
 }
 
 function verdictBlock(detail) {
   const { record } = detail;
-  const items = [...byReason(record.failed_rules, detail.why)].map(([reason, rules]) => el("li", { class: "fail" }, rules.map((rule) => el("code", { text: rule })), reasonText(reason)));
+  const items = [...groupByReason(record.failed_rules, detail.why)].map(([reason, rules]) => el("li", { class: "fail" }, rules.map((rule) => el("code", { text: rule })), reasonText(reason)));
   if (record.status === "refused") items.push(el("li", { class: record.verdict === "PASS" ? "" : "fail" }, el("strong", { text: "refused" }), reasonText(record.reasons.refused)));
   if (record.error) items.push(el("li", { class: "error" }, el("strong", { text: `${record.error.stage}, ${record.error.kind}` }), reasonText(record.error.message)));
   for (const rule of record.warned_rules) items.push(el("li", { class: "warn" }, el("span", { class: "note", text: "warning" }), el("code", { text: rule }), reasonText(detail.why[rule])));
-  for (const key of detail.parted) items.push(el("li", { class: "parted" }, el("strong", { text: "Judge and rules disagree" }), reasonText(partedText(key, record))));
-  if (!items.length) items.push(el("li", { class: "pass", text: "Every rule that applies holds." }));
+  for (const key of detail.disagreement) items.push(el("li", { class: "disagreement" }, el("strong", { text: "Judge and rules disagree" }), reasonText(disagreementText(key, record))));
+  if (!items.length) items.push(el("li", { class: "pass", text: "All applicable rules passed." }));
   return el("section", { class: `verdict-block ${record.verdict.toLowerCase()}` }, el("ul", { class: "plain" }, items),
     record.failure_tags.length ? el("p", { class: "tags" }, record.failure_tags.map((tag) => el("span", { class: "tag", text: tag }))) : null);
 }
 
-/** Rules that fail for one reason stand together. */
-function byReason(rules, why) {
-  const found = new Map();
+/** Groups failed rules by reason. */
+function groupByReason(rules, why) {
+  const groups = new Map();
   for (const rule of rules) {
     const reason = why[rule] || "";
     const key = reason || `\n${rule}`;
-    if (!found.has(key)) found.set(key, [reason, []]);
-    found.get(key)[1].push(rule);
+    if (!groups.has(key)) groups.set(key, [reason, []]);
+    groups.get(key)[1].push(rule);
   }
-  return found.values();
+  return groups.values();
 }
 
 function reasonText(text) {
   return text ? el("span", { class: "reason", text }) : null;
 }
 
-function partedText(key, record) {
-  const said = record.graders.find((grader) => grader.key === key)?.details.judge_verdict;
-  return `${key}: the judge says ${told(said)}, the rules over its scores say ${said === "FAIL" ? "PASS" : "FAIL"}`;
+function disagreementText(key, record) {
+  const judgeVerdict = record.graders.find((grader) => grader.key === key)?.details.judge_verdict;
+  return `${key}: the judge verdict is ${formatValue(judgeVerdict)}, the rules give ${judgeVerdict === "FAIL" ? "PASS" : "FAIL"}`;
 }
 
 function scoreTable({ record, broken }) {
   const rows = Object.entries(record.scores).map(([name, score]) => el("tr", { class: score === null ? "unmeasured" : broken.includes(name) ? "broken" : "" },
     el("th", { scope: "row", text: name }),
-    el("td", { class: "number", text: told(score) }),
-    el("td", { class: "drawn" }, scoreBar(name, score)),
+    el("td", { class: "number", text: formatValue(score) }),
+    el("td", { class: "plot-cell" }, scoreBar(name, score)),
     el("td", { class: "reason", text: record.reasons[name] || "" })));
   for (const grader of record.graders) {
     if (record.reasons[grader.key] && !(grader.key in record.scores)) {
@@ -118,7 +118,7 @@ function scoreTable({ record, broken }) {
     el("tbody", {}, rows)));
 }
 
-/** Where a score lies on the range of its metric. */
+/** The position of a score in the range of its metric. */
 function scoreBar(name, score) {
   const metric = report.index.metrics[name];
   const [low, high] = metric?.range || [];
@@ -128,37 +128,37 @@ function scoreBar(name, score) {
     svg("rect", { class: "rest", width: 64, height: 6 }), svg("rect", { class: "bar", width: Math.max(1, share * 64), height: 6 }));
 }
 
-function asked(detail) {
+function requestFacts(detail) {
   const { record } = detail;
   return { prompt: detail.prompt, criteria: detail.criteria, region: detail.region, expected: detail.expect,
     inputs: detail.inputs.map((input) => `${input.name} (${input.role})`), masks: detail.masks.map((mask) => `${mask.name} (${mask.role})`),
-    reference: detail.reference?.name, tags: record.tags.join(", "), metadata: record.metadata, "rules that did not apply": record.skipped_rules };
+    reference: detail.reference?.name, tags: record.tags.join(", "), metadata: record.metadata, "skipped rules": record.skipped_rules };
 }
 
-function drawn(detail) {
+function outputFacts(detail) {
   const { record } = detail;
   const size = record.width ? `${record.width} \u00d7 ${record.height}, ${record.mime}` : "no image";
   return { image: size, file: detail.output?.name, provider: record.provider, params: record.run_params,
-    time: `${told(record.seconds)} s${record.cached ? ", from the cache" : ""}${record.attempts > 1 ? `, ${record.attempts} attempts` : ""}`,
-    cost: record.cost_usd === null ? "unknown" : `${told(record.cost_usd)} USD`, usage: record.usage };
+    time: `${formatValue(record.seconds)} s${record.cached ? ", from the cache" : ""}${record.attempts > 1 ? `, ${record.attempts} attempts` : ""}`,
+    cost: record.cost_usd === null ? "unknown" : `${formatValue(record.cost_usd)} USD`, usage: record.usage };
 }
 
 function factList(facts, detail) {
-  return el("dl", { class: "details" }, Object.entries(facts).filter(([name, value]) => worth(name, value))
-    .flatMap(([name, value]) => [el("dt", { text: name }), el("dd", {}, shownValue(value, detail))]));
+  return el("dl", { class: "details" }, Object.entries(facts).filter(([name, value]) => isShown(name, value))
+    .flatMap(([name, value]) => [el("dt", { text: name }), el("dd", {}, renderValue(value, detail))]));
 }
 
 function commandBlock(command) {
-  const said = el("span", { class: "note", role: "status" });
+  const status = el("span", { class: "note", role: "status" });
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(command);
-      said.textContent = "copied";
+      status.textContent = "copied";
     } catch {
       getSelection().selectAllChildren(block);
-      said.textContent = "selected: copy it now";
+      status.textContent = "selected: press Ctrl+C";
     }
   };
   const block = el("pre", { class: "command", tabindex: "0", text: command });
-  return el("div", {}, block, el("button", { type: "button", class: "quiet", text: "Copy", click: copy }), said);
+  return el("div", {}, block, el("button", { type: "button", class: "quiet", text: "Copy", click: copy }), status);
 }

@@ -1,7 +1,7 @@
-// The pairs of a comparison: both images beside each other, filtered by how the verdict changed and by words.
+// The pairs of a comparison: both images side by side, filtered by change of verdict and by text.
 
 const STEP = 60;
-const pairs = { data: JSON.parse(document.getElementById("data").textContent), chosen: new Set(), words: "", shown: STEP, list: null };
+const pairs = { data: JSON.parse(document.getElementById("data").textContent), chosen: new Set(), query: "", shown: STEP, list: null };
 
 function begin() {
   const section = document.getElementById("pairs");
@@ -17,19 +17,19 @@ function pairBar() {
   const buttons = Object.entries(changes).map(([change, { title, number }]) => el("button", { type: "button", class: `change ${change}`, "data-change": change, "aria-pressed": "false",
     click: () => toggleChange(change) }, title, el("span", { class: "count", text: number.toLocaleString("en") })));
   return el("form", { class: "filters", role: "search", "aria-label": "Filter pairs", submit: (event) => event.preventDefault() },
-    el("input", { type: "search", name: "q", placeholder: "Words in prompt, rule or reason", "aria-label": "Words in prompt, rule or reason", autocomplete: "off",
-      input: settled((event) => { pairs.words = event.target.value.trim(); filterPairs(true); }, 150) }),
+    el("input", { type: "search", name: "q", placeholder: "Search prompts, rules and reasons", "aria-label": "Search prompts, rules and reasons", autocomplete: "off",
+      input: debounced((event) => { pairs.query = event.target.value.trim(); filterPairs(true); }, 150) }),
     el("span", { class: "changes", role: "group", "aria-label": "Change" }, buttons),
     el("span", { class: "outcome" }, el("span", { class: "result", id: "result", role: "status", "aria-live": "polite" })),
-    list.length < total ? el("p", { class: "note", text: `The first ${list.length.toLocaleString("en")} of ${plural(total, "pair")} are here.` }) : null);
+    list.length < total ? el("p", { class: "note", text: `The first ${list.length.toLocaleString("en")} of ${plural(total, "pair")} are included.` }) : null);
 }
 
 function readAddress() {
-  const given = new URLSearchParams(location.hash.split(/\?(.*)/s)[1] || "");
-  const changes = (given.get("change") ?? pairs.data.first).split(",").filter((change) => change in pairs.data.changes);
+  const parameters = new URLSearchParams(location.hash.split(/\?(.*)/s)[1] || "");
+  const changes = (parameters.get("change") ?? pairs.data.first).split(",").filter((change) => change in pairs.data.changes);
   pairs.chosen = new Set(changes);
-  pairs.words = given.get("q") || "";
-  document.querySelector(".filters [name=q]").value = pairs.words;
+  pairs.query = parameters.get("q") || "";
+  document.querySelector(".filters [name=q]").value = pairs.query;
   filterPairs(false);
 }
 
@@ -42,25 +42,25 @@ function filterPairs(remember) {
   if (remember) {
     const state = new URLSearchParams();
     state.set("change", [...pairs.chosen].join(","));
-    if (pairs.words) state.set("q", pairs.words);
+    if (pairs.query) state.set("q", pairs.query);
     history.replaceState(null, "", `#pairs?${state}`);
   }
   for (const button of document.querySelectorAll("[data-change]")) button.setAttribute("aria-pressed", pairs.chosen.has(button.dataset.change));
   pairs.shown = STEP;
-  drawPairs();
+  renderPairs();
 }
 
-function drawPairs() {
+function renderPairs() {
   const { list } = pairs.data;
-  const wanted = pairs.words.toLowerCase().split(/\s+/).filter(Boolean);
-  const fitting = list.filter((pair) => (!pairs.chosen.size || pairs.chosen.has(pair.change)) && wanted.every((word) => textOfPair(pair).includes(word)));
-  document.getElementById("result").textContent = fitting.length === list.length ? plural(list.length, "pair") : `${fitting.length.toLocaleString("en")} of ${plural(list.length, "pair")}`;
-  pairs.list.replaceChildren(...fitting.slice(0, pairs.shown).map(pairCard));
-  if (fitting.length > pairs.shown) {
-    pairs.list.append(el("button", { type: "button", class: "quiet more", text: `Show ${Math.min(STEP, fitting.length - pairs.shown)} more`,
-      click: () => { pairs.shown += STEP; drawPairs(); } }));
+  const terms = pairs.query.toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = list.filter((pair) => (!pairs.chosen.size || pairs.chosen.has(pair.change)) && terms.every((word) => textOfPair(pair).includes(word)));
+  document.getElementById("result").textContent = matches.length === list.length ? plural(list.length, "pair") : `${matches.length.toLocaleString("en")} of ${plural(list.length, "pair")}`;
+  pairs.list.replaceChildren(...matches.slice(0, pairs.shown).map(pairCard));
+  if (matches.length > pairs.shown) {
+    pairs.list.append(el("button", { type: "button", class: "quiet more", text: `Show ${Math.min(STEP, matches.length - pairs.shown)} more`,
+      click: () => { pairs.shown += STEP; renderPairs(); } }));
   }
-  if (!fitting.length) pairs.list.append(el("p", { class: "notice", text: "No pair fits." }));
+  if (!matches.length) pairs.list.append(el("p", { class: "notice", text: "No pairs match the filters." }));
 }
 
 function textOfPair(pair) {
@@ -70,24 +70,24 @@ function textOfPair(pair) {
 
 function pairCard(pair) {
   const [a, b] = pair.images.map((at) => (typeof at === "number" ? { src: pairs.data.images[at] } : { why: at }));
-  const modes = [{ name: "Side by side", draw: () => beside([[`A: ${pair.verdicts[0]}`, a], [`B: ${pair.verdicts[1]}`, b]]) }];
-  if (a.src && b.src && a.src !== b.src) modes.push({ name: "Slider", draw: () => slider(a, b, "A", "B") });
+  const modes = [{ name: "Side by side", render: () => beside([[`A: ${pair.verdicts[0]}`, a], [`B: ${pair.verdicts[1]}`, b]]) }];
+  if (a.src && b.src && a.src !== b.src) modes.push({ name: "Slider", render: () => slider(a, b, "A", "B") });
   const change = pairs.data.changes[pair.change].title;
   return el("article", { class: `pair ${pair.change}`, "aria-label": `${pair.case}: ${change}` },
     el("header", {}, el("span", { class: `change-name ${pair.change}`, text: change }), el("h3", { text: pair.case }),
       el("span", { class: "model" }, soft(pair.labels[0] === pair.labels[1] ? pair.labels[1] : `${pair.labels[0]} \u2192 ${pair.labels[1]}`)),
       pair.sample === null ? null : el("span", { class: "note", text: `sample ${pair.sample}` }),
       pair.notes.map((note) => el("span", { class: "tag", text: note }))),
-    stageOf(modes).node,
+    createStage(modes).node,
     el("div", { class: "words" },
       pair.lines.length ? el("ul", { class: "plain" }, pair.lines.map((line) => el("li", { text: line }))) : null,
       pair.scores.length ? scoresOfPair(pair.scores) : null,
-      el("details", {}, el("summary", { text: "Prompt" }), el("p", { class: "reason", text: pair.prompt || "not kept" }))));
+      el("details", {}, el("summary", { text: "Prompt" }), el("p", { class: "reason", text: pair.prompt || "not recorded" }))));
 }
 
 function scoresOfPair(scores) {
   return el("table", { class: "seen" }, el("thead", {}, el("tr", {}, ["metric", "A", "B"].map((name, at) => el("th", { scope: "col", class: at ? "number" : "", text: name })))),
-    el("tbody", {}, scores.map(([name, one, other]) => el("tr", {}, el("th", { scope: "row", text: name }), el("td", { class: "number", text: told(one) }), el("td", { class: "number", text: told(other) })))));
+    el("tbody", {}, scores.map(([name, scoreA, scoreB]) => el("tr", {}, el("th", { scope: "row", text: name }), el("td", { class: "number", text: formatValue(scoreA) }), el("td", { class: "number", text: formatValue(scoreB) })))));
 }
 
 begin();

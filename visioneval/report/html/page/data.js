@@ -1,22 +1,22 @@
-// Data that comes in parts: as scripts beside the page, or as inert blocks within it.
+// Loads data in parts: from scripts beside the page, or from inert blocks in the page.
 
 const parts = new Map();
-const awaited = new Map();
+const pending = new Map();
 const scripts = window.trustedTypes
   ? window.trustedTypes.createPolicy("visioneval", { createScriptURL: checkedPart })
   : { createScriptURL: checkedPart };
 
 function checkedPart(address) {
-  if (!/^data\/[a-z]+(-\d+)?\.js$/.test(address)) throw new TypeError(`not a part of this report: ${address}`);
+  if (!/^data\/[a-z]+(-\d+)?\.js$/.test(address)) throw new TypeError(`not a data file of this report: ${address}`);
   return address;
 }
 
-/** What a data file calls. */
+/** Called by every data file. */
 visioneval.take = (name, data) => {
   parts.set(name, data);
 };
 
-/** A part that is here already, if it is. */
+/** A part, if it is already loaded. */
 function part(name) {
   if (!parts.has(name)) {
     const block = document.getElementById(name);
@@ -28,12 +28,12 @@ function part(name) {
   return parts.get(name);
 }
 
-/** A promise of a part, which is loaded once. */
+/** A promise of a part. Each part is loaded once. */
 function load(name) {
-  const here = part(name);
-  if (here !== undefined) return Promise.resolve(here);
-  if (!awaited.has(name)) awaited.set(name, new Promise((resolve, reject) => fetchPart(name, resolve, reject)));
-  return awaited.get(name);
+  const loaded = part(name);
+  if (loaded !== undefined) return Promise.resolve(loaded);
+  if (!pending.has(name)) pending.set(name, new Promise((resolve, reject) => fetchPart(name, resolve, reject)));
+  return pending.get(name);
 }
 
 function fetchPart(name, resolve, reject) {
@@ -42,12 +42,12 @@ function fetchPart(name, resolve, reject) {
   script.addEventListener("load", () => {
     script.remove();
     if (parts.has(name)) resolve(parts.get(name));
-    else reject(new Error(`data/${name}.js holds something else`));
+    else reject(new Error(`data/${name}.js does not contain its data`));
   });
   script.addEventListener("error", () => {
     script.remove();
-    awaited.delete(name);
-    reject(new Error(`data/${name}.js is missing: keep the whole folder of the report together`));
+    pending.delete(name);
+    reject(new Error(`data/${name}.js is missing: keep all files of the report folder together`));
   });
   document.head.append(script);
 }

@@ -1,9 +1,9 @@
-// Elements made of plain text: nothing that a model or a suite wrote is ever parsed as markup.
+// Creates elements from plain text: text from a model or a suite is never parsed as markup.
 
 const visioneval = {};
 
 const SVG = "http://www.w3.org/2000/svg";
-const PICTURE_SOURCE = /^(data:image\/(webp|png);base64,|(\.\.\/|\.\/)*[^/:?#\\][^:?#\\]*$)/;
+const IMAGE_SOURCE = /^(data:image\/(webp|png);base64,|(\.\.\/|\.\/)*[^/:?#\\][^:?#\\]*$)/;
 
 /** An element with attributes (a function is a listener, "class" and "text" are short) and children. */
 function el(tag, attributes = {}, ...children) {
@@ -26,15 +26,15 @@ function filled(node, attributes, children) {
   return node;
 }
 
-/** An image, or a box that says why there is none. Only a file of the report, or data, is ever a source. */
-function pictureOf(shown, alt, attributes = {}) {
-  if (!shown) return missing("nothing was drawn");
-  if (!shown.src) return missing(shown.why || "it cannot be shown", shown.name);
-  if (!PICTURE_SOURCE.test(shown.src)) return missing("not an image of this report", shown.name);
-  if (shown.kind === "video") return el("video", { src: shown.src, controls: true, preload: "metadata", "aria-label": alt });
-  const image = el("img", { alt, decoding: "async", ...attributes, src: shown.src });
-  image.addEventListener("error", () => image.replaceWith(missing("the file is not there any more", shown.name)));
-  return image;
+/** An image, or a box with the reason why it is missing. Sources are only files of the report and data URLs. */
+function imageElement(image, alt, attributes = {}) {
+  if (!image) return missing("no image was generated");
+  if (!image.src) return missing(image.why || "this image cannot be shown", image.name);
+  if (!IMAGE_SOURCE.test(image.src)) return missing("not an image of this report", image.name);
+  if (image.kind === "video") return el("video", { src: image.src, controls: true, preload: "metadata", "aria-label": alt });
+  const element = el("img", { alt, decoding: "async", ...attributes, src: image.src });
+  element.addEventListener("error", () => element.replaceWith(missing("the file is missing", image.name)));
+  return element;
 }
 
 function missing(why, name = "") {
@@ -48,8 +48,8 @@ function badge(verdict) {
   return el("span", { class: `badge ${verdict.toLowerCase()}`, text: verdict });
 }
 
-/** A score or another plain value in words. */
-function told(value) {
+/** Formats a score or another plain value. */
+function formatValue(value) {
   if (value === null || value === undefined) return "not measured";
   if (value === true) return "yes";
   if (value === false) return "no";
@@ -57,19 +57,19 @@ function told(value) {
   return String(value);
 }
 
-/** Text that may be broken after the signs that part the words of labels. */
+/** Text with line break opportunities after the separators in labels. */
 function soft(text) {
-  const words = text.split(/(?<=[,_/])/);
-  return words.flatMap((word, at) => (at ? [el("wbr"), word] : [word]));
+  const pieces = text.split(/(?<=[,_/])/);
+  return pieces.flatMap((piece, at) => (at ? [el("wbr"), piece] : [piece]));
 }
 
-const plural = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
-/** Calls back once things have been quiet for a moment. */
-function settled(callback, wait = 120) {
+/** Delays a callback until no call has come for ``wait`` milliseconds. */
+function debounced(callback, wait = 120) {
   let timer = 0;
-  return (...words) => {
+  return (...args) => {
     clearTimeout(timer);
-    timer = setTimeout(() => callback(...words), wait);
+    timer = setTimeout(() => callback(...args), wait);
   };
 }

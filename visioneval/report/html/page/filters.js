@@ -1,18 +1,18 @@
-// Which cells are shown. The state is the part of the address after "#", so that a view can be sent to somebody.
+// Filters of cells. The state is the part of the URL after "#", so that a view can be shared.
 
-const FILTERS = ["q", "verdict", "tag", "failure", "model", "rule", "metric", "min", "max", "refused", "parted", "layout"];
+const FILTERS = ["q", "verdict", "tag", "failure", "model", "rule", "metric", "min", "max", "refused", "disagreement", "layout"];
 
-/** The address as a view, its filters, and for a cell which one. */
+/** Parses the URL into a view, its filters and the cell. */
 function parseState(hash) {
   const [view, query = ""] = hash.replace(/^#/, "").split(/\?(.*)/s);
-  const given = new URLSearchParams(query);
+  const parameters = new URLSearchParams(query);
   const state = { view: ["gallery", "cell"].includes(view) ? view : "overview", filters: {} };
-  for (const name of FILTERS) if (given.get(name)) state.filters[name] = given.get(name);
-  state.cell = { case: given.get("case"), at: given.get("at"), sample: Number(given.get("sample") || 0) };
+  for (const name of FILTERS) if (parameters.get(name)) state.filters[name] = parameters.get(name);
+  state.cell = { case: parameters.get("case"), at: parameters.get("at"), sample: Number(parameters.get("sample") || 0) };
   return state;
 }
 
-/** The address of a view with filters; ``more`` names a cell. */
+/** The URL of a view with filters; ``more`` names a cell. */
 function addressOf(view, filters, more = {}) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(more)) query.set(name, value);
@@ -26,53 +26,53 @@ function addressOfCell(index, at, filters) {
   return addressOf("cell", filters, { case: cases[cells.case[at]], at: models[cells.model[at]], sample: cells.sample[at] });
 }
 
-/** The place of a cell, or -1. */
-function findCell(index, wanted) {
-  const inCase = index.cases.indexOf(wanted.case);
-  const ofModel = index.models.indexOf(wanted.at);
+/** The index of a cell, or -1. */
+function findCell(index, cell) {
+  const inCase = index.cases.indexOf(cell.case);
+  const ofModel = index.models.indexOf(cell.at);
   const { cells } = index;
   for (let at = 0; at < index.count; at += 1) {
-    if (cells.case[at] === inCase && cells.model[at] === ofModel && cells.sample[at] === wanted.sample) return at;
+    if (cells.case[at] === inCase && cells.model[at] === ofModel && cells.sample[at] === cell.sample) return at;
   }
   return -1;
 }
 
-/** The places of all cells that the filters let through. ``words`` is needed only where words are searched. */
-function matching(index, filters, words) {
-  const tests = testsOf(index, filters, words);
-  const found = [];
-  for (let at = 0; at < index.count; at += 1) if (tests.every((test) => test(at))) found.push(at);
-  return found;
+/** The indexes of all cells that match the filters. ``texts`` is needed only for a text search. */
+function matching(index, filters, texts) {
+  const tests = testsOf(index, filters, texts);
+  const matches = [];
+  for (let at = 0; at < index.count; at += 1) if (tests.every((test) => test(at))) matches.push(at);
+  return matches;
 }
 
-function testsOf(index, filters, words) {
+function testsOf(index, filters, texts) {
   const { cells } = index;
   const tests = [];
   if (filters.verdict) {
-    const wanted = new Set(filters.verdict.split(",").map((verdict) => verdict[0]));
-    tests.push((at) => wanted.has(cells.verdict[at]));
+    const accepted = new Set(filters.verdict.split(",").map((verdict) => verdict[0]));
+    tests.push((at) => accepted.has(cells.verdict[at]));
   }
-  for (const [name, column, texts] of [["tag", cells.tags, index.tags], ["failure", cells.failureTags, index.failureTags],
+  for (const [name, column, names] of [["tag", cells.tags, index.tags], ["failure", cells.failureTags, index.failureTags],
     ["rule", cells.rules, index.rules]]) {
     if (!filters[name]) continue;
-    const wanted = texts.indexOf(filters[name]);
-    tests.push((at) => column[at].includes(wanted));
+    const accepted = names.indexOf(filters[name]);
+    tests.push((at) => column[at].includes(accepted));
   }
   if (filters.model) {
-    const wanted = index.models.indexOf(filters.model);
-    tests.push((at) => cells.model[at] === wanted);
+    const accepted = index.models.indexOf(filters.model);
+    tests.push((at) => cells.model[at] === accepted);
   }
-  for (const name of ["refused", "parted"]) {
+  for (const name of ["refused", "disagreement"]) {
     if (!filters[name]) continue;
-    const wanted = new Set(cells[name]);
-    tests.push((at) => wanted.has(at));
+    const accepted = new Set(cells[name]);
+    tests.push((at) => accepted.has(at));
   }
   if (filters.metric) tests.push(metricTest(index, filters));
-  if (filters.q) tests.push(wordTest(index, filters.q, words));
+  if (filters.q) tests.push(wordTest(index, filters.q, texts));
   return tests;
 }
 
-/** Cells whose metric lies in the range; with no range, cells to which the metric applies. Yes is 1, no is 0. */
+/** Matches cells whose metric is in the range; without a range, cells to which the metric applies. Yes is 1, no is 0. */
 function metricTest(index, { metric, min, max }) {
   const column = index.cells.scores[metric];
   if (!column) return () => false;
@@ -86,16 +86,16 @@ function metricTest(index, { metric, min, max }) {
   };
 }
 
-/** Cells in whose id, model run, prompt, rules or reasons every word occurs. */
-function wordTest(index, query, words) {
-  const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
+/** Matches cells whose id, model run, prompt, rules or reasons contain every word. */
+function wordTest(index, query, texts) {
+  const accepted = query.toLowerCase().split(/\s+/).filter(Boolean);
   const { cells, cases, models, rules } = index;
-  const prompts = words ? words.prompts.map((text) => text.toLowerCase()) : null;
+  const prompts = texts ? texts.prompts.map((text) => text.toLowerCase()) : null;
   return (at) => {
     let text = `${cases[cells.case[at]]} ${models[cells.model[at]]} `;
     text += cells.rules[at].map((rule) => rules[rule]).join(" ");
     text = text.toLowerCase();
-    if (words) text += ` ${prompts[words.prompt[at]]} ${words.why[at].toLowerCase()}`;
-    return wanted.every((word) => text.includes(word));
+    if (texts) text += ` ${prompts[texts.prompt[at]]} ${texts.why[at].toLowerCase()}`;
+    return accepted.every((word) => text.includes(word));
   };
 }

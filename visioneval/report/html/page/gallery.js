@@ -1,4 +1,4 @@
-// The gallery: its filters, and what they let through.
+// The gallery and its filters.
 
 async function showGallery() {
   if (!gallery.built) buildGallery();
@@ -18,18 +18,18 @@ function buildGallery() {
     el("div", { class: "canvas", id: "canvas", role: "rowgroup" }));
   scroller.setAttribute("role", "grid");
   scroller.setAttribute("aria-label", "Cells");
-  scroller.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
+  scroller.addEventListener("scroll", () => requestAnimationFrame(renderVisible), { passive: true });
   scroller.addEventListener("keydown", moveFocus);
   view.replaceChildren(filterBar(), el("p", { class: "rest", id: "rest", role: "status", hidden: true }), scroller, el("p", { class: "notice", id: "nothing", hidden: true }));
-  addEventListener("resize", settled(() => report.state.view === "gallery" && layOut()));
+  addEventListener("resize", debounced(() => report.state.view === "gallery" && layOut()));
   gallery.built = true;
 }
 
 function filterBar() {
   const { index } = report;
   return el("form", { class: "filters", role: "search", "aria-label": "Filter cells", submit: (event) => event.preventDefault() },
-    el("input", { type: "search", name: "q", placeholder: "Words in prompt or reason", "aria-label": "Words in prompt or reason",
-      autocomplete: "off", spellcheck: "false", input: settled(readFilters, 150) }),
+    el("input", { type: "search", name: "q", placeholder: "Search prompts and reasons", "aria-label": "Search prompts and reasons",
+      autocomplete: "off", spellcheck: "false", input: debounced(readFilters, 150) }),
     verdictButtons(),
     chooser("model", "Model run", index.models),
     chooser("tag", "Tag", index.tags),
@@ -37,10 +37,10 @@ function filterBar() {
     chooser("rule", "Failed rule", index.rules),
     chooser("metric", "Metric", Object.keys(index.metrics)),
     el("span", { class: "range", id: "range", hidden: true },
-      el("input", { type: "number", name: "min", step: "any", "aria-label": "Metric at least", placeholder: "min", input: settled(readFilters, 150) }),
+      el("input", { type: "number", name: "min", step: "any", "aria-label": "Metric at least", placeholder: "min", input: debounced(readFilters, 150) }),
       el("span", { text: "to" }),
-      el("input", { type: "number", name: "max", step: "any", "aria-label": "Metric at most", placeholder: "max", input: settled(readFilters, 150) })),
-    toggle("parted", "Judge and rules disagree", index.cells.parted.length),
+      el("input", { type: "number", name: "max", step: "any", "aria-label": "Metric at most", placeholder: "max", input: debounced(readFilters, 150) })),
+    toggle("disagreement", "Judge and rules disagree", index.cells.disagreement.length),
     toggle("refused", "Refused", index.cells.refused.length),
     el("span", { class: "outcome" },
     el("button", { type: "button", class: "quiet", id: "clear", text: "Clear", click: clearFilters }),
@@ -53,7 +53,7 @@ function filterBar() {
 function verdictButtons() {
   return el("span", { class: "verdicts", role: "group", "aria-label": "Verdict" },
     Object.entries(VERDICTS).map(([sign, verdict]) => {
-      const number = [...report.index.cells.verdict].filter((one) => one === sign).length;
+      const number = [...report.index.cells.verdict].filter((letter) => letter === sign).length;
       return el("button", { type: "button", class: `verdict ${verdict.toLowerCase()}`, "data-verdict": verdict, "aria-pressed": "false",
         click: () => toggleVerdict(verdict) }, verdict, el("span", { class: "count", text: number.toLocaleString("en") }));
     }));
@@ -101,7 +101,7 @@ function setFilters(filters) {
   return refilter();
 }
 
-/** Shows the state in the form, without disturbing what somebody is typing. */
+/** Updates the form from the state, except the field that has the focus. */
 function syncFilters() {
   const { filters } = report.state;
   for (const field of form().elements) {
@@ -117,15 +117,15 @@ function syncFilters() {
 async function refilter() {
   const { index, state } = report;
   const searched = Boolean(state.filters.q);
-  const words = searched ? await load("words") : part("words");
-  report.shown = matching(index, state.filters, searched ? words : undefined);
+  const texts = searched ? await load("texts") : part("texts");
+  report.shown = matching(index, state.filters, searched ? texts : undefined);
   const all = report.shown.length === index.count;
-  const told = all ? plural(index.count, "cell") : `${report.shown.length.toLocaleString("en")} of ${plural(index.count, "cell")}`;
-  document.getElementById("result").textContent = told;
+  const summary = all ? plural(index.count, "cell") : `${report.shown.length.toLocaleString("en")} of ${plural(index.count, "cell")}`;
+  document.getElementById("result").textContent = summary;
   document.getElementById("clear").hidden = !Object.keys(state.filters).some((name) => name !== "layout" && state.filters[name]);
   const nothing = document.getElementById("nothing");
   nothing.hidden = report.shown.length > 0;
-  nothing.textContent = index.count ? "No cell fits these filters." : "This run has no finished cell.";
+  nothing.textContent = index.count ? "No cells match these filters." : "This run has no finished cells.";
   document.getElementById("scroller").hidden = !report.shown.length;
   layOut();
 }

@@ -1,12 +1,12 @@
-// The cells of the gallery: cases by model runs, or a list. Only what is in sight, and a little around it, is in the document.
+// The cells of the gallery: a grid of cases by model runs, or a list. Only visible rows and a small margin are in the document.
 
-const MOST_HEIGHT = 16000000; // browsers lay nothing out below some 17 million pixels
+const MOST_HEIGHT = 16000000; // browsers do not lay out anything below about 17 million pixels
 const LIST_HEIGHT = 92;
 const MARGIN = 16; // with a box's own 8 pixels the page's margin
 const THUMBS_A_FRAME = 4;
-const gallery = { built: false, list: false, rows: [], rowOf: [], columns: [], height: 0, width: 0, head: 0, drawn: new Map(), thumbs: new Map() };
+const gallery = { built: false, list: false, rows: [], rowOf: [], columns: [], height: 0, width: 0, head: 0, rendered: new Map(), thumbs: new Map() };
 
-/** Rows and columns of what is shown: in the grid a row is a case and sample, in the list a cell. */
+/** Computes rows and columns: a grid row is a case and sample, a list row is a cell. */
 function layOut() {
   const scroller = document.getElementById("scroller");
   const narrow = scroller.clientWidth < 640;
@@ -16,7 +16,7 @@ function layOut() {
   scroller.classList.toggle("list", gallery.list);
   const all = gallery.list ? listRows() : gridRows(scroller);
   gallery.rows = all.slice(0, Math.floor(MOST_HEIGHT / gallery.height));
-  tellRest(all.length - gallery.rows.length);
+  showRowLimit(all.length - gallery.rows.length);
   gallery.rowOf = new Int32Array(report.index.count).fill(-1);
   gallery.rows.forEach((members, row) => members.forEach((at) => { gallery.rowOf[at] = row; }));
   scroller.setAttribute("aria-rowcount", gallery.rows.length + (gallery.list ? 0 : 1));
@@ -26,16 +26,16 @@ function layOut() {
   const width = gallery.columns.length * gallery.width + gallery.head;
   scroller.classList.toggle("wide", !gallery.list && width > scroller.clientWidth);
   canvas.style.width = gallery.list ? "" : `${width}px`;
-  gallery.drawn.clear();
+  gallery.rendered.clear();
   gallery.thumbs.clear();
   canvas.replaceChildren();
-  draw();
+  renderVisible();
 }
 
-function tellRest(rows) {
+function showRowLimit(rows) {
   const rest = document.getElementById("rest");
   rest.hidden = !rows;
-  rest.textContent = rows ? `The first ${plural(gallery.rows.length, "row")} of ${(gallery.rows.length + rows).toLocaleString("en")}: filter to reach the others.` : "";
+  rest.textContent = rows ? `The first ${plural(gallery.rows.length, "row")} of ${(gallery.rows.length + rows).toLocaleString("en")}: use filters to see the others.` : "";
 }
 
 function listRows() {
@@ -43,8 +43,8 @@ function listRows() {
   gallery.columns = [];
   gallery.head = 0;
   document.getElementById("grid-head").replaceChildren();
-  load("words").then(() => {
-    if (gallery.list) for (const { node } of gallery.drawn.values()) node.querySelector(".why").textContent = whyOf(Number(node.dataset.at));
+  load("texts").then(() => {
+    if (gallery.list) for (const { node } of gallery.rendered.values()) node.querySelector(".why").textContent = whyOf(Number(node.dataset.at));
   });
   return report.shown.map((at) => [at]);
 }
@@ -67,19 +67,19 @@ function gridRows(scroller) {
   gallery.height = Math.round((gallery.width - 16) * 0.8) + 46;
   const head = document.getElementById("grid-head");
   head.replaceChildren(
-    headed(el("div", { class: "corner", role: "columnheader", "aria-colindex": 1, text: "case" }), gallery.head),
-    ...gallery.columns.map((model, column) => headed(el("div", { class: "column", role: "columnheader", "aria-colindex": column + 2, title: index.models[model] },
+    withWidth(el("div", { class: "corner", role: "columnheader", "aria-colindex": 1, text: "case" }), gallery.head),
+    ...gallery.columns.map((model, column) => withWidth(el("div", { class: "column", role: "columnheader", "aria-colindex": column + 2, title: index.models[model] },
       soft(index.models[model])), gallery.width)));
   return [...rows.values()];
 }
 
-function headed(node, width) {
+function withWidth(node, width) {
   node.style.width = `${width}px`;
   return node;
 }
 
-/** First and last but one of the rows and columns in sight, with a margin. */
-function sight() {
+/** The visible range of rows and columns with a margin; ends are exclusive. */
+function visibleRange() {
   const scroller = document.getElementById("scroller");
   const { scrollTop, scrollLeft, clientHeight, clientWidth } = scroller;
   return {
@@ -90,32 +90,32 @@ function sight() {
   };
 }
 
-/** Puts what is in sight into the document, and takes the rest out, but for what has the focus. */
-function draw() {
+/** Adds visible rows to the document and removes others, except the one with the focus. */
+function renderVisible() {
   const canvas = document.getElementById("canvas");
-  const seen = sight();
-  for (const [number, row] of gallery.drawn) {
-    if ((number < seen.first || number >= seen.last) && !row.node.contains(document.activeElement)) {
+  const visible = visibleRange();
+  for (const [number, row] of gallery.rendered) {
+    if ((number < visible.first || number >= visible.last) && !row.node.contains(document.activeElement)) {
       row.node.remove();
-      gallery.drawn.delete(number);
+      gallery.rendered.delete(number);
     }
   }
-  let next = after(gallery.drawn, seen.last)?.node;
-  for (let number = seen.last - 1; number >= seen.first; number -= 1) {
-    if (!gallery.drawn.has(number)) {
+  let next = after(gallery.rendered, visible.last)?.node;
+  for (let number = visible.last - 1; number >= visible.first; number -= 1) {
+    if (!gallery.rendered.has(number)) {
       const row = gallery.list ? listRow(number) : gridRow(number);
       row.node.style.transform = `translateY(${number * gallery.height}px)`;
       row.node.style.height = `${gallery.height}px`;
-      gallery.drawn.set(number, row);
+      gallery.rendered.set(number, row);
       canvas.insertBefore(row.node, next || null);
     }
-    next = gallery.drawn.get(number).node;
-    if (!gallery.list) drawBoxes(gallery.drawn.get(number), seen);
+    next = gallery.rendered.get(number).node;
+    if (!gallery.list) renderBoxes(gallery.rendered.get(number), visible);
   }
   if (!canvas.querySelector("a[tabindex='0']")) canvas.querySelector("a.cell")?.setAttribute("tabindex", "0");
 }
 
-function drawBoxes(row, { left, right }) {
+function renderBoxes(row, { left, right }) {
   for (const [column, box] of row.boxes) {
     if ((column < left || column >= right) && !box.contains(document.activeElement)) {
       box.remove();
@@ -126,7 +126,7 @@ function drawBoxes(row, { left, right }) {
   for (let column = right - 1; column >= left; column -= 1) {
     if (!row.boxes.has(column)) {
       const at = row.members.get(gallery.columns[column]);
-      const box = headed(el("div", { class: "box", role: "gridcell", "aria-colindex": column + 2, "aria-label": at === undefined ? "not shown" : null },
+      const box = withWidth(el("div", { class: "box", role: "gridcell", "aria-colindex": column + 2, "aria-label": at === undefined ? "not shown" : null },
         at === undefined ? null : tile(at)), gallery.width);
       box.style.left = `${gallery.head + column * gallery.width}px`;
       row.boxes.set(column, box);
@@ -136,10 +136,10 @@ function drawBoxes(row, { left, right }) {
   }
 }
 
-/** What is drawn first at a place or behind it: a screen reader goes by the order in the document. */
-function after(drawn, place) {
-  const behind = [...drawn.keys()].filter((one) => one >= place);
-  return behind.length ? drawn.get(Math.min(...behind)) : undefined;
+/** The first rendered item at or after a position: screen readers use the order in the document. */
+function after(rendered, position) {
+  const following = [...rendered.keys()].filter((key) => key >= position);
+  return following.length ? rendered.get(Math.min(...following)) : undefined;
 }
 
 function gridRow(number) {
@@ -148,7 +148,7 @@ function gridRow(number) {
   const id = cases[cells.case[members[0]]];
   const sample = cells.sample[members[0]];
   const sampled = sample > 0 || gallery.rows[number + 1]?.some((at) => cells.case[at] === cells.case[members[0]]);
-  const head = headed(el("div", { class: "row-head", role: "rowheader", "aria-colindex": 1 }, el("strong", { title: id }, soft(id)),
+  const head = withWidth(el("div", { class: "row-head", role: "rowheader", "aria-colindex": 1 }, el("strong", { title: id }, soft(id)),
     sampled ? el("span", { class: "note", text: `sample ${sample}` }) : null), gallery.head);
   const node = el("div", { class: "row", role: "row", "aria-rowindex": number + 2 }, head);
   return { node, boxes: new Map(), members: new Map(members.map((at) => [cells.model[at], at])) };
@@ -175,12 +175,12 @@ function listRow(number) {
   return { node: el("div", { class: "row", role: "row", "aria-rowindex": number + 1, "data-at": at }, box) };
 }
 
-const whyOf = (at) => part("words")?.why[at] || "";
+const whyOf = (at) => part("texts")?.why[at] || "";
 
 function shortOf(at) {
   const { cells, rules, failureTags } = report.index;
-  const said = [...cells.rules[at].map((rule) => rules[rule]), ...cells.failureTags[at].map((tag) => failureTags[tag])];
-  return said.join(", ");
+  const labels = [...cells.rules[at].map((rule) => rules[rule]), ...cells.failureTags[at].map((tag) => failureTags[tag])];
+  return labels.join(", ");
 }
 
 function nameOf(at) {
@@ -190,19 +190,19 @@ function nameOf(at) {
   return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${VERDICTS[cells.verdict[at]]}${short ? `, ${short}` : ""}`;
 }
 
-/** The small image of a cell. It is asked for a little later, so that a fast scroll does not wait for images that it passes. */
+/** The thumbnail of a cell. It is loaded later, so that fast scrolling does not wait for skipped images. */
 function thumbOf(at) {
   const source = report.index.cells.thumb[at];
-  if (!source || !PICTURE_SOURCE.test(source)) return el("span", { class: "none", text: "no image" });
+  if (!source || !IMAGE_SOURCE.test(source)) return el("span", { class: "none", text: "no image" });
   const image = el("img", { alt: "", decoding: "async" });
   image.addEventListener("error", () => image.replaceWith(el("span", { class: "none", text: "no image" })));
-  if (!gallery.thumbs.size) requestAnimationFrame(askForThumbs);
+  if (!gallery.thumbs.size) requestAnimationFrame(loadThumbs);
   gallery.thumbs.set(image, source);
   return image;
 }
 
-/** Asks for a few images, the first of the page first; those that are out of sight again are forgotten. */
-function askForThumbs() {
+/** Loads a few thumbnails per frame, top first, and drops those that are no longer visible. */
+function loadThumbs() {
   let left = THUMBS_A_FRAME;
   for (const [image, source] of [...gallery.thumbs].reverse()) {
     if (image.isConnected && left <= 0) break;
@@ -211,10 +211,10 @@ function askForThumbs() {
     image.src = source;
     left -= 1;
   }
-  if (gallery.thumbs.size) requestAnimationFrame(askForThumbs);
+  if (gallery.thumbs.size) requestAnimationFrame(loadThumbs);
 }
 
-/** Arrow keys over the grid; the focused cell is brought into sight first. */
+/** Handles arrow keys in the grid; scrolls the focused cell into view. */
 function moveFocus(event) {
   const from = event.target.closest("a.cell");
   const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageDown: [4, 0], PageUp: [-4, 0],
@@ -241,20 +241,20 @@ function focusCell(at) {
   const scroller = document.getElementById("scroller");
   const { clientHeight, clientWidth } = scroller;
   const head = document.getElementById("grid-head").offsetHeight;
-  scroller.scrollTop = brought(scroller.scrollTop, row * gallery.height, gallery.height, clientHeight - head);
+  scroller.scrollTop = scrolledTo(scroller.scrollTop, row * gallery.height, gallery.height, clientHeight - head);
   if (!gallery.list) {
     const column = gallery.columns.indexOf(report.index.cells.model[at]);
-    scroller.scrollLeft = brought(scroller.scrollLeft, column * gallery.width, gallery.width, clientWidth - gallery.head);
+    scroller.scrollLeft = scrolledTo(scroller.scrollLeft, column * gallery.width, gallery.width, clientWidth - gallery.head);
   }
-  draw();
+  renderVisible();
   const link = document.querySelector(`#canvas a[data-at="${at}"]`);
   for (const other of document.querySelectorAll("#canvas a[tabindex='0']")) other.tabIndex = -1;
   link.tabIndex = 0;
   link.focus({ preventScroll: true });
 }
 
-/** Where to scroll to, from where it stands, so that a stretch lies within what is in sight. */
-function brought(stands, start, length, seen) {
-  if (start < stands) return start;
-  return Math.max(stands, start + length - seen);
+/** The scroll position that makes a range visible with the least movement. */
+function scrolledTo(current, start, length, visible) {
+  if (start < current) return start;
+  return Math.max(current, start + length - visible);
 }

@@ -1,4 +1,4 @@
-// The report as a whole: which view is shown, and the keys.
+// View routing and keyboard shortcuts of the report.
 
 const VIEWS = ["overview", "gallery", "cell"];
 const report = { index: null, state: parseState(location.hash), shown: [], lastCell: -1 };
@@ -8,7 +8,7 @@ async function start() {
   document.addEventListener("keydown", onKey);
   const help = document.getElementById("help");
   document.getElementById("help-button").addEventListener("click", () => help.showModal());
-  for (const image of document.querySelectorAll(".scroll")) image.tabIndex = image.scrollWidth > image.clientWidth ? 0 : -1;
+  for (const box of document.querySelectorAll(".scroll")) box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
   await route();
 }
 

@@ -1,38 +1,38 @@
-// The image of a cell, and the ways to look at it.
+// The image of a cell and its display modes.
 
-/** Modes to look at the images of a cell: ``{name, draw}``, the most telling first. */
+/** Display modes for the images of a cell: ``{name, render}``, most useful first. */
 function modesOf(detail) {
   const { output, record } = detail;
-  const modes = [{ name: "Output", draw: () => plain(output, "output") }];
+  const modes = [{ name: "Output", render: () => plain(output, "output") }];
   const base = detail.inputs[0] || detail.reference;
-  if (base?.src && output?.src) modes.push({ name: "Slider", draw: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
-  if (base && output) modes.push({ name: "Side by side", draw: () => beside([[detail.inputs[0] ? "input" : "reference", base], ["output", output]]) });
-  if (detail.masks.length && output) modes.push({ name: "Mask", draw: () => masked(output, detail.masks) });
+  if (base?.src && output?.src) modes.push({ name: "Slider", render: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
+  if (base && output) modes.push({ name: "Side by side", render: () => beside([[detail.inputs[0] ? "input" : "reference", base], ["output", output]]) });
+  if (detail.masks.length && output) modes.push({ name: "Mask", render: () => masked(output, detail.masks) });
   const shared = (test) => record.graders.filter(test).length > 1;
   const maps = shared((grader) => detail.files[grader.details.difference_map]);
-  const texts = shared((grader) => boxesOf(grader).length);
+  const texts = shared((grader) => textBoxesOf(grader).length);
   for (const grader of record.graders) {
     const map = grader.details.difference_map;
     if (typeof map === "string" && detail.files[map]) {
-      modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", draw: () => difference(detail.files[map], grader) });
+      modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", render: () => difference(detail.files[map], grader) });
     }
-    const boxed = boxesOf(grader);
-    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", draw: () => boxes(output, boxed, record) });
+    const boxed = textBoxesOf(grader);
+    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", render: () => boxes(output, boxed, record) });
   }
-  for (const input of detail.inputs) modes.push({ name: detail.inputs.length > 1 ? `Input: ${input.role}` : "Input", draw: () => plain(input, `input, ${input.role}`) });
-  if (detail.reference) modes.push({ name: "Reference", draw: () => plain(detail.reference, "reference") });
+  for (const input of detail.inputs) modes.push({ name: detail.inputs.length > 1 ? `Input: ${input.role}` : "Input", render: () => plain(input, `input, ${input.role}`) });
+  if (detail.reference) modes.push({ name: "Reference", render: () => plain(detail.reference, "reference") });
   return modes;
 }
 
-/** Buttons for the modes and the image below; ``choose`` and ``zoom`` are for keys. */
-function stageOf(modes, first = 0) {
+/** Buttons for the modes above the image; ``choose`` and ``zoom`` handle keys. */
+function createStage(modes, first = 0) {
   const frame = el("div", { class: "frame fit", tabindex: "0", role: "group", "aria-label": "Image" });
   const buttons = modes.map((mode, at) => el("button", { type: "button", class: "mode", "aria-pressed": "false", text: mode.name, click: () => choose(at) }));
   const fit = el("button", { type: "button", class: "quiet", "aria-pressed": "false", text: "Every pixel", click: zoom });
 
   function choose(at) {
     if (!modes[at]) return;
-    frame.replaceChildren(modes[at].draw());
+    frame.replaceChildren(modes[at].render());
     buttons.forEach((button, other) => button.setAttribute("aria-pressed", other === at));
   }
 
@@ -42,35 +42,35 @@ function stageOf(modes, first = 0) {
   }
 
   choose(Math.min(first, modes.length - 1));
-  const bar = el("div", { class: "modes" }, el("div", { role: "group", "aria-label": "Ways to look at it", class: "choices" }, buttons), fit);
+  const bar = el("div", { class: "modes" }, el("div", { role: "group", "aria-label": "Display modes", class: "choices" }, buttons), fit);
   return { node: el("div", { class: "stage" }, bar, frame), choose, zoom };
 }
 
-function plain(shown, alt) {
-  return el("div", { class: "sheet" }, pictureOf(shown, alt));
+function plain(image, alt) {
+  return el("div", { class: "sheet" }, imageElement(image, alt));
 }
 
 const MARKS = {
-  locality: [["red", "changed outside the mask"], ["blue", "changed inside it"], ["white", "edge of the mask"], ["yellow", "the worst place outside"]],
+  locality: [["red", "changed outside the mask"], ["blue", "changed inside it"], ["white", "edge of the mask"], ["yellow", "largest change outside"]],
   reference: [["red", "differs from the reference"]],
 };
 
-/** A difference map, and what its colours say. */
+/** A difference map with a color legend. */
 function difference(map, grader) {
-  const legend = (MARKS[grader.type] || []).map(([colour, said]) => el("span", {}, el("i", { class: `swatch ${colour}`, "aria-hidden": "true" }), el("b", { text: colour }), said));
+  const legend = (MARKS[grader.type] || []).map(([color, meaning]) => el("span", {}, el("i", { class: `swatch ${color}`, "aria-hidden": "true" }), el("b", { text: color }), meaning));
   const image = plain(map, `difference map of ${grader.key}`);
   return legend.length && map.src ? el("div", { class: "with-bar" }, image, el("p", { class: "strength legend" }, legend)) : image;
 }
 
 function beside(images) {
-  return el("div", { class: "beside" }, images.map(([name, shown]) => el("figure", {}, pictureOf(shown, name), el("figcaption", { text: name }))));
+  return el("div", { class: "beside" }, images.map(([name, image]) => el("figure", {}, imageElement(image, name), el("figcaption", { text: name }))));
 }
 
-/** Two images over each other, parted by a line that a mouse, a finger or the arrow keys move. */
+/** Two overlaid images with a divider that mouse, touch or arrow keys move. */
 function slider(under, over, underName, overName) {
-  const above = el("div", { class: "above" }, pictureOf(under, underName));
+  const above = el("div", { class: "above" }, imageElement(under, underName));
   const line = el("div", { class: "line", "aria-hidden": "true" });
-  const range = el("input", { type: "range", min: 0, max: 100, step: 0.5, value: 50, class: "divide", "aria-label": `How much of the ${underName} is shown over the ${overName}`,
+  const range = el("input", { type: "range", min: 0, max: 100, step: 0.5, value: 50, class: "divide", "aria-label": `Share of the ${underName} shown over the ${overName}`,
     input: () => move(Number(range.value)) });
 
   function move(share) {
@@ -80,29 +80,29 @@ function slider(under, over, underName, overName) {
   }
 
   move(50);
-  return el("div", { class: "sheet slider" }, pictureOf(over, overName), above, line, range,
+  return el("div", { class: "sheet slider" }, imageElement(over, overName), above, line, range,
     el("span", { class: "slide-name left", text: underName }), el("span", { class: "slide-name right", text: overName }));
 }
 
-/** Masks as tints over the output; how strong is for the eye to choose. */
+/** Masks as tints over the output, with adjustable strength. */
 function masked(output, masks) {
-  const tints = masks.map((mask) => el("div", { class: "above tint" }, pictureOf(mask, `mask ${mask.role}`)));
+  const tints = masks.map((mask) => el("div", { class: "above tint" }, imageElement(mask, `mask ${mask.role}`)));
   const strength = el("input", { type: "range", min: 0, max: 100, value: 60, "aria-label": "Strength of the tint",
     input: () => tints.forEach((tint) => { tint.style.opacity = Number(strength.value) / 100; }) });
   tints.forEach((tint) => { tint.style.opacity = 0.6; });
-  return el("div", { class: "with-bar" }, el("div", { class: "sheet" }, pictureOf(output, "output"), tints),
-    el("label", { class: "strength" }, `Tinted: may change (${masks.map((mask) => mask.role).join(", ")})`, strength));
+  return el("div", { class: "with-bar" }, el("div", { class: "sheet" }, imageElement(output, "output"), tints),
+    el("label", { class: "strength" }, `Tint: may change (${masks.map((mask) => mask.role).join(", ")})`, strength));
 }
 
-/** Corners of the lines that a grader read, with what it read. */
-function boxesOf(grader) {
+/** Text lines that a grader read, with their corners. */
+function textBoxesOf(grader) {
   const lines = Array.isArray(grader.details.lines) ? grader.details.lines : [];
   return lines.filter((line) => line && Array.isArray(line.box) && line.box.length > 2 && line.box.flat().every(Number.isFinite));
 }
 
 function boxes(output, lines, record) {
   const marks = lines.map((line) => svg("polygon", { points: line.box.map((corner) => corner.join(",")).join(" "), class: line.counted === false ? "read weak" : "read" },
-    svg("title", { text: `${line.text}  (${told(line.confidence)})` })));
-  const layer = svg("svg", { class: "layer", viewBox: `0 0 ${record.width || 1} ${record.height || 1}`, preserveAspectRatio: "none", role: "img", "aria-label": `${lines.length} lines were read` }, marks);
-  return el("div", { class: "sheet" }, pictureOf(output, "output"), layer);
+    svg("title", { text: `${line.text}  (${formatValue(line.confidence)})` })));
+  const layer = svg("svg", { class: "layer", viewBox: `0 0 ${record.width || 1} ${record.height || 1}`, preserveAspectRatio: "none", role: "img", "aria-label": `${lines.length} text lines` }, marks);
+  return el("div", { class: "sheet" }, imageElement(output, "output"), layer);
 }
