@@ -192,10 +192,10 @@ def test_labels_that_fit_nothing_are_counted_and_left_out() -> None:
 @pytest.mark.parametrize(
     ("least", "state", "code"),
     [
-        ([Least("good", 0.5)], ["holds"], 0),
-        ([Least("good", 0.51)], ["under"], 1),
+        ([Least("good", 0.5)], ["passed"], 0),
+        ([Least("good", 0.51)], ["failed"], 1),
         ([Least("blank", -1.0)], ["unmeasured"], 3),
-        ([Least("good", 0.9), Least("blank", 0.1)], ["under", "unmeasured"], 3),
+        ([Least("good", 0.9), Least("blank", 0.1)], ["failed", "unmeasured"], 3),
     ],
 )
 def test_demands_and_their_exit_codes(least: list[Least], state: list[str], code: int) -> None:
@@ -208,7 +208,7 @@ def test_of_two_questions_over_one_metric_the_one_that_agrees_least_counts() -> 
     questions = [USABLE, {**USABLE, "key": "fine"}, {**USABLE, "key": "never_asked"}]
     labels = said(GOOD) + said(PEOPLE, "fine")
     (found,) = agree([labeled(CELLS, labels, questions)], [Least("good", 0.6)]).minimums
-    assert (found.question, found.value, found.state) == ("fine", pytest.approx(0.5), "under")
+    assert (found.question, found.value, found.state) == ("fine", pytest.approx(0.5), "failed")
 
 
 def test_a_demand_on_what_is_not_there_is_wrong_usage() -> None:

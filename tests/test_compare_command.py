@@ -35,7 +35,7 @@ def test_what_broke_comes_first_then_what_was_fixed_then_the_numbers(toy: Toy) -
     text = result.stdout
     parts = ("1 broken, 1 errors new in B, 1 fixed, 1 still failing", "Broken (passed in A", "fine: all is ill",
              "Measured in A, an ERROR in B", "the model is on fire", "Fixed (failed in A", "mended: fine",
-             "Still failing", "Pass rate and metrics", "B - A [95%]", "Gates (--fail-on)", "NOT MET")  # fmt: skip
+             "Still failing", "Pass rate and metrics", "B - A [95%]", "Gates (--fail-on)", "FAILED")  # fmt: skip
     assert text.endswith("\nnext: visioneval show runs/b@toy case0\n")
     places = [text.find(part) for part in parts]
     assert -1 not in places, parts[places.index(-1)]
@@ -105,7 +105,7 @@ def test_json_says_all(toy: Toy) -> None:
     assert change["b"]["artifact_path"] == "artifacts/case1/toy/0.jpg"
     assert found["pass_rate"]["difference"] == -0.5
     assert [one["name"] for one in found["metrics"]] == ["fine", "level"]
-    assert [(gate["fail_on"], gate["state"]) for gate in found["gates"]] == [("broken", "unmet")]
+    assert [(gate["fail_on"], gate["state"]) for gate in found["gates"]] == [("broken", "failed")]
     assert {one["what"] for one in found["not_graded_alike"]} == {
         "prompt, criteria, expect, tags or metadata of the case"
     }
@@ -199,7 +199,7 @@ def test_a_planted_regression_is_named_and_nothing_else(quickstart: Path) -> Non
     ]
     assert found["labels"] == [["mock,flaw=none", "mock,flaw=spill"]]
     text = report.read_text()
-    assert "gates not met" in text
+    assert "gates failed" in text
     assert "| `sign_word` | `mock,flaw=spill` | 0 | `place: " in text
     assert "`flyer`" not in text
     assert CliRunner().invoke(app, words).exit_code == 0

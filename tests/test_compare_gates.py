@@ -66,7 +66,7 @@ def test_a_run_that_is_not_complete_is_not_held_good() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "after", "state"),
-    [("look:0.5", [3, 3.5], "holds"), ("look:0.4", [3, 3], "unmet"), ("look:0", [5, 5], "holds"),
+    [("look:0.5", [3, 3.5], "passed"), ("look:0.4", [3, 3], "failed"), ("look:0", [5, 5], "passed"),
      ("look:0.25", [None, None], "unmeasured")],
 )  # fmt: skip
 def test_a_bound_on_a_metric(metric: str, after: list[float], state: str) -> None:
@@ -113,7 +113,7 @@ def test_what_is_gone_and_is_flaky_or_not_gated_on_fails_nothing() -> None:
 
 def test_a_model_run_that_a_flag_left_out_of_b_is_not_gone() -> None:
     before = side([cell("one", **MUST), cell("one", model_label="n", **MUST)])
-    for narrowed, state in ((True, "holds"), (False, "unmeasured")):
+    for narrowed, state in ((True, "passed"), (False, "unmeasured")):
         found = compare(before, side([cell("one", **MUST)], "b", is_narrowed=narrowed))
         assert [one.state for one in hold(found, parse_fail_on(["must_pass"]))] == [state]
     case_gone = compare(side([cell("one"), cell("two", **MUST)]), side([cell("one")], "b", is_narrowed=True))

@@ -66,7 +66,7 @@ def test_it_says_what_broke_and_shows_both_images(page_url: str, open_page: Open
     said = page.inner_text("main")
     assert said.index("Broken (passed in A, fails in B): 1") < said.index("Fixed (failed in A, passes in B): 1")
     for fact in (
-        "A gate does not hold",
+        "A gate failed",
         "1 of 4 cells broke",
         "look: it looks crimson",
         "pass_rate",

@@ -181,11 +181,11 @@ def test_eighty_columns_read_like_this() -> None:
         "all          >= 0.2468",
         "",
         "Gates",
-        "         gate                   for         found",
-        "────────────────────────────────────────────────────────────────",
-        "NOT MET  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
-        "NOT MET  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
-        "NOT MET  error_rate == 0        all cells   0.3333 n=6, 2 errors",
+        "        gate                   for         found",
+        "───────────────────────────────────────────────────────────────",
+        "FAILED  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
+        "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
+        "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
         "",
     ]
 

@@ -35,11 +35,11 @@ def test_a_comparison() -> None:
     after = [replace(one, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for one in verdicts("F" * 9)]
     found = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
     text = comparison_markdown(found, hold(found, parse_fail_on([])))
-    assert text.startswith("## visioneval compare: gates not met\n\n**9 broken, 1 still failing**")
+    assert text.startswith("## visioneval compare: gates failed\n\n**9 broken, 1 still failing**")
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
     assert "**significantly worse**" in text
-    assert "| **NOT MET** | `significant` | `pass_rate -90.0 points (p 0.0039)` |" in text
+    assert "| **FAILED** | `significant` | `pass_rate -90.0 points (p 0.0039)` |" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in tables)
 
@@ -63,7 +63,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
 
 
 def test_gates_in_the_title() -> None:
-    for after, word in (("P", "hold"), ("F", "not met"), ("!", "not measured")):
+    for after, word in (("P", "passed"), ("F", "failed"), ("!", "not measured")):
         found = compare(side(verdicts("P")), side(verdicts(after), "b"))
         assert f"gates {word}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
 
@@ -87,6 +87,6 @@ def test_a_run() -> None:
     ]
     text = summary_markdown(summarize(info, cells))
     assert "2 of 2 cells: 1 PASS, 1 FAIL, 0 ERROR" in text
-    assert "| **NOT MET** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
+    assert "| **FAILED** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
     assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 |" in text
     assert "| `two` | `m\\|x` | 0 | FAIL | `fine` |" in text

@@ -137,20 +137,20 @@ def state(rule: str, *cells: Record, **scope: Any) -> str:
 
 ERROR = cell("c", verdict="ERROR", error=UNMEASURED)
 GATES = [
-    ("pass_rate >= 0.5", "holds", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
-    ("pass_rate > 0.5", "unmet", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
-    ("pass_rate == 1", "holds", [cell("a"), ERROR]),
+    ("pass_rate >= 0.5", "passed", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
+    ("pass_rate > 0.5", "failed", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
+    ("pass_rate == 1", "passed", [cell("a"), ERROR]),
     ("pass_rate >= 0", "unmeasured", [ERROR]),
-    ("pass_rate == 0", "holds", [cell("a", verdict="FAIL")]),
-    ("error_rate == 0", "unmet", [cell("a"), ERROR]),
-    ("error_rate <= 0.5", "holds", [cell("a"), ERROR]),
-    ("refusal_rate < 0.5", "holds", [refusal("a"), cell("b"), cell("c")]),
-    ("refusal_rate == 0", "unmet", [refusal("a"), cell("b"), cell("c")]),
-    ("mean(level) >= 0.5", "holds", [cell("a", scores={"level": 0.75}), cell("b", scores={"level": 0.25})]),
-    ("mean(level) >= 0.5", "unmet", [cell("a", scores={"level": 0.25}), cell("b", scores={"level": None})]),
+    ("pass_rate == 0", "passed", [cell("a", verdict="FAIL")]),
+    ("error_rate == 0", "failed", [cell("a"), ERROR]),
+    ("error_rate <= 0.5", "passed", [cell("a"), ERROR]),
+    ("refusal_rate < 0.5", "passed", [refusal("a"), cell("b"), cell("c")]),
+    ("refusal_rate == 0", "failed", [refusal("a"), cell("b"), cell("c")]),
+    ("mean(level) >= 0.5", "passed", [cell("a", scores={"level": 0.75}), cell("b", scores={"level": 0.25})]),
+    ("mean(level) >= 0.5", "failed", [cell("a", scores={"level": 0.25}), cell("b", scores={"level": None})]),
     ("mean(level) >= 0", "unmeasured", [cell("a", scores={"level": None}), cell("b")]),
     ("mean(level) != 1", "unmeasured", []),
-    ("rate(fine) == 0.5", "holds", [cell("a", scores={"fine": True}), cell("b", scores={"fine": False}), ERROR]),
+    ("rate(fine) == 0.5", "passed", [cell("a", scores={"fine": True}), cell("b", scores={"fine": False}), ERROR]),
 ]
 
 
@@ -197,8 +197,8 @@ NARROWED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"cases": ["c"]}, {"cases": ["a"]}, "skipped"),
     ({"tags": ["y"]}, {"cases": ["a"]}, "skipped"),
     ({"models": ["n"]}, {"models": ["m"]}, "skipped"),
-    ({"models": ["m"]}, {"models": ["m"]}, "holds"),
-    ({}, {"cases": ["a"]}, "holds"),
+    ({"models": ["m"]}, {"models": ["m"]}, "passed"),
+    ({}, {"cases": ["a"]}, "passed"),
 ]
 
 
@@ -218,7 +218,7 @@ def test_a_gate_over_a_grader_that_a_flag_left_out_is_skipped() -> None:
     info = run_of(CASES, ["m"], gates, METRICS, selection=Selection(graders=("other",)))
     info = info.model_copy(update={"metrics": {"fine": info.metrics["fine"]}})
     summary = summarize(info, [cell("a", scores={"fine": True})])
-    assert [each.state for each in summary.gates] == ["skipped", "holds", "holds"]
+    assert [each.state for each in summary.gates] == ["skipped", "passed", "passed"]
 
 
 def test_a_gate_without_a_cell_in_a_whole_run_is_not_skipped() -> None:
@@ -231,18 +231,18 @@ def found(rule: str, gate_state: str) -> GateFinding:
 
 CODES: list[tuple[RunState, list[tuple[str, str]], int]] = [
     ("complete", [], 0),
-    ("complete", [("pass_rate == 1", "holds"), ("error_rate == 0", "holds")], 0),
+    ("complete", [("pass_rate == 1", "passed"), ("error_rate == 0", "passed")], 0),
     ("complete", [("pass_rate == 1", "skipped"), ("error_rate == 0", "skipped")], 0),
-    ("complete", [("pass_rate == 1", "unmet"), ("error_rate == 0", "holds")], 1),
-    ("complete", [("mean(level) > 1", "unmet")], 1),
-    ("complete", [("refusal_rate == 0", "unmet")], 1),
+    ("complete", [("pass_rate == 1", "failed"), ("error_rate == 0", "passed")], 1),
+    ("complete", [("mean(level) > 1", "failed")], 1),
+    ("complete", [("refusal_rate == 0", "failed")], 1),
     ("complete", [("pass_rate == 1", "unmeasured")], 3),
-    ("complete", [("error_rate == 0", "unmet")], 3),
-    ("complete", [("pass_rate == 1", "unmet"), ("error_rate == 0", "unmet")], 3),
-    ("complete", [("pass_rate == 1", "unmet"), ("mean(level) > 1", "unmeasured")], 3),
+    ("complete", [("error_rate == 0", "failed")], 3),
+    ("complete", [("pass_rate == 1", "failed"), ("error_rate == 0", "failed")], 3),
+    ("complete", [("pass_rate == 1", "failed"), ("mean(level) > 1", "unmeasured")], 3),
     ("interrupted", [], 130),
-    ("interrupted", [("pass_rate == 1", "unmet"), ("error_rate == 0", "unmet")], 130),
-    ("running", [("pass_rate == 1", "unmet")], 1),
+    ("interrupted", [("pass_rate == 1", "failed"), ("error_rate == 0", "failed")], 130),
+    ("running", [("pass_rate == 1", "failed")], 1),
 ]
 
 
@@ -255,7 +255,7 @@ def test_one_model_run_is_gated_as_if_it_had_been_selected() -> None:
     gates = [{"rule": "pass_rate == 1", "models": ["n"]}, {"rule": "pass_rate == 0", "models": ["m"]}]
     info: RunInfo = run_of(CASES, ["m", "n"], gates, METRICS)
     summary = summarize(one_model_run(info, "n", 1), [cell("a", "n")])
-    assert [each.state for each in summary.gates] == ["holds", "skipped", "holds"]
+    assert [each.state for each in summary.gates] == ["passed", "skipped", "passed"]
     assert [model.label for model in summary.models] == ["n"]
     assert (summary.planned_cells, summary.exit_code) == (1, 0)
 

@@ -11,7 +11,7 @@ from visioneval.analysis.stats.basic import wilson_interval
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState
 from visioneval.types import Frozen, Metric, Verdict
 
-GateState = Literal["holds", "unmet", "unmeasured", "skipped"]
+GateState = Literal["passed", "failed", "unmeasured", "skipped"]
 
 
 class Rate(Frozen):

@@ -124,11 +124,11 @@ def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
     incomplete = [
         gate
         for gate in gates
-        if gate.state == "unmeasured" or (gate.state == "unmet" and parse_gate(gate.rule).about_errors)
+        if gate.state == "unmeasured" or (gate.state == "failed" and parse_gate(gate.rule).about_errors)
     ]
     if incomplete:
         return EXIT_INCOMPLETE
-    return EXIT_GATE if any(gate.state == "unmet" for gate in gates) else EXIT_OK
+    return EXIT_GATE if any(gate.state == "failed" for gate in gates) else EXIT_OK
 
 
 class _Failing:
@@ -214,7 +214,7 @@ def _state(gate: Gate, value: float | None, *, emptied: bool) -> GateState:
         return "skipped"
     if value is None:
         return "unmeasured"
-    return "holds" if gate_holds(gate, value) else "unmet"
+    return "passed" if gate_holds(gate, value) else "failed"
 
 
 def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:

@@ -33,11 +33,11 @@ from visioneval.report.text import one_line
 SHOWN = 20
 OPEN: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 FOLDED: tuple[Change, ...] = ("still_failing", "still_error")
-_STATES = {"holds": "holds", "unmet": "**NOT MET**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
+_STATES = {"passed": "passed", "failed": "**FAILED**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
 
 _OUTCOMES = {
-    "hold": "gates hold",
-    "unmet": "gates not met",
+    "passed": "gates passed",
+    "failed": "gates failed",
     "unmeasured": "gates not measured",
     "incomplete": "B is not complete",
 }

@@ -34,7 +34,7 @@ class Minimum(Frozen):
     value: float | None
     measure: str | None
     question: str | None
-    state: Literal["holds", "under", "unmeasured"]
+    state: Literal["passed", "failed", "unmeasured"]
 
 
 class Agreement(Frozen):
@@ -90,13 +90,13 @@ def _minimum(least: Least, graders: Sequence[GraderAgreement]) -> Minimum:
         value=value,
         measure=found.headline,
         question=found.question,
-        state="holds" if value >= least.value else "under",
+        state="passed" if value >= least.value else "failed",
     )
 
 
 def _exit_code(minimums: Sequence[Minimum]) -> int:
     states = {minimum.state for minimum in minimums}
-    return EXIT_NOTHING if "unmeasured" in states else EXIT_UNDER if "under" in states else EXIT_OK
+    return EXIT_NOTHING if "unmeasured" in states else EXIT_UNDER if "failed" in states else EXIT_OK
 
 
 def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str]:

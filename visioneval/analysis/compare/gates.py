@@ -21,8 +21,8 @@ _ROUNDING = 1e-9
 _NAMED = 5
 _NO_PAIR = "no pair of which both cells were measured"
 
-State = Literal["holds", "unmet", "unmeasured"]
-Outcome = Literal["hold", "unmet", "unmeasured", "incomplete"]
+State = Literal["passed", "failed", "unmeasured"]
+Outcome = Literal["passed", "failed", "unmeasured", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def hold(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[GateResult, .
 
 def exit_code(comparison: Comparison, held: Sequence[GateResult]) -> int:
     """3 where B is not complete or a gate had nothing to measure; 1 where one is unmet; else 0."""
-    return {"hold": EXIT_OK, "unmet": EXIT_WORSE}.get(outcome(comparison, held), EXIT_INCOMPLETE)
+    return {"passed": EXIT_OK, "failed": EXIT_WORSE}.get(outcome(comparison, held), EXIT_INCOMPLETE)
 
 
 def outcome(comparison: Comparison, held: Sequence[GateResult]) -> Outcome:
@@ -81,12 +81,12 @@ def outcome(comparison: Comparison, held: Sequence[GateResult]) -> Outcome:
         return "incomplete"
     if "unmeasured" in states:
         return "unmeasured"
-    return "unmet" if "unmet" in states else "hold"
+    return "failed" if "failed" in states else "passed"
 
 
 def _held(gate: FailOn, comparison: Comparison) -> GateResult:
     if not comparison.steady and not _gone(gate, comparison):
-        return GateResult(gate, "holds", "every case is flaky")
+        return GateResult(gate, "passed", "every case is flaky")
     if gate.metric is not None:
         return _bounded(gate, gate.metric, comparison)
     if gate.text == "significant":
@@ -109,7 +109,7 @@ def _unbroken(gate: FailOn, comparison: Comparison) -> GateResult:
     lost = [pair for pair in own if pair.change == "error_after" and pair.a.verdict == "PASS"]
     gone = _gone(gate, comparison)
     if not own and not gone:
-        return GateResult(gate, "holds", f"no {what}")
+        return GateResult(gate, "passed", f"no {what}")
     found = f"{len(broken)} of {len(own)} {what} broke"
     if lost:
         found += f", {len(lost)} that passed could not be measured"
@@ -117,7 +117,7 @@ def _unbroken(gate: FailOn, comparison: Comparison) -> GateResult:
         names = list(dict.fromkeys(cell.test_id for cell in gone))
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         found += f", {len(gone)} more of A are not in B: {', '.join(names[:_NAMED])}{more}"
-    return GateResult(gate, "unmet" if broken else "unmeasured" if lost or gone else "holds", found)
+    return GateResult(gate, "failed" if broken else "unmeasured" if lost or gone else "passed", found)
 
 
 def _gone(gate: FailOn, comparison: Comparison) -> list[Cell]:
@@ -140,7 +140,7 @@ def _significant(gate: FailOn, comparison: Comparison) -> GateResult:
     judged = sum(one.metric.better != "none" for one in tested)
     none = f"none of {judged} metrics is significantly worse, by {comparison.pass_rate.n_cases} cases"
     found = ", ".join(f"{one.name} {_size(one)} (p {one.p_holm:.2g})" for one in worse)
-    return GateResult(gate, "unmet" if worse else "holds", found or none)
+    return GateResult(gate, "failed" if worse else "passed", found or none)
 
 
 def _size(one: Difference) -> str:
@@ -155,7 +155,9 @@ def _bounded(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
     if found.worse_by is None:
         raise UsageError(f"--fail-on {gate.text!r}: of {name} it is not known which way is better")
     unmet = found.worse_by > gate.allowed + _ROUNDING
-    return GateResult(gate, "unmet" if unmet else "holds", f"{found.a:.4g} -> {found.b:.4g} ({found.difference:+.4g})")
+    return GateResult(
+        gate, "failed" if unmet else "passed", f"{found.a:.4g} -> {found.b:.4g} ({found.difference:+.4g})"
+    )
 
 
 def _named(name: str, comparison: Comparison) -> Difference:

@@ -38,10 +38,10 @@ SIDE = 640
 LISTED = 20
 _LISTED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 _HALF, _REACH = 80.0, 72.0
-_GATE_WORDS = {"holds": "holds", "unmet": "not met", "unmeasured": "not measured"}
+_GATE_WORDS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured"}
 _OUTCOMES = {
-    "hold": ("pass", "The gates hold"),
-    "unmet": ("fail", "A gate does not hold"),
+    "passed": ("pass", "All gates passed"),
+    "failed": ("fail", "A gate failed"),
     "unmeasured": ("error", "A gate had nothing to measure"),
     "incomplete": ("error", "B is not complete"),
 }

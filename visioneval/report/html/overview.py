@@ -17,7 +17,7 @@ from visioneval.report.html.distributions import generation_rows, grading_rows, 
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.terminal.summary import reused, show_rate
 
-GATE_WORDS = {"holds": "holds", "unmet": "not met", "unmeasured": "not measured", "skipped": "skipped"}
+GATE_WORDS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
 OUTCOMES = {
     0: ("pass", "All gates hold"),
     1: ("fail", "A gate does not hold"),

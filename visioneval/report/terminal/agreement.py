@@ -25,7 +25,7 @@ _NAMES = {
     "spearman": "Spearman",
     "kendall": "Kendall tau-b",
 }
-_MARKS = {"holds": ("holds", "green"), "under": ("NOT MET", "red"), "unmeasured": ("NOT MEASURED", "yellow")}
+_MARKS = {"passed": ("passed", "green"), "failed": ("FAILED", "red"), "unmeasured": ("NOT MEASURED", "yellow")}
 
 
 def print_agreement(found: Agreement, console: Console) -> None:

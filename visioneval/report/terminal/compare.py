@@ -32,8 +32,8 @@ from visioneval.report.text import clean, plain
 SHOWN = 20
 TOLD: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before", "still_failing", "still_error")
 _COLOURS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
-_MARKS: dict[State, str] = {"holds": "holds", "unmet": "NOT MET", "unmeasured": "NOT MEASURED"}
-_MARK_COLOURS: dict[State, str] = {"holds": "green", "unmet": "red", "unmeasured": "yellow"}
+_MARKS: dict[State, str] = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED"}
+_MARK_COLOURS: dict[State, str] = {"passed": "green", "failed": "red", "unmeasured": "yellow"}
 
 
 def print_comparison(found: Comparison, held: Sequence[GateResult], console: Console, *, shown: int = SHOWN) -> None:

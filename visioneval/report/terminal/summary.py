@@ -29,8 +29,8 @@ SHOWN_FAILING = 20
 RATE = "pass rate [95%]"
 _LEAST_NAME = 24
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
-_MARKS = {"holds": "holds", "unmet": "NOT MET", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
-_MARK_COLOURS = {"holds": "green", "unmet": "red", "unmeasured": "yellow", "skipped": "dim"}
+_MARKS = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
+_MARK_COLOURS = {"passed": "green", "failed": "red", "unmeasured": "yellow", "skipped": "dim"}
 
 
 def print_summary(summary: Summary, console: Console, *, shown_failing: int = SHOWN_FAILING) -> None:
