@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from visioneval.analysis.cells import Cell, Mark, Side
+from visioneval.analysis.cells import Cell, CellGrader, Side
 from visioneval.records.model import Fingerprint
 from visioneval.types import Metric, Verdict
 
@@ -47,7 +47,7 @@ def scored(metric: str, scores: Iterable[Any], **changes: Any) -> list[Cell]:
     return [cell(f"c{at}", scores={metric: score}, **changes) for at, score in enumerate(scores)]
 
 
-def mark(key: str = "rubric", kind: str = "rubric", **changes: Any) -> Mark:
+def mark(key: str = "rubric", kind: str = "rubric", **changes: Any) -> CellGrader:
     """What a grader leaves on a cell."""
     hashes = {"template_sha256": "t" * 64, "schema_sha256": "s" * 64, "config_sha256": "c" * 64}
-    return Mark(key, kind, Fingerprint(**{"judge_model": "judge-1", **hashes, **changes}))
+    return CellGrader(key, kind, Fingerprint(**{"judge_model": "judge-1", **hashes, **changes}))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from opinions import BETTER, CLEAR, SHARP, USABLE, label, labeled
 
-from visioneval.analysis.agreement import among_raters as among_people
-from visioneval.analysis.agreement.agreement import Least, agree
+from visioneval.analysis.agreement import among_raters
+from visioneval.analysis.agreement.agreement import Minimum, agree
 from visioneval.errors import UsageError
 
 # What graders and people say of eight cells: the grader fails a, b, c, d; people fail a, b, c, e.
@@ -136,7 +136,7 @@ def test_constant_columns_and_empty_ones_have_a_sentence(
     cells: dict[str, bool], answers: dict[str, bool], note: str
 ) -> None:
     scores = {case: {"good": good} for case, good in cells.items()} or {"a": {"good": True}}
-    result = agree([labeled(scores, said(answers))], [Least("good", 0.5)])
+    result = agree([labeled(scores, said(answers))], [Minimum("good", 0.5)])
     found = result.graders[0]
     kappa = found.measures["kappa"]
     assert (kappa.value, kappa.low, kappa.high) == (None, None, None)
@@ -148,7 +148,7 @@ def test_constant_columns_and_empty_ones_have_a_sentence(
 
 def test_a_grader_that_always_says_the_same_agrees_by_chance_only() -> None:
     cells = {case: {"good": True} for case in "abcd"}
-    result = agree([labeled(cells, said({"a": True, "b": False, "c": True, "d": False}))], [Least("good", 0.1)])
+    result = agree([labeled(cells, said({"a": True, "b": False, "c": True, "d": False}))], [Minimum("good", 0.1)])
     measures = result.graders[0].measures
     assert measures["kappa"].value == 0
     assert measures["fail_precision"].note == "the grader fails no cell"
@@ -170,7 +170,7 @@ def test_one_rater_no_overlap_and_one_case_are_said_in_words() -> None:
 
 
 def test_nobody_labeled_anything() -> None:
-    result = agree([labeled(CELLS, [])], [Least("good", 0.6)])
+    result = agree([labeled(CELLS, [])], [Minimum("good", 0.6)])
     assert result.notes[0].startswith("nobody has labeled a cell")
     assert (result.labels, result.people, result.raters, result.exit_code) == (0, (), (), 3)
     assert agree([labeled(CELLS, [])]).exit_code == 0
@@ -192,13 +192,13 @@ def test_labels_that_fit_nothing_are_counted_and_left_out() -> None:
 @pytest.mark.parametrize(
     ("least", "state", "code"),
     [
-        ([Least("good", 0.5)], ["passed"], 0),
-        ([Least("good", 0.51)], ["failed"], 1),
-        ([Least("blank", -1.0)], ["unmeasured"], 3),
-        ([Least("good", 0.9), Least("blank", 0.1)], ["failed", "unmeasured"], 3),
+        ([Minimum("good", 0.5)], ["passed"], 0),
+        ([Minimum("good", 0.51)], ["failed"], 1),
+        ([Minimum("blank", -1.0)], ["unmeasured"], 3),
+        ([Minimum("good", 0.9), Minimum("blank", 0.1)], ["failed", "unmeasured"], 3),
     ],
 )
-def test_demands_and_their_exit_codes(least: list[Least], state: list[str], code: int) -> None:
+def test_demands_and_their_exit_codes(least: list[Minimum], state: list[str], code: int) -> None:
     result = agree([labeled(CELLS, said(PEOPLE))], least)
     assert [one.state for one in result.minimums] == state
     assert result.exit_code == code
@@ -207,13 +207,13 @@ def test_demands_and_their_exit_codes(least: list[Least], state: list[str], code
 def test_of_two_questions_over_one_metric_the_one_that_agrees_least_counts() -> None:
     questions = [USABLE, {**USABLE, "key": "fine"}, {**USABLE, "key": "never_asked"}]
     labels = said(GOOD) + said(PEOPLE, "fine")
-    (found,) = agree([labeled(CELLS, labels, questions)], [Least("good", 0.6)]).minimums
+    (found,) = agree([labeled(CELLS, labels, questions)], [Minimum("good", 0.6)]).minimums
     assert (found.question, found.value, found.state) == ("fine", pytest.approx(0.5), "failed")
 
 
 def test_a_demand_on_what_is_not_there_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match=r"--min god: no run has this metric \(did you mean 'good'\?\)"):
-        agree([labeled(CELLS, [])], [Least("god", 0.6)])
+        agree([labeled(CELLS, [])], [Minimum("god", 0.6)])
 
 
 # People among themselves
@@ -303,7 +303,7 @@ def test_of_a_crowd_no_pairs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     said = [label(case, rater, "usable", (at + each) % 3 > 0) for at, case in enumerate("abcd") for each, rater in enumerate(("ann", "bo", "cy"))]  # fmt: skip
     run = labeled({case: {"good": True} for case in "abcd"}, said)
     assert len(agree([run]).people[0].cohen) == 3
-    monkeypatch.setattr(among_people, "MOST_MEETINGS", 11)
+    monkeypatch.setattr(among_raters, "MAX_RATER_PAIRS", 11)
     (found,) = agree([run]).people
     assert (found.cohen, found.cohen_mean.note) == (
         (),

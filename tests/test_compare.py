@@ -11,7 +11,7 @@ from scipy.stats import binom, binomtest, wilcoxon
 from sides import METRICS, cell, mark, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell, Side
-from visioneval.analysis.compare.compare import Chosen, Comparison, compare
+from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
 from visioneval.analysis.compare.differences import Difference
 from visioneval.errors import UsageError
 from visioneval.types import Metric
@@ -136,7 +136,7 @@ def test_flaky_cases_are_paired_and_leave_the_numbers() -> None:
     found = compared(before, after)
     assert [pair.b.test_id for pair in found.changed("broken")] == ["unsure"]
     assert (found.pass_rate.n_pairs, found.pass_rate.difference) == (2, 0)
-    assert len(found.steady) == 2
+    assert len(found.stable_pairs) == 2
 
 
 def test_what_must_pass_is_told_first_and_flaky_last() -> None:
@@ -155,21 +155,21 @@ def test_money_and_time_are_of_pairs_that_know_both() -> None:
 
 def test_choosing() -> None:
     before = [cell("a", tags=("text",), scores={"look": 1, "copy": True}), cell("b", scores={"look": 1})]
-    found = compared(before, before, chosen=Chosen(metrics=("co*",), tags=("text",)))
+    found = compared(before, before, filters=ComparisonFilters(metrics=("co*",), tags=("text",)))
     assert [one.name for one in found.metrics] == ["copy"]
     assert [pair.b.test_id for pair in found.pairs] == ["a"]
-    assert [pair.b.test_id for pair in compared(before, before, chosen=Chosen(cases=("b",))).pairs] == ["b"]
+    assert [pair.b.test_id for pair in compared(before, before, filters=ComparisonFilters(cases=("b",))).pairs] == ["b"]
 
 
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        (Chosen(metrics=("lok",)), r"--metric 'lok': there is none in either run \(did you mean 'look'\?\)"),
-        (Chosen(cases=("zzz",)), r"--case 'zzz': there is none in either run \(known: one\)"),
-        (Chosen(tags=("x",)), "--tag 'x': there is none in either run"),
+        (ComparisonFilters(metrics=("lok",)), r"--metric 'lok': there is none in either run \(did you mean 'look'\?\)"),
+        (ComparisonFilters(cases=("zzz",)), r"--case 'zzz': there is none in either run \(known: one\)"),
+        (ComparisonFilters(tags=("x",)), "--tag 'x': there is none in either run"),
     ],
 )
-def test_choosing_what_is_not_there(chosen: Chosen, message: str) -> None:
+def test_choosing_what_is_not_there(chosen: ComparisonFilters, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         compared([cell()], [cell()], chosen=chosen)
 
@@ -189,8 +189,8 @@ def _graded(name: str, **changes: Any) -> Side:
 
 def test_graded_alike_says_nothing() -> None:
     found = compare(_graded("a"), _graded("b"))
-    assert found.unlike == ()
-    assert not found.other_source
+    assert found.grading_differences == ()
+    assert not found.has_other_source
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_graded_alike_says_nothing() -> None:
     ],
 )
 def test_graded_otherwise_is_told_by_metric(changes: dict[str, str], what: str, a: str, b: str) -> None:
-    (found,) = compare(_graded("a"), _graded("b", **changes)).unlike
+    (found,) = compare(_graded("a"), _graded("b", **changes)).grading_differences
     assert (found.metric, found.what, found.a, found.b, found.pairs) == ("look", what, a, b, 3)
 
 
@@ -214,12 +214,12 @@ def test_another_tool_version_and_other_rules_and_another_source() -> None:
         b, cells=[replace(one, graders=marks, grade_key="case:1 rules:2") for one in b.cells], source_sha256="1"
     )
     found = compare(a, b)
-    assert [(one.metric, one.what, one.a, one.b) for one in found.unlike] == [
+    assert [(one.metric, one.what, one.a, one.b) for one in found.grading_differences] == [
         ("pass_rate", "verdict rules", "1", "2"),
         ("copy", "rapidocr version", "3.10", "3.11"),
     ]
-    assert found.other_source
+    assert found.has_other_source
 
 
 def test_a_judge_that_was_not_needed_is_no_other_judge() -> None:
-    assert compare(_graded("a"), _graded("b", judge_model=None)).unlike == ()
+    assert compare(_graded("a"), _graded("b", judge_model=None)).grading_differences == ()

@@ -10,7 +10,7 @@ from sides import cell, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import DEFAULT, GateResult, exit_code, hold, parse_fail_on
+from visioneval.analysis.compare.gates import DEFAULT, GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.errors import UsageError
 from visioneval.types import Metric
 
@@ -22,7 +22,7 @@ def held(
     before: list[Cell], after: list[Cell], *fail_on: str, state: str = "complete"
 ) -> tuple[tuple[GateResult, ...], int]:
     found = compare(side(before), side(after, "b", state=state))
-    gates = hold(found, parse_fail_on(fail_on))
+    gates = check_gates(found, parse_fail_on(fail_on))
     return gates, exit_code(found, gates)
 
 
@@ -76,21 +76,21 @@ def test_a_bound_on_a_metric(metric: str, after: list[float], state: str) -> Non
 
 def test_lower_is_better_where_the_metric_says_so() -> None:
     ((found,), code) = held(scored("copy.cer", [0.1, 0.1]), scored("copy.cer", [0.5, 0.1]), "copy.cer:0.1")
-    assert (found.found, code) == ("0.1 -> 0.3 (+0.2)", 1)
+    assert (found.message, code) == ("0.1 -> 0.3 (+0.2)", 1)
 
 
 def test_findings_in_words() -> None:
     gates, _ = held(verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "significant")
-    assert [one.found for one in gates] == [
+    assert [one.message for one in gates] == [
         "1 of 3 cells tagged must_pass broke, 1 that passed could not be measured",
         "no cells with the same image",
         "none of 1 metrics is significantly worse, by 2 cases",
     ]
     (found,) = held(verdicts("P" * 9), verdicts("F" * 9), "significant")[0]
-    assert found.found == "pass_rate -100.0 points (p 0.0039)"
+    assert found.message == "pass_rate -100.0 points (p 0.0039)"
     before = [cell(), cell("gone", tags=("must_pass",)), cell("two", tags=("must_pass",))]
     (found,) = held(before, [cell(), cell("two")], "must_pass")[0]
-    assert found.found == "0 of 1 cells tagged must_pass broke, 1 more of A are not in B: gone"
+    assert found.message == "0 of 1 cells tagged must_pass broke, 1 more of A are not in B: gone"
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_must_pass_case_that_is_gone_leaves_its_gate_unmeasured(before: str, f
     kept = cell("kept", flaky=flaky)
     (found,), code = held([kept, *verdicts(before, **MUST)], [kept], "must_pass")
     assert (found.state, code) == ("unmeasured", 3)
-    assert "not in B: c0" in found.found
-    assert found.found.endswith(" and 2 more") == (len(before) == 7)
+    assert "not in B: c0" in found.message
+    assert found.message.endswith(" and 2 more") == (len(before) == 7)
 
 
 def test_what_is_gone_and_is_flaky_or_not_gated_on_fails_nothing() -> None:
@@ -115,9 +115,9 @@ def test_a_model_run_that_a_flag_left_out_of_b_is_not_gone() -> None:
     before = side([cell("one", **MUST), cell("one", model_label="n", **MUST)])
     for narrowed, state in ((True, "passed"), (False, "unmeasured")):
         found = compare(before, side([cell("one", **MUST)], "b", is_narrowed=narrowed))
-        assert [one.state for one in hold(found, parse_fail_on(["must_pass"]))] == [state]
+        assert [one.state for one in check_gates(found, parse_fail_on(["must_pass"]))] == [state]
     case_gone = compare(side([cell("one"), cell("two", **MUST)]), side([cell("one")], "b", is_narrowed=True))
-    assert [one.state for one in hold(case_gone, parse_fail_on(["must_pass"]))] == ["unmeasured"]
+    assert [one.state for one in check_gates(case_gone, parse_fail_on(["must_pass"]))] == ["unmeasured"]
 
 
 def test_the_default_is_the_middle_three() -> None:
@@ -146,4 +146,4 @@ def test_a_metric_that_is_not_there_or_has_no_direction() -> None:
     mood = {"mood": Metric(type="number", better="none")}
     a, b = (side(scored("mood", [1]), name, metrics=mood) for name in "ab")
     with pytest.raises(UsageError, match="of mood it is not known which way is better"):
-        hold(compare(a, b), parse_fail_on(["mood:0.2"]))
+        check_gates(compare(a, b), parse_fail_on(["mood:0.2"]))

@@ -13,7 +13,7 @@ from sides import side, verdicts
 
 from visioneval.analysis.cells import Side, read_cells, side_of_run
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import hold, parse_fail_on
+from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.records.model import read_info
 from visioneval.report.compare.page import comparison_page
 
@@ -51,7 +51,7 @@ def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Si
 def page_of(folder: Path, a: Side, b: Side) -> str:
     found = compare(a, b)
     path = folder / "compare.html"
-    path.write_text(comparison_page(found, hold(found, parse_fail_on(["broken"]))), encoding="utf-8")
+    path.write_text(comparison_page(found, check_gates(found, parse_fail_on(["broken"]))), encoding="utf-8")
     return path.as_uri()
 
 
@@ -136,7 +136,7 @@ def test_a_side_without_images_is_told(tmp_path: Path, open_page: OpenPage) -> N
 
 def test_a_run_that_is_not_complete_is_never_green() -> None:
     found = compare(side(verdicts("PP"), "a"), side(verdicts("PP"), "b", state="interrupted"))
-    page = comparison_page(found, hold(found, parse_fail_on(["broken"])))
+    page = comparison_page(found, check_gates(found, parse_fail_on(["broken"])))
     assert '<div class="headline error">\n<h1>B is not complete</h1>' in page
     assert '<div class="headline pass">' not in page
 

@@ -70,7 +70,7 @@ def cell(verdict: str | None, failed: list[str], intent: Any = 4, sample: int = 
 def test_a_judge_s_verdict_beside_the_rules_over_its_own_metrics(one: Record, judged: int, disagreed: int) -> None:
     counted = Disagreements(SUITE)
     counted.add(one)
-    assert counted.found() == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
+    assert counted.result() == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
 
 
 def printed(cells: list[Record]) -> tuple[str, dict[str, Any]]:

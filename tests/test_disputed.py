@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made import info, record
 
-from visioneval.analysis.review_priority import Disputes
+from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.records.model import Record, RunInfo
 from visioneval.suite.model import Suite
 
@@ -38,7 +38,7 @@ def run() -> RunInfo:
 
 def weight(cell: Record) -> float:
     known = run()
-    return Disputes(known.suite, known.metrics).weight(cell)
+    return ReviewPriority(known.suite, known.metrics).weight(cell)
 
 
 def judged(details: dict[str, Any], **changes: Any) -> Record:

@@ -134,7 +134,7 @@ def test_only_the_newest_runs_are_read_and_what_cannot_be_read_is_passed_over(
         changed(toy.folder / "runs" / name, cost_usd=float(10**at))
     (toy.folder / "runs/c/results.jsonl").write_text("no record\n")
     path = toy.write({})
-    monkeypatch.setattr(past, "NEWEST", 2)
+    monkeypatch.setattr(past, "MAX_RUNS", 2)
     assert costs(estimated(path)) == {"toy": (10.0, "earlier runs", 1)}
 
 

@@ -9,7 +9,7 @@ from made import record, run_of
 from sides import cell, scored, side, verdicts
 
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import hold, parse_fail_on
+from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.summary import summarize
 from visioneval.report.markdown import SHOWN, code, comparison_markdown, summary_markdown
 
@@ -34,7 +34,7 @@ def test_a_comparison() -> None:
     before = verdicts("P" * 9 + "F")
     after = [replace(one, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for one in verdicts("F" * 9)]
     found = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
-    text = comparison_markdown(found, hold(found, parse_fail_on([])))
+    text = comparison_markdown(found, check_gates(found, parse_fail_on([])))
     assert text.startswith("## visioneval compare: gates failed\n\n**9 broken, 1 still failing**")
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
@@ -49,7 +49,7 @@ def test_a_bar_is_escaped_in_tables_alone() -> None:
         side([cell("a|b"), cell("gone|x")]),
         side([cell("a|b", "FAIL")], "b"),
     )
-    text = comparison_markdown(found, hold(found, parse_fail_on([])))
+    text = comparison_markdown(found, check_gates(found, parse_fail_on([])))
     assert "| `a\\|b` |" in text
     assert "- `only in A: 1 cell: m: gone|x [0]`" in text
 
@@ -57,7 +57,7 @@ def test_a_bar_is_escaped_in_tables_alone() -> None:
 def test_long_lists_are_cut_and_say_so() -> None:
     many = SHOWN + 3
     found = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
-    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+    text = comparison_markdown(found, check_gates(found, parse_fail_on(["broken"])))
     assert "... and 3 more" in text
     assert text.count("| `c") == SHOWN
 
@@ -65,12 +65,12 @@ def test_long_lists_are_cut_and_say_so() -> None:
 def test_gates_in_the_title() -> None:
     for after, word in (("P", "passed"), ("F", "failed"), ("!", "not measured")):
         found = compare(side(verdicts("P")), side(verdicts(after), "b"))
-        assert f"gates {word}\n" in comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+        assert f"gates {word}\n" in comparison_markdown(found, check_gates(found, parse_fail_on(["broken"])))
 
 
 def test_a_run_that_is_not_complete_is_in_the_title() -> None:
     found = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
-    text = comparison_markdown(found, hold(found, parse_fail_on(["broken"])))
+    text = comparison_markdown(found, check_gates(found, parse_fail_on(["broken"])))
     assert text.startswith("## visioneval compare: B is not complete\n")
 
 

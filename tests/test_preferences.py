@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from visioneval.analysis.compare.preferences import preferred, win_interval
+from visioneval.analysis.compare.preferences import summarize_preferences, win_interval
 from visioneval.records.preferences import Preference
 
 
@@ -34,7 +34,7 @@ def pair(case: str, one: Any, other: Any, sample: int = 0, **more: Any) -> list[
     ],
 )
 def test_both_orders_make_one_result(one: Any, other: Any, result: str) -> None:
-    (found,) = preferred(pair("one", one, other))
+    (found,) = summarize_preferences(pair("one", one, other))
     assert [each.result for each in found.pairs] == [result]
     rate = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5, "error": None}[result]
     assert found.rate == rate
@@ -43,13 +43,13 @@ def test_both_orders_make_one_result(one: Any, other: Any, result: str) -> None:
 
 
 def test_an_order_that_was_never_asked_is_no_answer() -> None:
-    (found,) = preferred([asked("one", "a", "b")])
+    (found,) = summarize_preferences([asked("one", "a", "b")])
     assert (found.errors, found.judged, found.rate) == (1, 0, None)
 
 
 def test_ties_count_half_and_errors_for_nobody() -> None:
     lines = [*pair("1", "b", "b"), *pair("2", "a", "b"), *pair("3", "tie", "tie"), *pair("4", "b", None)]
-    (found,) = preferred(lines)
+    (found,) = summarize_preferences(lines)
     assert (found.count("b"), found.count("a"), found.ties, found.flips, found.errors) == (1, 0, 2, 1, 1)
     assert found.rate == pytest.approx(2 / 3)
     assert found.interval is not None
@@ -58,16 +58,16 @@ def test_ties_count_half_and_errors_for_nobody() -> None:
 
 def test_other_judges_and_other_runs_are_findings_of_their_own() -> None:
     lines = [*pair("1", "b", "b"), *pair("1", "a", "a", judge="k"), *pair("1", "tie", "tie", b="s@y")]
-    assert [(each.b, each.judge, each.rate) for each in preferred(lines)] == [
+    assert [(each.b, each.judge, each.rate) for each in summarize_preferences(lines)] == [
         ("r@y", "j", 1.0), ("r@y", "k", 0.0), ("s@y", "j", 0.5)
     ]  # fmt: skip
-    assert preferred([]) == ()
+    assert summarize_preferences([]) == ()
 
 
 def test_samples_of_a_case_are_not_independent() -> None:
     cases = {f"c{at}": "b" if at < 12 else "a" for at in range(20)}
     lines = [line for case, won in cases.items() for sample in range(5) for line in pair(case, won, won, sample)]
-    (found,) = preferred(lines)
+    (found,) = summarize_preferences(lines)
     assert found.rate == pytest.approx(0.6)
     assert found.interval is not None
     low, high = proportion_confint(60, 100, method="wilson")

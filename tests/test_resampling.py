@@ -59,7 +59,7 @@ def test_the_normal_limit_is_where_the_bootstrap_goes(monkeypatch: pytest.Monkey
     values = _scores(3000, 3)
     sums, counts = values.sum(axis=1), np.full(3000, 3)
     generated = cluster_bootstrap_mean(sums, counts)
-    monkeypatch.setattr(resampling, "MANY", 3000)
+    monkeypatch.setattr(resampling, "MANY_CLUSTERS", 3000)
     limit = cluster_bootstrap_mean(sums, counts)
     assert limit != generated
     assert (limit.low, limit.high) == pytest.approx((generated.low, generated.high), abs=0.004)

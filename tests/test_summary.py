@@ -8,7 +8,7 @@ import pytest
 from made import UNMEASURED, record, run_of
 
 from visioneval.analysis.findings import GateFinding, Summary
-from visioneval.analysis.summary import exit_code, gates_of, in_order, one_model_run, summarize
+from visioneval.analysis.summary import exit_code, gates_of, in_order, select_model_run, summarize
 from visioneval.records.model import Record, RunInfo, RunState, Selection
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
@@ -254,7 +254,7 @@ def test_the_exit_code_of_a_run(run_state: RunState, gates: list[tuple[str, str]
 def test_one_model_run_is_gated_as_if_it_had_been_selected() -> None:
     gates = [{"rule": "pass_rate == 1", "models": ["n"]}, {"rule": "pass_rate == 0", "models": ["m"]}]
     info: RunInfo = run_of(CASES, ["m", "n"], gates, METRICS)
-    summary = summarize(one_model_run(info, "n", 1), [cell("a", "n")])
+    summary = summarize(select_model_run(info, "n", 1), [cell("a", "n")])
     assert [each.state for each in summary.gates] == ["passed", "skipped", "passed"]
     assert [model.label for model in summary.models] == ["n"]
     assert (summary.planned_cells, summary.exit_code) == (1, 0)

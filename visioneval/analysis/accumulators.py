@@ -10,7 +10,7 @@ from math import fsum
 from typing import Literal, Protocol
 
 from visioneval.analysis.findings import CostFinding, Counts, MetricFinding, ModelFindings, rate
-from visioneval.analysis.scores import Scores, numbers
+from visioneval.analysis.scores import Scores, empty_array
 from visioneval.records.model import Record, RunInfo
 from visioneval.types import Status, Verdict
 
@@ -26,22 +26,22 @@ class Accumulator(Protocol):
 class Verdicts:
     """Cells by verdict."""
 
-    by: Counter[Verdict] = field(default_factory=Counter)
+    counts: Counter[Verdict] = field(default_factory=Counter)
     refused: int = 0
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        self.by[cell.verdict] += 1
+        self.counts[cell.verdict] += 1
         self.refused += cell.status is Status.REFUSED
 
-    def found(self) -> Counts:
+    def result(self) -> Counts:
         """The counts, with their pass rate."""
-        passed, failed = self.by[Verdict.PASS], self.by[Verdict.FAIL]
+        passed, failed = self.counts[Verdict.PASS], self.counts[Verdict.FAIL]
         return Counts(
-            cells=self.by.total(),
+            cells=self.counts.total(),
             passed=passed,
             failed=failed,
-            errors=self.by[Verdict.ERROR],
+            errors=self.counts[Verdict.ERROR],
             refused=self.refused,
             pass_rate=rate(passed, passed + failed),
         )
@@ -52,14 +52,14 @@ def count(cells: Iterable[Record]) -> Counts:
     verdicts = Verdicts()
     for cell in cells:
         verdicts.add(cell)
-    return verdicts.found()
+    return verdicts.result()
 
 
 @dataclass(slots=True)
 class Money:
     """Costs in USD, of which some may not be known."""
 
-    known: array[float] = field(default_factory=numbers)
+    known: array[float] = field(default_factory=empty_array)
     unknown: int = 0
     paid: int = 0
     cached: int = 0
@@ -93,7 +93,7 @@ class Model:
     verdicts: Verdicts = field(default_factory=Verdicts)
     scores: dict[str, Scores] = field(default_factory=dict)
     money: Money = field(default_factory=Money)
-    seconds: array[float] = field(default_factory=numbers)
+    seconds: array[float] = field(default_factory=empty_array)
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -105,13 +105,15 @@ class Model:
                 self.scores[name] = Scores()
             self.scores[name].add(score)
 
-    def found(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
+    def result(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
         """What the model run did, its metrics in the order of the run's."""
         return ModelFindings(
             label=label,
             stand_in=any(entry.stand_in for entry in info.suite.models if entry.label == label),
-            counts=self.verdicts.found(),
-            metrics={name: MetricFinding(**self.scores[name].told()) for name in info.metrics if name in self.scores},
+            counts=self.verdicts.result(),
+            metrics={
+                name: MetricFinding(**self.scores[name].summary()) for name in info.metrics if name in self.scores
+            },
             cost_usd=self.money.usd,
             unpriced=unpriced,
             seconds=fsum(self.seconds) / len(self.seconds) if self.seconds else 0.0,
@@ -132,7 +134,7 @@ class Costs:
         self._asking = {grader.key for grader in info.suite.graders if grader.judge_name}
         self._order = [str(entry.label) for entry in info.suite.models]
         self._order += [grader.key for grader in info.suite.graders]
-        self._told: dict[tuple[Literal["generation", "judging"], str], Money] = {}
+        self._totals: dict[tuple[Literal["generation", "judging"], str], Money] = {}
         self.unknown: Counter[str] = Counter()
         """Generations and judgements by model run whose cost nobody knows."""
 
@@ -147,11 +149,11 @@ class Costs:
                 self.unknown[cell.model_label] += grader.cost_usd is None
 
     def _of(self, what: Literal["generation", "judging"], name: str) -> Money:
-        return self._told.setdefault((what, name), Money())
+        return self._totals.setdefault((what, name), Money())
 
-    def found(self) -> tuple[CostFinding, ...]:
+    def result(self) -> tuple[CostFinding, ...]:
         """Generations by model run, then judgements by grader, both in the suite's order."""
-        place = {name: at for at, name in enumerate(self._order)}
+        position = {name: index for index, name in enumerate(self._order)}
         return tuple(
             CostFinding(
                 what=what,
@@ -162,7 +164,8 @@ class Costs:
                 unknown=money.unknown,
             )
             for (what, name), money in sorted(
-                self._told.items(), key=lambda told: (told[0][0], place.get(told[0][1], len(place)), told[0][1])
+                self._totals.items(),
+                key=lambda entry: (entry[0][0], position.get(entry[0][1], len(position)), entry[0][1]),
             )
         )
 

@@ -28,7 +28,7 @@ MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CellGrader:
     """A grader of a cell, and what its scores depend on beside the image."""
 
     key: str
@@ -58,12 +58,12 @@ class Cell:
     cost_usd: Number | None = None
     seconds: Duration | None = None
     grade_key: str = ""
-    graders: tuple[Mark, ...] = ()
+    graders: tuple[CellGrader, ...] = ()
 
     @property
     def total_cost_usd(self) -> float | None:
         """What generation and grading are known to have cost; ``None`` where nothing is known."""
-        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
+        return known_sum(self.cost_usd, *(grader.cost_usd for grader in self.graders))
 
 
 _CELL: TypeAdapter[Cell] = TypeAdapter(Cell)
@@ -75,23 +75,30 @@ def read_cells(path: Path) -> list[Cell]:
     Raises ``RunFormatError`` as ``read_records``.
     """
     shared: dict[Any, Any] = {}
-    found: dict[CellKey, Cell] = {}
+    cells: dict[CellKey, Cell] = {}
     for cell in each_line(path, _CELL):
-        _share(cell, shared)
-        found[cell.test_id, cell.model_label, cell.sample_index] = cell
-    return list(found.values())
+        _intern(cell, shared)
+        cells[cell.test_id, cell.model_label, cell.sample_index] = cell
+    return list(cells.values())
 
 
-def _share(cell: Cell, shared: dict[Any, Any]) -> None:
+def _intern(cell: Cell, shared: dict[Any, Any]) -> None:
     """What many cells hold alike is held once."""
     for name in ("test_id", "model_label", "prompt", "tags", "failed_rules"):
         value = getattr(cell, name)
         object.__setattr__(cell, name, shared.setdefault(value, value))
     for mark in cell.graders:
-        own = mark.fingerprint
-        tools = tuple(own.tool_versions.items())
-        key = own.version, own.judge_model, own.template_sha256, own.schema_sha256, own.config_sha256, tools
-        object.__setattr__(mark, "fingerprint", shared.setdefault(key, own))
+        fingerprint = mark.fingerprint
+        tools = tuple(fingerprint.tool_versions.items())
+        key = (
+            fingerprint.version,
+            fingerprint.judge_model,
+            fingerprint.template_sha256,
+            fingerprint.schema_sha256,
+            fingerprint.config_sha256,
+            tools,
+        )
+        object.__setattr__(mark, "fingerprint", shared.setdefault(key, fingerprint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +129,19 @@ class Side:
 
 def writers_of(info: RunInfo) -> dict[str, str]:
     """The key of the grader that writes each metric of a run."""
-    found: dict[str, str] = {}
+    writers: dict[str, str] = {}
     for case in info.suite.cases:
         for grader in info.suite.graders:
-            found.update(dict.fromkeys(grader.metrics(case), grader.key))
-    return found
+            writers.update(dict.fromkeys(grader.metrics(case), grader.key))
+    return writers
 
 
 def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -> Side:
     """A run, from its ``run.json`` and its cells, which come in the suite's order however they finished."""
-    place = suite_order(info)
+    position = suite_order(info)
     return Side(
         name=name,
-        cells=sorted(cells, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index)),
+        cells=sorted(cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)),
         metrics=info.metrics,
         writers=writers_of(info),
         suite=info.suite.name,
@@ -161,8 +168,8 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
 
 def _cell_of_line(line: Line, gradings: Mapping[str, BaselineGrading]) -> Cell:
     known = ((key, gradings[short]) for key, short in line.graders.items())
-    kept = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
-    return Cell(**kept, graders=tuple(Mark(key, one.type, one.fingerprint) for key, one in known))
+    fields = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
+    return Cell(**fields, graders=tuple(CellGrader(key, grading.type, grading.fingerprint) for key, grading in known))
 
 
 def side_of_records(name: str, cells: Sequence[Cell]) -> Side:
@@ -171,10 +178,10 @@ def side_of_records(name: str, cells: Sequence[Cell]) -> Side:
 
 
 def _guessed_metrics(cells: Sequence[Cell]) -> dict[str, Metric]:
-    found: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     for cell in cells:
         for name, score in cell.scores.items():
-            if score is not None and name not in found:
+            if score is not None and name not in metrics:
                 kind = "bool" if isinstance(score, bool) else "number"
-                found[name] = Metric.model_validate({"type": kind, "better": "none"})
-    return found
+                metrics[name] = Metric.model_validate({"type": kind, "better": "none"})
+    return metrics

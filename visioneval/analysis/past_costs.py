@@ -12,14 +12,14 @@ from pydantic import TypeAdapter
 from visioneval.errors import RunFormatError
 from visioneval.records.model import RunInfo, each_line, list_runs, read_info
 
-NEWEST = 20
+MAX_RUNS = 20
 """Runs that are looked at, the newest ones."""
-MOST_LINES = 5000
+MAX_RECORDS = 5000
 """Records of each that are read."""
 
 
 @dataclass(frozen=True, slots=True)
-class PaidGrader:
+class RecordedGraderCost:
     """What a record says of the cost of one grader."""
 
     key: str
@@ -28,7 +28,7 @@ class PaidGrader:
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
+class RecordedCost:
     """What a record says of costs."""
 
     provider: str
@@ -36,7 +36,7 @@ class Paid:
     cost_usd: float | None = None
     attempts: int = 0
     cached: bool = False
-    graders: tuple[PaidGrader, ...] = ()
+    graders: tuple[RecordedGraderCost, ...] = ()
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class PastCosts:
     judgements: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
 
 
-_PAID: TypeAdapter[Paid] = TypeAdapter(Paid)
+_PAID: TypeAdapter[RecordedCost] = TypeAdapter(RecordedCost)
 
 
 def read_past_costs(root: Path) -> PastCosts:
@@ -72,25 +72,27 @@ def read_past_costs(root: Path) -> PastCosts:
     return past_costs(_runs(root))
 
 
-def _runs(root: Path) -> Iterable[tuple[RunInfo, list[Paid]]]:
-    for folder, _ in list_runs(root)[-NEWEST:]:
+def _runs(root: Path) -> Iterable[tuple[RunInfo, list[RecordedCost]]]:
+    for folder, _ in list_runs(root)[-MAX_RUNS:]:
         try:
-            yield read_info(folder), list(islice(each_line(folder / "results.jsonl", _PAID), MOST_LINES))
+            yield read_info(folder), list(islice(each_line(folder / "results.jsonl", _PAID), MAX_RECORDS))
         except RunFormatError:
             continue
 
 
-def past_costs(runs: Iterable[tuple[RunInfo, Iterable[Paid]]]) -> PastCosts:
+def past_costs(runs: Iterable[tuple[RunInfo, Iterable[RecordedCost]]]) -> PastCosts:
     """The means over some runs."""
     generations: dict[tuple[str, str], Mean] = {}
     judgements: dict[tuple[str, str], Mean] = {}
     for info, records in runs:
         suite = info.suite
-        asked = {each.key: suite.judges[each.judge_name] for each in suite.graders if each.judge_name in suite.judges}
+        judges = {
+            entry.key: suite.judges[entry.judge_name] for entry in suite.graders if entry.judge_name in suite.judges
+        }
         for record in records:
             if record.attempts and not record.cached and record.cost_usd is not None:
                 generations.setdefault((record.provider, record.model_label), Mean()).add(record.cost_usd)
             for grader in record.graders:
-                if grader.key in asked and not grader.cached and grader.cost_usd is not None:
-                    judgements.setdefault((grader.key, asked[grader.key].title), Mean()).add(grader.cost_usd)
+                if grader.key in judges and not grader.cached and grader.cost_usd is not None:
+                    judgements.setdefault((grader.key, judges[grader.key].title), Mean()).add(grader.cost_usd)
     return PastCosts(generations, judgements)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from visioneval.analysis.disagreements import parting
+from visioneval.analysis.disagreements import disagreement_finder
 from visioneval.records.model import Record
 from visioneval.suite.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.types import Metric
 
 
-class Disputes:
+class ReviewPriority:
     """Weighs the cells of one run."""
 
     def __init__(self, suite: Suite, metrics: Mapping[str, Metric]) -> None:
         self._suite = suite
         self._metrics = metrics
         self._cases = {case.id: case for case in suite.cases}
-        self._parting = parting(suite)
+        self._disagreements_of = disagreement_finder(suite)
 
     def weight(self, cell: Record) -> float:
         """From 0, where all agree, to 3: up to 1 each for graders, for votes, and for a judge against the rules.
@@ -28,26 +28,31 @@ class Disputes:
         part by the distance from the lowest view to the highest. Votes spread by the widest range of one metric.
         """
         views = list(self._views(cell, self._cases.get(cell.test_id)))
-        parted = max(views) - min(views) if views else 0.0
-        return parted + self._spread(cell) + any(self._parting(cell).values())
+        distance = max(views) - min(views) if views else 0.0
+        return distance + self._spread(cell) + any(self._disagreements_of(cell).values())
 
     def _views(self, cell: Record, case: TestCase | None) -> Iterator[float]:
         if case is None:
             return
         for grader in self._suite.graders:
-            found = [self._goodness(name, cell.scores.get(name)) for name in grader.metrics(case)]
-            known = [value for value in found if value is not None]
+            scores = [self._goodness(name, cell.scores.get(name)) for name in grader.metrics(case)]
+            known = [value for value in scores if value is not None]
             if known:
                 yield sum(known) / len(known)
 
     def _spread(self, cell: Record) -> float:
         votes = [grader.details.get("votes") for grader in cell.graders]
-        ranges = [self._range(name, cast) for each in votes if isinstance(each, dict) for name, cast in each.items()]
+        ranges = [
+            self._range(name, values)
+            for by_metric in votes
+            if isinstance(by_metric, dict)
+            for name, values in by_metric.items()
+        ]
         return max(ranges, default=0.0)
 
-    def _range(self, name: str, cast: Any) -> float:
-        said = cast if isinstance(cast, Sequence) and not isinstance(cast, str) else ()
-        known = [value for one in said if (value := self._goodness(name, one)) is not None]
+    def _range(self, name: str, values: Any) -> float:
+        votes = values if isinstance(values, Sequence) and not isinstance(values, str) else ()
+        known = [value for vote in votes if (value := self._goodness(name, vote)) is not None]
         return max(known) - min(known) if known else 0.0
 
     def _goodness(self, name: str, score: Any) -> float | None:

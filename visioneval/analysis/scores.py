@@ -16,8 +16,8 @@ class ScoreSummary(TypedDict):
     unmeasured: int
 
 
-def numbers() -> array[float]:
-    """No numbers yet. Eight bytes each: a sum that does not depend on the order needs them all."""
+def empty_array() -> array[float]:
+    """An empty array of doubles. An order-independent sum needs every number, at eight bytes each."""
     return array("d")
 
 
@@ -25,7 +25,7 @@ def numbers() -> array[float]:
 class Scores:
     """Scores of one thing over many cells; what is no number was not measured."""
 
-    measured: array[float] = field(default_factory=numbers)
+    measured: array[float] = field(default_factory=empty_array)
     unmeasured: int = 0
 
     def add(self, score: object) -> None:
@@ -35,7 +35,7 @@ class Scores:
         else:
             self.unmeasured += 1
 
-    def told(self) -> ScoreSummary:
+    def summary(self) -> ScoreSummary:
         """What was counted."""
         n = len(self.measured)
         return {"value": fsum(self.measured) / n if n else None, "n": n, "unmeasured": self.unmeasured}

@@ -44,9 +44,9 @@ class Separations:
         """Begins with no cell."""
         self._counter = counter_examples(info)
         gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
-        parts = tuple(f"{grader.key}." for grader in info.suite.graders)
-        asked = (name for name in info.metrics if name in gated or not name.startswith(parts))
-        self._sides: dict[str, dict[str, Sides]] = {name: {} for name in asked} if self._counter else {}
+        prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
+        names = (name for name in info.metrics if name in gated or not name.startswith(prefixes))
+        self._sides: dict[str, dict[str, Sides]] = {name: {} for name in names} if self._counter else {}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -56,27 +56,29 @@ class Separations:
                 sides = by_label.setdefault(cell.model_label, (array("d"), array("d")))
                 sides[cell.test_id in self._counter].append(float(score))
 
-    def found(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
+    def result(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
         """What was counted, for model runs in this order."""
-        known = {
+        separations = {
             metric: {
-                label: one for label in labels if label in sides and (one := _separation(sides[label])) is not None
+                label: separation
+                for label in labels
+                if label in sides and (separation := _separation(sides[label])) is not None
             }
             for metric, sides in self._sides.items()
         }
-        return {metric: each for metric, each in known.items() if each}
+        return {metric: by_label for metric, by_label in separations.items() if by_label}
 
 
 def _separation(sides: Sides) -> Separation | None:
-    above, below = sides
-    if not above or not below:
+    aligned, counter = sides
+    if not aligned or not counter:
         return None
-    high, low = fsum(above) / len(above), fsum(below) / len(below)
+    high, low = fsum(aligned) / len(aligned), fsum(counter) / len(counter)
     return Separation(
         aligned=high,
-        aligned_n=len(above),
+        aligned_n=len(aligned),
         counter=low,
-        counter_n=len(below),
+        counter_n=len(counter),
         difference=high - low,
-        auroc=auroc(above, below),
+        auroc=auroc(aligned, counter),
     )

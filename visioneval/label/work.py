@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval.analysis.review_priority import Disputes
+from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions
 from visioneval.label.images import FILMS, can_strip_videos
@@ -87,7 +87,7 @@ def prepare(wish: LabelRequest) -> Work:
     asked = questions(run.info.suite, of_pairs=other is not None)
     everything = _subjects(run, other)
     session = _session(wish, run, other)
-    chosen = choose(everything, which, session.seed, Disputes(run.info.suite, run.info.metrics).weight)
+    chosen = choose(everything, which, session.seed, ReviewPriority(run.info.suite, run.info.metrics).weight)
     if not chosen:
         raise UsageError(f"--which {wish.which}: nobody disputes a cell here; try random:N or stratified:N")
     anchors, lost = _anchored(run, everything)

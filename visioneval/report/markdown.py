@@ -81,7 +81,7 @@ def _comparison(found: Comparison, held: Sequence[GateResult]) -> Iterator[str]:
     if out:
         yield "### Not compared: in one run only\n\n" + "\n".join(f"- {code(line)}" for line in out)
     yield "### Gates (`--fail-on`)\n\n" + _table(
-        ("", "gate", "found"), [(_STATES[one.state], code(one.fail_on.text), code(one.found)) for one in held]
+        ("", "gate", "found"), [(_STATES[one.state], code(one.fail_on.text), code(one.message)) for one in held]
     )
 
 

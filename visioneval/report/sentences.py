@@ -9,7 +9,7 @@ from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Amount, Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.analysis.stats.resampling import LEAST
+from visioneval.analysis.stats.resampling import MIN_CLUSTERS
 from visioneval.report.text import one_line
 from visioneval.rules import parse_rule
 
@@ -59,10 +59,10 @@ def _side(side: Side) -> str:
 
 def notes(found: Comparison) -> Iterator[str]:
     """What must be known before the numbers are read."""
-    flaky = len(found.pairs) - len(found.steady)
+    flaky = len(found.pairs) - len(found.stable_pairs)
     if flaky:
         yield f"flaky: {flaky} pair{'s' * (flaky != 1)} told below, in no number and no gate"
-    if found.other_source:
+    if found.has_other_source:
         yield "the suites' texts differ; what that changed in the grading is told by metric"
     if any(one.metric.better == "none" and one.n_pairs for one in found.metrics) and None in (
         found.a.suite,
@@ -74,7 +74,7 @@ def notes(found: Comparison) -> Iterator[str]:
 def unlike_lines(found: Comparison) -> Iterator[str]:
     """A line for each thing that was not alike in the grading, with the metrics that it bears on."""
     told: dict[tuple[str, str, str, int], list[str]] = {}
-    for one in found.unlike:
+    for one in found.grading_differences:
         told.setdefault((one.what, one.a, one.b, one.pairs), []).append(one.metric)
     for (what, a, b, pairs), metrics in told.items():
         yield f"{', '.join(metrics)}: {what}: {a} -> {b} ({pairs:,} of {len(found.pairs):,} pairs)"
@@ -160,8 +160,8 @@ def power_lines(found: Sequence[Difference]) -> Iterator[str]:
 
 def _power(one: Difference) -> str:
     cases = f"{one.n_cases} case{'s' * (one.n_cases != 1)}"
-    if one.n_cases < LEAST:
-        return f"with {cases} no difference can be significant: {LEAST} or more are needed"
+    if one.n_cases < MIN_CLUSTERS:
+        return f"with {cases} no difference can be significant: {MIN_CLUSTERS} or more are needed"
     if one.detectable is None:
         return ""
     size = f"{one.detectable * 100:.0f} points" if one.metric.type == "bool" else f"{one.detectable:.2g}"

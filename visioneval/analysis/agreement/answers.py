@@ -18,7 +18,7 @@ YES_NO = ("no", "yes")
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabeledRun:
     """A run and what people said of it, with the agreed answers for it."""
 
     info: RunInfo
@@ -48,7 +48,7 @@ class Facet:
         return self.key if self.tag is None else f"{self.key}: {self.tag}"
 
     @property
-    def ordered(self) -> bool:
+    def is_ordered(self) -> bool:
         """Whether its answers lie on a scale."""
         return self.type == "scale"
 
@@ -64,7 +64,7 @@ class Facet:
             return float(isinstance(answer, tuple) and self.tag in answer)
         return float(self.names.index(answer)) if isinstance(answer, str) else _number(answer)
 
-    def shown(self, code: float) -> str:
+    def text_of(self, code: float) -> str:
         """An answer in words."""
         return self.names[int(code)] if self.names else f"{code:g}"
 
@@ -81,11 +81,11 @@ class Answers:
     records: dict[tuple[str, CellKey], Record] = field(default_factory=dict)
     raters: dict[str, int] = field(default_factory=dict)
     """How many answers of each rater count."""
-    strangers: int = 0
+    unknown_cells: int = 0
     """Answers about cells that a run does not have."""
     outdated: int = 0
     """Answers about images that were generated again since."""
-    misfits: int = 0
+    unmatched: int = 0
     """Answers that are none to their question, or to no question of the suite."""
 
     @property
@@ -94,16 +94,16 @@ class Answers:
         return [facet for facets in self.facets.values() for facet in facets]
 
 
-def held_to_today(runs: Sequence[Labelled]) -> tuple[list[Labelled], int]:
+def drop_outdated_labels(runs: Sequence[LabeledRun]) -> tuple[list[LabeledRun], int]:
     """The runs without labels of images that were generated again since, and how many labels that left out."""
     generated = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
-    found, outdated = [], 0
+    current, outdated = [], 0
     for run in runs:
         images = partial(_images, generated, run.info.run_id)
-        labels, gone = of_today(run.labels, images)
-        found.append(replace(run, labels=labels, anchors=of_today(run.anchors, images)[0]))
-        outdated += gone
-    return found, outdated
+        labels, dropped = of_today(run.labels, images)
+        current.append(replace(run, labels=labels, anchors=of_today(run.anchors, images)[0]))
+        outdated += dropped
+    return current, outdated
 
 
 def _images(generated: Mapping[tuple[str, CellKey], str | None], run_id: str, label: Label) -> Images:
@@ -112,39 +112,39 @@ def _images(generated: Mapping[tuple[str, CellKey], str | None], run_id: str, la
     return generated.get((run_id, label.cell)), generated.get((other, (label.test_id, model, label.sample_index)))
 
 
-def pool(runs: Sequence[Labelled]) -> Answers:
+def pool(runs: Sequence[LabeledRun]) -> Answers:
     """The answers to every question of some runs.
 
     Raises ``UsageError`` where two runs ask differently by one key, or share cells.
     """
-    found = Answers(_facets(runs))
+    answers = Answers(_facets(runs))
     for run in runs:
         cells = {record.cell: record for record in run.records}
-        if twice := next((cell for cell in cells if (run.info.run_id, cell) in found.records), None):
-            raise UsageError(f"{run.info.run_id} is given twice: {twice[0]} on {twice[1]} would count double")
-        found.records.update({(run.info.run_id, cell): record for cell, record in cells.items()})
+        if duplicate := next((cell for cell in cells if (run.info.run_id, cell) in answers.records), None):
+            raise UsageError(f"{run.info.run_id} is given twice: {duplicate[0]} on {duplicate[1]} would count double")
+        answers.records.update({(run.info.run_id, cell): record for cell, record in cells.items()})
         for label in newest(run.labels):
             if label.cell not in cells:
-                found.strangers += 1
-            elif _add(found.facets, unit_of(run, label), label):
-                found.raters[label.rater] = found.raters.get(label.rater, 0) + 1
+                answers.unknown_cells += 1
+            elif _add(answers.facets, unit_of(run, label), label):
+                answers.raters[label.rater] = answers.raters.get(label.rater, 0) + 1
             else:
-                found.misfits += 1
-    return found
+                answers.unmatched += 1
+    return answers
 
 
-def unit_of(run: Labelled, label: Label) -> Unit:
+def unit_of(run: LabeledRun, label: Label) -> Unit:
     """What a label is about."""
     return (run.info.run_id, *label.cell, label.other)
 
 
 def _add(facets: Facets, unit: Unit, label: Label) -> bool:
     """Whether the label answers what was asked."""
-    own = facets.get(label.question)
-    if own is None:
+    question_facets = facets.get(label.question)
+    if question_facets is None:
         return False
-    codes = [facet.code(label) for facet in own]
-    for facet, code in zip(own, codes, strict=True):
+    codes = [facet.code(label) for facet in question_facets]
+    for facet, code in zip(question_facets, codes, strict=True):
         if code is not None:
             facet.answers.setdefault(unit, {})[label.rater] = code
     return None not in codes
@@ -154,17 +154,20 @@ def _number(answer: Answer) -> float | None:
     return float(answer) if isinstance(answer, (bool, int, float)) else None
 
 
-def _facets(runs: Sequence[Labelled]) -> dict[str, tuple[Facet, ...]]:
+def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:
     asked: dict[str, tuple[str, LabelQuestion | None]] = {}
     for run in runs:
-        own = run.info.suite.asked
-        for key, question in [*((each.key, each) for each in own.questions), *((each.key, None) for each in own.pairs)]:
-            first, known = asked.setdefault(key, (run.info.run_id, question))
-            if _meaning(known) != _meaning(question):
-                raise UsageError(f"{first} and {run.info.run_id} ask {key!r} differently: look at them one by one")
-    found = {key: tuple(_facets_of(key, question)) for key, (_, question) in asked.items()}
+        labels = run.info.suite.asked
+        for key, question in [
+            *((entry.key, entry) for entry in labels.questions),
+            *((entry.key, None) for entry in labels.pairs),
+        ]:
+            first_run, first_question = asked.setdefault(key, (run.info.run_id, question))
+            if _meaning(first_question) != _meaning(question):
+                raise UsageError(f"{first_run} and {run.info.run_id} ask {key!r} differently: look at them one by one")
+    facets = {key: tuple(_facets_of(key, question)) for key, (_, question) in asked.items()}
     reasons: dict[str, tuple[Facet, ...]] = {f"{key}{WHY}": () for key, (_, question) in asked.items() if not question}
-    return {**reasons, **found}
+    return {**reasons, **facets}
 
 
 def _meaning(question: LabelQuestion | None) -> object:

@@ -16,7 +16,7 @@ import numpy as np
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
 from visioneval.analysis.cells import writers_of
 from visioneval.analysis.stats.chance import cohen_kappa, quadratic_kappa
-from visioneval.analysis.stats.interval import MANY, Floats, Measure, measure
+from visioneval.analysis.stats.interval import MANY_ROWS, Floats, Measure, measure
 from visioneval.analysis.stats.ranking import kendall, mean_ranks, spearman
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
@@ -103,7 +103,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RunMetric:
     """A metric as a run has it: what it means, the suite that says so, and the key of the grader that writes it."""
 
     name: str
@@ -119,37 +119,37 @@ class Measured:
         return "scale" if scored_by(self.name, self.suite.graders) else "continuous"
 
 
-def metrics_of(infos: Sequence[RunInfo]) -> dict[str, Measured]:
+def metrics_of(infos: Sequence[RunInfo]) -> dict[str, RunMetric]:
     """The metrics of some runs, and the verdict. Raises ``UsageError`` where a name means two things."""
-    found: dict[str, Measured] = {}
+    metrics: dict[str, RunMetric] = {}
     for info in infos:
         writers = writers_of(info)
         for name, meaning in {VERDICT: Metric(), **info.metrics}.items():
-            known = found.setdefault(name, Measured(name, meaning, info.suite, writers.get(name)))
+            known = metrics.setdefault(name, RunMetric(name, meaning, info.suite, writers.get(name)))
             if (known.meaning.type, known.meaning.better) != (meaning.type, meaning.better):
                 raise UsageError(f"{info.run_id} measures {name!r} differently: look at the runs one by one")
-    return found
+    return metrics
 
 
-def against_graders(answers: Answers, metrics: Mapping[str, Measured]) -> tuple[GraderAgreement, ...]:
+def against_graders(answers: Answers, metrics: Mapping[str, RunMetric]) -> tuple[GraderAgreement, ...]:
     """One finding for each question that names a metric, in the suite's order."""
     asked = [(facet, facet.question.metric) for facet in answers.all_facets if facet.question is not None]
-    return tuple(_against(facet, metrics[name], answers) for facet, name in asked if name and name in metrics)
+    return tuple(_agreement_of(facet, metrics[name], answers) for facet, name in asked if name and name in metrics)
 
 
-def _against(facet: Facet, measured: Measured, answers: Answers) -> GraderAgreement:
+def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> GraderAgreement:
     metric, meaning, kind = measured.name, measured.meaning, measured.kind
     rows = _rows(facet, metric, answers)
     clear = rows.only(rows.people != 0.5) if kind == "bool" else rows.only(np.ones(len(rows.units), dtype=bool))
     people, grader, cases = clear
     people = np.round(people) if kind == "bool" else people
     rule = _rule(metric, measured.suite) if kind == "scale" else None
-    found = {
-        **_chance(kind, people, grader, cases),
-        **_fails(kind, meaning, rule, people, grader, cases),
+    measures = {
+        **_kappa(kind, people, grader, cases),
+        **_failure_measures(kind, meaning, rule, people, grader, cases),
         "spearman": measure(spearman, rows.people, rows.grader, rows.cases, undefined=_CONSTANT),
         "kendall": measure(
-            kendall, rows.people, rows.grader, rows.cases, undefined=_CONSTANT, interval=len(rows.units) < MANY
+            kendall, rows.people, rows.grader, rows.cases, undefined=_CONSTANT, interval=len(rows.units) < MANY_ROWS
         ),
     }
     return GraderAgreement(
@@ -160,7 +160,7 @@ def _against(facet: Facet, measured: Measured, answers: Answers) -> GraderAgreem
         split=len(rows.units) - len(people),
         unmeasured=rows.unmeasured,
         headline=HEADLINES[kind],
-        measures=found,
+        measures=measures,
         ceiling=_ceiling(kind, rows),
         rule=rule.text if rule else None,
         confusion=_confusion(facet, kind, people, grader),
@@ -169,7 +169,7 @@ def _against(facet: Facet, measured: Measured, answers: Answers) -> GraderAgreem
 
 
 def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
-    units, said, scores, unmeasured = [], [], [], 0
+    units, by_unit, scores, unmeasured = [], [], [], 0
     for unit, by_rater in facet.answers.items():
         run, test_id, label, sample, other = unit
         record = answers.records[run, (test_id, label, sample)]
@@ -180,10 +180,10 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
             unmeasured += 1
             continue
         units.append(unit)
-        said.append(list(by_rater.values()))
+        by_unit.append(list(by_rater.values()))
         scores.append(score)
-    people = np.asarray([_mean(own) for own in said], dtype=float)
-    return _Rows(units, said, people, np.asarray(scores, dtype=float), unmeasured)
+    people = np.asarray([_mean(codes) for codes in by_unit], dtype=float)
+    return _Rows(units, by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
 def _score(record: Record, metric: str) -> tuple[bool, float | None]:
@@ -196,11 +196,11 @@ def _score(record: Record, metric: str) -> tuple[bool, float | None]:
     return False, None
 
 
-def _mean(own: Sequence[float]) -> float:
-    return sum(own) / len(own)
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
-def _chance(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
+def _kappa(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
     if kind == "continuous":
         return {}
     statistic = cohen_kappa if kind == "bool" else quadratic_kappa
@@ -208,24 +208,26 @@ def _chance(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) ->
     return {HEADLINES[kind]: measure(statistic, people, grader, cases, undefined=same)}
 
 
-def _fails(
+def _failure_measures(
     kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, grader: Floats, cases: Sequence[str]
 ) -> dict[str, Measure]:
     """Accuracy, and precision and recall of what fails, where it is known what fails."""
     if kind == "bool":
-        bad = 1.0 if meaning.better == "lower" else 0.0
-        mine, yours = (people == bad).astype(float), (grader == bad).astype(float)
+        fail_value = 1.0 if meaning.better == "lower" else 0.0
+        people_fail, grader_fails = (people == fail_value).astype(float), (grader == fail_value).astype(float)
     elif rule is not None:
-        mine, yours = (np.asarray([_breaks(rule, value) for value in side], dtype=float) for side in (people, grader))
+        people_fail, grader_fails = (
+            np.asarray([_breaks(rule, value) for value in side], dtype=float) for side in (people, grader)
+        )
     else:
         return {}
-    interval = len(mine) < MANY
+    interval = len(people_fail) < MANY_ROWS
     return {
-        name: measure(statistic, mine, yours, cases, undefined=why, interval=interval)
+        name: measure(statistic, people_fail, grader_fails, cases, undefined=why, interval=interval)
         for name, statistic, why in (
             ("accuracy", _accuracy, "nothing to compare"),
             ("fail_precision", _precision, "the grader fails no cell"),
-            ("fail_recall", lambda one, two: _precision(two, one), "people fail no cell"),
+            ("fail_recall", lambda first, second: _precision(second, first), "people fail no cell"),
         )
     }
 
@@ -234,12 +236,12 @@ def _breaks(rule: Rule, value: float) -> bool:
     return rule.answer({rule.metric: float(value)}) == "broken"
 
 
-def _accuracy(mine: Floats, yours: Floats) -> float:
-    return float(np.mean(mine == yours))
+def _accuracy(people: Floats, grader: Floats) -> float:
+    return float(np.mean(people == grader))
 
 
-def _precision(mine: Floats, yours: Floats) -> float:
-    return float(mine[yours == 1].mean()) if (yours == 1).any() else np.nan
+def _precision(people: Floats, grader: Floats) -> float:
+    return float(people[grader == 1].mean()) if (grader == 1).any() else np.nan
 
 
 def _rule(metric: str, suite: Suite) -> Rule | None:
@@ -250,14 +252,14 @@ def _rule(metric: str, suite: Suite) -> Rule | None:
 
 def _ceiling(kind: Kind, rows: _Rows) -> Measure:
     """The headline's measure of each rater against the others who saw the same cell."""
-    mine, yours, cases = [], [], []
-    for unit, said in zip(rows.units, rows.answers, strict=True):
-        for one, others in _left_out(said):
-            if kind != "bool" or others != 0.5:
-                mine.append(one)
-                yours.append(round(others) if kind == "bool" else others)
+    answers, others_means, cases = [], [], []
+    for unit, codes in zip(rows.units, rows.answers, strict=True):
+        for answer, mean in _leave_one_out(codes):
+            if kind != "bool" or mean != 0.5:
+                answers.append(answer)
+                others_means.append(round(mean) if kind == "bool" else mean)
                 cases.append(unit[1])
-    if not mine:
+    if not answers:
         return Measure(note="no cell has answers of two raters: how far people agree is not known")
     statistic: Callable[[Floats, Floats], float] = {
         "bool": cohen_kappa,
@@ -265,16 +267,16 @@ def _ceiling(kind: Kind, rows: _Rows) -> Measure:
         "continuous": spearman,
     }[kind]
     return measure(
-        statistic, mine, yours, cases, undefined="the raters say the same of every cell: nothing can be told"
+        statistic, answers, others_means, cases, undefined="the raters say the same of every cell: nothing can be told"
     )
 
 
-def _left_out(said: Sequence[float]) -> Iterator[tuple[float, float]]:
+def _leave_one_out(codes: Sequence[float]) -> Iterator[tuple[float, float]]:
     """Each answer, and the mean of the others."""
-    if len(said) > 1:
-        total = sum(said)
-        for one in said:
-            yield one, (total - one) / (len(said) - 1)
+    if len(codes) > 1:
+        total = sum(codes)
+        for code in codes:
+            yield code, (total - code) / (len(codes) - 1)
 
 
 def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Confusion | None:
@@ -292,14 +294,14 @@ def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Conf
     return Confusion(people=names, grader=names, counts=tuple(tuple(map(int, row)) for row in counts))
 
 
-def _disputed(measured: Measured, rows: _Rows, answers: Answers) -> tuple[Disputed, ...]:
+def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Disputed, ...]:
     gaps = _gaps(measured.kind, measured.meaning, rows)
     worst = sorted(np.flatnonzero(gaps > 0), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))[:SHOWN]
-    found = []
+    disputed = []
     for row in worst:
         run, test_id, label, sample, _ = rows.units[row]
         record = answers.records[run, (test_id, label, sample)]
-        found.append(
+        disputed.append(
             Disputed(
                 run_id=run,
                 test_id=test_id,
@@ -312,10 +314,10 @@ def _disputed(measured: Measured, rows: _Rows, answers: Answers) -> tuple[Disput
                 reason=_reason(record, measured),
             )
         )
-    return tuple(found)
+    return tuple(disputed)
 
 
-def _reason(record: Record, measured: Measured) -> str:
+def _reason(record: Record, measured: RunMetric) -> str:
     """What the grader said; of a verdict the rules that were broken."""
     if measured.writer is None:
         return "; ".join(record.failed_rules)
@@ -327,8 +329,8 @@ def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:
     if not len(rows.units):
         return np.zeros(0)
     if kind == "continuous":
-        apart = mean_ranks(rows.people) - mean_ranks(rows.grader)
-        return np.asarray(np.abs(apart) / max(len(apart) - 1, 1), dtype=float)
+        rank_gaps = mean_ranks(rows.people) - mean_ranks(rows.grader)
+        return np.asarray(np.abs(rank_gaps) / max(len(rank_gaps) - 1, 1), dtype=float)
     low, high = meaning.range or (0.0, 1.0)
     span = high - low if high is not None and high > low else 1.0  # a stranger's range may be empty
     return np.asarray(np.clip(np.abs(rows.people - rows.grader) / span, 0, 1), dtype=float)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from visioneval.analysis.agreement.answers import Answers, Facet, Labelled, Unit, unit_of
+from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun, Unit, unit_of
 from visioneval.records.labels import Label
 from visioneval.types import Frozen
 
 
-class Same(Frozen):
+class MatchCount(Frozen):
     """How many of ``n`` answers are the same. ``distance`` is the mean gap of those on a scale, in steps."""
 
     n: int
@@ -23,7 +23,7 @@ class Same(Frozen):
         return self.same / self.n if self.n else None
 
 
-class Day(Same):
+class Day(MatchCount):
     """The same of one day, in UTC."""
 
     day: str
@@ -38,15 +38,15 @@ class RaterFinding(Frozen):
 
     rater: str
     answers: int
-    himself: Same
-    anchors: Same
+    himself: MatchCount
+    anchors: MatchCount
     days: tuple[Day, ...]
 
 
 Compared = tuple[Facet, float, float]
 
 
-def rater_findings(runs: Sequence[Labelled], answers: Answers) -> tuple[RaterFinding, ...]:
+def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterFinding, ...]:
     """One finding for each rater whose answers count, the busiest first."""
     repeats: dict[str, list[Compared]] = {}
     anchored: dict[str, list[tuple[str, Compared]]] = {}
@@ -59,7 +59,7 @@ def rater_findings(runs: Sequence[Labelled], answers: Answers) -> tuple[RaterFin
             anchored.setdefault(label.rater, []).append((label.at[:10], compared))
     return tuple(
         _finding(rater, count, repeats.get(rater, []), anchored.get(rater, []))
-        for rater, count in sorted(answers.raters.items(), key=lambda found: (-found[1], found[0]))
+        for rater, count in sorted(answers.raters.items(), key=lambda entry: (-entry[1], entry[0]))
     )
 
 
@@ -74,34 +74,38 @@ def _finding(
         answers=count,
         himself=_same(repeats),
         anchors=_same([compared for _, compared in anchored]),
-        days=tuple(Day(day=day, **_same(own).model_dump()) for day, own in sorted(days.items())),
+        days=tuple(Day(day=day, **_same(rows).model_dump()) for day, rows in sorted(days.items())),
     )
 
 
-def _same(compared: Sequence[Compared]) -> Same:
-    apart = [abs(one - two) / facet.question.step for facet, one, two in compared if facet.ordered and facet.question]
-    return Same(
+def _same(compared: Sequence[Compared]) -> MatchCount:
+    gaps = [
+        abs(first - second) / facet.question.step
+        for facet, first, second in compared
+        if facet.is_ordered and facet.question
+    ]
+    return MatchCount(
         n=len(compared),
-        same=sum(one == two for _, one, two in compared),
-        distance=sum(apart) / len(apart) if apart else None,
+        same=sum(first == second for _, first, second in compared),
+        distance=sum(gaps) / len(gaps) if gaps else None,
     )
 
 
-def _repeats(run: Labelled, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[str, Compared]]:
+def _repeats(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[str, Compared]]:
     """Each answer with the one before it. No answer takes the last one back, so that the next one stands for it."""
     given: dict[tuple[str, str, Unit], list[Label]] = {}
     for label in labels:
-        own = given.setdefault((label.rater, label.question, unit_of(run, label)), [])
+        history = given.setdefault((label.rater, label.question, unit_of(run, label)), [])
         if label.answer is not None:
-            own.append(label)
-        elif own:
-            own.pop()
-    for own in given.values():
-        for earlier, later in pairwise(own):
+            history.append(label)
+        elif history:
+            history.pop()
+    for history in given.values():
+        for earlier, later in pairwise(history):
             yield from ((later.rater, compared) for compared in _compared(answers, earlier, later))
 
 
-def _anchored(run: Labelled, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[Label, Compared]]:
+def _anchored(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[Label, Compared]]:
     agreed = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
     for label in labels:
         anchor = agreed.get((label.question, unit_of(run, label)))
@@ -111,6 +115,6 @@ def _anchored(run: Labelled, labels: Sequence[Label], answers: Answers) -> Itera
 
 def _compared(answers: Answers, first: Label, second: Label) -> Iterator[Compared]:
     for facet in answers.facets.get(first.question, ()):
-        one, two = facet.code(first), facet.code(second)
-        if one is not None and two is not None:
-            yield facet, one, two
+        first_code, second_code = facet.code(first), facet.code(second)
+        if first_code is not None and second_code is not None:
+            yield facet, first_code, second_code

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.stats.basic import Interval, holm, mcnemar_exact
 from visioneval.analysis.stats.power import detectable_mean_difference, detectable_rate_difference
-from visioneval.analysis.stats.resampling import LEAST, cluster_bootstrap_mean
+from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap_mean
 from visioneval.analysis.stats.signed_rank import signed_rank
 from visioneval.types import Metric, Score, Verdict
 
 ALPHA = 0.05
-FEW = 48
+FEW_CASES = 48
 """Cases below which it is said how large a difference could have been seen."""
 PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
 _MEASURED = (Verdict.PASS, Verdict.FAIL)
@@ -75,7 +75,7 @@ class Difference:
     @property
     def few(self) -> bool:
         """Whether there are so few cases that no difference means little."""
-        return 0 < self.n_cases < FEW
+        return 0 < self.n_cases < FEW_CASES
 
 
 def pass_rate_difference(pairs: Sequence[CellPair], name: str = PASS_RATE) -> Difference:
@@ -98,10 +98,10 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
     have been a false alarm, and must not hide a true one. Source: R. E. Tarone, "A modified Bonferroni method for
     discrete data", Biometrics 46 (1990).
     """
-    able = [one for one in differences if one.p is not None and mcnemar_exact(one.changed_cases, 0) < ALPHA]
-    found = iter(holm([one.p for one in able if one.p is not None]))
-    by_name = {one.name: next(found) for one in able}
-    return [one if one.p is None else replace(one, p_holm=by_name.get(one.name, 1.0)) for one in differences]
+    testable = [item for item in differences if item.p is not None and mcnemar_exact(item.changed_cases, 0) < ALPHA]
+    p_values = iter(holm([item.p for item in testable if item.p is not None]))
+    by_name = {item.name: next(p_values) for item in testable}
+    return [item if item.p is None else replace(item, p_holm=by_name.get(item.name, 1.0)) for item in differences]
 
 
 def _passed(verdict: Verdict) -> bool | None:
@@ -117,17 +117,19 @@ def _difference(
     if not measured.any():
         return Difference(name, metric, unmeasured=unmeasured)
     x, y = x[measured], y[measured]
-    sums, counts = _by_case(y - x, [pair.b.test_id for pair, kept in zip(pairs, measured, strict=True) if kept])
+    sums, counts = _by_case(
+        y - x, [pair.b.test_id for pair, is_measured in zip(pairs, measured, strict=True) if is_measured]
+    )
     higher, lower = int((y > x).sum()), int((y < x).sum())
     spread = float(np.ptp(sums / counts)) > 0
-    test, p = _tested(metric, sums, counts, higher, lower)
+    test, p = _test(metric, sums, counts, higher, lower)
     return Difference(
         name,
         metric,
         a=float(x.mean()),
         b=float(y.mean()),
         difference=float(sums.sum() / counts.sum()),
-        interval=cluster_bootstrap_mean(sums, counts) if len(sums) >= LEAST and spread else None,
+        interval=cluster_bootstrap_mean(sums, counts) if len(sums) >= MIN_CLUSTERS and spread else None,
         p=p,
         test=test,
         n_pairs=len(x),
@@ -147,11 +149,11 @@ def _array(scores: Sequence[Score]) -> Floats:
 def _by_case(differences: Floats, cases: Sequence[str]) -> tuple[Floats, Floats]:
     """Sum and number of the differences of each case."""
     numbers: dict[str, int] = {}
-    own: Rows = np.array([numbers.setdefault(case, len(numbers)) for case in cases], dtype=np.intp)
-    return np.bincount(own, weights=differences).astype(float), np.bincount(own).astype(float)
+    case_index: Rows = np.array([numbers.setdefault(case, len(numbers)) for case in cases], dtype=np.intp)
+    return np.bincount(case_index, weights=differences).astype(float), np.bincount(case_index).astype(float)
 
 
-def _tested(metric: Metric, sums: Floats, counts: Floats, higher: int, lower: int) -> tuple[Test, float]:
+def _test(metric: Metric, sums: Floats, counts: Floats, higher: int, lower: int) -> tuple[Test, float]:
     """McNemar where a case is one flip or none; else the signed ranks of the cases' mean differences."""
     if metric.type == "bool" and (counts == 1).all():
         return "mcnemar", mcnemar_exact(lower, higher)
@@ -159,7 +161,7 @@ def _tested(metric: Metric, sums: Floats, counts: Floats, higher: int, lower: in
 
 
 def _detectable(metric: Metric, means: Floats) -> float | None:
-    if len(means) >= FEW:
+    if len(means) >= FEW_CASES:
         return None
     if metric.type == "bool":
         return detectable_rate_difference(len(means), float((means != 0).mean()))

@@ -41,9 +41,9 @@ class CellPair:
     @property
     def change(self) -> Change:
         """How the verdict changed; an ``ERROR`` on one side is neither broken nor fixed."""
-        found = _MEASURED.get((self.a.verdict, self.b.verdict))
-        if found is not None:
-            return found
+        change = _MEASURED.get((self.a.verdict, self.b.verdict))
+        if change is not None:
+            return change
         return "error_after" if self.b.verdict is Verdict.ERROR else "error_before"
 
     @property
@@ -110,35 +110,35 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
             pairs.append(CellPair(before, cell))
     if not pairs:
         raise UsageError(_nothing_in_common(a, b, labels))
-    left = {id(cell) for cell in known.values()}
-    only_a = tuple(cell for cell in a.cells if cell.model_label not in labels or id(cell) in left)
+    unpaired = {id(cell) for cell in known.values()}
+    only_a = tuple(cell for cell in a.cells if cell.model_label not in labels or id(cell) in unpaired)
     return Pairing(tuple(pairs), tuple(labels.items()), only_a, tuple(only_b))
 
 
-def parse_map(words: Sequence[str], a: Side, b: Side) -> dict[str, str]:
+def parse_map(entries: Sequence[str], a: Side, b: Side) -> dict[str, str]:
     """``OLD=NEW`` words as labels of B by labels of A. Labels hold ``=`` too, so both runs tell where to cut.
 
     Raises ``UsageError`` for a word that names no two labels, or more than two.
     """
-    found: dict[str, str] = {}
-    for word in words:
-        cuts = [(word[:at], word[at + 1 :]) for at, sign in enumerate(word) if sign == "="]
-        fitting = [(old, new) for old, new in cuts if old in a.labels and new in b.labels]
-        if len(fitting) != 1 or fitting[0][0] in found:
-            raise UsageError(f"--map {word!r}: {_unmapped(cuts, len(fitting), a, b)}")
-        found.update(fitting)
-    return found
+    mapping: dict[str, str] = {}
+    for entry in entries:
+        splits = [(entry[:index], entry[index + 1 :]) for index, char in enumerate(entry) if char == "="]
+        matches = [(old, new) for old, new in splits if old in a.labels and new in b.labels]
+        if len(matches) != 1 or matches[0][0] in mapping:
+            raise UsageError(f"--map {entry!r}: {_map_problem(splits, len(matches), a, b)}")
+        mapping.update(matches)
+    return mapping
 
 
-def _unmapped(cuts: Sequence[tuple[str, str]], fitting: int, a: Side, b: Side) -> str:
-    if not cuts:
+def _map_problem(splits: Sequence[tuple[str, str]], matches: int, a: Side, b: Side) -> str:
+    if not splits:
         return "write OLD=NEW"
-    if fitting:
+    if matches:
         return "OLD is named twice, or the word can be read in two ways"
-    for old, new in cuts:
+    for old, new in splits:
         if old in a.labels:
             return f"no model run {new!r} in {b.name}{did_you_mean(new, b.labels)}"
-    return f"no model run {cuts[0][0]!r} in {a.name}{did_you_mean(cuts[0][0], a.labels)}"
+    return f"no model run {splits[0][0]!r} in {a.name}{did_you_mean(splits[0][0], a.labels)}"
 
 
 def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
@@ -148,9 +148,9 @@ def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
         return {a.labels[0]: b.labels[0]}
     taken = set(renamed.values())
     same = {label: label for label in a.labels if label in b.labels and label not in renamed and label not in taken}
-    found = {**same, **renamed}
+    labels = {**same, **renamed}
     order = {label: at for at, label in enumerate(b.labels)}
-    return dict(sorted(found.items(), key=lambda pair: order.get(pair[1], len(order))))
+    return dict(sorted(labels.items(), key=lambda pair: order.get(pair[1], len(order))))
 
 
 def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What judges preferred, pair by pair: wins, ties, flips, and how sure the win rate is. Pure."""
+"""What judges summarize_preferences, pair by pair: wins, ties, flips, and how sure the win rate is. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import fsum
 from typing import Literal
 
 from visioneval.analysis.stats.basic import Interval, wilson_interval
-from visioneval.analysis.stats.resampling import LEAST, cluster_bootstrap_mean
+from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap_mean
 from visioneval.records.preferences import Preference
 
 Result = Literal["a", "b", "tie", "flip", "error"]
@@ -16,7 +16,7 @@ _WORTH: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedPair:
     """One pair: what both orders together say. ``error`` where an order has no answer: it counts for nobody."""
 
     test_id: str
@@ -25,7 +25,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Preferred:
+class PreferenceFinding:
     """What one judge said of the images of ``a`` and ``b``, each a ``RUN_ID@label``.
 
     ``rate`` is the share of the judged pairs in which B was preferred, ties counting half, 0 to 1, with its 95 %
@@ -36,7 +36,7 @@ class Preferred:
     a: str
     b: str
     judge: str
-    pairs: tuple[Judged, ...]
+    pairs: tuple[JudgedPair, ...]
     rate: float | None = None
     interval: Interval | None = None
 
@@ -65,34 +65,35 @@ class Preferred:
         return self.count("error")
 
 
-def preferred(lines: Iterable[Preference]) -> tuple[Preferred, ...]:
+def summarize_preferences(lines: Iterable[Preference]) -> tuple[PreferenceFinding, ...]:
     """The findings for every two model runs and judge, in the order of the first line about them; pairs by case."""
-    asked: dict[tuple[str, str, str], dict[tuple[str, int], dict[str, Preference]]] = {}
+    by_pairing: dict[tuple[str, str, str], dict[tuple[str, int], dict[str, Preference]]] = {}
     for line in lines:
-        cells = asked.setdefault((line.a, line.b, line.judge), {})
+        cells = by_pairing.setdefault((line.a, line.b, line.judge), {})
         cells.setdefault((line.test_id, line.sample_index), {})[line.first] = line
     return tuple(
-        _finding(*who, [_judged(*cell, own) for cell, own in sorted(cells.items())]) for who, cells in asked.items()
+        _finding(*key, [_judged(*cell, orders) for cell, orders in sorted(cells.items())])
+        for key, cells in by_pairing.items()
     )
 
 
-def _judged(test_id: str, sample: int, orders: Mapping[str, Preference]) -> Judged:
-    one, other = (orders[first].answer if first in orders else None for first in ("a", "b"))
-    if one is None or other is None:
-        return Judged(test_id, sample, "error")
-    return Judged(test_id, sample, one if one == other else "flip")
+def _judged(test_id: str, sample: int, orders: Mapping[str, Preference]) -> JudgedPair:
+    first_answer, second_answer = (orders[first].answer if first in orders else None for first in ("a", "b"))
+    if first_answer is None or second_answer is None:
+        return JudgedPair(test_id, sample, "error")
+    return JudgedPair(test_id, sample, first_answer if first_answer == second_answer else "flip")
 
 
-def _finding(a: str, b: str, judge: str, pairs: Sequence[Judged]) -> Preferred:
+def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> PreferenceFinding:
     by_case: dict[str, list[float]] = {}
     for pair in pairs:
         if pair.result in _WORTH:
             by_case.setdefault(pair.test_id, []).append(_WORTH[pair.result])
     if not by_case:
-        return Preferred(a, b, judge, tuple(pairs))
-    sums, counts = [fsum(own) for own in by_case.values()], [len(own) for own in by_case.values()]
+        return PreferenceFinding(a, b, judge, tuple(pairs))
+    sums, counts = [fsum(values) for values in by_case.values()], [len(values) for values in by_case.values()]
     rate = fsum(sums) / sum(counts)
-    return Preferred(a, b, judge, tuple(pairs), rate, win_interval(sums, counts))
+    return PreferenceFinding(a, b, judge, tuple(pairs), rate, win_interval(sums, counts))
 
 
 def win_interval(sums: Sequence[float], counts: Sequence[int]) -> Interval:
@@ -103,7 +104,7 @@ def win_interval(sums: Sequence[float], counts: Sequence[int]) -> Interval:
     number of cases. Raises ``ValueError`` without a case.
     """
     alike = len({total / n for total, n in zip(sums, counts, strict=True)}) == 1
-    if max(counts) > 1 and len(counts) >= LEAST and not alike:
+    if max(counts) > 1 and len(counts) >= MIN_CLUSTERS and not alike:
         return cluster_bootstrap_mean(sums, counts)
     rate = fsum(sums) / sum(counts)
     return Interval(*wilson_interval(rate * len(counts), len(counts)))

@@ -67,9 +67,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     adjusted = [0.0] * len(p_values)
     highest = 0.0
-    for done, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, (len(p_values) - done) * p_values[at]))
-        adjusted[at] = highest
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = highest
     return adjusted
 
 
@@ -86,10 +86,10 @@ def auroc(above: Sequence[float], below: Sequence[float]) -> float:
     """
     if not above or not below:
         raise ValueError("no AUROC without values on both sides")
-    ups, downs = Counter(above), Counter(below)
-    beaten = 0
+    above_counts, below_counts = Counter(above), Counter(below)
+    smaller = 0
     wins = 0.0
-    for value in sorted({*ups, *downs}):
-        wins += ups[value] * (beaten + downs[value] / 2)
-        beaten += downs[value]
+    for value in sorted({*above_counts, *below_counts}):
+        wins += above_counts[value] * (smaller + below_counts[value] / 2)
+        smaller += below_counts[value]
     return wins / (len(above) * len(below))

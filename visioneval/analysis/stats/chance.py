@@ -23,14 +23,14 @@ def cohen_kappa(first: ArrayLike, second: ArrayLike) -> float:
     Source: J. Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20
     (1960).
     """
-    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    if not len(one):
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if not len(a):
         return np.nan
-    kinds, codes = np.unique(np.concatenate([one, two]), return_inverse=True)
-    mine, yours = (np.bincount(half, minlength=len(kinds)) / len(one) for half in np.split(codes, 2))
-    by_chance = float(mine @ yours)
-    seen = float(np.mean(one == two))
-    return np.nan if len(kinds) == 1 else (seen - by_chance) / (1 - by_chance)
+    categories, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
+    share_a, share_b = (np.bincount(half, minlength=len(categories)) / len(a) for half in np.split(codes, 2))
+    by_chance = float(share_a @ share_b)
+    observed = float(np.mean(a == b))
+    return np.nan if len(categories) == 1 else (observed - by_chance) / (1 - by_chance)
 
 
 def quadratic_kappa(first: ArrayLike, second: ArrayLike) -> float:
@@ -44,11 +44,11 @@ def quadratic_kappa(first: ArrayLike, second: ArrayLike) -> float:
     "The equivalence of weighted kappa and the intraclass correlation coefficient as measures of reliability",
     Educational and Psychological Measurement 33 (1973).
     """
-    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    if not len(one):
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if not len(a):
         return np.nan
-    by_chance = float(one.var() + two.var() + (one.mean() - two.mean()) ** 2)
-    return np.nan if by_chance == 0 else 1 - float(np.mean(np.square(one - two))) / by_chance
+    by_chance = float(a.var() + b.var() + (a.mean() - b.mean()) ** 2)
+    return np.nan if by_chance == 0 else 1 - float(np.mean(np.square(a - b))) / by_chance
 
 
 def fleiss_kappa(counts: ArrayLike) -> float:
@@ -64,9 +64,9 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     raters = table[0].sum()
     if raters < 2 or (table.sum(axis=1) != raters).any():
         raise ValueError("every unit needs the same number of ratings, two or more")
-    seen = float(np.mean((np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))))
+    observed = float(np.mean((np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))))
     by_chance = float(np.square(table.sum(axis=0) / table.sum()).sum())
-    return np.nan if by_chance == 1 else (seen - by_chance) / (1 - by_chance)
+    return np.nan if by_chance == 1 else (observed - by_chance) / (1 - by_chance)
 
 
 def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> float:
@@ -84,13 +84,13 @@ def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> fl
     if not len(table):
         return np.nan
     pairs = table.sum(axis=1, keepdims=True) - 1
-    together = table.T @ (table / pairs) - np.diag((table / pairs).sum(axis=0))
-    totals = together.sum(axis=1)
-    apart = _DISTANCES[level](np.asarray(values, dtype=float), totals)
-    by_chance = float(totals @ apart @ totals)
+    coincidences = table.T @ (table / pairs) - np.diag((table / pairs).sum(axis=0))
+    totals = coincidences.sum(axis=1)
+    distances = _DISTANCES[level](np.asarray(values, dtype=float), totals)
+    by_chance = float(totals @ distances @ totals)
     if by_chance == 0:
         return np.nan
-    return 1 - (float(totals.sum()) - 1) * float((together * apart).sum()) / by_chance
+    return 1 - (float(totals.sum()) - 1) * float((coincidences * distances).sum()) / by_chance
 
 
 def _nominal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all

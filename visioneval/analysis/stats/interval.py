@@ -13,9 +13,9 @@ from visioneval.types import Frozen
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats, Floats], float]
-RESAMPLES, FEWER = 1000, 200
-MANY = 5000
-"""Rows from which an interval is made of ``FEWER`` resamples: it is narrow then anyway."""
+RESAMPLES, RESAMPLES_OF_MANY = 1000, 200
+MANY_ROWS = 5000
+"""Rows from which an interval is made of ``RESAMPLES_OF_MANY`` resamples: it is narrow then anyway."""
 
 
 class Measure(Frozen):
@@ -41,13 +41,13 @@ def measure(
 
     ``undefined`` is the sentence for where it is NaN and neither too few rows nor a constant column is why.
     """
-    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    value = statistic(one, two) if len(one) else np.nan
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    value = statistic(a, b) if len(a) else np.nan
     if np.isnan(value):
-        return Measure(n=len(one), note="nothing to compare" if not len(one) else undefined)
+        return Measure(n=len(a), note="nothing to compare" if not len(a) else undefined)
     if not interval:
-        return Measure(value=value, n=len(one))
-    return with_interval(value, len(one), lambda rows: statistic(one[rows], two[rows]), cases)
+        return Measure(value=value, n=len(a))
+    return with_interval(value, len(a), lambda rows: statistic(a[rows], b[rows]), cases)
 
 
 def with_interval(
@@ -58,7 +58,7 @@ def with_interval(
     if len(clusters) < 2:
         return Measure(value=value, n=n, note="one case only: no interval")
     try:
-        found = cluster_bootstrap(clusters, statistic, resamples=RESAMPLES if n < MANY else FEWER)
+        bounds = cluster_bootstrap(clusters, statistic, resamples=RESAMPLES if n < MANY_ROWS else RESAMPLES_OF_MANY)
     except ValueError:
         return Measure(value=value, n=n, note="too little to make an interval of")
-    return Measure(value=value, low=found.low, high=found.high, n=n)
+    return Measure(value=value, low=bounds.low, high=bounds.high, n=n)

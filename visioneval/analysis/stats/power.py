@@ -28,12 +28,12 @@ def detectable_rate_difference(
     """
     if n < 1 or mcnemar_exact(n, 0) > alpha:
         return None
-    reached = _exact_power if n <= EXACT else _normal_power
+    power_of = _exact_power if n <= EXACT else _normal_power
 
-    def sees(difference: float) -> bool:
-        return reached(n, max(discordant, difference), difference, alpha) >= power
+    def is_detectable(difference: float) -> bool:
+        return power_of(n, max(discordant, difference), difference, alpha) >= power
 
-    return _smallest(sees)
+    return _smallest(is_detectable)
 
 
 def detectable_mean_difference(n: int, deviation: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
@@ -53,13 +53,13 @@ def detectable_mean_difference(n: int, deviation: float, *, alpha: float = 0.05,
     return reach * deviation / sqrt(n * 3 / pi)
 
 
-def _smallest(sees: Callable[[float], bool]) -> float | None:
+def _smallest(is_detectable: Callable[[float], bool]) -> float | None:
     low, high = 0.0, 1.0
-    if not sees(high):
+    if not is_detectable(high):
         return None
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if sees(middle) else (middle, high)
+        low, high = (low, middle) if is_detectable(middle) else (middle, high)
     return high
 
 
@@ -67,24 +67,24 @@ def _exact_power(n: int, discordant: float, difference: float, alpha: float) -> 
     """Over every number of pairs that differ, and every way in which they may split."""
     lean = (discordant + difference) / (2 * discordant)
     return sum(
-        comb(n, m) * discordant**m * (1 - discordant) ** (n - m) * _rejected(m, lean, alpha) for m in range(n + 1)
+        comb(n, m) * discordant**m * (1 - discordant) ** (n - m) * _rejection_rate(m, lean, alpha) for m in range(n + 1)
     )
 
 
-def _rejected(m: int, lean: float, alpha: float) -> float:
-    edge = _edge(m, alpha)
+def _rejection_rate(m: int, lean: float, alpha: float) -> float:
+    critical = _critical_count(m, alpha)
     return sum(
-        comb(m, k) * (lean ** (m - k) * (1 - lean) ** k + lean**k * (1 - lean) ** (m - k)) for k in range(edge + 1)
+        comb(m, k) * (lean ** (m - k) * (1 - lean) ** k + lean**k * (1 - lean) ** (m - k)) for k in range(critical + 1)
     )
 
 
 @lru_cache(maxsize=1024)
-def _edge(m: int, alpha: float) -> int:
+def _critical_count(m: int, alpha: float) -> int:
     """The largest smaller count of ``m`` differing pairs that still is significant; -1 for none."""
-    edge = -1
-    while edge + 1 <= m // 2 and mcnemar_exact(m - edge - 1, edge + 1) <= alpha:
-        edge += 1
-    return edge
+    critical = -1
+    while critical + 1 <= m // 2 and mcnemar_exact(m - critical - 1, critical + 1) <= alpha:
+        critical += 1
+    return critical
 
 
 def _normal_power(n: int, discordant: float, difference: float, alpha: float) -> float:

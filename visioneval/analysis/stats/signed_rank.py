@@ -23,16 +23,16 @@ def signed_rank(differences: ArrayLike) -> float:
     Source: F. Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1 (1945); ties as W. J.
     Conover, "Practical Nonparametric Statistics" (1999), section 5.7.
     """
-    own = np.round(np.asarray(differences, dtype=float), _DIGITS)
-    own = own[own != 0]
-    if not len(own):
+    values = np.round(np.asarray(differences, dtype=float), _DIGITS)
+    values = values[values != 0]
+    if not len(values):
         return 1.0
-    doubled = _doubled_ranks(np.abs(own))
-    below = int(doubled[own > 0].sum())
-    if len(own) <= EXACT:
-        return _exact(doubled, below)
+    doubled = _doubled_ranks(np.abs(values))
+    positive = int(doubled[values > 0].sum())
+    if len(values) <= EXACT:
+        return _exact(doubled, positive)
     mean, spread = doubled.sum() / 2, sqrt(float(np.square(doubled.astype(float)).sum()) / 4)
-    return erfc(abs(below - mean) / spread / sqrt(2))
+    return erfc(abs(positive - mean) / spread / sqrt(2))
 
 
 def _doubled_ranks(sizes: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -42,7 +42,7 @@ def _doubled_ranks(sizes: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.asarray((2 * last - times + 1)[kind], dtype=np.int64)
 
 
-def _exact(doubled: NDArray[np.int64], seen: int) -> float:
+def _exact(doubled: NDArray[np.int64], observed: int) -> float:
     """The share of all signs whose rank sum lies at least as far from the middle as the one that was seen."""
     total = int(doubled.sum())
     ways = np.zeros(total + 1)
@@ -51,4 +51,4 @@ def _exact(doubled: NDArray[np.int64], seen: int) -> float:
         shifted = np.zeros_like(ways)
         shifted[rank:] = ways[: total + 1 - rank]
         ways = (ways + shifted) / 2
-    return min(1.0, 2 * float(ways[: min(seen, total - seen) + 1].sum()))
+    return min(1.0, 2 * float(ways[: min(observed, total - observed) + 1].sum()))

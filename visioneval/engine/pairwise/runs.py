@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
-from visioneval.analysis.compare.preferences import Preferred, preferred
+from visioneval.analysis.compare.preferences import PreferenceFinding, summarize_preferences
 from visioneval.engine.call_settings import CallSettings, check_budget, open_calls
 from visioneval.engine.calls.calls import Meter
 from visioneval.engine.components import build_components
@@ -65,7 +65,7 @@ class Compared:
 
     complete: bool
     out_of_budget: bool
-    found: tuple[Preferred, ...]
+    found: tuple[PreferenceFinding, ...]
     meter: Meter
 
     @property
@@ -159,7 +159,7 @@ def compare_runs(
     judge = panel.judge.title
     kept = (line for line in read_preferences(folder) if line.judge == judge)
     lines = (line for line in kept if (line.test_id, line.sample_index, line.a, line.b) in opposed.asked)
-    return Compared(ended.complete, ended.out_of_budget, preferred(lines), panel.meter)
+    return Compared(ended.complete, ended.out_of_budget, summarize_preferences(lines), panel.meter)
 
 
 def _carried_out(panel: PairwiseSession, opposed: Opposed, say: Callable[[str], None], *, anew: bool) -> Outcome:

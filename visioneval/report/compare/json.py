@@ -32,11 +32,11 @@ def comparison_json(found: Comparison, held: Sequence[GateResult], exit_code: in
             "by_run": [_difference(one) for one in found.by_run],
             "by_tag": [_difference(one) for one in found.by_tag],
             "by_type": [_difference(one) for one in found.by_type],
-            "not_graded_alike": [asdict(one) for one in found.unlike],
-            "suite_text_differs": found.other_source,
+            "not_graded_alike": [asdict(one) for one in found.grading_differences],
+            "suite_text_differs": found.has_other_source,
             "cost_usd": asdict(found.cost_usd),
             "seconds": asdict(found.seconds),
-            "gates": [{"fail_on": one.fail_on.text, "state": one.state, "found": one.found} for one in held],
+            "gates": [{"fail_on": one.fail_on.text, "state": one.state, "found": one.message} for one in held],
             "exit_code": exit_code,
         }
     )

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from visioneval.analysis.disagreements import parting
+from visioneval.analysis.disagreements import disagreement_finder
 from visioneval.analysis.summary import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
@@ -63,7 +63,7 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
         "tags": [tags.all(cell.tags) for cell in cells],
         "failureTags": [failure_tags.all(cell.failure_tags) for cell in cells],
         "rules": [rules.all(cell.failed_rules) for cell in cells],
-        "parted": [at for at, parted in enumerate(map(parting(info.suite), cells)) if any(parted.values())],
+        "parted": [at for at, parted in enumerate(map(disagreement_finder(info.suite), cells)) if any(parted.values())],
         "thumb": list(thumbs),
         "place": run.places,
         "scores": {name: [_number(cell.scores.get(name, "")) for cell in cells] for name in info.metrics},
@@ -108,7 +108,7 @@ def details_of(run: SlimRun, shelf: ReportImages) -> Iterator[str]:
     info = run.info
     cases = {case.id: case for case in info.suite.cases}
     asked: dict[str, str] = {}
-    disagree = parting(info.suite)
+    disagree = disagreement_finder(info.suite)
     pairs = ((cell, disagree(cell)) for cell in run.in_full())
     while part := list(islice(pairs, PART)):
         found = []

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.agreement.agreement import Agreement, Minimum
-from visioneval.analysis.agreement.among_raters import PeopleAgreement
+from visioneval.analysis.agreement.agreement import Agreement, MinimumResult
+from visioneval.analysis.agreement.among_raters import RaterAgreement
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
-from visioneval.analysis.agreement.raters import RaterFinding, Same
+from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.interval import Measure
 from visioneval.report.terminal.table import Cell, Column, table, titled
 from visioneval.report.text import clean, one_line, plain
@@ -110,7 +110,7 @@ def _disputed(found: GraderAgreement, width: int) -> RenderableType:
     return table(columns, rows, width)
 
 
-def _people(people: Sequence[PeopleAgreement], width: int) -> RenderableType:
+def _people(people: Sequence[RaterAgreement], width: int) -> RenderableType:
     columns = (
         Column("question", least=12),
         Column("raters", right=True),
@@ -123,7 +123,7 @@ def _people(people: Sequence[PeopleAgreement], width: int) -> RenderableType:
     return table(columns, [_asked(one) for one in people], width)
 
 
-def _asked(one: PeopleAgreement) -> tuple[Cell, ...]:
+def _asked(one: RaterAgreement) -> tuple[Cell, ...]:
     levels = one.alpha.items()
     alpha = "\n".join(_short(found, f" {level}" if len(levels) > 1 else "") for level, found in levels)
     of = f" (of {one.fleiss_raters})" if one.fleiss.value is not None else ""
@@ -143,7 +143,7 @@ def _value(measure: Measure) -> str:
     return "-" if measure.value is None else f"{measure.value:.3f}"
 
 
-def _pairs(people: Sequence[PeopleAgreement], width: int) -> Iterator[RenderableType]:
+def _pairs(people: Sequence[RaterAgreement], width: int) -> Iterator[RenderableType]:
     """Pair by pair where the pairs are few enough to be looked at."""
     rows = [
         (one.question if one.tag is None else f"{one.question}: {one.tag}", *pair.raters, str(pair.n),
@@ -178,14 +178,14 @@ def _raters(raters: Sequence[RaterFinding], width: int) -> RenderableType:
     return shown if more <= 0 else Group(shown, Text(f"... and {more} more raters", style="dim"))
 
 
-def _same(found: Same) -> str:
+def _same(found: MatchCount) -> str:
     if not found.n:
         return "-"
     apart = f", {found.distance:.2g} steps apart" if found.distance else ""
     return f"{found.same}/{found.n}{apart}"
 
 
-def _minimums(minimums: Sequence[Minimum], width: int) -> RenderableType:
+def _minimums(minimums: Sequence[MinimumResult], width: int) -> RenderableType:
     columns = (Column(""), Column("metric", least=12), Column("at least", right=True), Column("found"))
     rows = []
     for one in minimums:

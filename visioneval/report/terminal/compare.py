@@ -156,6 +156,6 @@ def _judged(one: Difference) -> Text:
 def _gates(held: Sequence[GateResult], width: int) -> RenderableType:
     columns = (Column(""), Column("gate", least=12), Column("found", least=20))
     rows = [
-        (Text(_MARKS[one.state], style=_MARK_COLOURS[one.state]), one.fail_on.text, plain(one.found)) for one in held
+        (Text(_MARKS[one.state], style=_MARK_COLOURS[one.state]), one.fail_on.text, plain(one.message)) for one in held
     ]
     return table(columns, rows, width)

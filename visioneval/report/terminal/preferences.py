@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from visioneval.analysis.compare.preferences import Preferred, Result
+from visioneval.analysis.compare.preferences import PreferenceFinding, Result
 from visioneval.report.terminal.table import Cell, Column, table, titled
 from visioneval.report.text import one_line, plain
 
@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 
-def print_preferences(found: Sequence[Preferred], console: Console) -> None:
+def print_preferences(found: Sequence[PreferenceFinding], console: Console) -> None:
     """Win rates, and the cases in which A was preferred or that could not be judged."""
     rows: list[list[Cell]] = [
         [
@@ -45,20 +45,20 @@ def print_preferences(found: Sequence[Preferred], console: Console) -> None:
                 console.print(plain(f"{what}: {cells}"))
 
 
-def shown_rate(found: Preferred) -> str:
+def shown_rate(found: PreferenceFinding) -> str:
     """``0.72 [0.61, 0.81]``."""
     if found.rate is None or found.interval is None:
         return "-"
     return f"{found.rate:.2f} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
 
 
-def _cells(found: Preferred, result: Result) -> str:
+def _cells(found: PreferenceFinding, result: Result) -> str:
     own = [f"{pair.test_id} {pair.sample_index}" for pair in found.pairs if pair.result == result]
     more = f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
     return one_line(", ".join(own[:SHOWN]), 1000) + more
 
 
-def preference_data(found: Preferred) -> dict[str, Any]:
+def preference_data(found: PreferenceFinding) -> dict[str, Any]:
     """The findings for programs."""
     return {
         "a": found.a,
