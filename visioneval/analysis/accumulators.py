@@ -1,4 +1,4 @@
-"""Counters that cells are added to one by one, so that a run of any length is never held. Pure."""
+"""Counters that take one cell at a time, so that a run of any length fits in memory. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visioneval.types import Status, Verdict
 
 
 class Accumulator(Protocol):
-    """What cells are added to."""
+    """A counter that takes one cell at a time."""
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -35,7 +35,7 @@ class Verdicts:
         self.refused += cell.status is Status.REFUSED
 
     def result(self) -> Counts:
-        """The counts, with their pass rate."""
+        """Returns the counts and their pass rate."""
         passed, failed = self.counts[Verdict.PASS], self.counts[Verdict.FAIL]
         return Counts(
             cells=self.counts.total(),
@@ -48,7 +48,7 @@ class Verdicts:
 
 
 def count(cells: Iterable[Record]) -> Counts:
-    """Cells by verdict, with their pass rate."""
+    """Counts cells by verdict, with their pass rate."""
     verdicts = Verdicts()
     for cell in cells:
         verdicts.add(cell)
@@ -57,7 +57,7 @@ def count(cells: Iterable[Record]) -> Counts:
 
 @dataclass(slots=True)
 class Money:
-    """Costs in USD, of which some may not be known."""
+    """Costs in USD. Some of them may be unknown."""
 
     known: array[float] = field(default_factory=empty_array)
     unknown: int = 0
@@ -75,12 +75,12 @@ class Money:
 
     @property
     def usd(self) -> float | None:
-        """The sum of what is known; ``None`` where nothing is."""
+        """The sum of the known costs, or ``None`` if there are none."""
         return fsum(self.known) if self.known else None
 
 
 def add_costs(money: Money, cell: Record) -> None:
-    """Counts what generation a cell and grading it cost."""
+    """Adds the costs of generating and grading a cell."""
     money.add(cell.cost_usd)
     for grader in cell.graders:
         money.add(grader.cost_usd)
@@ -88,7 +88,7 @@ def add_costs(money: Money, cell: Record) -> None:
 
 @dataclass(slots=True)
 class Model:
-    """One model run."""
+    """Verdicts, scores, costs and times of one model run."""
 
     verdicts: Verdicts = field(default_factory=Verdicts)
     scores: dict[str, Scores] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Model:
             self.scores[name].add(score)
 
     def result(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
-        """What the model run did, its metrics in the order of the run's."""
+        """Returns the findings of the model run, with metrics in the order of the run."""
         return ModelFindings(
             label=label,
             stand_in=any(entry.stand_in for entry in info.suite.models if entry.label == label),
@@ -121,22 +121,22 @@ class Model:
 
 
 def _is_uncalled(cell: Record) -> bool:
-    """Whether nobody was asked to generate it, so that there is no cost to know: offline, what is not in the cache."""
+    """Whether no provider was called, so that there is no cost: an offline run missed the cache."""
     return cell.error is not None and (cell.error.stage, cell.error.kind) == ("generate", "offline")
 
 
 class Costs:
-    """The cost of every model run and of every grader that asks a judge; those that are free are left out."""
+    """The cost of every model run and of every grader that asks a judge, without free ones."""
 
     def __init__(self, info: RunInfo) -> None:
-        """Takes from the suite what costs something."""
+        """Finds the model runs and graders of the suite that can cost money."""
         self._free = {str(entry.label) for entry in info.suite.models if entry.is_free}
         self._asking = {grader.key for grader in info.suite.graders if grader.judge_name}
         self._order = [str(entry.label) for entry in info.suite.models]
         self._order += [grader.key for grader in info.suite.graders]
         self._totals: dict[tuple[Literal["generation", "judging"], str], Money] = {}
         self.unknown: Counter[str] = Counter()
-        """Generations and judgements by model run whose cost nobody knows."""
+        """Generations and judgements without a known cost, by model run."""
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -152,7 +152,7 @@ class Costs:
         return self._totals.setdefault((what, name), Money())
 
     def result(self) -> tuple[CostFinding, ...]:
-        """Generations by model run, then judgements by grader, both in the suite's order."""
+        """Returns generation costs by model run, then judging costs by grader, both in suite order."""
         position = {name: index for index, name in enumerate(self._order)}
         return tuple(
             CostFinding(
@@ -171,5 +171,5 @@ class Costs:
 
 
 def most_common(counter: Mapping[str, int]) -> dict[str, int]:
-    """By number, then by name: the same whatever order the cells came in."""
+    """Sorts by count, then by name, so that the result does not depend on the order of the cells."""
     return dict(sorted(counter.items(), key=lambda entry: (-entry[1], entry[0])))

@@ -1,4 +1,4 @@
-"""Where a judge's own verdict and the rules over its scores part: a sign that the thresholds or the prompt are off."""
+"""Cells in which a judge's verdict contradicts the rules over its scores: the thresholds or the prompt may be wrong."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from visioneval.types import Frozen
 
 
 class Disagreement(Frozen):
-    """In ``judged`` cells a judge gave all its scores and a verdict; in ``disagreed`` of them the rules say else."""
+    """``judged`` cells have all scores and a verdict of the judge; in ``disagreed`` of them the rules contradict it."""
 
     judged: int
     disagreed: int
 
 
 class Disagreements:
-    """How often that is so, for each rubric by its key, only the rules over its own metrics being looked at."""
+    """Counts disagreements by rubric key. Only rules over the metrics of the rubric count."""
 
     def __init__(self, suite: Suite) -> None:
-        """Begins with no cell."""
+        """Starts without cells."""
         self._disagreements_of = disagreement_finder(suite)
         self._counts: dict[str, Counter[bool]] = {key: Counter() for key in _rubrics(suite)}
 
@@ -33,15 +33,17 @@ class Disagreements:
             self._counts[key][disagreed] += 1
 
     def result(self) -> dict[str, Disagreement]:
-        """What was counted."""
+        """Returns the counts by rubric key."""
         return {
-            key: Disagreement(judged=disagreements_of.total(), disagreed=disagreements_of[True])
-            for key, disagreements_of in self._counts.items()
+            key: Disagreement(judged=counts.total(), disagreed=counts[True]) for key, counts in self._counts.items()
         }
 
 
 def disagreement_finder(suite: Suite) -> Callable[[Record], dict[str, bool]]:
-    """Says of a cell, by the key of a rubric, whether judge and rules disagree; no key where either is silent."""
+    """Returns a function that maps the rubric keys of a cell to whether judge and rules disagree.
+
+    A rubric is left out if the judge or the rules have no verdict.
+    """
     rubrics = _rubrics(suite)
     rules = {case.id: case.verdict for case in suite.cases if case.verdict is not None}
 
@@ -58,7 +60,7 @@ def _rubrics(suite: Suite) -> dict[str, Collection[str]]:
 
 
 def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Collection[str]) -> bool | None:
-    """Whether judge and rules disagree; ``None`` where either has no verdict."""
+    """Whether judge and rules disagree, or ``None`` if either has no verdict."""
     verdict = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
     if verdict is None or any(cell.scores.get(name) is None for name in metrics):
         return None
@@ -69,7 +71,7 @@ def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metri
 
 
 def _has_rule_about(rules: Sequence[VerdictRule], cell: Record, metrics: Collection[str]) -> bool:
-    """Whether some rule that can fail this cell is about one of the metrics."""
+    """Whether a rule that can fail this cell uses one of the metrics."""
     return any(
         rule.level == "fail"
         and parse_rule(rule.rule).metric in metrics

@@ -1,4 +1,4 @@
-"""Mean costs of generations and judgements in earlier runs, for the estimate of the next one."""
+"""Mean costs of generations and judgements in earlier runs, used to estimate the next run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from visioneval.errors import RunFormatError
 from visioneval.records.model import RunInfo, each_line, list_runs, read_info
 
 MAX_RUNS = 20
-"""Runs that are looked at, the newest ones."""
+"""How many of the newest runs are read."""
 MAX_RECORDS = 5000
-"""Records of each that are read."""
+"""How many records of each run are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedGraderCost:
-    """What a record says of the cost of one grader."""
+    """The cost of one grader in a record."""
 
     key: str
     cost_usd: float | None = None
@@ -29,7 +29,7 @@ class RecordedGraderCost:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCost:
-    """What a record says of costs."""
+    """The cost fields of a record."""
 
     provider: str
     model_label: str
@@ -41,23 +41,23 @@ class RecordedCost:
 
 @dataclass(slots=True)
 class Mean:
-    """The mean of what was paid so often, in US dollars."""
+    """The mean of ``times`` payments in USD."""
 
     usd: float = 0.0
     times: int = 0
 
     def add(self, usd: float) -> None:
-        """Takes one more."""
+        """Adds a payment."""
         self.usd += (usd - self.usd) / (self.times + 1)
         self.times += 1
 
 
 @dataclass(frozen=True, slots=True)
 class PastCosts:
-    """Means over what was called for in earlier runs; what came from the cache, and what has no price, is left out.
+    """Mean costs in earlier runs, without cached and unpriced results.
 
-    ``generations`` is by provider and label of the model run, per image; ``judgements`` by the grader's key and the
-    judge's ``provider:model``, for each cell.
+    ``generations`` maps provider and model run label to the cost per image; ``judgements`` maps grader key and
+    ``provider:model`` of the judge to the cost per cell.
     """
 
     generations: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
@@ -68,7 +68,7 @@ _PAID: TypeAdapter[RecordedCost] = TypeAdapter(RecordedCost)
 
 
 def read_past_costs(root: Path) -> PastCosts:
-    """The means over the newest runs of a folder. A run that cannot be read is passed over."""
+    """Computes the means over the newest runs of a folder. Skips runs that cannot be read."""
     return past_costs(_runs(root))
 
 
@@ -81,7 +81,7 @@ def _runs(root: Path) -> Iterable[tuple[RunInfo, list[RecordedCost]]]:
 
 
 def past_costs(runs: Iterable[tuple[RunInfo, Iterable[RecordedCost]]]) -> PastCosts:
-    """The means over some runs."""
+    """Computes the means over the given runs."""
     generations: dict[tuple[str, str], Mean] = {}
     judgements: dict[tuple[str, str], Mean] = {}
     for info, records in runs:

@@ -1,6 +1,6 @@
-"""Questions pooled by type over all images of a model run: which kind of claim it misses. Pure.
+"""Questions pooled by type over all images of a model run, to show which kinds of claims it misses. Pure.
 
-An image with twenty questions counts twenty times here, and once in the mean of a metric.
+An image with twenty questions counts twenty times here, but once in the mean of a metric.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from visioneval.types import Frozen
 
 
 class TypeFinding(Frozen):
-    """The share of ``n`` questions that scored 1; ``unmeasured`` more have no score."""
+    """The share of ``n`` questions that scored 1. ``unmeasured`` further questions have no score."""
 
     value: float | None
     n: int
@@ -25,17 +25,17 @@ class TypeFinding(Frozen):
 
 
 class ModelQuestions(Frozen):
-    """The questions about one model run's images: all of them, and by type."""
+    """Questions about the images of one model run, in total and by type."""
 
     all: TypeFinding
     types: dict[str, TypeFinding]
 
 
 class QuestionFindings(Frozen):
-    """What a gecko grader found, by model run.
+    """The findings of a gecko grader, by model run.
 
-    ``prompts`` counts sets of questions, ``generated`` those of them that a judge made. Of these, ``coverage`` is the
-    mean share of a prompt's items that have a question, and ``dropped`` counts the questions that were left out.
+    ``prompts`` counts question sets; a judge wrote ``generated`` of them. For those, ``coverage`` is the mean share of
+    a prompt's items that have a question, and ``dropped`` counts discarded questions.
     """
 
     models: dict[str, ModelQuestions]
@@ -46,10 +46,10 @@ class QuestionFindings(Frozen):
 
 
 class Questions:
-    """The findings of every grader that asked questions, by its key."""
+    """Counts the questions of every grader that asks some, by its key."""
 
     def __init__(self, info: RunInfo) -> None:
-        """Begins with no cell."""
+        """Starts without cells."""
         keys = (grader.key for grader in info.suite.graders if grader.asks_questions)
         self._tallies = {key: _GraderQuestions() for key in keys}
 
@@ -60,14 +60,14 @@ class Questions:
                 self._tallies[grader.key].add(cell.model_label, grader, questions)
 
     def result(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
-        """What was counted, for model runs in this order."""
+        """Returns the findings by grader key, with model runs in the order of ``labels``."""
         order = tuple(labels)
         return {key: tally.result(order) for key, tally in self._tallies.items() if tally.by_label}
 
 
 @dataclass(slots=True)
 class _GraderQuestions:
-    """What one grader asked: scores by model run and type, and of each set how many of its prompt's items it covers."""
+    """The questions of one grader: scores by model run and type, and source, coverage and drops of each set."""
 
     by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
     sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
@@ -109,6 +109,6 @@ def _questions_of(grader: GraderRecord) -> list[Mapping[str, Any]]:
 
 
 def _set_key(grader: GraderRecord, questions: Iterable[Mapping[str, Any]]) -> bytes:
-    """What tells sets of questions apart: the prompt, and, for pinned ones of cases without a prompt, the questions."""
+    """Identifies a question set by its prompt and its questions, as pinned sets may have no prompt."""
     parts = [str(grader.details.get("prompt_sha256")), *(str(question.get("question")) for question in questions)]
     return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

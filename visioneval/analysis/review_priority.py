@@ -1,4 +1,4 @@
-"""How much a cell is disputed among those who graded it: what a person should look at first. Pure."""
+"""How much the graders of a cell disagree, so that people review the most disputed cells first. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visioneval.types import Metric
 
 
 class ReviewPriority:
-    """Weighs the cells of one run."""
+    """Computes the review priority of the cells of one run."""
 
     def __init__(self, suite: Suite, metrics: Mapping[str, Metric]) -> None:
         self._suite = suite
@@ -22,10 +22,10 @@ class ReviewPriority:
         self._disagreements_of = disagreement_finder(suite)
 
     def weight(self, cell: Record) -> float:
-        """From 0, where all agree, to 3: up to 1 each for graders, for votes, and for a judge against the rules.
+        """Returns 0 (full agreement) to 3: up to 1 each for graders, votes, and a judge that contradicts the rules.
 
-        A grader's view is the mean of its scores, each put on 0 (worst) to 1 (best) by its metric's range; graders
-        part by the distance from the lowest view to the highest. Votes spread by the widest range of one metric.
+        Scores are scaled to 0 (worst) to 1 (best) by the range of their metric. Graders count by the distance between
+        the lowest and the highest mean score of a grader, votes by the widest range of a metric.
         """
         views = list(self._views(cell, self._cases.get(cell.test_id)))
         distance = max(views) - min(views) if views else 0.0
@@ -56,7 +56,7 @@ class ReviewPriority:
         return max(known) - min(known) if known else 0.0
 
     def _goodness(self, name: str, score: Any) -> float | None:
-        """A score as 0 (worst) to 1 (best); ``None`` where it is none, or has no scale or no better end."""
+        """Scales a score to 0 (worst) to 1 (best). ``None`` without a score, a finite range or a direction."""
         metric = self._metrics.get(name)
         if metric is None or metric.better == "none" or not isinstance(score, (bool, int, float)):
             return None

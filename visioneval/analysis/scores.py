@@ -1,4 +1,4 @@
-"""The mean of scores that come one by one. Pure."""
+"""The mean of scores that are added one at a time. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypedDict
 
 
 class ScoreSummary(TypedDict):
-    """The mean of ``n`` scores, a yes being 1; ``null`` where nothing was measured."""
+    """The mean of ``n`` scores (yes is 1), or ``null`` if none was measured."""
 
     value: float | None
     n: int
@@ -23,7 +23,7 @@ def empty_array() -> array[float]:
 
 @dataclass(slots=True)
 class Scores:
-    """Scores of one thing over many cells; what is no number was not measured."""
+    """Scores of one metric over many cells. Anything but a number is unmeasured."""
 
     measured: array[float] = field(default_factory=empty_array)
     unmeasured: int = 0
@@ -36,6 +36,6 @@ class Scores:
             self.unmeasured += 1
 
     def summary(self) -> ScoreSummary:
-        """What was counted."""
+        """Returns the mean and the counts."""
         n = len(self.measured)
         return {"value": fsum(self.measured) / n if n else None, "n": n, "unmeasured": self.unmeasured}

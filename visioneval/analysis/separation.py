@@ -1,4 +1,4 @@
-"""Counter-examples: how far metrics tell prompts that an image shows from prompts that it does not."""
+"""Counter-examples: how well metrics separate prompts that match an image from prompts that do not."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Sides = tuple["array[float]", "array[float]"]
 
 
 class Separation(Frozen):
-    """A metric over aligned cells and over counter-examples: both means, their difference, and the AUROC.
+    """A metric over aligned cells and counter-examples: both means, their difference and the AUROC.
 
-    ``auroc`` is how often an aligned cell scores higher than a counter-example, ties counting half.
+    ``auroc`` is how often an aligned cell scores higher than a counter-example. A tie counts half.
     """
 
     aligned: float
@@ -30,18 +30,18 @@ class Separation(Frozen):
 
 
 def counter_examples(info: RunInfo) -> frozenset[str]:
-    """The cases whose prompts their images do not show."""
+    """The ids of cases whose prompt does not match their image."""
     return frozenset(case.id for case in info.suite.cases if not case.expect.aligned)
 
 
 class Separations:
-    """By metric and model run, for the main metrics of graders and for those that a gate is about.
+    """Separation by metric and model run, for the main metrics of graders and for gated metrics.
 
-    Empty where the suite has no counter-examples; a pair without a measured cell on both sides is left out.
+    Empty if the suite has no counter-examples. Leaves out metrics without measured cells on both sides.
     """
 
     def __init__(self, info: RunInfo) -> None:
-        """Begins with no cell."""
+        """Starts without cells."""
         self._counter = counter_examples(info)
         gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
         prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
@@ -57,7 +57,7 @@ class Separations:
                 sides[cell.test_id in self._counter].append(float(score))
 
     def result(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
-        """What was counted, for model runs in this order."""
+        """Returns separations by metric and label, with model runs in the order of ``labels``."""
         separations = {
             metric: {
                 label: separation

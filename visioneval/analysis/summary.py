@@ -1,4 +1,4 @@
-"""What a run found: records in, findings out. Pure."""
+"""Computes the summary of a run from its records. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
 def summarize(info: RunInfo, records: Iterable[Record]) -> Summary:
-    """Everything that the summary says, from a run and its records in any order, of which none is kept."""
+    """Summarizes a run from its records, in any order, one record at a time."""
     tallies = _SummaryBuilder(info)
     for record in records:
         tallies.add(record)
@@ -30,7 +30,7 @@ def summarize(info: RunInfo, records: Iterable[Record]) -> Summary:
 
 
 class _SummaryBuilder:
-    """All that is counted in one pass over a run."""
+    """Counts everything in one pass over a run."""
 
     def __init__(self, info: RunInfo) -> None:
         self._info = info
@@ -100,13 +100,13 @@ class _SummaryBuilder:
 
 
 def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
-    """Records in the suite's order, by case, model run and sample, however the cells happened to finish."""
+    """Sorts records in suite order: by case, model run and sample."""
     position = suite_order(info)
     return sorted(records, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index))
 
 
 def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
-    """A run as if one model run of it had been selected, of which there are ``cells`` records."""
+    """Narrows a run to one model run, which has ``cells`` records."""
     suite = info.suite.model_copy(update={"models": tuple(m for m in info.suite.models if m.label == label)})
     selection = info.selection.model_copy(update={"models": (label,)})
     planned = info.planned_cells if len(info.suite.models) == 1 else cells
@@ -114,13 +114,13 @@ def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
 
 
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
-    """The suite's gates, and ``error_rate == 0`` unless an unscoped gate says what it may be."""
+    """The gates of the suite, plus ``error_rate == 0`` unless an unscoped gate limits ``error_rate``."""
     stated = any(entry.is_everything and parse_gate(entry.rule).about_errors for entry in suite.gates)
     return suite.gates if stated else (*suite.gates, ERROR_GATE)
 
 
 def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
-    """130 for a run that was stopped; 3 where the error gate does not hold or a gate had nothing to measure; 1; 0."""
+    """Returns 130 for a stopped run, 3 if the error gate failed or a gate is unmeasured, 1 if a gate failed, or 0."""
     if state in ("interrupted", "stopped"):
         return EXIT_INTERRUPTED
     incomplete = [
@@ -134,7 +134,7 @@ def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
 
 
 class _FailingCells:
-    """The cells that did not pass."""
+    """Collects the cells that did not pass."""
 
     def __init__(self, info: RunInfo) -> None:
         self._info = info
@@ -170,7 +170,7 @@ def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str
 
 
 def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
-    """The reason of a metric, or else of the grader that writes it, or else of the other metrics of that grader."""
+    """Returns the reason of a metric, else of its grader, else of the grader's other metrics."""
     reason = cell.reasons.get(metric)
     if reason or case is None:
         return reason or ""
@@ -183,7 +183,7 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
 
 
 class _GateAccumulator:
-    """One gate, over the cells of its scope."""
+    """Evaluates one gate over the cells of its scope."""
 
     def __init__(self, entry: GateRule, info: RunInfo) -> None:
         self._entry = entry
@@ -220,7 +220,7 @@ def _state(gate: Gate, value: float | None, *, is_emptied: bool) -> GateState:
 
 
 def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
-    """Whether the narrowed suite still holds a cell that this gate is about."""
+    """Whether the narrowed suite still has a cell in the scope of this gate."""
     if gate.metric is not None and gate.metric not in info.metrics:
         return False
     labeled = [m for m in info.suite.models if not entry.models or any_glob(entry.models, str(m.label))]
@@ -233,6 +233,6 @@ def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
 
 
 def describe_scope(scope: Scope) -> str:
-    """A scope in words, empty where it is everything."""
+    """Describes a scope, empty if it covers everything."""
     parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
     return "; ".join(f"{name}: {', '.join(values)}" for name, values in parts if values)

@@ -1,4 +1,4 @@
-"""People and judges: how far graders agree with people, people among themselves, and each rater with himself. Pure."""
+"""Agreement of graders with human labels, among raters, and of each rater with their earlier answers. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ EXIT_OK, EXIT_FAILED, EXIT_UNMEASURED = 0, 1, 3
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
-    """How far a metric must agree with people: the headline's point estimate, -1..1."""
+    """The minimum agreement of a metric with human labels: the headline's point estimate, -1..1."""
 
     metric: str
     value: float
 
 
 class MinimumResult(Frozen):
-    """What became of a demand: ``value`` is the headline's, over the question that agrees least."""
+    """The result of a ``Minimum``: ``value`` is the lowest headline value of all questions about the metric."""
 
     metric: str
     wanted: float
@@ -38,7 +38,7 @@ class MinimumResult(Frozen):
 
 
 class Agreement(Frozen):
-    """Everything that ``agree`` finds. ``notes`` are plain sentences about what could not be told."""
+    """The result of ``agree``. ``notes`` are sentences about missing results and ignored labels."""
 
     schema_version: int = SCHEMA_VERSION
     runs: tuple[str, ...]
@@ -52,9 +52,9 @@ class Agreement(Frozen):
 
 
 def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = ()) -> Agreement:
-    """Pools runs and holds their labels against their graders.
+    """Pools the labels of runs and compares them with the graders' scores.
 
-    Raises ``UsageError`` where two runs ask differently, and for a demand on a metric that no run has.
+    Raises ``UsageError`` if two runs define a question differently, or if no run has the metric of a minimum.
     """
     runs, outdated = drop_outdated_labels(runs)
     answers = replace(pool(runs), outdated=outdated)
@@ -101,19 +101,19 @@ def _exit_code(minimums: Sequence[MinimumResult]) -> int:
 
 def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str]:
     if not answers.raters:
-        yield "nobody has labeled a cell of these runs yet: 'visioneval label' and 'visioneval label import' do"
+        yield "these runs have no labels yet: add some with 'visioneval label' or 'visioneval label import'"
     elif not graders:
-        yield "no question of the suite names a metric: people and graders cannot be held together"
+        yield "no question of the suite names a metric: labels cannot be compared with graders"
     elif not any(found.cells for found in graders):
         yield "no labeled cell has a score of the metric that its question names"
     if len(answers.raters) == 1:
-        yield "one rater only: how far people agree among themselves is not known"
+        yield "only one rater: agreement among raters is unknown"
     if answers.unknown_cells:
-        yield f"left out: {_labels(answers.unknown_cells)} about cells that are not in the run"
+        yield f"ignored: {_labels(answers.unknown_cells)} of cells that are not in the run"
     if answers.outdated:
-        yield f"left out: {_labels(answers.outdated)} about images that were generated again since"
+        yield f"ignored: {_labels(answers.outdated)} of images that were generated again since"
     if answers.unmatched:
-        yield f"left out: {_labels(answers.unmatched)} that fit no question of the suite"
+        yield f"ignored: {_labels(answers.unmatched)} that match no question of the suite"
 
 
 def _labels(number: int) -> str:

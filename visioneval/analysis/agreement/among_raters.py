@@ -1,4 +1,4 @@
-"""People among themselves, question by question: how far a grader can agree with them at all. Pure."""
+"""Agreement among raters by question, which limits how far a grader can agree with them. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from visioneval.types import Frozen
 
 SHOWN = 10
 MAX_RATER_PAIRS = 500_000
-"""Of two raters on an item: more of them are a crowd, of which nobody wants to know each pair."""
-_SAME = "every answer is the same: nothing can be told"
-_TOO_MANY = "too many raters to hold each against each: alpha speaks of them all"
-_NO_OVERLAP = "no item has answers of two raters"
+"""The most pairs of answers to one item for which pairs of raters are compared."""
+_SAME = "all answers are the same: agreement is undefined"
+_TOO_MANY = "too many raters for pairwise kappa: see alpha"
+_NO_OVERLAP = "no item has answers from two raters"
 
 
 class PairOfRaters(Frozen):
-    """Cohen's kappa of two raters over the ``n`` items that both saw; quadratic-weighted for a scale."""
+    """Cohen's kappa of two raters over their ``n`` common items, quadratic-weighted for a scale."""
 
     raters: tuple[str, str]
     n: int
@@ -30,7 +30,7 @@ class PairOfRaters(Frozen):
 
 
 class SplitItem(Frozen):
-    """An item on which raters are apart. ``answers`` counts each answer, in words."""
+    """An item on which raters disagree. ``answers`` counts each answer by its text."""
 
     run_id: str
     test_id: str
@@ -41,11 +41,11 @@ class SplitItem(Frozen):
 
 
 class RaterAgreement(Frozen):
-    """How far raters agree on one question, or on one tag of it.
+    """Agreement among raters on one question, or on one of its tags.
 
-    ``alpha`` is Krippendorff's, by level of measurement: nominal, or ordinal and interval for a scale. ``fleiss`` is
-    over the items that have ``fleiss_raters`` answers, the number that most items have. ``cohen_mean`` is the mean of
-    ``cohen`` over its pairs of raters, each counting by the items it shares; of a crowd there are none.
+    ``alpha`` is Krippendorff's alpha by level of measurement: nominal, or ordinal and interval for a scale. ``fleiss``
+    covers the items with ``fleiss_raters`` answers, the most common number. ``cohen_mean`` is the mean of ``cohen``
+    over pairs of raters, weighted by common items. Both are empty if there are too many raters.
     """
 
     question: str
@@ -63,7 +63,7 @@ class RaterAgreement(Frozen):
 
 
 def agreement_among_raters(answers: Answers) -> tuple[RaterAgreement, ...]:
-    """One finding for each question that anybody answered, in the suite's order."""
+    """Returns one finding per answered question, in suite order."""
     return tuple(_agreement_on(facet) for facet in answers.all_facets if facet.answers)
 
 
@@ -92,7 +92,7 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
 
 
 def _counts(items: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
-    """How often each item was given each value, shape ``(items, values)``, and the values, ascending."""
+    """Counts the values of each item, shape ``(items, values)``, and returns the values in ascending order."""
     values, codes = np.unique([code for by_rater in items for code in by_rater.values()], return_inverse=True)
     counts = np.zeros((len(items), len(values)), dtype=np.int64)
     rows = np.repeat(np.arange(len(items)), [len(by_rater) for by_rater in items])
@@ -110,7 +110,7 @@ def _alpha(counts: NDArray[np.int64], values: Floats, level: Level, cases: list[
 
 
 def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int | None]:
-    """Over the items with as many answers as most have: it knows no missing ones."""
+    """Fleiss' kappa over the items with the most common number of answers, as it allows no missing ones."""
     if not len(counts):
         return Measure(note=_NO_OVERLAP), None
     sizes = counts.sum(axis=1)
@@ -124,7 +124,7 @@ def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int |
 
 
 def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRaters, ...]:
-    """Every pair of raters that shares two items or more, those that share most first."""
+    """Returns the pairs of raters with two or more common items, most common items first."""
     columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for by_rater in shared.values():
         for first_rater, second_rater in combinations(sorted(by_rater), 2):
@@ -142,13 +142,13 @@ def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRa
 def _mean_of(pairs: tuple[PairOfRaters, ...]) -> Measure:
     known = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
     if not known:
-        return Measure(note="no two raters share items on which they vary")
+        return Measure(note="no two raters have common items with differing answers")
     total = sum(n for _, n in known)
     return Measure(value=sum(kappa * n for kappa, n in known) / total, n=len(known))
 
 
 def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[SplitItem, ...]:
-    """The items on which answers lie furthest apart: by spread on a scale, else by how few share the commonest."""
+    """Returns the items with the largest disagreement: variance on a scale, else the share outside the top answer."""
 
     def spread_of(by_rater: dict[str, float]) -> float:
         codes = list(by_rater.values())

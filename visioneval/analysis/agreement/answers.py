@@ -1,4 +1,4 @@
-"""The answers of people, pooled over runs and coded as numbers: what everything about agreement starts from. Pure."""
+"""Human labels, pooled over runs and coded as numbers, the input of all agreement measures. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.suite.labels import WHY, LabelQuestion
 
 Unit = tuple[str, str, str, int, str | None]
-"""What an answer is about: run, case, model run, sample, and in a pair the other side."""
+"""The subject of an answer: run, case, model run, sample, and for a pair the other side."""
 YES_NO = ("no", "yes")
 
 
 @dataclass(frozen=True, slots=True)
 class LabeledRun:
-    """A run and what people said of it, with the agreed answers for it."""
+    """A run with its labels. ``anchors`` are the agreed answers."""
 
     info: RunInfo
     records: Sequence[Record]
@@ -29,9 +29,9 @@ class LabeledRun:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """One thing that was asked: a question, a pair, or, of a question for tags, whether one ``tag`` fits.
+    """A question, a pair, or one ``tag`` of a question for tags.
 
-    ``names`` are the answers in words, by their code; of a scale there are none, its steps being its codes.
+    ``names`` are the answer texts by code, empty for a scale, whose values are the codes.
     """
 
     key: str
@@ -40,20 +40,20 @@ class Facet:
     question: LabelQuestion | None = None
     tag: str | None = None
     answers: dict[Unit, dict[str, float]] = field(default_factory=dict)
-    """By unit and rater: the answers that count."""
+    """The current answer codes by unit and rater."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The question key, with the tag if there is one."""
         return self.key if self.tag is None else f"{self.key}: {self.tag}"
 
     @property
     def is_ordered(self) -> bool:
-        """Whether its answers lie on a scale."""
+        """Whether the answers are values of a scale."""
         return self.type == "scale"
 
     def code(self, label: Label) -> float | None:
-        """A label's answer as a number; ``None`` where it is no answer to this."""
+        """Codes a label's answer as a number, or returns ``None`` if it does not answer this question."""
         answer = label.answer
         if self.type == "pair":
             return float(PAIR_ANSWERS.index(str(answer))) if label.other and answer in PAIR_ANSWERS else None
@@ -65,37 +65,37 @@ class Facet:
         return float(self.names.index(answer)) if isinstance(answer, str) else _number(answer)
 
     def text_of(self, code: float) -> str:
-        """An answer in words."""
+        """The text of an answer."""
         return self.names[int(code)] if self.names else f"{code:g}"
 
 
 Facets = Mapping[str, Sequence[Facet]]
-"""By question; a question for free text has none."""
+"""Facets by question key. A free-text question has none."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """Everything that was asked and answered, and how many answers say nothing of agreement."""
+    """All questions and answers, and the numbers of ignored answers."""
 
     facets: Facets
     records: dict[tuple[str, CellKey], Record] = field(default_factory=dict)
     raters: dict[str, int] = field(default_factory=dict)
-    """How many answers of each rater count."""
+    """The number of counted answers by rater."""
     unknown_cells: int = 0
-    """Answers about cells that a run does not have."""
+    """Ignored answers about cells that are not in the run."""
     outdated: int = 0
-    """Answers about images that were generated again since."""
+    """Ignored answers about images that were generated again since."""
     unmatched: int = 0
-    """Answers that are none to their question, or to no question of the suite."""
+    """Ignored answers that are invalid for their question, or whose question is not in the suite."""
 
     @property
     def all_facets(self) -> list[Facet]:
-        """Every facet, in the suite's order."""
+        """All facets in suite order."""
         return [facet for facets in self.facets.values() for facet in facets]
 
 
 def drop_outdated_labels(runs: Sequence[LabeledRun]) -> tuple[list[LabeledRun], int]:
-    """The runs without labels of images that were generated again since, and how many labels that left out."""
+    """Removes labels of images that were generated again since. Returns the runs and the number of removed labels."""
     generated = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
     current, outdated = [], 0
     for run in runs:
@@ -107,21 +107,21 @@ def drop_outdated_labels(runs: Sequence[LabeledRun]) -> tuple[list[LabeledRun], 
 
 
 def _images(generated: Mapping[tuple[str, CellKey], str | None], run_id: str, label: Label) -> Images:
-    """The images that a label would be about today, by their hashes, where these are known."""
+    """The hashes of the current images of a label's cells, if known."""
     other, _, model = (label.other or "").partition("@")
     return generated.get((run_id, label.cell)), generated.get((other, (label.test_id, model, label.sample_index)))
 
 
 def pool(runs: Sequence[LabeledRun]) -> Answers:
-    """The answers to every question of some runs.
+    """Pools the answers of runs by question.
 
-    Raises ``UsageError`` where two runs ask differently by one key, or share cells.
+    Raises ``UsageError`` if runs define a question differently, or if a cell occurs twice.
     """
     answers = Answers(_facets(runs))
     for run in runs:
         cells = {record.cell: record for record in run.records}
         if duplicate := next((cell for cell in cells if (run.info.run_id, cell) in answers.records), None):
-            raise UsageError(f"{run.info.run_id} is given twice: {duplicate[0]} on {duplicate[1]} would count double")
+            raise UsageError(f"{run.info.run_id} is given twice: {duplicate[0]} on {duplicate[1]} would count twice")
         answers.records.update({(run.info.run_id, cell): record for cell, record in cells.items()})
         for label in newest(run.labels):
             if label.cell not in cells:
@@ -134,12 +134,12 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
 
 
 def unit_of(run: LabeledRun, label: Label) -> Unit:
-    """What a label is about."""
+    """The subject of a label."""
     return (run.info.run_id, *label.cell, label.other)
 
 
 def _add(facets: Facets, unit: Unit, label: Label) -> bool:
-    """Whether the label answers what was asked."""
+    """Adds a label. Returns whether it answers its question."""
     question_facets = facets.get(label.question)
     if question_facets is None:
         return False
@@ -164,14 +164,16 @@ def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:
         ]:
             first_run, first_question = asked.setdefault(key, (run.info.run_id, question))
             if _meaning(first_question) != _meaning(question):
-                raise UsageError(f"{first_run} and {run.info.run_id} ask {key!r} differently: look at them one by one")
+                raise UsageError(
+                    f"{first_run} and {run.info.run_id} define question {key!r} differently: analyze them separately"
+                )
     facets = {key: tuple(_facets_of(key, question)) for key, (_, question) in asked.items()}
     reasons: dict[str, tuple[Facet, ...]] = {f"{key}{WHY}": () for key, (_, question) in asked.items() if not question}
     return {**reasons, **facets}
 
 
 def _meaning(question: LabelQuestion | None) -> object:
-    """What two questions must share to be one: all but their words."""
+    """The parts of a question that must be equal in all runs: everything but its text."""
     return question and (question.type, question.choices, question.scale, question.step, question.metric)
 
 

@@ -1,4 +1,4 @@
-"""Each rater against himself, on items that came back, and against agreed answers, day by day. Pure."""
+"""Consistency of each rater on repeated items, and agreement with anchors by day. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visioneval.types import Frozen
 
 
 class MatchCount(Frozen):
-    """How many of ``n`` answers are the same. ``distance`` is the mean gap of those on a scale, in steps."""
+    """How many of ``n`` pairs of answers match. ``distance`` is the mean difference on scales, in steps."""
 
     n: int
     same: int
@@ -19,21 +19,21 @@ class MatchCount(Frozen):
 
     @property
     def share(self) -> float | None:
-        """The share of equal answers; ``None`` where there are none."""
+        """The share of matching answers, or ``None`` without answers."""
         return self.same / self.n if self.n else None
 
 
 class Day(MatchCount):
-    """The same of one day, in UTC."""
+    """The matches of one day in UTC."""
 
     day: str
 
 
 class RaterFinding(Frozen):
-    """One rater. ``himself`` holds each repeated answer against the one before it, ``anchors`` against agreed answers.
+    """The findings for one rater.
 
-    ``days`` are the answers to anchors, first, later and repeated ones, by the day on which they were given: a share
-    that falls is drift.
+    ``himself`` compares repeated answers with the previous ones, ``anchors`` compares answers with the agreed ones.
+    ``days`` groups all answers to anchors by day: a falling share shows drift.
     """
 
     rater: str
@@ -47,7 +47,7 @@ Compared = tuple[Facet, float, float]
 
 
 def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterFinding, ...]:
-    """One finding for each rater whose answers count, the busiest first."""
+    """Returns one finding per rater, most answers first."""
     repeats: dict[str, list[Compared]] = {}
     anchored: dict[str, list[tuple[str, Compared]]] = {}
     for run in runs:
@@ -92,7 +92,7 @@ def _same(compared: Sequence[Compared]) -> MatchCount:
 
 
 def _repeats(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[str, Compared]]:
-    """Each answer with the one before it. No answer takes the last one back, so that the next one stands for it."""
+    """Compares each answer with the previous one. A ``null`` answer withdraws the previous one."""
     given: dict[tuple[str, str, Unit], list[Label]] = {}
     for label in labels:
         history = given.setdefault((label.rater, label.question, unit_of(run, label)), [])

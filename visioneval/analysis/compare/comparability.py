@@ -1,4 +1,4 @@
-"""Where two runs were not graded alike, so that a difference may be the graders' and not the images'. Pure."""
+"""Differences in how two runs were graded, which may explain differences in their scores. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_HASH = 12
 
 @dataclass(frozen=True, slots=True)
 class GradingDifference:
-    """``what`` differs between A and B for a metric, in ``pairs`` pairs; ``a`` and ``b`` are an example."""
+    """A metric's grading differs in ``what`` in ``pairs`` pairs. ``a`` and ``b`` are the values of one pair."""
 
     metric: str
     what: str
@@ -30,12 +30,12 @@ class GradingDifference:
 def grading_differences(
     metrics: Sequence[str], pairs: Sequence[CellPair], a: Side, b: Side
 ) -> tuple[GradingDifference, ...]:
-    """What was not graded alike, by metric; the verdict rules stand under ``pass_rate``."""
+    """Finds grading differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
     return (*_key_differences(pairs), *_grader_differences(metrics, pairs, {**a.writers, **b.writers}))
 
 
 def _key_differences(pairs: Sequence[CellPair]) -> Iterator[GradingDifference]:
-    """By the parts of the two grading keys that are not the graders' own."""
+    """Compares the parts of the grading keys that do not belong to a grader."""
     changed: Counter[str] = Counter()
     example: dict[str, tuple[str, str]] = {}
     for pair in pairs:
@@ -71,7 +71,7 @@ def _grader_differences(
 
 
 def _fingerprint_pairs(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:
-    """Each grader's two fingerprints, and in how many pairs: cells share them, so they are told apart by identity."""
+    """Counts the pairs of fingerprints of each grader. Compares by identity, as equal fingerprints are shared."""
     times: Counter[tuple[str, int, int]] = Counter()
     known: dict[int, Fingerprint] = {}
     for pair in pairs:
@@ -86,7 +86,7 @@ def _fingerprint_pairs(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, F
 
 
 def _differing(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
-    """What both sides name and name differently: a judge that one side did not have to ask is no difference."""
+    """Compares fields that both fingerprints have. A judge that only one side asked is no difference."""
     fields = (
         ("version", before.version, after.version),
         ("judge model", before.judge_model, after.judge_model),

@@ -1,4 +1,4 @@
-"""Two runs side by side: what broke, what was fixed, and what the numbers say. Pure."""
+"""Compares two runs: broken and fixed cells, and differences of metrics. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GECKO = "gecko"
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFilters:
-    """What of two runs is compared: globs of metrics and cases, and tags; everything where empty."""
+    """Limits a comparison to metrics and cases (globs) and tags. An empty filter matches everything."""
 
     metrics: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class ComparisonFilters:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A sum in USD, or a mean in seconds, over the pairs of which both sides know it."""
+    """A sum in USD or a mean in seconds, over the pairs in which both sides have a value."""
 
     a: float | None
     b: float | None
@@ -41,10 +41,10 @@ class Amount:
 class Comparison:
     """The findings of a comparison.
 
-    ``pairs`` come in the order of B. The numbers leave the pairs of flaky cases out.
-    ``by_run`` holds pass rates by model run (by its label in B; empty for one alone), ``by_tag`` those by tag,
-    ``by_type`` the metrics ``<gecko key>.<type>``; none of these is part of Holm's adjustment, which covers the pass
-    rate and ``metrics``. ``labels`` pairs the model runs.
+    ``pairs`` are in the order of B. Differences exclude flaky cases.
+    ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag, and
+    ``by_type`` the metrics ``<gecko key>.<type>``. Holm's adjustment covers only the pass rate and ``metrics``.
+    ``labels`` pairs the model runs.
     """
 
     a: Side
@@ -64,31 +64,31 @@ class Comparison:
     counts: Mapping[Change, int] = field(default_factory=dict)
 
     def changed(self, *changes: Change) -> tuple[CellPair, ...]:
-        """The pairs that changed so; ``must_pass`` cases first, flaky ones last."""
+        """The pairs with one of these changes, ``must_pass`` cases first and flaky cases last."""
         pairs = (pair for pair in self.pairs if pair.change in changes)
         return tuple(sorted(pairs, key=lambda pair: (pair.flaky, not pair.must_pass)))
 
     @property
     def stable_pairs(self) -> tuple[CellPair, ...]:
-        """The pairs whose case is not flaky: what can fail a comparison."""
+        """The pairs whose case is not flaky. Only these can fail a gate."""
         return tuple(pair for pair in self.pairs if not pair.flaky)
 
     @property
     def has_other_source(self) -> bool:
-        """Whether the runs came from suites of different text."""
+        """Whether the suite files of the runs differ."""
         return None not in (self.a.source_sha256, self.b.source_sha256) and (
             self.a.source_sha256 != self.b.source_sha256
         )
 
 
 def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed: Sequence[str] = ()) -> Comparison:
-    """Compares run B with run A; ``renamed`` holds ``OLD=NEW`` words: a label of A, and what it is in B.
+    """Compares run B with run A. ``renamed`` lists ``OLD=NEW``: a label of A and its label in B.
 
-    Raises ``UsageError`` where nothing is left to compare, or where a metric, case, tag or label is not there.
+    Raises ``UsageError`` if no cells are left to compare, or for an unknown metric, case, tag or label.
     """
     for side in (a, b):
         if not side.cells:
-            raise UsageError(f"{side.name}: there is nothing to compare: the run is empty")
+            raise UsageError(f"{side.name}: the run has no cells to compare")
     filters = filters or ComparisonFilters()
     known = _metrics(a, b)
     _check_filters(filters, known, a, b)
@@ -122,7 +122,7 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
 
 
 def _metrics(a: Side, b: Side) -> dict[str, Metric]:
-    """Every metric of either run, as B tells it; a direction that one side does not know is the other's."""
+    """The metrics of both runs as defined in B, or in A if B has no direction."""
     metrics = dict(b.metrics)
     for name, metric in a.metrics.items():
         if name not in metrics or metrics[name].better == "none":
@@ -139,7 +139,7 @@ def _check_filters(filters: ComparisonFilters, metrics: Mapping[str, Metric], a:
     ):
         for pattern in patterns:
             if not any(any_glob((pattern,), name) for name in known):
-                raise UsageError(f"{flag} {pattern!r}: there is none in either run{did_you_mean(pattern, known)}")
+                raise UsageError(f"{flag} {pattern!r}: matches nothing in either run{did_you_mean(pattern, known)}")
 
 
 def _filtered_cells(cells: Iterable[Cell], filters: ComparisonFilters) -> tuple[Cell, ...]:
@@ -162,7 +162,7 @@ def _gecko_types(names: Iterable[str], pairs: Iterable[CellPair]) -> set[str]:
 
 
 def _pass_rates_by(pairs: Sequence[CellPair], names_of: Callable[[CellPair], Iterable[str]]) -> tuple[Difference, ...]:
-    """The pass rates of the pairs of each name."""
+    """The pass rate differences of the pairs, grouped by name."""
     named: dict[str, list[CellPair]] = {}
     for pair in pairs:
         for name in names_of(pair):

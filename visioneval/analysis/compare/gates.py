@@ -1,4 +1,4 @@
-"""What may fail a comparison: ``--fail-on``, parsed and held against the findings. Pure."""
+"""Gates of a comparison: parses ``--fail-on`` and checks it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("broken", *DEFAULT)
 EXIT_OK, EXIT_FAILED, EXIT_INCOMPLETE = 0, 1, 3
 _ROUNDING = 1e-9
 _MAX_NAMES = 5
-_NO_PAIR = "no pair of which both cells were measured"
+_NO_PAIR = "no pair with both cells measured"
 
 State = Literal["passed", "failed", "unmeasured"]
 Outcome = Literal["passed", "failed", "unmeasured", "incomplete"]
@@ -27,7 +27,7 @@ Outcome = Literal["passed", "failed", "unmeasured", "incomplete"]
 
 @dataclass(frozen=True, slots=True)
 class FailOn:
-    """One ``--fail-on``: a name, or a metric (or ``pass_rate``) and by how much it may be worse."""
+    """One ``--fail-on``: a name, or a metric (or ``pass_rate``) and how much worse it may be."""
 
     text: str
     metric: str | None = None
@@ -36,7 +36,7 @@ class FailOn:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What one ``--fail-on`` found, in words."""
+    """The result of one ``--fail-on``."""
 
     fail_on: FailOn
     state: State
@@ -44,7 +44,7 @@ class GateResult:
 
 
 def parse_fail_on(words: Sequence[str]) -> tuple[FailOn, ...]:
-    """Parses what was given, or the default where nothing was. Raises ``UsageError``."""
+    """Parses the values of ``--fail-on``, or the default if there are none. Raises ``UsageError``."""
     return tuple(_parsed(word) for word in dict.fromkeys(words or DEFAULT))
 
 
@@ -54,28 +54,28 @@ def _parsed(word: str) -> FailOn:
     metric, colon, number = word.rpartition(":")
     if not colon or not metric:
         hint = f"{did_you_mean(word, NAMES)}: or METRIC:NUMBER, such as {PASS_RATE}:0.05"
-        raise UsageError(f"--fail-on {word!r}: there is no such gate{hint}")
+        raise UsageError(f"--fail-on {word!r}: unknown gate{hint}")
     try:
         allowed = float(number)
     except ValueError:
         allowed = math.nan
     if not 0 <= allowed < math.inf:
-        raise UsageError(f"--fail-on {word!r}: {number!r} is not a number from 0 on")
+        raise UsageError(f"--fail-on {word!r}: {number!r} is not a number >= 0")
     return FailOn(word, metric, allowed)
 
 
 def check_gates(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[GateResult, ...]:
-    """Holds every gate against a comparison. Raises ``UsageError`` for a metric of which no worse is known."""
+    """Checks every gate. Raises ``UsageError`` for a metric without a direction."""
     return tuple(_check(gate, comparison) for gate in gates)
 
 
 def exit_code(comparison: Comparison, results: Sequence[GateResult]) -> int:
-    """3 where B is not complete or a gate had nothing to measure; 1 where one is unmet; else 0."""
+    """Returns 3 if B is incomplete or a gate was not measured, 1 if a gate failed, or 0."""
     return {"passed": EXIT_OK, "failed": EXIT_FAILED}.get(outcome(comparison, results), EXIT_INCOMPLETE)
 
 
 def outcome(comparison: Comparison, results: Sequence[GateResult]) -> Outcome:
-    """What the exit code stands for, in a word."""
+    """The overall outcome, which determines the exit code."""
     states = {result.state for result in results}
     if comparison.b.state not in (None, "complete"):
         return "incomplete"
@@ -102,7 +102,7 @@ _SCOPES: dict[str, tuple[str, Callable[[CellPair], bool]]] = {
 
 
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
-    """No cell that passed fails now. One that cannot be told any more, or is gone, leaves the gate unmeasured."""
+    """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error or missing in B."""
     what, belongs = _SCOPES[gate.text]
     pairs = [pair for pair in comparison.stable_pairs if belongs(pair)]
     broken = [pair for pair in pairs if pair.change == "broken"]
@@ -116,14 +116,14 @@ def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     if missing:
         names = list(dict.fromkeys(cell.test_id for cell in missing))
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        message += f", {len(missing)} more of A are not in B: {', '.join(names[:_MAX_NAMES])}{more}"
+        message += f", {len(missing)} more of A are missing in B: {', '.join(names[:_MAX_NAMES])}{more}"
     return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured or missing else "passed", message)
 
 
 def _missing_must_pass(gate: FailOn, comparison: Comparison) -> list[Cell]:
-    """Cells tagged ``must_pass`` that A alone has: to delete a case does not make it pass.
+    """Cells tagged ``must_pass`` that only A has, as deleting a case must not make the gate pass.
 
-    Model runs that were left out of B by a flag or by B's name were not deleted.
+    Ignores model runs that a flag or ``RUN@LABEL`` excluded from B.
     """
     if gate.text != MUST_PASS:
         return []
@@ -153,7 +153,9 @@ def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
     if difference.difference is None:
         return GateResult(gate, "unmeasured", _NO_PAIR)
     if difference.worse_by is None:
-        raise UsageError(f"--fail-on {gate.text!r}: of {name} it is not known which way is better")
+        raise UsageError(
+            f"--fail-on {gate.text!r}: cannot tell which values of {name} are better: its 'better' is 'none'"
+        )
     is_failed = difference.worse_by > gate.allowed + _ROUNDING
     return GateResult(
         gate,
@@ -167,5 +169,5 @@ def _difference_of(name: str, comparison: Comparison) -> Difference:
         difference.name: difference for difference in (comparison.pass_rate, *comparison.metrics, *comparison.by_type)
     }
     if name not in known:
-        raise UsageError(f"--fail-on: no metric {name!r} is in both runs{did_you_mean(name, known)}")
+        raise UsageError(f"--fail-on: no metric {name!r} in both runs{did_you_mean(name, known)}")
     return known[name]

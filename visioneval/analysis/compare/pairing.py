@@ -1,4 +1,4 @@
-"""Which cell of one run stands for which cell of the other, and how its verdict changed. Pure."""
+"""Pairs the cells of two runs and classifies verdict changes. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHANGES: tuple[Change, ...] = (
     "still_error",
     "still_passing",
 )
-"""In the order in which they are told: what broke comes first."""
+"""All changes in report order, broken first."""
 _MEASURED: dict[tuple[Verdict, Verdict], Change] = {
     (Verdict.PASS, Verdict.FAIL): "broken",
     (Verdict.FAIL, Verdict.PASS): "fixed",
@@ -40,7 +40,7 @@ class CellPair:
 
     @property
     def change(self) -> Change:
-        """How the verdict changed; an ``ERROR`` on one side is neither broken nor fixed."""
+        """How the verdict changed. An ``ERROR`` on one side is neither broken nor fixed."""
         change = _MEASURED.get((self.a.verdict, self.b.verdict))
         if change is not None:
             return change
@@ -48,22 +48,22 @@ class CellPair:
 
     @property
     def rules_broken(self) -> tuple[str, ...]:
-        """Rules that fail in B and did not fail in A, as written."""
+        """Rules that fail in B but not in A."""
         return tuple(rule for rule in self.b.failed_rules if rule not in self.a.failed_rules)
 
     @property
     def rules_fixed(self) -> tuple[str, ...]:
-        """Rules that failed in A and do not fail in B."""
+        """Rules that fail in A but not in B."""
         return tuple(rule for rule in self.a.failed_rules if rule not in self.b.failed_rules)
 
     @property
     def same_output(self) -> bool:
-        """Whether both drew the very same file."""
+        """Whether both outputs are identical files."""
         return self.a.artifact_sha256 is not None and self.a.artifact_sha256 == self.b.artifact_sha256
 
     @property
     def flaky(self) -> bool:
-        """Whether either suite says that the case is."""
+        """Whether the case is flaky in either suite."""
         return self.a.flaky or self.b.flaky
 
     @property
@@ -79,7 +79,7 @@ class CellPair:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The cells of two runs, paired; ``labels`` says which model run of A stands for which of B."""
+    """The paired cells of two runs. ``labels`` pairs model runs of A and B."""
 
     pairs: tuple[CellPair, ...]
     labels: tuple[tuple[str, str], ...]
@@ -90,9 +90,8 @@ class Pairing:
 def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pairing:
     """Pairs cells by case, sample and model run, in the order of B.
 
-    ``labels`` are in the order of B. Where both runs have one model run, these are compared whatever their labels.
-    ``renamed`` gives labels of B by labels of A. Raises ``UsageError`` where two of A are to be one of B and where no
-    cell has a counterpart.
+    ``labels`` are in the order of B. Two single model runs are paired regardless of their labels. ``renamed`` maps
+    labels of A to labels of B. Raises ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
     known = {
@@ -116,9 +115,9 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
 
 
 def parse_map(entries: Sequence[str], a: Side, b: Side) -> dict[str, str]:
-    """``OLD=NEW`` words as labels of B by labels of A. Labels hold ``=`` too, so both runs tell where to cut.
+    """Parses ``OLD=NEW`` into a map of labels of A to labels of B. Labels may contain ``=``.
 
-    Raises ``UsageError`` for a word that names no two labels, or more than two.
+    Raises ``UsageError`` if an entry does not match exactly one pair of labels.
     """
     mapping: dict[str, str] = {}
     for entry in entries:
@@ -134,7 +133,7 @@ def _map_problem(splits: Sequence[tuple[str, str]], matches: int, a: Side, b: Si
     if not splits:
         return "write OLD=NEW"
     if matches:
-        return "OLD is named twice, or the word can be read in two ways"
+        return "OLD is given twice, or the labels are ambiguous"
     for old, new in splits:
         if old in a.labels:
             return f"no model run {new!r} in {b.name}{did_you_mean(new, b.labels)}"
@@ -143,7 +142,7 @@ def _map_problem(splits: Sequence[tuple[str, str]], matches: int, a: Side, b: Si
 
 def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
     if len(set(renamed.values())) < len(renamed):
-        raise UsageError("--map: two model runs of A cannot stand for one of B")
+        raise UsageError("--map: cannot map two model runs of A to one of B")
     if not renamed and len(a.labels) == len(b.labels) == 1:
         return {a.labels[0]: b.labels[0]}
     taken = set(renamed.values())
@@ -155,14 +154,14 @@ def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
 
 def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:
     if not a.cells or not b.cells:
-        return f"{(a if not a.cells else b).name}: there is no such cell in it"
+        return f"{(a if not a.cells else b).name}: no cell matches the filters"
     if not labels:
         return (
-            f"no model run is in both: {a.name} has {_few(a.labels)}; {b.name} has {_few(b.labels)}:"
-            " name one of each with RUN@LABEL, or give --map OLD=NEW"
+            f"the runs have no model run in common: {a.name} has {_few(a.labels)}; {b.name} has {_few(b.labels)}:"
+            " select one of each with RUN@LABEL, or pair them with --map OLD=NEW"
         )
     cases = [tuple(dict.fromkeys(cell.test_id for cell in side.cells)) for side in (a, b)]
-    return f"no cell is in both: {a.name} has the cases {_few(cases[0])}; {b.name} has {_few(cases[1])}"
+    return f"the runs have no cell in common: {a.name} has the cases {_few(cases[0])}; {b.name} has {_few(cases[1])}"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A statistic of two columns with its interval, or a plain sentence where there is none."""
+"""A statistic of two columns with its interval, or a note why there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY_ROWS = 5000
 
 
 class Measure(Frozen):
-    """A value over ``n`` rows with its 95 % interval. ``note`` says why there is no value, or no interval."""
+    """A value over ``n`` rows with its 95 % interval. ``note`` explains a missing value or interval."""
 
     value: float | None = None
     low: float | None = None
@@ -39,7 +39,7 @@ def measure(
 ) -> Measure:
     """A statistic of two columns, with an interval from a bootstrap over ``cases``, the case of each row.
 
-    ``undefined`` is the sentence for where it is NaN and neither too few rows nor a constant column is why.
+    ``undefined`` is the note if the statistic is NaN although there are rows.
     """
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     value = statistic(a, b) if len(a) else np.nan
@@ -53,12 +53,12 @@ def measure(
 def with_interval(
     value: float, n: int, statistic: Callable[[NDArray[np.intp]], float], cases: Sequence[Any]
 ) -> Measure:
-    """A value with the interval of ``statistic``, which is given the rows of each resample."""
+    """A value with the interval of ``statistic``, a function of the row numbers of a resample."""
     clusters = clusters_of(cases)
     if len(clusters) < 2:
-        return Measure(value=value, n=n, note="one case only: no interval")
+        return Measure(value=value, n=n, note="only one case: no interval")
     try:
         bounds = cluster_bootstrap(clusters, statistic, resamples=RESAMPLES if n < MANY_ROWS else RESAMPLES_OF_MANY)
     except ValueError:
-        return Measure(value=value, n=n, note="too little to make an interval of")
+        return Measure(value=value, n=n, note="too few data for an interval")
     return Measure(value=value, low=bounds.low, high=bounds.high, n=n)

@@ -1,4 +1,4 @@
-"""How large a difference a paired comparison could have seen at all. Pure."""
+"""The smallest differences that a paired comparison can detect. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STEPS = 30
 def detectable_rate_difference(
     n: int, discordant: float = 0.0, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """The smallest difference of two paired rates that exact McNemar sees with ``power``, in 0..1.
+    """The smallest difference of two paired rates that exact McNemar detects with ``power``, in 0..1.
 
-    ``discordant`` is the share of the ``n`` pairs that differ; where the difference alone is larger, that is taken.
-    ``None`` where no difference could reach ``alpha``: fewer than six pairs at 0.05. Counted exactly up to ``EXACT``
-    pairs, then by the normal approximation.
+    ``discordant`` is the share of the ``n`` pairs that differ, and at least the difference itself. ``None`` if no
+    difference can reach ``alpha``: fewer than six pairs at 0.05. Exact up to ``EXACT`` pairs, then by the normal
+    approximation.
 
     Source: S. W. Duffy, "Asymptotic and exact power for the McNemar test and its analogue with R controls per case",
     Biometrics 40 (1984); approximation by R. J. Connor, "Sample size for testing differences in proportions for the
@@ -37,11 +37,11 @@ def detectable_rate_difference(
 
 
 def detectable_mean_difference(n: int, deviation: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
-    """The smallest mean difference that the signed-rank test sees with ``power``, in the unit of ``deviation``.
+    """The smallest mean difference that the signed-rank test detects with ``power``, in the unit of ``deviation``.
 
-    ``deviation`` is the standard deviation of the ``n`` paired differences. ``None`` where it is 0 (nothing is known of
-    the noise) or where ``n`` signs alone cannot reach ``alpha``. By the normal approximation, with the efficiency of
-    the signed-rank test against the t test for normal differences.
+    ``deviation`` is the standard deviation of the ``n`` paired differences. ``None`` if it is 0, as the noise is then
+    unknown, or if ``n`` signs cannot reach ``alpha``. Uses the normal approximation, with the efficiency of the
+    signed-rank test relative to the t test for normal differences.
 
     Source: J. L. Hodges and E. L. Lehmann, "The efficiency of some nonparametric competitors of the t-test", Annals of
     Mathematical Statistics 27 (1956): 3 / pi.
@@ -64,7 +64,7 @@ def _smallest(is_detectable: Callable[[float], bool]) -> float | None:
 
 
 def _exact_power(n: int, discordant: float, difference: float, alpha: float) -> float:
-    """Over every number of pairs that differ, and every way in which they may split."""
+    """Sums over every number of differing pairs and every split of them."""
     lean = (discordant + difference) / (2 * discordant)
     return sum(
         comb(n, m) * discordant**m * (1 - discordant) ** (n - m) * _rejection_rate(m, lean, alpha) for m in range(n + 1)
@@ -80,7 +80,7 @@ def _rejection_rate(m: int, lean: float, alpha: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _critical_count(m: int, alpha: float) -> int:
-    """The largest smaller count of ``m`` differing pairs that still is significant; -1 for none."""
+    """The largest minority count of ``m`` differing pairs that is still significant, or -1."""
     critical = -1
     while critical + 1 <= m // 2 and mcnemar_exact(m - critical - 1, critical + 1) <= alpha:
         critical += 1

@@ -1,4 +1,4 @@
-"""How far two columns of numbers put things in the same order. Pure; what cannot be told is NaN."""
+"""Rank correlation of two columns of numbers. Undefined results are NaN. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
     """Spearman's rank correlation of two columns of shape ``(n,)``: -1..1. Ties share their mean rank.
 
-    NaN for fewer than two rows, and where a column is constant.
+    NaN for fewer than two rows or a constant column.
 
     Source: C. Spearman, "The proof and measurement of association between two things", American Journal of Psychology
     15 (1904); with ties, the correlation of mean ranks.
@@ -27,7 +27,7 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
 def kendall(first: ArrayLike, second: ArrayLike) -> float:
     """Kendall's tau-b of two columns of shape ``(n,)``: -1..1, corrected for ties. Takes ``n log n`` time.
 
-    NaN for fewer than two rows, and where a column is constant.
+    NaN for fewer than two rows or a constant column.
 
     Source: M. G. Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945); discordant pairs counted
     as inversions, after W. R. Knight, "A computer method for calculating Kendall's tau with ungrouped data", Journal of
@@ -50,7 +50,7 @@ def _codes(column: ArrayLike) -> NDArray[np.int64]:
 
 
 def mean_ranks(column: ArrayLike) -> NDArray[np.float64]:
-    """The rank of each row, counted from 1; equal ones share the mean of their ranks."""
+    """The rank of each row, from 1. Ties share their mean rank."""
     _, kind, times = np.unique(np.asarray(column, dtype=float), return_inverse=True, return_counts=True)
     last = np.cumsum(times)
     return np.asarray((last - (times - 1) / 2)[kind], dtype=float)
@@ -61,7 +61,7 @@ def _pairs(sizes: NDArray[np.int64]) -> int:
 
 
 def _inversions(codes: NDArray[np.int64]) -> int:
-    """Pairs that stand in descending order: each pair is counted at the highest bit in which its codes differ."""
+    """Counts pairs in descending order, each at the highest bit in which its codes differ."""
     inversions = 0
     for bit in range(int(codes.max(initial=0)).bit_length()):
         above = codes >> (bit + 1)

@@ -1,4 +1,4 @@
-"""The bootstrap over clusters: cells of one case are not independent, so whole cases are drawn. Pure, seeded."""
+"""Cluster bootstrap: resamples whole cases, as cells of a case are not independent. Pure, seeded."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from visioneval.analysis.stats.basic import Interval
 Rows = NDArray[np.intp]
 Floats = NDArray[np.float64]
 MIN_CLUSTERS = 6
-"""Clusters from which resampled ones have a spread worth showing, and exact tests can be significant at all."""
+"""The fewest clusters for an interval. With fewer, exact tests cannot be significant either."""
 MANY_CLUSTERS = 10_000
-"""Clusters from which the bootstrap distribution of a mean is its normal limit, for all that can be printed."""
+"""With this many clusters, the bootstrap of a mean equals its normal limit at printed precision."""
 
 
 def clusters_of(names: Sequence[Any]) -> list[Rows]:
-    """The rows of each cluster, given the cluster that each row belongs to, in the order of first appearance."""
+    """Groups row numbers by the cluster name of each row, in order of first appearance."""
     clusters: dict[Any, list[int]] = {}
     for row, name in enumerate(names):
         clusters.setdefault(name, []).append(row)
@@ -35,12 +35,12 @@ def cluster_bootstrap(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """The percentile interval of any statistic, with whole clusters drawn with replacement.
+    """The percentile interval of any statistic, sampling whole clusters with replacement.
 
-    ``clusters`` holds the row numbers of each cluster; ``statistic`` gets the row numbers of one resample, in which
-    rows come back as often as their cluster was drawn. A resample over which it is NaN (say, a correlation of
-    constants) is left out. The same seed gives the same interval. Raises ``ValueError`` for fewer than two clusters,
-    or where every resample was NaN.
+    ``clusters`` are the row numbers of each cluster. ``statistic`` takes the row numbers of a resample, in which the
+    rows of a cluster repeat as often as it was sampled. Ignores resamples with a NaN statistic, such as a correlation
+    of constants. The same seed gives the same interval. Raises ``ValueError`` for fewer than two clusters, or if every
+    resample is NaN.
 
     Source: B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13; for clusters, A. C.
     Davison and D. V. Hinkley, "Bootstrap Methods and their Application" (1997), section 3.8.
@@ -58,7 +58,7 @@ def cluster_bootstrap(
 
 
 def _rows_of(sample: Rows, rows_by_cluster: Rows, starts: Rows, sizes: Rows) -> Rows:
-    """The rows of the clusters that were drawn, in that order, without a step for each of them."""
+    """The rows of the sampled clusters, in order, computed without a loop."""
     sample_sizes = sizes[sample]
     shifts = starts[sample] - (np.cumsum(sample_sizes) - sample_sizes)
     return rows_by_cluster[np.repeat(shifts, sample_sizes) + np.arange(int(sample_sizes.sum()))]
@@ -111,6 +111,6 @@ def _percentile(values: Floats, level: float) -> Interval:
 
 def _check(clusters: int, resamples: int) -> None:
     if clusters < 2:
-        raise ValueError(f"an interval needs two clusters or more, not {clusters}")
+        raise ValueError(f"an interval needs two or more clusters, not {clusters}")
     if resamples < 1:
-        raise ValueError(f"resamples: {resamples} is not a number of resamples")
+        raise ValueError(f"resamples must be at least 1, not {resamples}")
