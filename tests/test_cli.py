@@ -264,7 +264,7 @@ def test_a_run_without_its_results_is_not_shown_as_an_empty_one(swept: Toy) -> N
     for sides in (["latest", "baseline"], ["baseline", "latest"]):
         compared = swept("compare", *sides)
         assert compared.exit_code == 2
-        assert compared.stderr == "latest: there is nothing to compare: the run is empty\n"
+        assert compared.stderr == "latest: the run has no cells to compare\n"
     results.unlink()
     gone = swept("show", "latest")
     assert gone.exit_code == 2

@@ -1,4 +1,4 @@
-"""A comparison as one file, in a real browser: what broke, both images, filters, and text that is markup."""
+"""The comparison page in a browser: broken cells, both images, filters and escaping."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASES = ("kept", "broke", "mended", "poor")
 
 
 def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Side:
-    """A run with an image for each of ``CASES``; ``verdicts`` holds P or F for each."""
+    """A run with an image for each of ``CASES``; ``verdicts`` has P or F for each."""
     info = run_info(root, {case: {} for case in CASES}, run_id=name)
     folder = save_run(root, info, ())
     lines = []
@@ -49,9 +49,9 @@ def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Si
 
 
 def page_of(folder: Path, a: Side, b: Side) -> str:
-    found = compare(a, b)
+    result = compare(a, b)
     path = folder / "compare.html"
-    path.write_text(comparison_page(found, check_gates(found, parse_fail_on(["broken"]))), encoding="utf-8")
+    path.write_text(comparison_page(result, check_gates(result, parse_fail_on(["broken"]))), encoding="utf-8")
     return path.as_uri()
 
 
@@ -61,10 +61,10 @@ def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page_of(root, run(root, "before", "PPFF", "teal"), run(root, "after", "PFPF", "crimson"))
 
 
-def test_it_says_what_broke_and_shows_both_images(page_url: str, open_page: OpenPage) -> None:
+def test_page_lists_broken_cells_with_both_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
-    said = page.inner_text("main")
-    assert said.index("Broken (passed in A, fails in B): 1") < said.index("Fixed (failed in A, passes in B): 1")
+    text = page.inner_text("main")
+    assert text.index("Broken (passed in A, fails in B): 1") < text.index("Fixed (failed in A, passes in B): 1")
     for fact in (
         "A gate failed",
         "1 of 4 cells broke",
@@ -73,8 +73,8 @@ def test_it_says_what_broke_and_shows_both_images(page_url: str, open_page: Open
         "50.0%",
         "p Holm",
     ):
-        assert fact in said
-    assert [one.inner_text() for one in page.query_selector_all(".pair h3")] == ["broke", "mended"]
+        assert fact in text
+    assert [element.inner_text() for element in page.query_selector_all(".pair h3")] == ["broke", "mended"]
     page.locator(".pair").first.scroll_into_view_if_needed()
     until(
         page,
@@ -85,29 +85,29 @@ def test_it_says_what_broke_and_shows_both_images(page_url: str, open_page: Open
     assert page.locator(".pair").first.locator("input[type=range]").count() == 1
 
 
-def test_pairs_are_filtered_by_change_and_by_words(page_url: str, open_page: OpenPage) -> None:
+def test_pairs_are_filtered_by_change_and_text(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     page.click("[data-change=still_failing]")
     page.click("[data-change=broken]")
     page.click("[data-change=fixed]")
-    assert [one.inner_text() for one in page.query_selector_all(".pair h3")] == ["poor"]
+    assert [element.inner_text() for element in page.query_selector_all(".pair h3")] == ["poor"]
     page.click("[data-change=still_failing]")
     page.fill("input[name=q]", "KEPT tree")
     until(page, "document.getElementById('result').textContent === '1 of 4 pairs'")
     again = open_page(page.url)
-    assert [one.inner_text() for one in again.query_selector_all(".pair h3")] == ["kept"]
+    assert [element.inner_text() for element in again.query_selector_all(".pair h3")] == ["kept"]
     again.fill("input[name=q]", "nowhere")
     again.wait_for_selector("text=No pair fits")
 
 
-def test_a_broken_case_leads_to_its_images(page_url: str, open_page: OpenPage) -> None:
+def test_broken_case_links_to_its_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     page.click(".changed a >> text=broke")
     until(page, "document.querySelectorAll('.pair').length === 1")
     until(page, "document.querySelector('.pair h3')?.innerText === 'broke'")
 
 
-def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage) -> None:
+def test_markup_in_text_is_escaped(tmp_path: Path, open_page: OpenPage) -> None:
     odd: dict[str, Any] = {"prompt": MARKUP, "model_label": MARKUP, "failed_rules": [MARKUP], "tags": [MARKUP]}
     odd |= {"reasons": {MARKUP: MARKUP}, "scores": {MARKUP: False, "look": False}}
     a = run(tmp_path, "before", "PPPP", "teal", model_label=MARKUP)
@@ -119,7 +119,7 @@ def test_what_somebody_wrote_is_text(tmp_path: Path, open_page: OpenPage) -> Non
     assert page.evaluate("document.querySelectorAll('main b, main script, [onerror]').length") == 0
 
 
-def test_images_that_are_not_there_are_told(tmp_path: Path, open_page: OpenPage) -> None:
+def test_missing_images_are_reported(tmp_path: Path, open_page: OpenPage) -> None:
     a, b = run(tmp_path, "before", "PPPP", "teal"), run(tmp_path, "after", "FFFF", "red")
     assert b.folder is not None
     for path in (b.folder / "artifacts").glob("*.png"):
@@ -129,28 +129,28 @@ def test_images_that_are_not_there_are_told(tmp_path: Path, open_page: OpenPage)
     assert page.locator(".pair").first.get_by_text("Slider").count() == 0
 
 
-def test_a_side_without_images_is_told(tmp_path: Path, open_page: OpenPage) -> None:
+def test_side_without_images_is_reported(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(page_of(tmp_path, side(verdicts("PF"), "baseline"), side(verdicts("FP"), "now")))
     assert "baseline keeps no images" in page.inner_text(".pair .missing")
 
 
-def test_a_run_that_is_not_complete_is_never_green() -> None:
-    found = compare(side(verdicts("PP"), "a"), side(verdicts("PP"), "b", state="interrupted"))
-    page = comparison_page(found, check_gates(found, parse_fail_on(["broken"])))
+def test_incomplete_run_is_not_shown_as_passed() -> None:
+    result = compare(side(verdicts("PP"), "a"), side(verdicts("PP"), "b", state="interrupted"))
+    page = comparison_page(result, check_gates(result, parse_fail_on(["broken"])))
     assert '<div class="headline error">\n<h1>B is not complete</h1>' in page
     assert '<div class="headline pass">' not in page
 
 
-def test_model_runs_have_a_table_where_there_are_several() -> None:
-    cells = [one for label in ("first", "second") for one in verdicts("PF", model_label=label)]
-    found = compare(side(cells, "a"), side(cells, "b"))
-    page = comparison_page(found, ())
+def test_several_model_runs_have_a_table() -> None:
+    cells = [element for label in ("first", "second") for element in verdicts("PF", model_label=label)]
+    result = compare(side(cells, "a"), side(cells, "b"))
+    page = comparison_page(result, ())
     assert "Pass rate by model run" in page
     assert page.index("Pass rate by model run") < page.index("second", page.index("Pass rate by model run"))
     alone = compare(side(verdicts("PF"), "a"), side(verdicts("PF"), "b"))
     assert "Pass rate by model run" not in comparison_page(alone, ())
 
 
-def test_a_phone_shows_it_without_sideways_scrolling(page_url: str, open_page: OpenPage) -> None:
+def test_page_fits_a_phone(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url, viewport=PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

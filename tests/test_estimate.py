@@ -1,4 +1,4 @@
-"""What ``plan`` says that a run would cost: by the suite's prices, by earlier runs, or not at all."""
+"""Cost estimates of ``plan``: from prices of the suite, from earlier runs, or unknown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def costs(work: Estimate) -> dict[str, tuple[float | None, str, int]]:
     return {cost.name: (cost.usd and round(cost.usd, 9), cost.basis, cost.seen) for cost in work.costs}
 
 
-def test_the_suites_prices_come_first(toy: Toy) -> None:
+def test_prices_of_the_suite_take_precedence(toy: Toy) -> None:
     prices = {"gpt-image-1.5": {"per_image": 0.04, "per_call": 0.01}, "gpt-5.4": {"per_call": 0.002}}
     graders = [{**RUBRIC, "votes": 3}]
     work = estimated(toy.write({}, {}, {}, **{**PAID, "graders": graders}, prices=prices, samples=2))
@@ -44,7 +44,7 @@ def test_the_suites_prices_come_first(toy: Toy) -> None:
     assert work.unpriced == ()
 
 
-def test_earlier_runs_are_not_read_where_prices_tell(toy: Toy) -> None:
+def test_earlier_runs_are_not_read_if_prices_are_known(toy: Toy) -> None:
     path = toy.write({}, **PAID, prices={"openai": {"per_call": 0.5}})
 
     def never() -> PastCosts:
@@ -56,7 +56,7 @@ def test_earlier_runs_are_not_read_where_prices_tell(toy: Toy) -> None:
     assert estimate(plan, never).usd == 0.5 + 2 * 0.5
 
 
-def test_what_nobody_knows_is_said(toy: Toy) -> None:
+def test_unknown_costs_are_reported(toy: Toy) -> None:
     models = [{"provider": "openai", "label": "own", "params": {"model": "painter-9"}}]
     work = estimated(toy.write({}, **{**PAID, "models": models}))
     assert costs(work) == {"own": (None, "none", 0), "look by default": (None, "tokens", 0)}
@@ -66,12 +66,12 @@ def test_what_nobody_knows_is_said(toy: Toy) -> None:
     assert "look by default: unknown: priced by tokens" in text
 
 
-def test_token_prices_alone_tell_nothing_before_a_run(toy: Toy) -> None:
+def test_token_prices_give_no_estimate(toy: Toy) -> None:
     work = estimated(toy.write({}, **PAID, prices={"gpt-5.4": {"per_call": 1, "output_per_million": 4}}))
     assert costs(work)["look by default"] == (None, "tokens", 0)
 
 
-def test_earlier_runs_tell_the_mean_of_what_was_paid(toy: Toy) -> None:
+def test_estimate_uses_the_mean_of_earlier_runs(toy: Toy) -> None:
     assert toy.run({}, {}, arguments=("--quiet",)).exit_code == 0
     work = estimated(toy.write({}, {}, {}))
     assert costs(work) == {"toy": (1.5, "earlier runs", 2)}
@@ -82,7 +82,7 @@ def test_earlier_runs_tell_the_mean_of_what_was_paid(toy: Toy) -> None:
     assert costs(work) == {"other": (None, "none", 0)}
 
 
-def test_a_dry_run_tells_the_same(toy: Toy) -> None:
+def test_dry_run_prints_the_same_estimate(toy: Toy) -> None:
     assert toy.run({}, arguments=("--quiet",)).exit_code == 0
     assert "about 0.50 USD" in toy("run", "suite.yaml", "--trust-suite", "--dry-run").stdout
 
@@ -99,16 +99,16 @@ def grader(cost: float | None, *, cached: bool = False) -> dict[str, Any]:
     return {**known, "cost_usd": cost, "cached": cached}
 
 
-def judged_run(toy: Toy, run_id: str, *told: dict[str, Any], **changes: Any) -> None:
-    """A run of PAID, of which a file of records tells what was paid."""
+def judged_run(toy: Toy, run_id: str, *gradings: dict[str, Any], **changes: Any) -> None:
+    """A run of PAID whose records have these gradings."""
     toy.outputs("case0.png")
     models = [{"provider": "files", "label": "gpt-image-1.5", "path": "{case}.png"}]
     suite = {**PAID, "models": models, "prices": {"openai": {"per_call": 1}}, **changes}
     toy("run", toy.write({}, **suite), "--run-id", run_id, "--offline", "--quiet")
-    changed(toy.folder / "runs" / run_id, graders=list(told))
+    changed(toy.folder / "runs" / run_id, graders=list(gradings))
 
 
-def test_judgements_count_by_grader_and_judge_and_cached_ones_not_at_all(toy: Toy) -> None:
+def test_judgement_means_are_by_grader_and_judge_without_cached_ones(toy: Toy) -> None:
     judged_run(toy, "a", grader(0.01), grader(0.0, cached=True), grader(None))
     judged_run(toy, "b", grader(0.03))
     judged_run(toy, "c", grader(9.0), judges={"default": {"provider": "openai", "model": "gpt-5.4-mini"}})
@@ -116,16 +116,14 @@ def test_judgements_count_by_grader_and_judge_and_cached_ones_not_at_all(toy: To
     assert costs(work)["look by default"] == (0.02 * 4, "earlier runs", 2)
 
 
-def test_images_from_the_cache_and_of_another_run_cost_nothing_to_learn_from(toy: Toy) -> None:
+def test_cached_and_reused_images_do_not_count_in_the_mean(toy: Toy) -> None:
     assert toy.run({}, arguments=("--run-id", "a", "--quiet")).exit_code == 0
     assert toy.run({}, arguments=("--run-id", "b", "--quiet", "--reuse", "all")).exit_code == 0
     assert toy("grade", "a", "--run-id", "c", "--trust-suite", "--quiet").exit_code == 0
     assert costs(estimated(toy.write({}))) == {"toy": (0.5, "earlier runs", 1)}
 
 
-def test_only_the_newest_runs_are_read_and_what_cannot_be_read_is_passed_over(
-    toy: Toy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_newest_readable_runs_are_read(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         assert toy.run({}, arguments=("--run-id", name, "--quiet")).exit_code == 0
     for at, name in enumerate("abc"):
@@ -138,7 +136,7 @@ def test_only_the_newest_runs_are_read_and_what_cannot_be_read_is_passed_over(
     assert costs(estimated(path)) == {"toy": (10.0, "earlier runs", 1)}
 
 
-def test_pairs_are_asked_about_twice(toy: Toy) -> None:
+def test_pairwise_judges_count_two_calls_per_pair(toy: Toy) -> None:
     models = [{"provider": "mock", "label": label} for label in "xyz"]
     pairwise = {"key": "better", "type": "pairwise"}
     graders = [{"key": "image", "type": "properties"}, pairwise]
@@ -150,7 +148,7 @@ def test_pairs_are_asked_about_twice(toy: Toy) -> None:
     assert "OPENAI_API_KEY" in toy("plan", path).stdout
 
 
-def test_questions_are_made_for_each_prompt_as_it_is_rendered(toy: Toy) -> None:
+def test_question_generation_counts_once_per_rendered_prompt(toy: Toy) -> None:
     cases = [{"prompt": "{{ metadata.what }} on a hill", "metadata": {"what": what}} for what in ("dog", "cat", "cat")]
     prices = {"openai": {"per_call": 0.1}}
     gecko = {"key": "claims", "type": "gecko"}
@@ -159,7 +157,7 @@ def test_questions_are_made_for_each_prompt_as_it_is_rendered(toy: Toy) -> None:
     assert costs(estimated(path)) == {"claims by default": (pytest.approx((3 + 2) * 0.1), "prices", 0)}
 
 
-def test_what_is_free_has_no_line(toy: Toy) -> None:
+def test_free_providers_have_no_cost_line(toy: Toy) -> None:
     path = toy.write({}, models=[{"provider": "mock"}], graders=[SECOND], verdict=["second"])
     assert estimated(path).costs == ()
     assert "nothing: all of it runs on this machine" in toy("plan", path, "--trust-suite").stdout
