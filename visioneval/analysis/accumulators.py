@@ -59,7 +59,7 @@ def count(cells: Iterable[Record]) -> Counts:
 class Money:
     """Costs in USD. Some of them may be unknown."""
 
-    known: array[float] = field(default_factory=empty_array)
+    amounts: array[float] = field(default_factory=empty_array)
     unknown: int = 0
     paid: int = 0
     cached: int = 0
@@ -70,13 +70,13 @@ class Money:
         if usd is None:
             self.unknown += 1
             return
-        self.known.append(usd)
+        self.amounts.append(usd)
         self.paid += not cached
 
     @property
     def usd(self) -> float | None:
         """The sum of the known costs, or ``None`` if there are none."""
-        return fsum(self.known) if self.known else None
+        return fsum(self.amounts) if self.amounts else None
 
 
 def add_costs(money: Money, cell: Record) -> None:
@@ -131,7 +131,7 @@ class Costs:
     def __init__(self, info: RunInfo) -> None:
         """Finds the model runs and graders of the suite that can cost money."""
         self._free = {str(entry.label) for entry in info.suite.models if entry.is_free}
-        self._asking = {grader.key for grader in info.suite.graders if grader.judge_name}
+        self._judged = {grader.key for grader in info.suite.graders if grader.judge_name}
         self._order = [str(entry.label) for entry in info.suite.models]
         self._order += [grader.key for grader in info.suite.graders]
         self._totals: dict[tuple[Literal["generation", "judging"], str], Money] = {}
@@ -144,7 +144,7 @@ class Costs:
             self._of("generation", cell.model_label).add(cell.cost_usd, cached=cell.cached)
             self.unknown[cell.model_label] += cell.cost_usd is None
         for grader in cell.graders:
-            if grader.key in self._asking:
+            if grader.key in self._judged:
                 self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
                 self.unknown[cell.model_label] += grader.cost_usd is None
 

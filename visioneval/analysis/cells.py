@@ -167,9 +167,11 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
 
 
 def _cell_of_line(line: Line, gradings: Mapping[str, BaselineGrading]) -> Cell:
-    known = ((key, gradings[short]) for key, short in line.graders.items())
+    gradings_by_key = ((key, gradings[short]) for key, short in line.graders.items())
     fields = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
-    return Cell(**fields, graders=tuple(CellGrader(key, grading.type, grading.fingerprint) for key, grading in known))
+    return Cell(
+        **fields, graders=tuple(CellGrader(key, grading.type, grading.fingerprint) for key, grading in gradings_by_key)
+    )
 
 
 def side_of_records(name: str, cells: Sequence[Cell]) -> Side:

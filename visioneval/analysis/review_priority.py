@@ -27,44 +27,44 @@ class ReviewPriority:
         Scores are scaled to 0 (worst) to 1 (best) by the range of their metric. Graders count by the distance between
         the lowest and the highest mean score of a grader, votes by the widest range of a metric.
         """
-        views = list(self._views(cell, self._cases.get(cell.test_id)))
-        distance = max(views) - min(views) if views else 0.0
-        return distance + self._spread(cell) + any(self._disagreements_of(cell).values())
+        means = list(self._grader_means(cell, self._cases.get(cell.test_id)))
+        distance = max(means) - min(means) if means else 0.0
+        return distance + self._vote_spread(cell) + any(self._disagreements_of(cell).values())
 
-    def _views(self, cell: Record, case: TestCase | None) -> Iterator[float]:
+    def _grader_means(self, cell: Record, case: TestCase | None) -> Iterator[float]:
         if case is None:
             return
         for grader in self._suite.graders:
-            scores = [self._goodness(name, cell.scores.get(name)) for name in grader.metrics(case)]
-            known = [value for value in scores if value is not None]
-            if known:
-                yield sum(known) / len(known)
+            scores = [self._scaled(name, cell.scores.get(name)) for name in grader.metrics(case)]
+            measured = [value for value in scores if value is not None]
+            if measured:
+                yield sum(measured) / len(measured)
 
-    def _spread(self, cell: Record) -> float:
+    def _vote_spread(self, cell: Record) -> float:
         votes = [grader.details.get("votes") for grader in cell.graders]
         ranges = [
-            self._range(name, values)
+            self._vote_range(name, values)
             for by_metric in votes
             if isinstance(by_metric, dict)
             for name, values in by_metric.items()
         ]
         return max(ranges, default=0.0)
 
-    def _range(self, name: str, values: Any) -> float:
+    def _vote_range(self, name: str, values: Any) -> float:
         votes = values if isinstance(values, Sequence) and not isinstance(values, str) else ()
-        known = [value for vote in votes if (value := self._goodness(name, vote)) is not None]
-        return max(known) - min(known) if known else 0.0
+        scaled = [value for vote in votes if (value := self._scaled(name, vote)) is not None]
+        return max(scaled) - min(scaled) if scaled else 0.0
 
-    def _goodness(self, name: str, score: Any) -> float | None:
+    def _scaled(self, name: str, score: Any) -> float | None:
         """Scales a score to 0 (worst) to 1 (best). ``None`` without a score, a finite range or a direction."""
         metric = self._metrics.get(name)
         if metric is None or metric.better == "none" or not isinstance(score, (bool, int, float)):
             return None
         if isinstance(score, bool):
-            share = float(score)
+            scaled = float(score)
         elif metric.range is None or metric.range[1] is None or metric.range[1] <= metric.range[0]:
             return None
         else:
             low, high = metric.range[0], metric.range[1]
-            share = min(1.0, max(0.0, (score - low) / (high - low)))
-        return share if metric.better == "higher" else 1 - share
+            scaled = min(1.0, max(0.0, (score - low) / (high - low)))
+        return scaled if metric.better == "higher" else 1 - scaled

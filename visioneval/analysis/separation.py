@@ -12,7 +12,7 @@ from visioneval.rules import parse_gate
 from visioneval.types import Frozen
 
 Sides = tuple["array[float]", "array[float]"]
-"""The scores of aligned cells, and of counter-examples."""
+"""The scores of aligned cells and of counter-examples."""
 
 
 class Separation(Frozen):
@@ -46,11 +46,11 @@ class Separations:
         gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
         prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
         names = (name for name in info.metrics if name in gated or not name.startswith(prefixes))
-        self._sides: dict[str, dict[str, Sides]] = {name: {} for name in names} if self._counter else {}
+        self._scores: dict[str, dict[str, Sides]] = {name: {} for name in names} if self._counter else {}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        for metric, by_label in self._sides.items():
+        for metric, by_label in self._scores.items():
             score = cell.scores.get(metric)
             if score is not None:
                 sides = by_label.setdefault(cell.model_label, (array("d"), array("d")))
@@ -64,13 +64,13 @@ class Separations:
                 for label in labels
                 if label in sides and (separation := _separation(sides[label])) is not None
             }
-            for metric, sides in self._sides.items()
+            for metric, sides in self._scores.items()
         }
         return {metric: by_label for metric, by_label in separations.items() if by_label}
 
 
-def _separation(sides: Sides) -> Separation | None:
-    aligned, counter = sides
+def _separation(scores: Sides) -> Separation | None:
+    aligned, counter = scores
     if not aligned or not counter:
         return None
     high, low = fsum(aligned) / len(aligned), fsum(counter) / len(counter)

@@ -63,7 +63,7 @@ def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = ()) -> Agree
         if minimum.metric not in metrics:
             raise UsageError(f"--min {minimum.metric}: no run has this metric{did_you_mean(minimum.metric, metrics)}")
     graders = against_graders(answers, metrics)
-    checked = tuple(_minimum(minimum, graders) for minimum in minimums)
+    checked = tuple(_check_minimum(minimum, graders) for minimum in minimums)
     return Agreement(
         runs=tuple(run.info.run_id for run in runs),
         labels=sum(answers.raters.values()),
@@ -76,14 +76,14 @@ def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = ()) -> Agree
     )
 
 
-def _minimum(minimum: Minimum, graders: Sequence[GraderAgreement]) -> MinimumResult:
+def _check_minimum(minimum: Minimum, graders: Sequence[GraderAgreement]) -> MinimumResult:
     findings = [finding for finding in graders if finding.metric == minimum.metric and finding.cells]
     measured = [(finding.value, finding) for finding in findings if finding.value is not None]
     if not measured or len(measured) < len(findings):
         return MinimumResult(
             metric=minimum.metric, wanted=minimum.value, value=None, measure=None, question=None, state="unmeasured"
         )
-    value, finding = min(measured, key=lambda pair: pair[0])
+    value, finding = min(measured, key=lambda entry: entry[0])
     return MinimumResult(
         metric=minimum.metric,
         wanted=minimum.value,
@@ -104,7 +104,7 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str
         yield "these runs have no labels yet: add some with 'visioneval label' or 'visioneval label import'"
     elif not graders:
         yield "no question of the suite names a metric: labels cannot be compared with graders"
-    elif not any(found.cells for found in graders):
+    elif not any(grader.cells for grader in graders):
         yield "no labeled cell has a score of the metric that its question names"
     if len(answers.raters) == 1:
         yield "only one rater: agreement among raters is unknown"

@@ -16,7 +16,7 @@ from visioneval.types import Frozen
 SHOWN = 10
 MAX_RATER_PAIRS = 500_000
 """The most pairs of answers to one item for which pairs of raters are compared."""
-_SAME = "all answers are the same: agreement is undefined"
+_ALL_EQUAL = "all answers are the same: agreement is undefined"
 _TOO_MANY = "too many raters for pairwise kappa: see alpha"
 _NO_OVERLAP = "no item has answers from two raters"
 
@@ -73,8 +73,8 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
     cases = [unit[1] for unit in shared]
     levels: tuple[Level, ...] = ("ordinal", "interval") if facet.is_ordered else ("nominal",)
     fleiss, size = _fleiss(counts, cases)
-    is_crowd = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS
-    pairs = () if is_crowd else _cohen(facet, shared)
+    has_too_many = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS
+    pairs = () if has_too_many else _cohen(facet, shared)
     return RaterAgreement(
         question=facet.key,
         tag=facet.tag,
@@ -86,7 +86,7 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
         fleiss=fleiss,
         fleiss_raters=size,
         cohen=pairs,
-        cohen_mean=Measure(note=_TOO_MANY) if is_crowd else _mean_of(pairs),
+        cohen_mean=Measure(note=_TOO_MANY) if has_too_many else _mean_kappa(pairs),
         torn=_split_items(facet, shared),
     )
 
@@ -105,7 +105,7 @@ def _alpha(counts: NDArray[np.int64], values: Floats, level: Level, cases: list[
         return Measure(note=_NO_OVERLAP)
     value = krippendorff_alpha(counts, values, level)
     if np.isnan(value):
-        return Measure(n=len(counts), note=_SAME)
+        return Measure(n=len(counts), note=_ALL_EQUAL)
     return with_interval(value, len(counts), lambda rows: krippendorff_alpha(counts[rows], values, level), cases)
 
 
@@ -119,7 +119,7 @@ def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int |
     complete, complete_cases = counts[rows], [cases[row] for row in rows]
     value = fleiss_kappa(complete)
     if np.isnan(value):
-        return Measure(n=len(complete), note=_SAME), int(size)
+        return Measure(n=len(complete), note=_ALL_EQUAL), int(size)
     return with_interval(value, len(complete), lambda sample: fleiss_kappa(complete[sample]), complete_cases), int(size)
 
 
@@ -139,12 +139,12 @@ def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRa
     return tuple(sorted(pairs, key=lambda pair: (-pair.n, pair.raters)))
 
 
-def _mean_of(pairs: tuple[PairOfRaters, ...]) -> Measure:
-    known = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
-    if not known:
+def _mean_kappa(pairs: tuple[PairOfRaters, ...]) -> Measure:
+    weighted = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
+    if not weighted:
         return Measure(note="no two raters have common items with differing answers")
-    total = sum(n for _, n in known)
-    return Measure(value=sum(kappa * n for kappa, n in known) / total, n=len(known))
+    total = sum(n for _, n in weighted)
+    return Measure(value=sum(kappa * n for kappa, n in weighted) / total, n=len(weighted))
 
 
 def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[SplitItem, ...]:
@@ -154,10 +154,10 @@ def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[Sp
         codes = list(by_rater.values())
         return float(np.var(codes)) if facet.is_ordered else 1 - max(Counter(codes).values()) / len(codes)
 
-    worst = sorted(((spread_of(by_rater), unit) for unit, by_rater in shared.items()), key=lambda entry: -entry[0])[
+    ranked = sorted(((spread_of(by_rater), unit) for unit, by_rater in shared.items()), key=lambda entry: -entry[0])[
         :SHOWN
     ]
-    return tuple(_split_item(facet, unit, shared[unit]) for spread, unit in worst if spread > 0)
+    return tuple(_split_item(facet, unit, shared[unit]) for spread, unit in ranked if spread > 0)
 
 
 def _split_item(facet: Facet, unit: Unit, by_rater: dict[str, float]) -> SplitItem:

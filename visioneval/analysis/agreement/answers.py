@@ -140,11 +140,11 @@ def unit_of(run: LabeledRun, label: Label) -> Unit:
 
 def _add(facets: Facets, unit: Unit, label: Label) -> bool:
     """Adds a label. Returns whether it answers its question."""
-    question_facets = facets.get(label.question)
-    if question_facets is None:
+    matching = facets.get(label.question)
+    if matching is None:
         return False
-    codes = [facet.code(label) for facet in question_facets]
-    for facet, code in zip(question_facets, codes, strict=True):
+    codes = [facet.code(label) for facet in matching]
+    for facet, code in zip(matching, codes, strict=True):
         if code is not None:
             facet.answers.setdefault(unit, {})[label.rater] = code
     return None not in codes
@@ -155,20 +155,22 @@ def _number(answer: Answer) -> float | None:
 
 
 def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:
-    asked: dict[str, tuple[str, LabelQuestion | None]] = {}
+    definitions: dict[str, tuple[str, LabelQuestion | None]] = {}
     for run in runs:
         labels = run.info.suite.asked
         for key, question in [
             *((entry.key, entry) for entry in labels.questions),
             *((entry.key, None) for entry in labels.pairs),
         ]:
-            first_run, first_question = asked.setdefault(key, (run.info.run_id, question))
+            first_run, first_question = definitions.setdefault(key, (run.info.run_id, question))
             if _meaning(first_question) != _meaning(question):
                 raise UsageError(
                     f"{first_run} and {run.info.run_id} define question {key!r} differently: analyze them separately"
                 )
-    facets = {key: tuple(_facets_of(key, question)) for key, (_, question) in asked.items()}
-    reasons: dict[str, tuple[Facet, ...]] = {f"{key}{WHY}": () for key, (_, question) in asked.items() if not question}
+    facets = {key: tuple(_facets_of(key, question)) for key, (_, question) in definitions.items()}
+    reasons: dict[str, tuple[Facet, ...]] = {
+        f"{key}{WHY}": () for key, (_, question) in definitions.items() if not question
+    }
     return {**reasons, **facets}
 
 

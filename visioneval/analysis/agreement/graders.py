@@ -125,16 +125,16 @@ def metrics_of(infos: Sequence[RunInfo]) -> dict[str, RunMetric]:
     for info in infos:
         writers = writers_of(info)
         for name, meaning in {VERDICT: Metric(), **info.metrics}.items():
-            known = metrics.setdefault(name, RunMetric(name, meaning, info.suite, writers.get(name)))
-            if (known.meaning.type, known.meaning.better) != (meaning.type, meaning.better):
+            first = metrics.setdefault(name, RunMetric(name, meaning, info.suite, writers.get(name)))
+            if (first.meaning.type, first.meaning.better) != (meaning.type, meaning.better):
                 raise UsageError(f"{info.run_id} defines metric {name!r} differently: analyze the runs separately")
     return metrics
 
 
 def against_graders(answers: Answers, metrics: Mapping[str, RunMetric]) -> tuple[GraderAgreement, ...]:
     """Returns one finding per question that names a metric, in suite order."""
-    asked = [(facet, facet.question.metric) for facet in answers.all_facets if facet.question is not None]
-    return tuple(_agreement_of(facet, metrics[name], answers) for facet, name in asked if name and name in metrics)
+    questions = [(facet, facet.question.metric) for facet in answers.all_facets if facet.question is not None]
+    return tuple(_agreement_of(facet, metrics[name], answers) for facet, name in questions if name and name in metrics)
 
 
 def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> GraderAgreement:
@@ -169,7 +169,7 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
 
 
 def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
-    units, by_unit, scores, unmeasured = [], [], [], 0
+    units, answers_by_unit, scores, unmeasured = [], [], [], 0
     for unit, by_rater in facet.answers.items():
         run, test_id, label, sample, other = unit
         record = answers.records[run, (test_id, label, sample)]
@@ -180,10 +180,10 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
             unmeasured += 1
             continue
         units.append(unit)
-        by_unit.append(list(by_rater.values()))
+        answers_by_unit.append(list(by_rater.values()))
         scores.append(score)
-    people = np.asarray([_mean(codes) for codes in by_unit], dtype=float)
-    return _Rows(units, by_unit, people, np.asarray(scores, dtype=float), unmeasured)
+    people = np.asarray([_mean(codes) for codes in answers_by_unit], dtype=float)
+    return _Rows(units, answers_by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
 def _score(record: Record, metric: str) -> tuple[bool, float | None]:
@@ -204,8 +204,8 @@ def _kappa(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> 
     if kind == "continuous":
         return {}
     statistic = cohen_kappa if kind == "bool" else quadratic_kappa
-    same = "people and grader give every cell the same answer: the measure is undefined"
-    return {HEADLINES[kind]: measure(statistic, people, grader, cases, undefined=same)}
+    undefined = "people and grader give every cell the same answer: the measure is undefined"
+    return {HEADLINES[kind]: measure(statistic, people, grader, cases, undefined=undefined)}
 
 
 def _failure_measures(

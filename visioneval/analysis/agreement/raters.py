@@ -51,11 +51,11 @@ def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterF
     repeats: dict[str, list[Compared]] = {}
     anchored: dict[str, list[tuple[str, Compared]]] = {}
     for run in runs:
-        known = {record.cell for record in run.records}
-        given = [label for label in run.labels if label.cell in known]
-        for rater, compared in _repeats(run, given, answers):
+        cells = {record.cell for record in run.records}
+        labels = [label for label in run.labels if label.cell in cells]
+        for rater, compared in _compare_repeats(run, labels, answers):
             repeats.setdefault(rater, []).append(compared)
-        for label, compared in _anchored(run, given, answers):
+        for label, compared in _compare_anchors(run, labels, answers):
             anchored.setdefault(label.rater, []).append((label.at[:10], compared))
     return tuple(
         _finding(rater, count, repeats.get(rater, []), anchored.get(rater, []))
@@ -72,13 +72,13 @@ def _finding(
     return RaterFinding(
         rater=rater,
         answers=count,
-        himself=_same(repeats),
-        anchors=_same([compared for _, compared in anchored]),
-        days=tuple(Day(day=day, **_same(rows).model_dump()) for day, rows in sorted(days.items())),
+        himself=_match_count(repeats),
+        anchors=_match_count([compared for _, compared in anchored]),
+        days=tuple(Day(day=day, **_match_count(rows).model_dump()) for day, rows in sorted(days.items())),
     )
 
 
-def _same(compared: Sequence[Compared]) -> MatchCount:
+def _match_count(compared: Sequence[Compared]) -> MatchCount:
     gaps = [
         abs(first - second) / facet.question.step
         for facet, first, second in compared
@@ -91,29 +91,29 @@ def _same(compared: Sequence[Compared]) -> MatchCount:
     )
 
 
-def _repeats(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[str, Compared]]:
+def _compare_repeats(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[str, Compared]]:
     """Compares each answer with the previous one. A ``null`` answer withdraws the previous one."""
-    given: dict[tuple[str, str, Unit], list[Label]] = {}
+    histories: dict[tuple[str, str, Unit], list[Label]] = {}
     for label in labels:
-        history = given.setdefault((label.rater, label.question, unit_of(run, label)), [])
+        history = histories.setdefault((label.rater, label.question, unit_of(run, label)), [])
         if label.answer is not None:
             history.append(label)
         elif history:
             history.pop()
-    for history in given.values():
+    for history in histories.values():
         for earlier, later in pairwise(history):
-            yield from ((later.rater, compared) for compared in _compared(answers, earlier, later))
+            yield from ((later.rater, compared) for compared in _compare(answers, earlier, later))
 
 
-def _anchored(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[Label, Compared]]:
-    agreed = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
+def _compare_anchors(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[Label, Compared]]:
+    anchors = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
     for label in labels:
-        anchor = agreed.get((label.question, unit_of(run, label)))
+        anchor = anchors.get((label.question, unit_of(run, label)))
         if anchor is not None:
-            yield from ((label, compared) for compared in _compared(answers, anchor, label))
+            yield from ((label, compared) for compared in _compare(answers, anchor, label))
 
 
-def _compared(answers: Answers, first: Label, second: Label) -> Iterator[Compared]:
+def _compare(answers: Answers, first: Label, second: Label) -> Iterator[Compared]:
     for facet in answers.facets.get(first.question, ()):
         first_code, second_code = facet.code(first), facet.code(second)
         if first_code is not None and second_code is not None:

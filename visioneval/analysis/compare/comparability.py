@@ -13,7 +13,7 @@ from visioneval.records.model import Fingerprint
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
-_SHOWN_HASH = 12
+_HASH_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def _key_differences(pairs: Sequence[CellPair]) -> Iterator[GradingDifference]:
 
 
 def _key_parts(key: str) -> dict[str, str]:
-    return {name: value for name, _, value in (word.rpartition(":") for word in key.split())}
+    return {name: value for name, _, value in (part.rpartition(":") for part in key.split())}
 
 
 def _grader_differences(
@@ -61,7 +61,7 @@ def _grader_differences(
 ) -> Iterator[GradingDifference]:
     by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
     for (key, before, after), times in _fingerprint_pairs(pairs):
-        for what, a, b in _differing(before, after):
+        for what, a, b in _changed_fields(before, after):
             examples = by_grader.setdefault(key, {})
             first_a, first_b, count = examples.get(what, (a, b, 0))
             examples[what] = first_a, first_b, count + times
@@ -73,26 +73,26 @@ def _grader_differences(
 def _fingerprint_pairs(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:
     """Counts the pairs of fingerprints of each grader. Compares by identity, as equal fingerprints are shared."""
     times: Counter[tuple[str, int, int]] = Counter()
-    known: dict[int, Fingerprint] = {}
+    by_id: dict[int, Fingerprint] = {}
     for pair in pairs:
-        before = {mark.key: mark.fingerprint for mark in pair.a.graders}
-        for mark in pair.b.graders:
-            earlier = before.get(mark.key)
+        before = {grader.key: grader.fingerprint for grader in pair.a.graders}
+        for grader in pair.b.graders:
+            earlier = before.get(grader.key)
             if earlier is not None:
-                known[id(earlier)], known[id(mark.fingerprint)] = earlier, mark.fingerprint
-                times[mark.key, id(earlier), id(mark.fingerprint)] += 1
-    for (key, a, b), number in times.items():
-        yield (key, known[a], known[b]), number
+                by_id[id(earlier)], by_id[id(grader.fingerprint)] = earlier, grader.fingerprint
+                times[grader.key, id(earlier), id(grader.fingerprint)] += 1
+    for (key, a, b), count in times.items():
+        yield (key, by_id[a], by_id[b]), count
 
 
-def _differing(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
+def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
     """Compares fields that both fingerprints have. A judge that only one side asked is no difference."""
     fields = (
         ("version", before.version, after.version),
         ("judge model", before.judge_model, after.judge_model),
-        ("template", _short(before.template_sha256), _short(after.template_sha256)),
-        ("schema", _short(before.schema_sha256), _short(after.schema_sha256)),
-        ("config", _short(before.config_sha256), _short(after.config_sha256)),
+        ("template", _short_hash(before.template_sha256), _short_hash(after.template_sha256)),
+        ("schema", _short_hash(before.schema_sha256), _short_hash(after.schema_sha256)),
+        ("config", _short_hash(before.config_sha256), _short_hash(after.config_sha256)),
     )
     yield from ((what, a, b) for what, a, b in fields if a and b and a != b)
     tools = before.tool_versions
@@ -101,5 +101,5 @@ def _differing(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, s
     )
 
 
-def _short(digest: str | None) -> str:
-    return (digest or "")[:_SHOWN_HASH]
+def _short_hash(digest: str | None) -> str:
+    return (digest or "")[:_HASH_LENGTH]

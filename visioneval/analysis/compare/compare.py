@@ -90,14 +90,14 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
         if not side.cells:
             raise UsageError(f"{side.name}: the run has no cells to compare")
     filters = filters or ComparisonFilters()
-    known = _metrics(a, b)
-    _check_filters(filters, known, a, b)
+    metrics = _metrics(a, b)
+    _check_filters(filters, metrics, a, b)
     labels = parse_map(renamed, a, b)
     a, b = (replace(side, cells=_filtered_cells(side.cells, filters)) for side in (a, b))
     pairing = pair_cells(a, b, labels)
     stable_pairs = [pair for pair in pairing.pairs if not pair.flaky]
-    names = [name for name in known if not filters.metrics or any_glob(filters.metrics, name)]
-    differences = _differences(names, known, stable_pairs)
+    names = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
+    differences = _differences(names, metrics, stable_pairs)
     types = _gecko_types(names, pairing.pairs)
     pass_rate, *metric_differences = adjusted(
         [pass_rate_difference(stable_pairs), *(d for d in differences if d.name not in types)]
@@ -132,14 +132,14 @@ def _metrics(a: Side, b: Side) -> dict[str, Metric]:
 
 def _check_filters(filters: ComparisonFilters, metrics: Mapping[str, Metric], a: Side, b: Side) -> None:
     cells = (*a.cells, *b.cells)
-    for flag, patterns, known in (
+    for flag, patterns, names in (
         ("--metric", filters.metrics, set(metrics)),
         ("--case", filters.cases, {cell.test_id for cell in cells}),
         ("--tag", filters.tags, {tag for cell in cells for tag in cell.tags}),
     ):
         for pattern in patterns:
-            if not any(any_glob((pattern,), name) for name in known):
-                raise UsageError(f"{flag} {pattern!r}: matches nothing in either run{did_you_mean(pattern, known)}")
+            if not any(any_glob((pattern,), name) for name in names):
+                raise UsageError(f"{flag} {pattern!r}: matches nothing in either run{did_you_mean(pattern, names)}")
 
 
 def _filtered_cells(cells: Iterable[Cell], filters: ComparisonFilters) -> tuple[Cell, ...]:
@@ -170,12 +170,12 @@ def _pass_rates_by(pairs: Sequence[CellPair], names_of: Callable[[CellPair], Ite
     return tuple(pass_rate_difference(group, name) for name, group in named.items())
 
 
-def _amount(known: Iterable[tuple[float | None, float | None]], *, mean: bool) -> Amount:
-    both = [(a, b) for a, b in known if a is not None and b is not None]
-    if not both:
+def _amount(values: Iterable[tuple[float | None, float | None]], *, mean: bool) -> Amount:
+    complete = [(a, b) for a, b in values if a is not None and b is not None]
+    if not complete:
         return Amount(None, None, 0)
-    share = len(both) if mean else 1
-    return Amount(fsum(a for a, _ in both) / share, fsum(b for _, b in both) / share, len(both))
+    share = len(complete) if mean else 1
+    return Amount(fsum(a for a, _ in complete) / share, fsum(b for _, b in complete) / share, len(complete))
 
 
 def _counts(pairs: Iterable[CellPair]) -> dict[Change, int]:

@@ -87,8 +87,8 @@ def pass_rate_difference(pairs: Sequence[CellPair], name: str = PASS_RATE) -> Di
 
 def metric_difference(name: str, metric: Metric, pairs: Sequence[CellPair]) -> Difference:
     """The difference of a metric over pairs in which both cells have it."""
-    both = [pair for pair in pairs if name in pair.a.scores and name in pair.b.scores]
-    return _difference(name, metric, both, [p.a.scores[name] for p in both], [p.b.scores[name] for p in both])
+    scored = [pair for pair in pairs if name in pair.a.scores and name in pair.b.scores]
+    return _difference(name, metric, scored, [p.a.scores[name] for p in scored], [p.b.scores[name] for p in scored])
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:

@@ -19,7 +19,7 @@ NAMES = ("broken", *DEFAULT)
 EXIT_OK, EXIT_FAILED, EXIT_INCOMPLETE = 0, 1, 3
 _ROUNDING = 1e-9
 _MAX_NAMES = 5
-_NO_PAIR = "no pair with both cells measured"
+_UNMEASURED = "no pair with both cells measured"
 
 State = Literal["passed", "failed", "unmeasured"]
 Outcome = Literal["passed", "failed", "unmeasured", "incomplete"]
@@ -43,25 +43,25 @@ class GateResult:
     message: str
 
 
-def parse_fail_on(words: Sequence[str]) -> tuple[FailOn, ...]:
+def parse_fail_on(values: Sequence[str]) -> tuple[FailOn, ...]:
     """Parses the values of ``--fail-on``, or the default if there are none. Raises ``UsageError``."""
-    return tuple(_parsed(word) for word in dict.fromkeys(words or DEFAULT))
+    return tuple(_parse(value) for value in dict.fromkeys(values or DEFAULT))
 
 
-def _parsed(word: str) -> FailOn:
-    if word in NAMES:
-        return FailOn(word)
-    metric, colon, number = word.rpartition(":")
+def _parse(value: str) -> FailOn:
+    if value in NAMES:
+        return FailOn(value)
+    metric, colon, number = value.rpartition(":")
     if not colon or not metric:
-        hint = f"{did_you_mean(word, NAMES)}: or METRIC:NUMBER, such as {PASS_RATE}:0.05"
-        raise UsageError(f"--fail-on {word!r}: unknown gate{hint}")
+        hint = f"{did_you_mean(value, NAMES)}: or METRIC:NUMBER, such as {PASS_RATE}:0.05"
+        raise UsageError(f"--fail-on {value!r}: unknown gate{hint}")
     try:
         allowed = float(number)
     except ValueError:
         allowed = math.nan
     if not 0 <= allowed < math.inf:
-        raise UsageError(f"--fail-on {word!r}: {number!r} is not a number >= 0")
-    return FailOn(word, metric, allowed)
+        raise UsageError(f"--fail-on {value!r}: {number!r} is not a number >= 0")
+    return FailOn(value, metric, allowed)
 
 
 def check_gates(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[GateResult, ...]:
@@ -103,14 +103,14 @@ _SCOPES: dict[str, tuple[str, Callable[[CellPair], bool]]] = {
 
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error or missing in B."""
-    what, belongs = _SCOPES[gate.text]
-    pairs = [pair for pair in comparison.stable_pairs if belongs(pair)]
+    subject, is_covered = _SCOPES[gate.text]
+    pairs = [pair for pair in comparison.stable_pairs if is_covered(pair)]
     broken = [pair for pair in pairs if pair.change == "broken"]
     unmeasured = [pair for pair in pairs if pair.change == "error_after" and pair.a.verdict == "PASS"]
     missing = _missing_must_pass(gate, comparison)
     if not pairs and not missing:
-        return GateResult(gate, "passed", f"no {what}")
-    message = f"{len(broken)} of {len(pairs)} {what} broke"
+        return GateResult(gate, "passed", f"no {subject}")
+    message = f"{len(broken)} of {len(pairs)} {subject} broke"
     if unmeasured:
         message += f", {len(unmeasured)} that passed could not be measured"
     if missing:
@@ -135,7 +135,7 @@ def _missing_must_pass(gate: FailOn, comparison: Comparison) -> list[Cell]:
 def _check_significant(gate: FailOn, comparison: Comparison) -> GateResult:
     tested = [difference for difference in (comparison.pass_rate, *comparison.metrics) if difference.n_pairs]
     if not comparison.pass_rate.n_pairs:
-        return GateResult(gate, "unmeasured", _NO_PAIR)
+        return GateResult(gate, "unmeasured", _UNMEASURED)
     worse = [difference for difference in tested if difference.significant and (difference.worse_by or 0) > 0]
     judged = sum(difference.metric.better != "none" for difference in tested)
     none_worse = f"none of {judged} metrics is significantly worse, by {comparison.pass_rate.n_cases} cases"
@@ -151,7 +151,7 @@ def _format_size(metric: Difference) -> str:
 def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
     difference = _difference_of(name, comparison)
     if difference.difference is None:
-        return GateResult(gate, "unmeasured", _NO_PAIR)
+        return GateResult(gate, "unmeasured", _UNMEASURED)
     if difference.worse_by is None:
         raise UsageError(
             f"--fail-on {gate.text!r}: cannot tell which values of {name} are better: its 'better' is 'none'"
@@ -165,9 +165,9 @@ def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
 
 
 def _difference_of(name: str, comparison: Comparison) -> Difference:
-    known = {
+    by_name = {
         difference.name: difference for difference in (comparison.pass_rate, *comparison.metrics, *comparison.by_type)
     }
-    if name not in known:
-        raise UsageError(f"--fail-on: no metric {name!r} in both runs{did_you_mean(name, known)}")
-    return known[name]
+    if name not in by_name:
+        raise UsageError(f"--fail-on: no metric {name!r} in both runs{did_you_mean(name, by_name)}")
+    return by_name[name]

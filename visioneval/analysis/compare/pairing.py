@@ -94,7 +94,7 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     labels of A to labels of B. Raises ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
-    known = {
+    by_key = {
         (cell.test_id, labels[cell.model_label], cell.sample_index): cell
         for cell in a.cells
         if cell.model_label in labels
@@ -102,14 +102,14 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     pairs: list[CellPair] = []
     only_b: list[Cell] = []
     for cell in b.cells:
-        before = known.pop((cell.test_id, cell.model_label, cell.sample_index), None)
-        if before is None:
+        earlier = by_key.pop((cell.test_id, cell.model_label, cell.sample_index), None)
+        if earlier is None:
             only_b.append(cell)
         else:
-            pairs.append(CellPair(before, cell))
+            pairs.append(CellPair(earlier, cell))
     if not pairs:
         raise UsageError(_nothing_in_common(a, b, labels))
-    unpaired = {id(cell) for cell in known.values()}
+    unpaired = {id(cell) for cell in by_key.values()}
     only_a = tuple(cell for cell in a.cells if cell.model_label not in labels or id(cell) in unpaired)
     return Pairing(tuple(pairs), tuple(labels.items()), only_a, tuple(only_b))
 

@@ -12,7 +12,7 @@ from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap
 from visioneval.records.preferences import Preference
 
 Result = Literal["a", "b", "tie", "flip", "error"]
-_WORTH: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
+_POINTS: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ def summarize_preferences(lines: Iterable[Preference]) -> tuple[PreferenceFindin
         cells = by_pairing.setdefault((line.a, line.b, line.judge), {})
         cells.setdefault((line.test_id, line.sample_index), {})[line.first] = line
     return tuple(
-        _finding(*key, [_judged(*cell, orders) for cell, orders in sorted(cells.items())])
+        _finding(*key, [_judge_pair(*cell, orders) for cell, orders in sorted(cells.items())])
         for key, cells in by_pairing.items()
     )
 
 
-def _judged(test_id: str, sample: int, orders: Mapping[str, Preference]) -> JudgedPair:
+def _judge_pair(test_id: str, sample: int, orders: Mapping[str, Preference]) -> JudgedPair:
     first_answer, second_answer = (orders[first].answer if first in orders else None for first in ("a", "b"))
     if first_answer is None or second_answer is None:
         return JudgedPair(test_id, sample, "error")
@@ -87,8 +87,8 @@ def _judged(test_id: str, sample: int, orders: Mapping[str, Preference]) -> Judg
 def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> PreferenceFinding:
     by_case: dict[str, list[float]] = {}
     for pair in pairs:
-        if pair.result in _WORTH:
-            by_case.setdefault(pair.test_id, []).append(_WORTH[pair.result])
+        if pair.result in _POINTS:
+            by_case.setdefault(pair.test_id, []).append(_POINTS[pair.result])
     if not by_case:
         return PreferenceFinding(a, b, judge, tuple(pairs))
     sums, counts = [fsum(values) for values in by_case.values()], [len(values) for values in by_case.values()]
@@ -103,8 +103,8 @@ def win_interval(sums: Sequence[float], counts: Sequence[int]) -> Interval:
     resampled, as pairs of a case are not independent; with few or identical cases, this is Wilson's interval over the
     number of cases. Raises ``ValueError`` without cases.
     """
-    alike = len({total / n for total, n in zip(sums, counts, strict=True)}) == 1
-    if max(counts) > 1 and len(counts) >= MIN_CLUSTERS and not alike:
+    is_constant = len({total / n for total, n in zip(sums, counts, strict=True)}) == 1
+    if max(counts) > 1 and len(counts) >= MIN_CLUSTERS and not is_constant:
         return cluster_bootstrap_mean(sums, counts)
     rate = fsum(sums) / sum(counts)
     return Interval(*wilson_interval(rate * len(counts), len(counts)))

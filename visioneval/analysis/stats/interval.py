@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Statistic = Callable[[Floats, Floats], float]
 RESAMPLES, RESAMPLES_OF_MANY = 1000, 200
 MANY_ROWS = 5000
-"""Rows from which an interval is made of ``RESAMPLES_OF_MANY`` resamples: it is narrow then anyway."""
+"""With this many rows, ``RESAMPLES_OF_MANY`` resamples are enough, as the interval is narrow."""
 
 
 class Measure(Frozen):
