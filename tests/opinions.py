@@ -1,4 +1,4 @@
-"""Labeled runs made by hand: scores and answers by cell, as few words as possible."""
+"""Builds labeled runs from scores and answers by cell."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUBRIC = {"type": "score", "scale": [0, 5], "description": "order"}
 def run_info(
     cases: Iterable[str], questions: Sequence[Mapping[str, Any]], run_id: str = "r", models: Sequence[str] = ("m",)
 ) -> Any:
-    """A run whose graders write METRICS, ``layout`` being a rubric's."""
+    """A run whose graders write METRICS; a rubric writes ``layout``."""
     suite = Suite.model_validate(
         {
             "name": "demo",
@@ -48,8 +48,8 @@ def run_info(
 
 
 def label(case: str, rater: str, question: str, answer: Any, at: str = "2025-06-01", **more: Any) -> Label:
-    known = {"model_label": "m", "sample_index": 0, "source": "page", **more}
-    return Label(rater=rater, test_id=case, question=question, answer=answer, at=f"{at}T12:00:00+00:00", **known)
+    fields = {"model_label": "m", "sample_index": 0, "source": "page", **more}
+    return Label(rater=rater, test_id=case, question=question, answer=answer, at=f"{at}T12:00:00+00:00", **fields)
 
 
 def labeled(
@@ -60,11 +60,11 @@ def labeled(
     run_id: str = "r",
     anchors: Sequence[Label] = (),
 ) -> LabeledRun:
-    """A run with one cell a case, on one model run. A cell passes where it is good."""
+    """A run with one model run and one cell per case. A cell passes if it is good."""
     verdicts = {True: Verdict.PASS, False: Verdict.FAIL}
     records = [
-        record(run_id=run_id, test_id=case, scores=own, verdict=verdicts.get(own.get("good"), Verdict.ERROR),
+        record(run_id=run_id, test_id=case, scores=values, verdict=verdicts.get(values.get("good"), Verdict.ERROR),
                reasons={"look": f"about {case}"})
-        for case, own in scores.items()
+        for case, values in scores.items()
     ]  # fmt: skip
     return LabeledRun(run_info(scores, questions, run_id), records, labels, anchors)
