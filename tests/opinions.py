@@ -7,7 +7,7 @@ from typing import Any
 
 from made import info, record
 
-from visioneval.analysis.agreement.answers import Labelled
+from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.records.labels import Label
 from visioneval.suite.model import Suite
 from visioneval.types import Verdict
@@ -59,7 +59,7 @@ def labeled(
     *,
     run_id: str = "r",
     anchors: Sequence[Label] = (),
-) -> Labelled:
+) -> LabeledRun:
     """A run with one model run and one cell per case. A cell passes if it is good."""
     verdicts = {True: Verdict.PASS, False: Verdict.FAIL}
     records = [
@@ -67,4 +67,4 @@ def labeled(
                reasons={"look": f"about {case}"})
         for case, values in scores.items()
     ]  # fmt: skip
-    return Labelled(run_info(scores, questions, run_id), records, labels, anchors)
+    return LabeledRun(run_info(scores, questions, run_id), records, labels, anchors)

@@ -1,11 +1,11 @@
-"""Cells and sides made by hand, for what compares them."""
+"""Builds cells and sides for comparison tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from visioneval.analysis.cells import Cell, Mark, Side
+from visioneval.analysis.cells import Cell, CellGrader, Side
 from visioneval.records.model import Fingerprint
 from visioneval.types import Metric, Verdict
 
@@ -18,36 +18,36 @@ METRICS = {
 
 def cell(test_id: str = "one", verdict: str = "PASS", **changes: Any) -> Cell:
     """A cell of the model run ``m``, sample 0."""
-    known: dict[str, Any] = {"model_label": "m", "sample_index": 0, "grade_key": "case:1 rules:1"}
-    return Cell(test_id=test_id, verdict=Verdict(verdict), **{**known, **changes})
+    defaults: dict[str, Any] = {"model_label": "m", "sample_index": 0, "grade_key": "case:1 rules:1"}
+    return Cell(test_id=test_id, verdict=Verdict(verdict), **{**defaults, **changes})
 
 
 def side(cells: Iterable[Cell], name: str = "a", **changes: Any) -> Side:
     """A complete run of some cells."""
-    own = tuple(cells)
-    known: dict[str, Any] = {
+    side_cells = tuple(cells)
+    defaults: dict[str, Any] = {
         "metrics": METRICS,
         "writers": {"copy": "copy", "copy.cer": "copy", "look": "rubric"},
         "suite": "demo",
         "source_sha256": "0" * 64,
         "state": "complete",
-        "planned_cells": len(own),
+        "planned_cells": len(side_cells),
     }
-    return Side(name=name, cells=own, **{**known, **changes})
+    return Side(name=name, cells=side_cells, **{**defaults, **changes})
 
 
 def verdicts(letters: str, **changes: Any) -> list[Cell]:
-    """``verdicts("PF!")``: a case each, c0 passed, c1 failed, c2 an error."""
+    """One case per letter. ``verdicts("PF!")``: c0 passed, c1 failed, c2 is an error."""
     names = {"P": "PASS", "F": "FAIL", "!": "ERROR"}
     return [cell(f"c{at}", names[letter], **changes) for at, letter in enumerate(letters)]
 
 
 def scored(metric: str, scores: Iterable[Any], **changes: Any) -> list[Cell]:
-    """A case for each score."""
+    """One case per score."""
     return [cell(f"c{at}", scores={metric: score}, **changes) for at, score in enumerate(scores)]
 
 
-def mark(key: str = "rubric", kind: str = "rubric", **changes: Any) -> Mark:
-    """What a grader leaves on a cell."""
+def mark(key: str = "rubric", kind: str = "rubric", **changes: Any) -> CellGrader:
+    """A grader of a cell."""
     hashes = {"template_sha256": "t" * 64, "schema_sha256": "s" * 64, "config_sha256": "c" * 64}
-    return Mark(key, kind, Fingerprint(**{"judge_model": "judge-1", **hashes, **changes}))
+    return CellGrader(key, kind, Fingerprint(**{"judge_model": "judge-1", **hashes, **changes}))

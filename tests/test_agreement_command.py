@@ -1,4 +1,4 @@
-"""The command ``agree``: what it prints, its exit codes, and runs that are large, empty or hostile."""
+"""The command ``agreement``: its output and exit codes, with large, empty and hostile runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOSTILE = "\x1b[31m<script>[bold]\u202e"
 
 @pytest.fixture
 def call(tmp_path: Path) -> Any:
-    """``call(*words)`` runs ``agree`` over the runs of tmp_path."""
+    """``call(*words)`` runs ``agreement`` over the runs of tmp_path."""
 
     def called(*words: str) -> Any:
         done = CliRunner().invoke(app, ["agreement", *words, "--runs", str(tmp_path)], env={"COLUMNS": "100"})
@@ -48,7 +48,7 @@ def people(good: str, rater: str = "ann", **more: Any) -> list[Label]:
     return [label(case, rater, "usable", case in good, **more) for case in "abcdefgh"]
 
 
-def test_what_is_printed(tmp_path: Path, call: Any) -> None:
+def test_printed_output(tmp_path: Path, call: Any) -> None:
     write(tmp_path, people("defgh") + people("efgh", "bo", model_label="n"))
     done = call("r", "--min", "good:0.6", "--min", "blank:0")
     text = " ".join(done.stdout.split())
@@ -70,16 +70,16 @@ def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
     write(tmp_path, people("defgh") + people("abcd", model_label="n"))
     write(tmp_path, people("efgh"), "s")
     for words, cells, kappa in ((["r@m"], 8, 0.75), (["r@n"], 8, -1), (["r@m", "s"], 16, 0.875)):
-        found = json.loads(call(*words, "--json").stdout)
-        assert (found["graders"][0]["cells"], found["notes"][0]) == (cells, found["notes"][0])
-        assert found["graders"][0]["measures"]["kappa"]["value"] == pytest.approx(kappa)
-        assert not any("not in the run" in note for note in found["notes"])
+        data = json.loads(call(*words, "--json").stdout)
+        assert (data["graders"][0]["cells"], data["notes"][0]) == (cells, data["notes"][0])
+        assert data["graders"][0]["measures"]["kappa"]["value"] == pytest.approx(kappa)
+        assert not any("not in the run" in note for note in data["notes"])
     assert call("r@m", "--min", "good:0.75").exit_code == 0
     assert call("r", "--min", "good:0.75").exit_code == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["r", "--min", "good"], "--min 'good': write METRIC:VALUE with a value from -1 to 1"),
         (["r", "--min", "good:2"], "--min 'good:2': write METRIC:VALUE"),
@@ -89,27 +89,27 @@ def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
         (["r@q"], "no model run 'q'"),
     ],
 )
-def test_wrong_usage(tmp_path: Path, call: Any, words: list[str], told: str) -> None:
+def test_wrong_usage(tmp_path: Path, call: Any, words: list[str], message: str) -> None:
     write(tmp_path, [])
     done = call(*words)
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith(told)
+    assert line.startswith(message)
 
 
-def test_a_run_that_nobody_labeled_says_so(tmp_path: Path, call: Any) -> None:
+def test_run_without_labels_has_a_note(tmp_path: Path, call: Any) -> None:
     folder = write(tmp_path, [])
     for _ in range(2):
         done = call("r")
         assert done.exit_code == 0
-        assert "nobody has labeled a cell of these runs yet" in done.stdout
+        assert "these runs have no labels yet" in done.stdout
         assert call("r", "--min", "good:0.1").exit_code == 3
         (folder / "labels.jsonl").touch()
     (folder / "results.jsonl").write_text("")
     assert call("r").exit_code == 0
 
 
-def test_a_broken_line_of_labels_is_named(tmp_path: Path, call: Any) -> None:
+def test_invalid_line_of_labels_is_reported(tmp_path: Path, call: Any) -> None:
     folder = write(tmp_path, people("efgh"))
     with (folder / "labels.jsonl").open("a") as file:
         file.write('{"torn')
@@ -122,7 +122,7 @@ def test_a_broken_line_of_labels_is_named(tmp_path: Path, call: Any) -> None:
     assert "Traceback" not in done.output
 
 
-def test_anchors_beside_the_run_are_held_against_each_rater(tmp_path: Path, call: Any) -> None:
+def test_raters_are_compared_with_anchors(tmp_path: Path, call: Any) -> None:
     folder = write(tmp_path, people("defgh"))
     append_labels(folder / "anchors.jsonl", people("efgh", "agreed", source="anchor"))
     (rater,) = json.loads(call("r", "--json").stdout)["raters"]
@@ -130,7 +130,7 @@ def test_anchors_beside_the_run_are_held_against_each_rater(tmp_path: Path, call
     assert "7/8" in call("r").stdout
 
 
-def test_two_hundred_thousand_records_and_labels(tmp_path: Path, call: Any) -> None:
+def test_large_run(tmp_path: Path, call: Any) -> None:
     folder = write(tmp_path, [])
     line = record(run_id="r", scores={"good": True}).model_dump_json()
     answer = label("a", "ann", "usable", True).model_dump_json()
@@ -144,5 +144,5 @@ def test_two_hundred_thousand_records_and_labels(tmp_path: Path, call: Any) -> N
                              .replace('"answer":true', f'"answer":{good}') + "\n")  # fmt: skip
     done = call("r", "--json", "--min", "good:0.99")
     assert done.exit_code == 0, done.output
-    (found,) = [one for one in json.loads(done.stdout)["graders"] if one["metric"] == "good"]
-    assert (found["cells"], found["measures"]["kappa"]["value"]) == (50_000, 1)
+    (data,) = [entry for entry in json.loads(done.stdout)["graders"] if entry["metric"] == "good"]
+    assert (data["cells"], data["measures"]["kappa"]["value"]) == (50_000, 1)

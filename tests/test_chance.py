@@ -1,4 +1,4 @@
-"""Agreement beyond chance, held against published examples and against statsmodels."""
+"""Chance-corrected agreement, compared with published examples and statsmodels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KRIPPENDORFF = np.array(
         [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, _],
     ]
 )
-"""Four observers, twelve units, five values: section D of his worked examples."""
+"""Four observers, twelve units, five values: section D of Krippendorff's worked examples."""
 
 FLEISS = """
 00060 03003 01401 00006 03030 20400 00402 20310 20040 00006 10050 11040 03300 10050 02031 00501 30012 51000 02040
@@ -33,17 +33,17 @@ TEXTBOOK = [[0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0],
 
 
 def counted(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How often each unit (a column) was given each value."""
+    """Counts the values of each unit (a column)."""
     values = np.unique(ratings[~np.isnan(ratings)])
     return np.stack([(ratings == value).sum(axis=0) for value in values], axis=1), values
 
 
 @pytest.mark.parametrize(("level", "published"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
-def test_alpha_is_krippendorffs_own(level: str, published: float) -> None:
+def test_alpha_matches_krippendorffs_example(level: str, published: float) -> None:
     assert krippendorff_alpha(*counted(KRIPPENDORFF), level) == pytest.approx(published, abs=5e-4)
 
 
-def test_alpha_of_two_observers_without_missing_answers_is_the_published_one() -> None:
+def test_alpha_of_two_observers_matches_the_published_value() -> None:
     first = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0]
     second = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
     assert krippendorff_alpha(*counted(np.array([first, second], dtype=float)), "nominal") == pytest.approx(
@@ -51,27 +51,27 @@ def test_alpha_of_two_observers_without_missing_answers_is_the_published_one() -
     )
 
 
-def test_units_with_one_answer_say_nothing_of_agreement() -> None:
+def test_alpha_ignores_units_with_one_answer() -> None:
     alone = np.concatenate([KRIPPENDORFF, np.full((4, 50), nan)], axis=1)
     alone[0, 12:] = 5
     assert krippendorff_alpha(*counted(alone), "nominal") == pytest.approx(0.743, abs=5e-4)
 
 
-def test_fleiss_is_fleiss_own() -> None:
+def test_fleiss_kappa_matches_published_examples() -> None:
     table = [[int(count) for count in row] for row in FLEISS.split()]
     assert len(table) == 30
     assert fleiss_kappa(table) == pytest.approx(0.430, abs=5e-4)
     assert fleiss_kappa(TEXTBOOK) == pytest.approx(0.210, abs=5e-4)
 
 
-def test_cohen_of_a_table_done_by_hand() -> None:
+def test_cohen_kappa_of_a_known_table() -> None:
     first = [1] * 25 + [0] * 25
     second = [1] * 20 + [0] * 5 + [1] * 10 + [0] * 15
     assert cohen_kappa(first, second) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_kappas_are_those_of_statsmodels(seed: int) -> None:
+def test_kappas_match_statsmodels(seed: int) -> None:
     random = np.random.default_rng(seed)
     first = random.integers(1, 6, 200)
     second = np.clip(first + random.integers(-1, 3, 200), 1, 5)
@@ -82,20 +82,20 @@ def test_kappas_are_those_of_statsmodels(seed: int) -> None:
     assert fleiss_kappa(counts) == pytest.approx(oracle_fleiss(counts))
 
 
-def test_weights_go_by_the_size_of_a_step_not_by_the_number_of_values_that_were_used() -> None:
+def test_quadratic_weights_use_the_scale_and_not_the_used_values() -> None:
     first, second = [1, 1, 5, 5, 2], [1, 5, 5, 5, 1]
     table, _ = to_table(np.stack([first, second], axis=1), bins=np.arange(0.5, 6))
     assert quadratic_kappa(first, second) == pytest.approx(cohens_kappa(table, wt="quadratic").kappa)
 
 
-def test_full_agreement_is_one_and_a_constant_is_chance() -> None:
+def test_full_agreement_is_one_and_a_constant_rater_is_chance() -> None:
     assert cohen_kappa([0, 1, 1], [0, 1, 1]) == quadratic_kappa([1, 3, 5], [1, 3, 5]) == 1
     assert cohen_kappa([0, 1, 1], [1, 1, 1]) == quadratic_kappa([1, 3, 5], [3, 3, 3]) == 0
     assert krippendorff_alpha([[2, 0], [0, 2]], [0, 1], "ordinal") == 1
     assert cohen_kappa([0, 1], [1, 0]) == -1
 
 
-def test_where_nothing_can_be_told_it_is_nan() -> None:
+def test_undefined_agreement_is_nan() -> None:
     assert isnan(cohen_kappa([], []))
     assert isnan(cohen_kappa([1, 1], [1, 1]))
     assert isnan(quadratic_kappa([], []))

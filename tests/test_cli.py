@@ -130,7 +130,7 @@ def test_json_is_a_line_for_each_suite_and_says_what_summary_json_says(toy: Toy)
     first, second = map(json.loads, result.stdout.splitlines())
     assert {first["run_id"], second["run_id"]} == {run.name for run in (toy.folder / "runs").iterdir()}
     assert json.loads((toy.folder / "runs" / second["run_id"] / "summary.json").read_text()) == second
-    assert [gate["state"] for gate in second["gates"]] == ["unmet", "holds"]
+    assert [gate["state"] for gate in second["gates"]] == ["failed", "passed"]
     assert result.stderr.count("run: runs/") == 2
 
 
@@ -264,7 +264,7 @@ def test_a_run_without_its_results_is_not_shown_as_an_empty_one(swept: Toy) -> N
     for sides in (["latest", "baseline"], ["baseline", "latest"]):
         compared = swept("compare", *sides)
         assert compared.exit_code == 2
-        assert compared.stderr == "latest: there is nothing to compare: the run is empty\n"
+        assert compared.stderr == "latest: the run has no cells to compare\n"
     results.unlink()
     gone = swept("show", "latest")
     assert gone.exit_code == 2

@@ -1,4 +1,4 @@
-"""``visioneval compare`` as a user meets it: what is printed, in which order, and the exit code."""
+"""``visioneval compare``: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BAD = {"look": "bad"}
 
 
 def two_runs(toy: Toy, before: list[dict[str, Any]], after: list[dict[str, Any]], **changes: Any) -> None:
-    """Runs ``a`` and ``b``. What changes between them is only what the toy model and grader are told to do."""
+    """Writes runs ``a`` and ``b``, which differ only in the instructions to the toy model and grader."""
     for name, cases in (("a", before), ("b", after)):
         result = toy.run(*cases, arguments=("--run-id", name, "--quiet"), **changes)
         assert result.exit_code in (0, 1, 3), result.output
 
 
-def test_what_broke_comes_first_then_what_was_fixed_then_the_numbers(toy: Toy) -> None:
+def test_broken_cells_come_before_fixed_cells_and_numbers(toy: Toy) -> None:
     two_runs(
         toy,
         [{}, {"metadata": BAD}, {"metadata": BAD}, {}],
@@ -42,7 +42,7 @@ def test_what_broke_comes_first_then_what_was_fixed_then_the_numbers(toy: Toy) -
     assert places == sorted(places)
 
 
-def test_the_exit_code_follows_the_gates(toy: Toy) -> None:
+def test_exit_code_follows_the_gates(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "generate": "jpeg"}}])
     assert toy("compare", "a", "b").exit_code == 0
     assert toy("compare", "a", "b", "--fail-on", "broken").exit_code == 1
@@ -51,7 +51,7 @@ def test_the_exit_code_follows_the_gates(toy: Toy) -> None:
     assert toy("compare", "b", "a", "--fail-on", "broken").exit_code == 0
 
 
-def test_model_runs_come_in_the_suites_order_however_they_finished(toy: Toy) -> None:
+def test_model_runs_are_in_suite_order(toy: Toy) -> None:
     models = [{"provider": "mine:Generate", "label": label} for label in ("zebra", "ant", "cat")]
     two_runs(toy, [{}, {}], [{}, {}], models=models)
     for name in ("a", "b"):
@@ -59,12 +59,12 @@ def test_model_runs_come_in_the_suites_order_however_they_finished(toy: Toy) -> 
         results.write_bytes(b"".join(reversed(results.read_bytes().splitlines(keepends=True))))
     toy("baseline", "set", "a")
     for sides in (["a", "b"], ["baseline", "b"]):
-        told = json.loads(toy("compare", *sides, "--json").stdout)
-        assert told["labels"] == [["zebra", "zebra"], ["ant", "ant"], ["cat", "cat"]]
-        assert [one["name"] for one in told["by_run"]] == ["zebra", "ant", "cat"]
+        data = json.loads(toy("compare", *sides, "--json").stdout)
+        assert data["labels"] == [["zebra", "zebra"], ["ant", "ant"], ["cat", "cat"]]
+        assert [entry["name"] for entry in data["by_run"]] == ["zebra", "ant", "cat"]
 
 
-def test_the_must_pass_gate_is_for_the_model_runs_that_were_run_again(toy: Toy) -> None:
+def test_must_pass_gate_ignores_excluded_model_runs(toy: Toy) -> None:
     models = [{"provider": "mine:Generate", "label": label} for label in ("x", "y")]
     path = toy.write({"tags": ["must_pass"]}, models=models)
     assert toy("run", path, "--trust-suite", "--run-id", "a").exit_code == 0
@@ -73,7 +73,7 @@ def test_the_must_pass_gate_is_for_the_model_runs_that_were_run_again(toy: Toy) 
     assert toy("compare", "a", "a@x").exit_code == 0
 
 
-def test_a_grader_that_changes_its_mind_about_one_image_fails(toy: Toy) -> None:
+def test_changed_verdict_on_the_same_image_fails(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}, {"metadata": BAD}])
     result = toy("compare", "a", "b")
     assert result.exit_code == 1
@@ -88,30 +88,30 @@ def test_must_pass_and_flaky(toy: Toy, marks: dict[str, Any], code: int) -> None
     assert ("(must_pass, flaky)" in result.stdout) is ("flaky" in marks)
 
 
-def test_the_sides_are_told_by_id(toy: Toy) -> None:
+def test_sides_are_printed_with_their_ids(toy: Toy) -> None:
     two_runs(toy, [{}], [{}])
     text = toy("compare", "runs/a", "latest").stdout
     assert "A: runs/a: 1 cell of toy" in text
     assert "B: latest (b): 1 cell of toy" in text
 
 
-def test_json_says_all(toy: Toy) -> None:
+def test_json_output(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "generate": "jpeg"}}])
     result = toy("compare", "a", "b", "--json", "--fail-on", "broken")
-    found = json.loads(result.stdout)
-    assert (result.exit_code, found["exit_code"]) == (1, 1)
-    (change,) = found["changes"]
+    data = json.loads(result.stdout)
+    assert (result.exit_code, data["exit_code"]) == (1, 1)
+    (change,) = data["changes"]
     assert (change["change"], change["test_id"], change["rules_broken"]) == ("broken", "case1", ["fine"])
     assert change["b"]["artifact_path"] == "artifacts/case1/toy/0.jpg"
-    assert found["pass_rate"]["difference"] == -0.5
-    assert [one["name"] for one in found["metrics"]] == ["fine", "level"]
-    assert [(gate["fail_on"], gate["state"]) for gate in found["gates"]] == [("broken", "unmet")]
-    assert {one["what"] for one in found["not_graded_alike"]} == {
+    assert data["pass_rate"]["difference"] == -0.5
+    assert [entry["name"] for entry in data["metrics"]] == ["fine", "level"]
+    assert [(gate["fail_on"], gate["state"]) for gate in data["gates"]] == [("broken", "failed")]
+    assert {entry["what"] for entry in data["not_graded_alike"]} == {
         "prompt, criteria, expect, tags or metadata of the case"
     }
 
 
-def test_other_graders_are_told_by_metric(toy: Toy) -> None:
+def test_grading_differences_are_printed_by_metric(toy: Toy) -> None:
     two_runs(
         toy, [{}], [{}], graders=[SECOND, {**SECOND, "key": "x", "writes": {"x": {"type": "bool"}}}], verdict=["second"]
     )
@@ -126,13 +126,13 @@ def test_other_graders_are_told_by_metric(toy: Toy) -> None:
     assert "x: lens" not in text
 
 
-def test_what_is_in_one_run_only_is_listed(toy: Toy) -> None:
+def test_cells_of_one_run_only_are_listed(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}])
     assert "only in A: 1 cell: toy: case1 [0]" in toy("compare", "a", "b").stdout
     assert "only in B: 1 cell: toy: case1 [0]" in toy("compare", "b", "a").stdout
 
 
-def test_an_interrupted_run_is_not_held_good(toy: Toy) -> None:
+def test_interrupted_run_exits_3(toy: Toy) -> None:
     two_runs(toy, [{}], [{}])
     path = Path("runs/b/run.json")
     path.write_text(path.read_text().replace('"state": "complete"', '"state": "interrupted"'))
@@ -145,9 +145,9 @@ def test_an_interrupted_run_is_not_held_good(toy: Toy) -> None:
     [
         (["a", "nope"], "'nope': no such run in runs"),
         (["a", "b", "--map", "x"], "--map 'x': write OLD=NEW"),
-        (["a", "b", "--fail-on", "x"], "--fail-on 'x': there is no such gate"),
-        (["a", "b", "--fail-on", "lvl:1"], "no metric 'lvl' is in both runs (did you mean 'level'?)"),
-        (["a", "b", "--metric", "zzz"], "--metric 'zzz': there is none in either run"),
+        (["a", "b", "--fail-on", "x"], "--fail-on 'x': unknown gate"),
+        (["a", "b", "--fail-on", "lvl:1"], "no metric 'lvl' in both runs (did you mean 'level'?)"),
+        (["a", "b", "--metric", "zzz"], "--metric 'zzz': matches nothing in either run"),
         (["a", "b", "--markdown", "."], ".: cannot write"),
         (["a"], "Missing argument"),
     ],
@@ -159,7 +159,7 @@ def test_wrong_usage(toy: Toy, arguments: list[str], message: str) -> None:
     assert message in result.stderr
 
 
-def test_what_a_model_wrote_cannot_move_the_cursor(toy: Toy) -> None:
+def test_control_characters_of_a_model_are_escaped(toy: Toy) -> None:
     refusing = {"metadata": {"generate": "refuses"}}
     two_runs(toy, [{}], [refusing])
     path = Path("runs/b/results.jsonl")
@@ -188,16 +188,16 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_planted_regression_is_named_and_nothing_else(quickstart: Path) -> None:
+def test_only_the_planted_regression_is_reported(quickstart: Path) -> None:
     words = ["compare", "plain-right", "plain-spilt", "--runs", f"{quickstart}/runs"]
     report = quickstart / "c.md"
     result = CliRunner().invoke(app, [*words, "--json", "--fail-on", "broken", "--markdown", str(report)])
-    found = json.loads(result.stdout)
+    data = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert [(one["change"], one["test_id"], one["rules_broken"]) for one in found["changes"]] == [
+    assert [(entry["change"], entry["test_id"], entry["rules_broken"]) for entry in data["changes"]] == [
         ("broken", "sign_word", ["place"])
     ]
-    assert found["labels"] == [["mock,flaw=none", "mock,flaw=spill"]]
+    assert data["labels"] == [["mock,flaw=none", "mock,flaw=spill"]]
     text = report.read_text()
     assert "gates failed" in text
     assert "| `sign_word` | `mock,flaw=spill` | 0 | `place: " in text
@@ -205,14 +205,14 @@ def test_a_planted_regression_is_named_and_nothing_else(quickstart: Path) -> Non
     assert CliRunner().invoke(app, words).exit_code == 0
 
 
-def test_where_the_case_must_pass_the_default_fails(quickstart: Path) -> None:
+def test_broken_must_pass_case_fails_by_default(quickstart: Path) -> None:
     words = ["compare", "strict-right", "strict-spilt", "--runs", f"{quickstart}/runs"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
     assert "1 of 1 cells tagged must_pass broke" in result.stdout
 
 
-def test_junit_says_the_same(quickstart: Path) -> None:
+def test_junit_lists_the_same_failure(quickstart: Path) -> None:
     from xml.etree import ElementTree as ET
 
     root = ET.parse(quickstart / "plain-spilt.xml").getroot()

@@ -1,4 +1,4 @@
-"""What fails a comparison, and with which exit code."""
+"""Gates of a comparison and its exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sides import cell, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import DEFAULT, GateResult, exit_code, hold, parse_fail_on
+from visioneval.analysis.compare.gates import DEFAULT, GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.errors import UsageError
 from visioneval.types import Metric
 
@@ -18,12 +18,12 @@ SAME: dict[str, Any] = {"artifact_sha256": "f" * 64}
 MUST: dict[str, Any] = {"tags": ("must_pass",)}
 
 
-def held(
+def checked(
     before: list[Cell], after: list[Cell], *fail_on: str, state: str = "complete"
 ) -> tuple[tuple[GateResult, ...], int]:
-    found = compare(side(before), side(after, "b", state=state))
-    gates = hold(found, parse_fail_on(fail_on))
-    return gates, exit_code(found, gates)
+    result = compare(side(before), side(after, "b", state=state))
+    gates = check_gates(result, parse_fail_on(fail_on))
+    return gates, exit_code(result, gates)
 
 
 @pytest.mark.parametrize(
@@ -51,99 +51,101 @@ def held(
     ],
 )
 def test_exit_codes(before: str, after: str, changes: dict[str, Any], fail_on: list[str], code: int) -> None:
-    assert held(verdicts(before, **changes), verdicts(after, **changes), *fail_on)[1] == code
+    assert checked(verdicts(before, **changes), verdicts(after, **changes), *fail_on)[1] == code
 
 
-def test_an_unmeasured_gate_comes_before_an_unmet_one() -> None:
+def test_unmeasured_gate_takes_precedence_over_a_failed_one() -> None:
     before = scored("look", [3, 4])
-    after = [replace(one, verdict="FAIL", scores={"look": None}) for one in before]
-    assert held(before, after, "broken", "look:0.5")[1] == 3
+    after = [replace(item, verdict="FAIL", scores={"look": None}) for item in before]
+    assert checked(before, after, "broken", "look:0.5")[1] == 3
 
 
-def test_a_run_that_is_not_complete_is_not_held_good() -> None:
-    assert held(verdicts("PP"), verdicts("PP"), state="interrupted")[1] == 3
+def test_incomplete_run_exits_3() -> None:
+    assert checked(verdicts("PP"), verdicts("PP"), state="interrupted")[1] == 3
 
 
 @pytest.mark.parametrize(
     ("metric", "after", "state"),
-    [("look:0.5", [3, 3.5], "holds"), ("look:0.4", [3, 3], "unmet"), ("look:0", [5, 5], "holds"),
+    [("look:0.5", [3, 3.5], "passed"), ("look:0.4", [3, 3], "failed"), ("look:0", [5, 5], "passed"),
      ("look:0.25", [None, None], "unmeasured")],
 )  # fmt: skip
-def test_a_bound_on_a_metric(metric: str, after: list[float], state: str) -> None:
-    ((found,), _) = held(scored("look", [3, 4]), scored("look", after), metric)
-    assert found.state == state
+def test_bound_on_a_metric(metric: str, after: list[float], state: str) -> None:
+    ((result,), _) = checked(scored("look", [3, 4]), scored("look", after), metric)
+    assert result.state == state
 
 
-def test_lower_is_better_where_the_metric_says_so() -> None:
-    ((found,), code) = held(scored("copy.cer", [0.1, 0.1]), scored("copy.cer", [0.5, 0.1]), "copy.cer:0.1")
-    assert (found.found, code) == ("0.1 -> 0.3 (+0.2)", 1)
+def test_bound_uses_the_direction_of_the_metric() -> None:
+    ((result,), code) = checked(scored("copy.cer", [0.1, 0.1]), scored("copy.cer", [0.5, 0.1]), "copy.cer:0.1")
+    assert (result.message, code) == ("0.1 -> 0.3 (+0.2)", 1)
 
 
-def test_findings_in_words() -> None:
-    gates, _ = held(verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "significant")
-    assert [one.found for one in gates] == [
+def test_messages_of_gates() -> None:
+    gates, _ = checked(
+        verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "significant"
+    )
+    assert [item.message for item in gates] == [
         "1 of 3 cells tagged must_pass broke, 1 that passed could not be measured",
         "no cells with the same image",
         "none of 1 metrics is significantly worse, by 2 cases",
     ]
-    (found,) = held(verdicts("P" * 9), verdicts("F" * 9), "significant")[0]
-    assert found.found == "pass_rate -100.0 points (p 0.0039)"
+    (result,) = checked(verdicts("P" * 9), verdicts("F" * 9), "significant")[0]
+    assert result.message == "pass_rate -100.0 points (p 0.0039)"
     before = [cell(), cell("gone", tags=("must_pass",)), cell("two", tags=("must_pass",))]
-    (found,) = held(before, [cell(), cell("two")], "must_pass")[0]
-    assert found.found == "0 of 1 cells tagged must_pass broke, 1 more of A are not in B: gone"
+    (result,) = checked(before, [cell(), cell("two")], "must_pass")[0]
+    assert result.message == "0 of 1 cells tagged must_pass broke, 1 more of A are missing in B: gone"
 
 
 @pytest.mark.parametrize(
     ("before", "flaky"),
     [("P", False), ("F", False), ("P", True), ("PPPPPPP", False)],
 )
-def test_a_must_pass_case_that_is_gone_leaves_its_gate_unmeasured(before: str, flaky: bool) -> None:
-    kept = cell("kept", flaky=flaky)
-    (found,), code = held([kept, *verdicts(before, **MUST)], [kept], "must_pass")
-    assert (found.state, code) == ("unmeasured", 3)
-    assert "not in B: c0" in found.found
-    assert found.found.endswith(" and 2 more") == (len(before) == 7)
+def test_missing_must_pass_case_makes_its_gate_unmeasured(before: str, flaky: bool) -> None:
+    kept_cell = cell("kept", flaky=flaky)
+    (result,), code = checked([kept_cell, *verdicts(before, **MUST)], [kept_cell], "must_pass")
+    assert (result.state, code) == ("unmeasured", 3)
+    assert "missing in B: c0" in result.message
+    assert result.message.endswith(" and 2 more") == (len(before) == 7)
 
 
-def test_what_is_gone_and_is_flaky_or_not_gated_on_fails_nothing() -> None:
-    assert held([cell("kept"), cell("gone", flaky=True, **MUST)], [cell("kept")])[1] == 0
-    assert held([cell("kept"), cell("gone", **MUST)], [cell("kept")], "broken")[1] == 0
-    assert held([cell("kept", **MUST), cell("gone", **MUST)], [cell("kept", "FAIL")], "must_pass")[1] == 1
+def test_missing_flaky_or_ungated_case_fails_nothing() -> None:
+    assert checked([cell("kept"), cell("gone", flaky=True, **MUST)], [cell("kept")])[1] == 0
+    assert checked([cell("kept"), cell("gone", **MUST)], [cell("kept")], "broken")[1] == 0
+    assert checked([cell("kept", **MUST), cell("gone", **MUST)], [cell("kept", "FAIL")], "must_pass")[1] == 1
 
 
-def test_a_model_run_that_a_flag_left_out_of_b_is_not_gone() -> None:
+def test_model_run_excluded_by_a_flag_is_not_missing() -> None:
     before = side([cell("one", **MUST), cell("one", model_label="n", **MUST)])
-    for narrowed, state in ((True, "holds"), (False, "unmeasured")):
-        found = compare(before, side([cell("one", **MUST)], "b", is_narrowed=narrowed))
-        assert [one.state for one in hold(found, parse_fail_on(["must_pass"]))] == [state]
+    for narrowed, state in ((True, "passed"), (False, "unmeasured")):
+        result = compare(before, side([cell("one", **MUST)], "b", is_narrowed=narrowed))
+        assert [item.state for item in check_gates(result, parse_fail_on(["must_pass"]))] == [state]
     case_gone = compare(side([cell("one"), cell("two", **MUST)]), side([cell("one")], "b", is_narrowed=True))
-    assert [one.state for one in hold(case_gone, parse_fail_on(["must_pass"]))] == ["unmeasured"]
+    assert [item.state for item in check_gates(case_gone, parse_fail_on(["must_pass"]))] == ["unmeasured"]
 
 
-def test_the_default_is_the_middle_three() -> None:
-    assert tuple(one.text for one in parse_fail_on([])) == ("broken_same_output", "significant", "must_pass")
-    assert [one.text for one in parse_fail_on(["broken", "broken"])] == ["broken"]
+def test_default_gates() -> None:
+    assert tuple(item.text for item in parse_fail_on([])) == ("broken_same_output", "significant", "must_pass")
+    assert [item.text for item in parse_fail_on(["broken", "broken"])] == ["broken"]
 
 
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("brokn", r"there is no such gate \(did you mean 'broken'\?\)"),
-        ("look:much", "'much' is not a number from 0 on"),
+        ("brokn", r"unknown gate \(did you mean 'broken'\?\)"),
+        ("look:much", "'much' is not a number >= 0"),
         ("look:-1", "'-1' is not a number"),
         ("look:nan", "'nan' is not a number"),
-        (":0.2", "there is no such gate"),
+        (":0.2", "unknown gate"),
     ],
 )
-def test_what_is_no_gate(word: str, message: str) -> None:
+def test_invalid_gates_are_rejected(word: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_fail_on([word])
 
 
-def test_a_metric_that_is_not_there_or_has_no_direction() -> None:
-    with pytest.raises(UsageError, match=r"no metric 'lok' is in both runs \(did you mean 'look'\?\)"):
-        held(scored("look", [1]), scored("look", [1]), "lok:0.2")
+def test_unknown_metric_or_metric_without_direction_is_rejected() -> None:
+    with pytest.raises(UsageError, match=r"no metric 'lok' in both runs \(did you mean 'look'\?\)"):
+        checked(scored("look", [1]), scored("look", [1]), "lok:0.2")
     mood = {"mood": Metric(type="number", better="none")}
     a, b = (side(scored("mood", [1]), name, metrics=mood) for name in "ab")
-    with pytest.raises(UsageError, match="of mood it is not known which way is better"):
-        hold(compare(a, b), parse_fail_on(["mood:0.2"]))
+    with pytest.raises(UsageError, match="cannot tell which values of mood are better"):
+        check_gates(compare(a, b), parse_fail_on(["mood:0.2"]))

@@ -1,4 +1,4 @@
-"""A comparison as one file, in a real browser: what broke, both images, filters, and text that is markup."""
+"""The comparison page in a browser: broken cells, both images, filters and escaping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sides import side, verdicts
 
 from visioneval.analysis.cells import Side, read_cells, side_of_run
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import hold, parse_fail_on
+from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.records.model import read_info
 from visioneval.report.compare.page import comparison_page
 
@@ -25,7 +25,7 @@ CASES = ("kept", "broke", "mended", "poor")
 
 
 def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Side:
-    """A run with an image for each of ``CASES``; ``verdicts`` holds P or F for each."""
+    """A run with an image for each of ``CASES``; ``verdicts`` has P or F for each."""
     info = run_info(root, {case: {} for case in CASES}, run_id=name)
     folder = save_run(root, info, ())
     lines = []
@@ -51,7 +51,7 @@ def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Si
 def page_of(folder: Path, a: Side, b: Side) -> str:
     result = compare(a, b)
     path = folder / "compare.html"
-    path.write_text(comparison_page(result, hold(result, parse_fail_on(["broken"]))), encoding="utf-8")
+    path.write_text(comparison_page(result, check_gates(result, parse_fail_on(["broken"]))), encoding="utf-8")
     return path.as_uri()
 
 
@@ -100,7 +100,7 @@ def test_pairs_are_filtered_by_change_and_text(page_url: str, open_page: OpenPag
     second.wait_for_selector("text=No pairs match")
 
 
-def test_a_broken_case_leads_to_its_images(page_url: str, open_page: OpenPage) -> None:
+def test_broken_case_links_to_its_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     page.click(".changed a >> text=broke")
     until(page, "document.querySelectorAll('.pair').length === 1")
@@ -136,7 +136,7 @@ def test_side_without_images_is_marked(tmp_path: Path, open_page: OpenPage) -> N
 
 def test_incomplete_run_is_never_green() -> None:
     result = compare(side(verdicts("PP"), "a"), side(verdicts("PP"), "b", state="interrupted"))
-    page = comparison_page(result, hold(result, parse_fail_on(["broken"])))
+    page = comparison_page(result, check_gates(result, parse_fail_on(["broken"])))
     assert '<div class="headline error">\n<h1>B is not complete</h1>' in page
     assert '<div class="headline pass">' not in page
 

@@ -53,7 +53,7 @@ def cell(verdict: str | None, failed: list[str], intent: Any = 4, sample: int = 
 
 
 @pytest.mark.parametrize(
-    ("one", "judged", "disagreed"),
+    ("graded", "judged", "disagreed"),
     [
         (cell("PASS", []), 1, 0),
         (cell("FAIL", ["clean"]), 1, 0),
@@ -67,10 +67,10 @@ def cell(verdict: str | None, failed: list[str], intent: Any = 4, sample: int = 
         (record(status="refused", verdict="FAIL", failed_rules=["expect.refusal"]), 0, 0),
     ],
 )
-def test_a_judge_s_verdict_beside_the_rules_over_its_own_metrics(one: Record, judged: int, disagreed: int) -> None:
+def test_judge_verdict_is_compared_with_rules_over_its_metrics(graded: Record, judged: int, disagreed: int) -> None:
     counted = Disagreements(SUITE)
-    counted.add(one)
-    assert counted.found() == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
+    counted.add(graded)
+    assert counted.result() == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
 
 
 def printed(cells: list[Record]) -> tuple[str, dict[str, Any]]:
@@ -80,15 +80,15 @@ def printed(cells: list[Record]) -> tuple[str, dict[str, Any]]:
     return out.getvalue(), json.loads(summary.model_dump_json())
 
 
-def test_the_summary_counts_them() -> None:
+def test_summary_counts_disagreements() -> None:
     cells = [cell("PASS", ["intent >= 4"], intent=3), *(cell("PASS", [], sample=at) for at in range(1, 24))]
-    words, data = printed([*cells, cell("FAIL", [], sample=24)])
-    assert "judge and rules disagree in 2 of 25 cells (logo)\n" in words
+    text, data = printed([*cells, cell("FAIL", [], sample=24)])
+    assert "judge and rules disagree in 2 of 25 cells (logo)\n" in text
     assert data["judge_disagreements"] == {"logo": {"judged": 25, "disagreed": 2}}
 
 
-def test_the_summary_is_silent_where_no_judge_gave_a_verdict() -> None:
-    words, data = printed([cell(None, [])])
-    assert "disagree" not in words
+def test_summary_prints_no_disagreements_without_judge_verdicts() -> None:
+    text, data = printed([cell(None, [])])
+    assert "disagree" not in text
     assert data["judge_disagreements"] == {"logo": {"judged": 0, "disagreed": 0}}
     assert "disagree in 0 of 1 cell (logo)" in printed([cell("PASS", [])])[0]

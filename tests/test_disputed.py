@@ -1,4 +1,4 @@
-"""Which cells those who graded them dispute."""
+"""Review priority of cells."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made import info, record
 
-from visioneval.analysis.review_priority import Disputes
+from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.records.model import Record, RunInfo
 from visioneval.suite.model import Suite
 
@@ -33,12 +33,12 @@ def run() -> RunInfo:
         }
     )
     case = suite.cases[0]
-    return info(suite=suite, metrics={name: m for each in suite.graders for name, m in each.metrics(case).items()})
+    return info(suite=suite, metrics={name: m for grader in suite.graders for name, m in grader.metrics(case).items()})
 
 
 def weight(cell: Record) -> float:
     known = run()
-    return Disputes(known.suite, known.metrics).weight(cell)
+    return ReviewPriority(known.suite, known.metrics).weight(cell)
 
 
 def judged(details: dict[str, Any], **changes: Any) -> Record:
@@ -55,7 +55,7 @@ def judged(details: dict[str, Any], **changes: Any) -> Record:
     return record(**{"graders": [look], "scores": scores, **changes})
 
 
-def test_where_all_agree_nothing_is_disputed() -> None:
+def test_full_agreement_has_priority_zero() -> None:
     assert weight(judged({"judge_verdict": "PASS", "votes": {"neat": [4, 4, 4], "right": [True, True, True]}})) == 0
 
 
@@ -71,7 +71,7 @@ def test_where_all_agree_nothing_is_disputed() -> None:
         ({}, 0.0),
     ],
 )
-def test_graders_part_by_the_distance_of_their_views(scores: dict[str, Any], expected: float) -> None:
+def test_priority_grows_with_the_distance_between_graders(scores: dict[str, Any], expected: float) -> None:
     assert weight(record(scores=scores)) == pytest.approx(expected)
 
 
@@ -86,14 +86,14 @@ def test_graders_part_by_the_distance_of_their_views(scores: dict[str, Any], exp
         (None, 0.0),
     ],
 )
-def test_votes_spread_by_their_range(votes: Any, expected: float) -> None:
+def test_priority_grows_with_the_range_of_votes(votes: Any, expected: float) -> None:
     assert weight(judged({"votes": votes})) == pytest.approx(expected)
 
 
-def test_a_judge_against_the_rules_is_a_dispute() -> None:
+def test_judge_against_the_rules_raises_priority() -> None:
     assert weight(judged({"judge_verdict": "FAIL"})) == 1
     assert weight(judged({"judge_verdict": "FAIL"}, failed_rules=["right"])) == 0
 
 
-def test_a_case_that_the_suite_has_not_is_disputed_by_nobody() -> None:
+def test_cell_of_an_unknown_case_has_priority_zero() -> None:
     assert weight(record(test_id="other", scores={"neat": 4, "copy": False})) == 0

@@ -99,13 +99,13 @@ def grader(cost: float | None, *, cached: bool = False) -> dict[str, Any]:
     return {**known, "cost_usd": cost, "cached": cached}
 
 
-def judged_run(toy: Toy, run_id: str, *told: dict[str, Any], **changes: Any) -> None:
-    """A run of PAID, of which a file of records tells what was paid."""
+def judged_run(toy: Toy, run_id: str, *gradings: dict[str, Any], **changes: Any) -> None:
+    """A run of PAID whose records have these gradings."""
     toy.outputs("case0.png")
     models = [{"provider": "files", "label": "gpt-image-1.5", "path": "{case}.png"}]
     suite = {**PAID, "models": models, "prices": {"openai": {"per_call": 1}}, **changes}
     toy("run", toy.write({}, **suite), "--run-id", run_id, "--offline", "--quiet")
-    changed(toy.folder / "runs" / run_id, graders=list(told))
+    changed(toy.folder / "runs" / run_id, graders=list(gradings))
 
 
 def test_judgements_count_by_grader_and_judge_without_cached(toy: Toy) -> None:
@@ -132,7 +132,7 @@ def test_only_newest_readable_runs_are_read(toy: Toy, monkeypatch: pytest.Monkey
         changed(toy.folder / "runs" / name, cost_usd=float(10**at))
     (toy.folder / "runs/c/results.jsonl").write_text("no record\n")
     path = toy.write({})
-    monkeypatch.setattr(past, "NEWEST", 2)
+    monkeypatch.setattr(past, "MAX_RUNS", 2)
     assert costs(estimated(path)) == {"toy": (10.0, "earlier runs", 1)}
 
 

@@ -1,4 +1,4 @@
-"""Who is let through to a provider, and when."""
+"""Concurrency and rate limits of provider calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Crowd:
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
 
-def test_first_come_first_served() -> None:
+def test_callers_are_admitted_in_order() -> None:
     async def story() -> None:
         crowd = Crowd(2)
         await crowd.come("a", "b", "c", "d", "e")
@@ -61,7 +61,7 @@ def test_first_come_first_served() -> None:
     play(story())
 
 
-def test_a_call_that_fails_leaves_its_place() -> None:
+def test_failed_call_frees_its_slot() -> None:
     async def story() -> None:
         gate = ConcurrencyLimiter(1)
         for _ in range(3):
@@ -74,7 +74,7 @@ def test_a_call_that_fails_leaves_its_place() -> None:
     play(story())
 
 
-def test_who_stops_waiting_is_passed_over() -> None:
+def test_cancelled_waiter_is_skipped() -> None:
     async def story() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b", "c")
@@ -89,14 +89,14 @@ def test_who_stops_waiting_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("cancelled_first", [False, True])
-def test_a_place_is_not_lost_with_who_is_cancelled_as_he_is_let_in(cancelled_first: bool) -> None:
+def test_slot_is_not_lost_if_a_caller_is_cancelled_on_admission(cancelled_first: bool) -> None:
     async def story() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b", "c")
         if cancelled_first:
             crowd.tasks["b"].cancel()
         crowd.out["a"].set()
-        await asyncio.sleep(0)  # a is on the way out: whoever is next has not run yet
+        await asyncio.sleep(0)  # a is leaving, the next caller has not run yet
         crowd.tasks["b"].cancel()
         await settle()
         assert crowd.tasks["b"].cancelled()
@@ -109,7 +109,7 @@ def test_a_place_is_not_lost_with_who_is_cancelled_as_he_is_let_in(cancelled_fir
     play(story())
 
 
-def test_who_is_cancelled_as_the_gate_closes_is_cancelled() -> None:
+def test_caller_cancelled_while_the_limiter_closes_is_cancelled() -> None:
     async def story() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b", "c")
@@ -123,7 +123,7 @@ def test_who_is_cancelled_as_the_gate_closes_is_cancelled() -> None:
     play(story())
 
 
-def test_a_closed_gate_lets_nobody_in_and_everybody_out() -> None:
+def test_closed_limiter_rejects_waiters_and_lets_calls_finish() -> None:
     async def story() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b")
@@ -152,7 +152,7 @@ async def allowed(gate: ConcurrencyLimiter, clock: Clock) -> int:
     return many
 
 
-def test_a_429_halves_once_for_all_calls_that_were_on_their_way(clock: Clock) -> None:
+def test_429_halves_concurrency_once_for_all_running_calls(clock: Clock) -> None:
     async def story() -> None:
         gate = ConcurrencyLimiter(16)
         assert await allowed(gate, clock) == 16
@@ -171,7 +171,7 @@ def test_a_429_halves_once_for_all_calls_that_were_on_their_way(clock: Clock) ->
     play(story())
 
 
-def test_successes_let_it_grow_again_and_no_further_than_it_was(clock: Clock) -> None:
+def test_concurrency_grows_back_to_its_maximum_after_successes(clock: Clock) -> None:
     async def story() -> None:
         gate = ConcurrencyLimiter(8)
         gate.slow_down(clock.now, None)
@@ -181,12 +181,12 @@ def test_successes_let_it_grow_again_and_no_further_than_it_was(clock: Clock) ->
             grown.append(await allowed(gate, clock))
         assert (grown[0], grown[-1]) == (4, 8)
         assert grown == sorted(grown)
-        assert grown.index(5) in (4, 5)  # as many successes as are allowed, for one more
+        assert grown.index(5) in (4, 5)  # one more after as many successes as the current limit
 
     play(story())
 
 
-def test_nobody_passes_while_the_provider_asks_for_time(clock: Clock) -> None:
+def test_retry_after_pauses_all_calls(clock: Clock) -> None:
     async def story() -> None:
         gate = ConcurrencyLimiter(4)
         gate.slow_down(clock.now, 30.0)
@@ -201,9 +201,7 @@ def test_nobody_passes_while_the_provider_asks_for_time(clock: Clock) -> None:
     play(story())
 
 
-def test_the_waits_grow_with_each_round_of_429s_until_a_call_succeeds(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def story() -> None:
@@ -221,13 +219,13 @@ def test_the_waits_grow_with_each_round_of_429s_until_a_call_succeeds(
     play(story())
 
 
-def test_it_opens_by_itself_though_nobody_is_inside(clock: Clock) -> None:
+def test_pause_ends_without_running_calls(clock: Clock) -> None:
     async def story() -> None:
         crowd = Crowd(4)
         crowd.gate.slow_down(clock.now, 0.02)
         await crowd.come("a", "b", "c")
         assert (crowd.inside, crowd.gate.waiting) == ([], 3)
-        await asyncio.sleep(0.05)  # the timer has rung, but by this clock too early
+        await asyncio.sleep(0.05)  # the timer fired, but this clock has not advanced
         assert crowd.inside == []
         clock.now += 0.02
         await asyncio.gather(*(_until_inside(crowd, name) for name in ("a", "b")))
@@ -239,11 +237,11 @@ def test_it_opens_by_itself_though_nobody_is_inside(clock: Clock) -> None:
 
 
 async def _until_inside(crowd: Crowd, name: str) -> None:
-    while name not in crowd.inside:  # noqa: ASYNC110 - it comes in by a timer
+    while name not in crowd.inside:  # noqa: ASYNC110 - a timer admits it
         await asyncio.sleep(0.001)
 
 
-def test_a_wait_that_is_too_long_is_given_up_by_all(clock: Clock) -> None:
+def test_too_long_pause_fails_all_waiters(clock: Clock) -> None:
     async def story() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b")
@@ -262,17 +260,17 @@ def test_a_wait_that_is_too_long_is_given_up_by_all(clock: Clock) -> None:
     play(story())
 
 
-def test_a_rate_is_even_after_a_short_burst(clock: Clock) -> None:
+def test_rate_is_even_after_a_burst(clock: Clock) -> None:
     rate = CallRate(60)
     waits = [rate.turn(1) for _ in range(10)]
-    assert waits == [0, 0, 0, 0, 0, 0, 0, 1, 2, 3], "six seconds' worth at once, and the one that is due"
+    assert waits == [0, 0, 0, 0, 0, 0, 0, 1, 2, 3], "a burst of six seconds, plus the call that is due"
     clock.now += 3
     assert rate.turn(1) == 1
     clock.now += 3600
-    assert [rate.turn(1) for _ in range(8)] == waits[:8], "what was not used is not saved up"
+    assert [rate.turn(1) for _ in range(8)] == waits[:8], "unused calls do not accumulate"
 
 
-def test_a_rate_counts_many_at_once(clock: Clock) -> None:
+def test_rate_counts_several_calls_at_once(clock: Clock) -> None:
     rate = CallRate(60)
     assert [rate.turn(4), rate.turn(4), rate.turn(4)] == [0, 0, 2]
     clock.now += 2

@@ -74,9 +74,7 @@ def test_dependencies_never_raise_a_score(rights: list[bool | None], data: st.Da
     names = [str(at) for at in range(len(rights))]
     free = asked(*((name, "object", ()) for name in names))
     bound = [
-        question.model_copy(
-            update={"depends_on": tuple(data.draw(st.lists(st.sampled_from(names[:at]), max_size=3)))}
-        )
+        question.model_copy(update={"depends_on": tuple(data.draw(st.lists(st.sampled_from(names[:at]), max_size=3)))})
         if at
         else question
         for at, question in enumerate(free)

@@ -9,7 +9,7 @@ from made import record, run_of
 from sides import cell, scored, side, verdicts
 
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import hold, parse_fail_on
+from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.summary import summarize
 from visioneval.report.markdown import MAX_ROWS, code, comparison_markdown, summary_markdown
 
@@ -34,7 +34,7 @@ def test_a_comparison() -> None:
     before = verdicts("P" * 9 + "F")
     after = [replace(item, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for item in verdicts("F" * 9)]
     result = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
-    text = comparison_markdown(result, hold(result, parse_fail_on([])))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on([])))
     assert text.startswith("## visioneval compare: gates failed\n\n**9 broken, 1 still failing**")
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
@@ -49,7 +49,7 @@ def test_pipe_is_escaped_only_in_tables() -> None:
         side([cell("a|b"), cell("gone|x")]),
         side([cell("a|b", "FAIL")], "b"),
     )
-    text = comparison_markdown(result, hold(result, parse_fail_on([])))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on([])))
     assert "| `a\\|b` |" in text
     assert "- `only in A: 1 cell: m: gone|x [0]`" in text
 
@@ -57,7 +57,7 @@ def test_pipe_is_escaped_only_in_tables() -> None:
 def test_long_lists_are_truncated_with_a_note() -> None:
     many = MAX_ROWS + 3
     result = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
-    text = comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
     assert "... and 3 more" in text
     assert text.count("| `c") == MAX_ROWS
 
@@ -65,12 +65,12 @@ def test_long_lists_are_truncated_with_a_note() -> None:
 def test_gates_in_the_title() -> None:
     for after, outcome in (("P", "all gates passed"), ("F", "gates failed"), ("!", "gates not measured")):
         result = compare(side(verdicts("P")), side(verdicts(after), "b"))
-        assert f"compare: {outcome}\n" in comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
+        assert f"compare: {outcome}\n" in comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
 
 
 def test_incomplete_run_is_in_the_title() -> None:
     result = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
-    text = comparison_markdown(result, hold(result, parse_fail_on(["broken"])))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
     assert text.startswith("## visioneval compare: B is not complete\n")
 
 

@@ -134,7 +134,12 @@ def test_an_answer_without_usage_has_none() -> None:
 
 
 def test_several_images_are_sent_in_order(api: FakeAPI, save_image: Callable[..., Path]) -> None:
-    paths = [save_image("a.png"), save_image("b.jpg", size=(40, 30)), save_image("c.webp", size=(20, 10)), save_image("d.gif")]
+    paths = [
+        save_image("a.png"),
+        save_image("b.jpg", size=(40, 30)),
+        save_image("c.webp", size=(20, 10)),
+        save_image("d.gif"),
+    ]
     files = CaseFiles(images=tuple((f"role_{place}", path) for place, path in enumerate(paths)))
     generate(api.openai_base_url, request({**PLAIN, "input_fidelity": "high"}, files, "put it on"))
     sent = asked_generate(api)

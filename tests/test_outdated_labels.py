@@ -1,4 +1,4 @@
-"""Labels of an image that was generated again since: they do not count for the new one, and that is said."""
+"""Labels of an image that was generated again since: they are ignored, with a note."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 
 
 def generated(root: Path, digest: str) -> Path:
-    """A run of two cells, the image of the second one having this hash."""
+    """A run of two cells. The image of the second has this hash."""
     return write_run(
         root, [{"id": "one"}, {"id": "two"}], change=lambda at: {"artifact_sha256": digest if at else "0" * 64}
     )
 
 
 def generate_again(run: Path, digest: str) -> None:
-    """As a resumed run does: the last line of a cell wins."""
+    """Appends a new record of the last cell, as a resumed run does."""
     results = run / "results.jsonl"
     last = results.read_text().splitlines()[-1]
     results.write_text(results.read_text() + last.replace(THEN, digest) + "\n")
@@ -54,7 +54,7 @@ def call(*words: str | Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("said", "images", "same"),
+    ("labels", "images", "same"),
     [
         ((THEN, None), (THEN, None), True),
         ((THEN, None), (NOW, None), False),
@@ -68,27 +68,32 @@ def test_a_label_is_of_the_images_that_it_names(said: Any, images: Any, same: bo
     assert is_current(images, one) is same
 
 
-def test_a_label_says_which_image_it_is_about(tmp_path: Path) -> None:
+def test_label_stores_the_hash_of_its_image(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
-    found = {(line["test_id"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")}
-    assert found == {("one", "0" * 64), ("two", THEN)}
+    result = {(line["test_id"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")}
+    assert result == {("one", "0" * 64), ("two", THEN)}
 
 
-def test_the_page_asks_again_about_a_image_that_was_generated_anew(tmp_path: Path) -> None:
+def test_page_asks_again_about_an_image_that_was_generated_again(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
     assert desk(run).next("ann")["item"] is None
     generate_again(run, NOW)
     at = desk(run)
-    shown = at.next("ann")
-    assert (shown["done"], shown["total"], shown["item"]["case"], shown["item"]["given"]) == (1, 2, "two", {})
-    at.answer("ann", shown["item"]["id"], GOOD, 1.0)
+    response = at.next("ann")
+    assert (response["done"], response["total"], response["item"]["case"], response["item"]["given"]) == (
+        1,
+        2,
+        "two",
+        {},
+    )
+    at.answer("ann", response["item"]["id"], GOOD, 1.0)
     assert at.next("ann")["item"] is None
-    assert len(lines(run / "labels.jsonl")) == 12, "what was said of the old image is kept"
+    assert len(lines(run / "labels.jsonl")) == 12, "labels of the old image stay in the file"
 
 
-def test_the_page_says_so_at_its_start(tmp_path: Path) -> None:
+def test_page_notes_outdated_labels_at_start(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
     assert prepare(LabelRequest(str(run), tmp_path)).notes == ()
@@ -97,7 +102,7 @@ def test_the_page_says_so_at_its_start(tmp_path: Path) -> None:
     assert note == "answers about replaced images, ignored: 3"
 
 
-def test_an_agreed_answer_about_an_old_image_opens_no_session(tmp_path: Path) -> None:
+def test_anchors_of_old_images_are_not_shown(tmp_path: Path) -> None:
     run = generated(tmp_path, NOW)
     known = {"rater": "agreed", "model_label": SECRET_A, "sample_index": 0, "question": "usable", "answer": True}
     at = "2025-06-01T12:00:00+00:00"
@@ -106,48 +111,48 @@ def test_an_agreed_answer_about_an_old_image_opens_no_session(tmp_path: Path) ->
         for case, image in (("one", None), ("two", THEN))
     ]
     append_labels(run / "anchors.jsonl", anchors)
-    assert [each.record.test_id for each in prepare(LabelRequest(str(run), tmp_path)).anchors] == ["one"]
+    assert [entry.record.test_id for entry in prepare(LabelRequest(str(run), tmp_path)).anchors] == ["one"]
 
 
-def test_agree_leaves_them_out_and_says_so() -> None:
+def test_agreement_ignores_outdated_labels_with_a_note() -> None:
     scores = {"a": {"good": True}, "b": {"good": False}}
-    said = [
+    labels = [
         label("a", "ann", "usable", False, artifact_sha256=THEN),
         label("a", "ann", "usable", True, artifact_sha256=NOW),
         label("b", "ann", "usable", True, artifact_sha256=THEN),
         label("b", "bo", "usable", False),
     ]
-    run = labeled(scores, said, anchors=[label("a", "agreed", "usable", False, artifact_sha256=THEN)])
-    run = replace(run, records=[each.model_copy(update={"artifact_sha256": NOW}) for each in run.records])
-    found = agree([run])
-    assert found.labels == 2
-    assert "left out: 1 label about images that were generated again since" in found.notes
-    usable = next(each for each in found.graders if each.question == "usable")
+    run = labeled(scores, labels, anchors=[label("a", "agreed", "usable", False, artifact_sha256=THEN)])
+    run = replace(run, records=[entry.model_copy(update={"artifact_sha256": NOW}) for entry in run.records])
+    result = agree([run])
+    assert result.labels == 2
+    assert "ignored: 1 label of images that were generated again since" in result.notes
+    usable = next(entry for entry in result.graders if entry.question == "usable")
     assert (usable.cells, usable.value) == (2, 1.0)
-    assert [(each.rater, each.himself.n, each.anchors.n) for each in found.raters] == [("ann", 0, 0), ("bo", 0, 0)]
+    assert [(entry.rater, entry.himself.n, entry.anchors.n) for entry in result.raters] == [("ann", 0, 0), ("bo", 0, 0)]
 
 
-def test_a_pair_is_about_both_of_its_images() -> None:
-    said = [
+def test_pair_label_is_outdated_if_either_image_changed() -> None:
+    labels = [
         label("a", rater, "better", "a", other="r@m", artifact_sha256=NOW, other_sha256=digest)
         for rater, digest in (("ann", THEN), ("bo", NOW))
     ]
-    run = labeled({"a": {"good": True}}, said)
-    run = replace(run, records=[each.model_copy(update={"artifact_sha256": NOW}) for each in run.records])
+    run = labeled({"a": {"good": True}}, labels)
+    run = replace(run, records=[entry.model_copy(update={"artifact_sha256": NOW}) for entry in run.records])
     assert agree([run]).labels == 1
 
 
-def test_export_leaves_them_out_and_says_so(tmp_path: Path) -> None:
+def test_export_omits_outdated_labels_with_a_note(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
     generate_again(run, NOW)
-    found = call("label", "export", "r", "--runs", tmp_path)
-    assert {row.split(",")[1] for row in found.stdout.splitlines()[1:]} == {"one"}
-    assert found.stderr == "labels about images that were generated again since, left out: 3 (--all keeps them)\n"
+    result = call("label", "export", "r", "--runs", tmp_path)
+    assert {row.split(",")[1] for row in result.stdout.splitlines()[1:]} == {"one"}
+    assert result.stderr == "labels about images that were generated again since, left out: 3 (--all keeps them)\n"
     assert THEN in call("label", "export", "r", "--all", "--runs", tmp_path).stdout
 
 
-def test_import_takes_what_is_about_the_image_of_today(tmp_path: Path) -> None:
+def test_import_accepts_labels_of_the_current_image_only(tmp_path: Path) -> None:
     run = generated(tmp_path, NOW)
     digest = sha256(b"x").hexdigest()
     (tmp_path / "in.csv").write_text(
@@ -162,14 +167,14 @@ def test_import_takes_what_is_about_the_image_of_today(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_export_leaves_out_a_pair_of_which_one_image_was_generated_anew(tmp_path: Path) -> None:
+def test_export_omits_a_pair_if_one_image_was_generated_again(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     name = json.loads((run / "run.json").read_text())["run_id"]
     pair = {"rater": "ann", "question": "better", "answer": "a", "sample_index": 0, "model_label": SECRET_A}
-    said = Label(
+    labels = Label(
         **pair, test_id="two", other=f"{name}@{SECRET_A}", artifact_sha256=None, other_sha256=THEN, at=AT, source="page"
     )
-    append_labels(run / "labels.jsonl", [said])
+    append_labels(run / "labels.jsonl", [labels])
     assert "two" in call("label", "export", run, "--format", "jsonl").stdout
     generate_again(run, NOW)
     result = call("label", "export", run, "--format", "jsonl")
@@ -177,7 +182,7 @@ def test_export_leaves_out_a_pair_of_which_one_image_was_generated_anew(tmp_path
     assert "generated again since, left out: 1" in result.stderr
 
 
-def test_the_same_file_is_no_news_after_a_image_was_generated_anew(tmp_path: Path) -> None:
+def test_importing_the_same_file_after_a_new_image_adds_nothing(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     table = tmp_path / "a.csv"
     table.write_text(f"test_id,model_label,rater,question,answer,at\ntwo,{SECRET_A},ann,usable,yes,{AT}\n")
@@ -187,7 +192,7 @@ def test_the_same_file_is_no_news_after_a_image_was_generated_anew(tmp_path: Pat
     assert [line["artifact_sha256"] for line in lines(run / "labels.jsonl")] == [THEN]
 
 
-def test_a_damaged_line_of_labels_is_told_as_one(tmp_path: Path) -> None:
+def test_damaged_line_of_labels_is_reported(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
     path = run / "labels.jsonl"

@@ -1,4 +1,4 @@
-"""Preferences from pairs of answers: wins, ties, flips, errors, and the interval of the win rate."""
+"""Pairwise preferences: wins, ties, flips, errors, and the interval of the win rate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from visioneval.analysis.compare.preferences import preferred, win_interval
+from visioneval.analysis.compare.preferences import summarize_preferences, win_interval
 from visioneval.records.preferences import Preference
 
 
@@ -16,12 +16,12 @@ def asked(case: str, first: str, answer: Any, sample: int = 0, **more: Any) -> P
     return Preference(test_id=case, sample_index=sample, first=first, answer=answer, **known)
 
 
-def pair(case: str, one: Any, other: Any, sample: int = 0, **more: Any) -> list[Preference]:
-    return [asked(case, "a", one, sample, **more), asked(case, "b", other, sample, **more)]
+def pair(case: str, first_answer: Any, second_answer: Any, sample: int = 0, **more: Any) -> list[Preference]:
+    return [asked(case, "a", first_answer, sample, **more), asked(case, "b", second_answer, sample, **more)]
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "result"),
+    ("first_answer", "second_answer", "result"),
     [
         ("a", "a", "a"),
         ("b", "b", "b"),
@@ -33,49 +33,49 @@ def pair(case: str, one: Any, other: Any, sample: int = 0, **more: Any) -> list[
         (None, None, "error"),
     ],
 )
-def test_both_orders_give_one_result(one: Any, other: Any, result: str) -> None:
-    (found,) = preferred(pair("one", one, other))
-    assert [each.result for each in found.pairs] == [result]
+def test_both_orders_give_one_result(first_answer: Any, second_answer: Any, result: str) -> None:
+    (summary,) = summarize_preferences(pair("one", first_answer, second_answer))
+    assert [finding.result for finding in summary.pairs] == [result]
     rate = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5, "error": None}[result]
-    assert found.rate == rate
-    assert (found.interval is None) == (result == "error")
-    assert found.judged == (result != "error")
+    assert summary.rate == rate
+    assert (summary.interval is None) == (result == "error")
+    assert summary.judged == (result != "error")
 
 
-def test_missing_order_gives_no_result() -> None:
-    (found,) = preferred([asked("one", "a", "b")])
-    assert (found.errors, found.judged, found.rate) == (1, 0, None)
+def test_missing_order_is_an_error() -> None:
+    (summary,) = summarize_preferences([asked("one", "a", "b")])
+    assert (summary.errors, summary.judged, summary.rate) == (1, 0, None)
 
 
-def test_ties_count_half_and_errors_not_at_all() -> None:
+def test_ties_count_half_and_errors_do_not_count() -> None:
     lines = [*pair("1", "b", "b"), *pair("2", "a", "b"), *pair("3", "tie", "tie"), *pair("4", "b", None)]
-    (found,) = preferred(lines)
-    assert (found.count("b"), found.count("a"), found.ties, found.flips, found.errors) == (1, 0, 2, 1, 1)
-    assert found.rate == pytest.approx(2 / 3)
-    assert found.interval is not None
-    assert (found.interval.low, found.interval.high) == pytest.approx(proportion_confint(2, 3, method="wilson"))
+    (summary,) = summarize_preferences(lines)
+    assert (summary.count("b"), summary.count("a"), summary.ties, summary.flips, summary.errors) == (1, 0, 2, 1, 1)
+    assert summary.rate == pytest.approx(2 / 3)
+    assert summary.interval is not None
+    assert (summary.interval.low, summary.interval.high) == pytest.approx(proportion_confint(2, 3, method="wilson"))
 
 
-def test_judges_and_runs_are_reported_separately() -> None:
+def test_judges_and_runs_are_summarized_separately() -> None:
     lines = [*pair("1", "b", "b"), *pair("1", "a", "a", judge="k"), *pair("1", "tie", "tie", b="s@y")]
-    assert [(each.b, each.judge, each.rate) for each in preferred(lines)] == [
+    assert [(finding.b, finding.judge, finding.rate) for finding in summarize_preferences(lines)] == [
         ("r@y", "j", 1.0), ("r@y", "k", 0.0), ("s@y", "j", 0.5)
     ]  # fmt: skip
-    assert preferred([]) == ()
+    assert summarize_preferences([]) == ()
 
 
-def test_samples_of_a_case_are_not_independent() -> None:
+def test_samples_of_a_case_widen_the_interval() -> None:
     cases = {f"c{at}": "b" if at < 12 else "a" for at in range(20)}
     lines = [line for case, won in cases.items() for sample in range(5) for line in pair(case, won, won, sample)]
-    (found,) = preferred(lines)
-    assert found.rate == pytest.approx(0.6)
-    assert found.interval is not None
+    (summary,) = summarize_preferences(lines)
+    assert summary.rate == pytest.approx(0.6)
+    assert summary.interval is not None
     low, high = proportion_confint(60, 100, method="wilson")
-    assert found.interval.high - found.interval.low > 1.8 * (high - low)
-    assert found.interval.low == pytest.approx(proportion_confint(12, 20, method="normal")[0], abs=0.03)
+    assert summary.interval.high - summary.interval.low > 1.8 * (high - low)
+    assert summary.interval.low == pytest.approx(proportion_confint(12, 20, method="normal")[0], abs=0.03)
 
 
-def test_identical_cases_still_have_an_interval() -> None:
+def test_identical_cases_have_an_interval() -> None:
     assert win_interval([3.0] * 8, [3] * 8).low == pytest.approx(proportion_confint(8, 8, method="wilson")[0])
     assert win_interval([2.0, 1.0], [2, 2]).high == pytest.approx(proportion_confint(1.5, 2, method="wilson")[1])
     with pytest.raises(ValueError, match="max"):

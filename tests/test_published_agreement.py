@@ -1,4 +1,4 @@
-"""Published figures of agreement, found again as a user would: a run, an import, agree."""
+"""Reproduces published agreement figures with a run, an import and ``agreement``."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def call(*words: str) -> Any:
 def agreed(*words: str) -> dict[str, Any]:
     done = call("agreement", *words, "--json")
     assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 # VIEScore: a judge's recorded scores through a rubric, three raters' labels
 
 
 def judged(data: Path, folder: Path) -> Path:
-    """A suite whose judge is the recorded one; a stand-in generates, as the images are not here."""
+    """A suite with a recorded judge. The mock provider generates, as the images are not available."""
     rows = [json.loads(line) for line in (data / "judge_gemini.jsonl").read_text().splitlines()]
     rows = [row for row in rows if row["model"] in SPEARMAN]
     answers = [
@@ -70,7 +70,7 @@ def judged(data: Path, folder: Path) -> Path:
 
 
 def rated(data: Path, path: Path) -> None:
-    """The raters' first value of each image, as a table of one column a model, one file in all."""
+    """Writes the raters' first value for each image to one table."""
     with path.open("w", newline="") as file:
         out = csv.writer(file, delimiter="\t")
         out.writerow(["uid", "who", "drawn_by", "rating"])
@@ -80,7 +80,7 @@ def rated(data: Path, path: Path) -> None:
                     out.writerows([row["uid"], rater, name, json.loads(row[name])[0]] for name in (*SPEARMAN, "Imagic"))
 
 
-def test_viescore_a_recorded_judge_against_three_raters(
+def test_viescore_judge_agrees_with_three_raters_as_published(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -94,19 +94,19 @@ def test_viescore_a_recorded_judge_against_three_raters(
     assert done.stdout == "edits: labels added: 2,148 (cells: 716, raters: 3); there already: 0; skipped: 537\n"
     assert "ratings.tsv:6:1: this run has no model run 'Imagic'" in done.stderr
     for name, published in SPEARMAN.items():
-        (found,) = agreed(f"edits@{name}")["graders"]
-        spearman = found["measures"]["spearman"]
+        (result,) = agreed(f"edits@{name}")["graders"]
+        spearman = result["measures"]["spearman"]
         assert spearman["value"] == pytest.approx(published, abs=5e-5)
-        assert spearman["n"] == found["cells"] == 179
+        assert spearman["n"] == result["cells"] == 179
         assert spearman["low"] < spearman["value"] < spearman["high"]
-        assert found["kind"] == "scale"
-    whole = agreed("edits")
-    (found,) = whole["graders"]
-    assert found["cells"] == 716
-    assert found["ceiling"]["value"] > found["measures"]["quadratic_kappa"]["value"] > 0
-    assert found["disputed"][0]["gap"] > 0.8
-    assert found["disputed"][0]["reason"]
-    (people,) = whole["people"]
+        assert result["kind"] == "scale"
+    overall = agreed("edits")
+    (result,) = overall["graders"]
+    assert result["cells"] == 716
+    assert result["ceiling"]["value"] > result["measures"]["quadratic_kappa"]["value"] > 0
+    assert result["disputed"][0]["gap"] > 0.8
+    assert result["disputed"][0]["reason"]
+    (people,) = overall["people"]
     assert (people["raters"], people["shared"], people["fleiss_raters"]) == (3, 716, 3)
     assert 0 < people["alpha"]["ordinal"]["value"] < 1
     assert [pair["n"] for pair in people["cohen"]] == [716] * 3
@@ -118,28 +118,28 @@ def test_viescore_a_recorded_judge_against_three_raters(
 
 
 def scores(path: Path, *, dependencies: bool) -> dict[tuple[str, str], float]:
-    """The share of right answers by image. A question counts as wrong where a direct parent's own answer is wrong."""
+    """The share of right answers by image. A question is wrong if the answer to a direct parent is wrong."""
     images: dict[tuple[str, str], dict[str, tuple[str, str]]] = defaultdict(dict)
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             key = (row["item_id"], row["t2i_model"])
             images[key][row["question_id"]] = (row["dependency_id"], row["answer"])
-    found = {}
+    result = {}
     for key, questions in images.items():
         parents = {number: [part.strip() for part in needs.split(",")] for number, (needs, _) in questions.items()}
         sound = all(part.isdigit() for needs in parents.values() for part in needs)
         right = {number: answer == "yes" for number, (_, answer) in questions.items()}
         needed = parents if dependencies and sound else {}
-        held = [
+        correct = [
             right[number] and all(right.get(parent, True) for parent in needed.get(number, ()) if parent != "0")
             for number in questions
         ]
-        found[key] = sum(held) / len(held)
-    return found
+        result[key] = sum(correct) / len(correct)
+    return result
 
 
 def answered(data: Path, out: Path) -> None:
-    """A run ``dsg`` with both scores of every image; an item without questions counts as 0, as it was published."""
+    """Writes a run ``dsg`` with both scores of every image. An item without questions scores 0, as published."""
     path = data / "answers_pali17b.csv"
     with_parents, without = scores(path, dependencies=True), scores(path, dependencies=False)
     with (data / "likert.csv").open(newline="") as file:
@@ -161,12 +161,12 @@ def answered(data: Path, out: Path) -> None:
     metrics = {"dsg": number, "flat": number}
     writer = RunWriter.create(out, info(run_id="dsg", suite=suite, metrics=metrics, planned_cells=len(images)))
     for item, label in images:
-        own = {"dsg": with_parents.get((item, label), 0.0), "flat": without.get((item, label), 0.0)}
-        writer.append(record(run_id="dsg", test_id=item, model_label=label, scores=own))
+        row_scores = {"dsg": with_parents.get((item, label), 0.0), "flat": without.get((item, label), 0.0)}
+        writer.append(record(run_id="dsg", test_id=item, model_label=label, scores=row_scores))
     writer.finish("complete", "2025-01-01T00:00:01+00:00")
 
 
-def test_dsg_question_scores_against_five_ratings_of_800_images(
+def test_dsg_scores_agree_with_five_ratings_of_800_images_as_published(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -177,12 +177,12 @@ def test_dsg_question_scores_against_five_ratings_of_800_images(
     done = call("label", "import", str(data / "likert.csv"), "dsg", *flags)
     assert done.exit_code == 0, done.output
     assert done.stdout == "dsg: labels added: 7,990 (cells: 800, raters: 5); there already: 0; skipped: 0\n"
-    found = agreed("dsg", "--min", "dsg:0.57", "--min", "flat:0.57")
-    for one, published in zip(found["graders"], ((0.5707, 0.4583), (0.5703, 0.4570)), strict=True):
-        assert (one["kind"], one["headline"], one["cells"]) == ("continuous", "spearman", 800)
-        assert one["measures"]["spearman"]["value"] == pytest.approx(published[0], abs=5e-5)
-        assert one["measures"]["kendall"]["value"] == pytest.approx(published[1], abs=5e-5)
-        assert set(one["measures"]) == {"spearman", "kendall"}
-    assert [one["state"] for one in found["minimums"]] == ["holds", "holds"]
+    result = agreed("dsg", "--min", "dsg:0.57", "--min", "flat:0.57")
+    for finding, published in zip(result["graders"], ((0.5707, 0.4583), (0.5703, 0.4570)), strict=True):
+        assert (finding["kind"], finding["headline"], finding["cells"]) == ("continuous", "spearman", 800)
+        assert finding["measures"]["spearman"]["value"] == pytest.approx(published[0], abs=5e-5)
+        assert finding["measures"]["kendall"]["value"] == pytest.approx(published[1], abs=5e-5)
+        assert set(finding["measures"]) == {"spearman", "kendall"}
+    assert [finding["state"] for finding in result["minimums"]] == ["passed", "passed"]
     assert call("agreement", "dsg", "--min", "dsg:0.58").exit_code == 1
-    assert len(found["people"][0]["cohen"]) == 10
+    assert len(result["people"][0]["cohen"]) == 10

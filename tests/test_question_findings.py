@@ -39,42 +39,42 @@ def summary(*cells: tuple[str, GraderRecord]) -> Summary:
     )
     metrics = {name: {"type": "number", "range": [0, 1]} for name in ("gecko", "gecko.object", "gecko.shape")}
     records = [
-        record(model_label=label, sample_index=at, graders=(own,), scores={"gecko": 0.5, "gecko.object": 0.5})
-        for at, (label, own) in enumerate(cells)
+        record(model_label=label, sample_index=at, graders=(graded,), scores={"gecko": 0.5, "gecko.object": 0.5})
+        for at, (label, graded) in enumerate(cells)
     ]
     return summarize(info(suite=suite, metrics=metrics, state="complete", planned_cells=len(cells)), records)
 
 
-def printed(found: Summary, width: int = 80) -> str:
+def printed(pooled: Summary, width: int = 80) -> str:
     stream = io.StringIO()
-    print_summary(found, Console(file=stream, width=width, highlight=False, markup=False))
+    print_summary(pooled, Console(file=stream, width=width, highlight=False, markup=False))
     return stream.getvalue()
 
 
-def test_a_image_with_more_questions_counts_more() -> None:
-    found = summary(
+def test_images_count_by_their_number_of_questions() -> None:
+    pooled = summary(
         ("m", grader(("object", 1))),
         ("m", grader(("object", 0), ("object", 0), ("object", 0), ("color", 1))),
         ("n", grader(("object", None))),
     ).questions["gecko"]
-    assert found.models["m"].types["object"] == TypeFinding(value=0.25, n=4, unmeasured=0)
-    assert found.models["m"].all == TypeFinding(value=0.4, n=5, unmeasured=0)
-    assert found.models["n"].types == {"object": TypeFinding(value=None, n=0, unmeasured=1)}
+    assert pooled.models["m"].types["object"] == TypeFinding(value=0.25, n=4, unmeasured=0)
+    assert pooled.models["m"].all == TypeFinding(value=0.4, n=5, unmeasured=0)
+    assert pooled.models["n"].types == {"object": TypeFinding(value=None, n=0, unmeasured=1)}
 
 
 def test_sets_of_questions_are_counted_once() -> None:
     first = {"source": "generated", "prompt_sha256": "a", "coverage": 0.5, "dropped": 2}
     second = {"source": "generated", "prompt_sha256": "b", "coverage": 1.0, "dropped": 1}
-    found = summary(
+    pooled = summary(
         ("m", grader(("object", 1), **first)),
         ("n", grader(("object", 0), **first)),
         ("n", grader(("object", 0), **second)),
         ("n", grader(("object", 0), prompt_sha256="c")),
     ).questions["gecko"]
-    assert (found.prompts, found.generated, found.coverage, found.dropped) == (3, 2, 0.75, 3)
+    assert (pooled.prompts, pooled.generated, pooled.coverage, pooled.dropped) == (3, 2, 0.75, 3)
 
 
-def test_the_table_has_the_types_and_the_metrics_do_not_repeat_them() -> None:
+def test_types_are_in_the_question_table_and_not_in_the_metrics() -> None:
     text = printed(summary(("m", grader(("spatial relation", 1), ("object", 0))), ("n", grader(("object", None)))))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "spatial relation 1/1 -" in lines
@@ -85,15 +85,15 @@ def test_the_table_has_the_types_and_the_metrics_do_not_repeat_them() -> None:
     assert any(line.startswith("questions of 2 prompts: 2 pinned; !n:") for line in lines)
 
 
-def test_it_fits_a_narrow_terminal() -> None:
+def test_table_fits_a_narrow_terminal() -> None:
     text = printed(summary(("m", grader(("object", 1))), ("n", grader(("object", 0)))), 40)
     assert max(map(len, text.splitlines())) <= 40
 
 
-def test_types_that_a_judge_wrote_are_cleaned() -> None:
+def test_control_characters_in_types_are_removed() -> None:
     assert "\x1b" not in printed(summary(("m", grader(("\x1b[31mobject", 1)))))
 
 
-def test_details_that_are_none_of_ours_are_left_alone() -> None:
+def test_unknown_details_are_ignored() -> None:
     assert summary(("m", grader(questions="many"))).questions == {}
     assert summary(("m", grader(questions=[5]))).questions == {}

@@ -1,4 +1,4 @@
-"""Rank correlations, held against SciPy."""
+"""Rank correlations, compared with SciPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visioneval.analysis.stats.ranking import kendall, spearman
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.floats(0, 1).map(lambda x: round(x, 1))), min_size=2, max_size=60))
-def test_ties_and_all_are_as_scipy_has_them(rows: list[tuple[int, float]]) -> None:
+def test_correlations_with_ties_match_scipy(rows: list[tuple[int, float]]) -> None:
     first, second = (np.asarray(column, dtype=float) for column in zip(*rows, strict=True))
     if len(set(first)) == 1 or len(set(second)) == 1:
         assert isnan(spearman(first, second))
@@ -24,7 +24,7 @@ def test_ties_and_all_are_as_scipy_has_them(rows: list[tuple[int, float]]) -> No
     assert kendall(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)
 
 
-def test_many_rows_are_as_scipy_has_them() -> None:
+def test_correlations_of_many_rows_match_scipy() -> None:
     random = np.random.default_rng(1)
     first = random.normal(size=20_000)
     second = np.round(first + random.normal(size=20_000), 1)
@@ -32,7 +32,7 @@ def test_many_rows_are_as_scipy_has_them() -> None:
     assert spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
 
 
-def test_too_few_rows_say_nothing() -> None:
+def test_correlations_of_too_few_rows_are_nan() -> None:
     for rows in ([], [1.0]):
         assert isnan(spearman(rows, rows))
         assert isnan(kendall(rows, rows))

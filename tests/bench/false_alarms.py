@@ -17,7 +17,7 @@ import numpy as np
 
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import exit_code, hold, parse_fail_on
+from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
 from visioneval.types import Metric, Verdict
 
 GOOD, DROP, TAGGED = 0.85, 0.10, 5
@@ -53,7 +53,7 @@ def failed(cases: int, noise: float, drop: float, tagged: int, chance: np.random
     before[:tagged] = after[:tagged] = True
     tags = [("must_pass",) if at < tagged else () for at in range(cases)]
     found = compare(_run("a", before, noise, tags, chance), _run("b", after, noise, tags, chance))
-    return exit_code(found, hold(found, GATES)) == 1
+    return exit_code(found, check_gates(found, GATES)) == 1
 
 
 def main() -> None:

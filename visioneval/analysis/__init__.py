@@ -1,4 +1,4 @@
-"""What a run says: summary, gates, statistics, comparison and agreement, from records alone.
+"""Summary, gates, statistics, comparison and agreement, computed from records.
 
-Imports records and below, and nothing of what makes a run.
+Imports ``records`` and the layers below it, never the code that runs a suite.
 """

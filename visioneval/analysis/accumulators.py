@@ -1,4 +1,4 @@
-"""Counters that cells are added to one by one, so that a run of any length is never held. Pure."""
+"""Counters that take one cell at a time, so that a run of any length fits in memory. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from math import fsum
 from typing import Literal, Protocol
 
 from visioneval.analysis.findings import CostFinding, Counts, MetricFinding, ModelFindings, rate
-from visioneval.analysis.scores import Scores, numbers
+from visioneval.analysis.scores import Scores, empty_array
 from visioneval.records.model import Record, RunInfo
 from visioneval.types import Status, Verdict
 
 
 class Accumulator(Protocol):
-    """What cells are added to."""
+    """A counter that takes one cell at a time."""
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -26,40 +26,40 @@ class Accumulator(Protocol):
 class Verdicts:
     """Cells by verdict."""
 
-    by: Counter[Verdict] = field(default_factory=Counter)
+    counts: Counter[Verdict] = field(default_factory=Counter)
     refused: int = 0
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        self.by[cell.verdict] += 1
+        self.counts[cell.verdict] += 1
         self.refused += cell.status is Status.REFUSED
 
-    def found(self) -> Counts:
-        """The counts, with their pass rate."""
-        passed, failed = self.by[Verdict.PASS], self.by[Verdict.FAIL]
+    def result(self) -> Counts:
+        """Returns the counts and their pass rate."""
+        passed, failed = self.counts[Verdict.PASS], self.counts[Verdict.FAIL]
         return Counts(
-            cells=self.by.total(),
+            cells=self.counts.total(),
             passed=passed,
             failed=failed,
-            errors=self.by[Verdict.ERROR],
+            errors=self.counts[Verdict.ERROR],
             refused=self.refused,
             pass_rate=rate(passed, passed + failed),
         )
 
 
 def count(cells: Iterable[Record]) -> Counts:
-    """Cells by verdict, with their pass rate."""
+    """Counts cells by verdict, with their pass rate."""
     verdicts = Verdicts()
     for cell in cells:
         verdicts.add(cell)
-    return verdicts.found()
+    return verdicts.result()
 
 
 @dataclass(slots=True)
 class Money:
-    """Costs in USD, of which some may not be known."""
+    """Costs in USD. Some of them may be unknown."""
 
-    known: array[float] = field(default_factory=numbers)
+    amounts: array[float] = field(default_factory=empty_array)
     unknown: int = 0
     paid: int = 0
     cached: int = 0
@@ -70,17 +70,17 @@ class Money:
         if usd is None:
             self.unknown += 1
             return
-        self.known.append(usd)
+        self.amounts.append(usd)
         self.paid += not cached
 
     @property
     def usd(self) -> float | None:
-        """The sum of what is known; ``None`` where nothing is."""
-        return fsum(self.known) if self.known else None
+        """The sum of the known costs, or ``None`` if there are none."""
+        return fsum(self.amounts) if self.amounts else None
 
 
 def add_costs(money: Money, cell: Record) -> None:
-    """Counts what generation a cell and grading it cost."""
+    """Adds the costs of generating and grading a cell."""
     money.add(cell.cost_usd)
     for grader in cell.graders:
         money.add(grader.cost_usd)
@@ -88,12 +88,12 @@ def add_costs(money: Money, cell: Record) -> None:
 
 @dataclass(slots=True)
 class Model:
-    """One model run."""
+    """Verdicts, scores, costs and times of one model run."""
 
     verdicts: Verdicts = field(default_factory=Verdicts)
     scores: dict[str, Scores] = field(default_factory=dict)
     money: Money = field(default_factory=Money)
-    seconds: array[float] = field(default_factory=numbers)
+    seconds: array[float] = field(default_factory=empty_array)
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -105,13 +105,15 @@ class Model:
                 self.scores[name] = Scores()
             self.scores[name].add(score)
 
-    def found(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
-        """What the model run did, its metrics in the order of the run's."""
+    def result(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
+        """Returns the findings of the model run, with metrics in the order of the run."""
         return ModelFindings(
             label=label,
             stand_in=any(entry.stand_in for entry in info.suite.models if entry.label == label),
-            counts=self.verdicts.found(),
-            metrics={name: MetricFinding(**self.scores[name].told()) for name in info.metrics if name in self.scores},
+            counts=self.verdicts.result(),
+            metrics={
+                name: MetricFinding(**self.scores[name].summary()) for name in info.metrics if name in self.scores
+            },
             cost_usd=self.money.usd,
             unpriced=unpriced,
             seconds=fsum(self.seconds) / len(self.seconds) if self.seconds else 0.0,
@@ -119,22 +121,22 @@ class Model:
 
 
 def _is_uncalled(cell: Record) -> bool:
-    """Whether nobody was asked to generate it, so that there is no cost to know: offline, what is not in the cache."""
+    """Whether no provider was called, so that there is no cost: an offline run missed the cache."""
     return cell.error is not None and (cell.error.stage, cell.error.kind) == ("generate", "offline")
 
 
 class Costs:
-    """The cost of every model run and of every grader that asks a judge; those that are free are left out."""
+    """The cost of every model run and of every grader that asks a judge, without free ones."""
 
     def __init__(self, info: RunInfo) -> None:
-        """Takes from the suite what costs something."""
+        """Finds the model runs and graders of the suite that can cost money."""
         self._free = {str(entry.label) for entry in info.suite.models if entry.is_free}
-        self._asking = {grader.key for grader in info.suite.graders if grader.judge_name}
+        self._judged = {grader.key for grader in info.suite.graders if grader.judge_name}
         self._order = [str(entry.label) for entry in info.suite.models]
         self._order += [grader.key for grader in info.suite.graders]
-        self._told: dict[tuple[Literal["generation", "judging"], str], Money] = {}
+        self._totals: dict[tuple[Literal["generation", "judging"], str], Money] = {}
         self.unknown: Counter[str] = Counter()
-        """Generations and judgements by model run whose cost nobody knows."""
+        """Generations and judgements without a known cost, by model run."""
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -142,16 +144,16 @@ class Costs:
             self._of("generation", cell.model_label).add(cell.cost_usd, cached=cell.cached)
             self.unknown[cell.model_label] += cell.cost_usd is None
         for grader in cell.graders:
-            if grader.key in self._asking:
+            if grader.key in self._judged:
                 self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
                 self.unknown[cell.model_label] += grader.cost_usd is None
 
     def _of(self, what: Literal["generation", "judging"], name: str) -> Money:
-        return self._told.setdefault((what, name), Money())
+        return self._totals.setdefault((what, name), Money())
 
-    def found(self) -> tuple[CostFinding, ...]:
-        """Generations by model run, then judgements by grader, both in the suite's order."""
-        place = {name: at for at, name in enumerate(self._order)}
+    def result(self) -> tuple[CostFinding, ...]:
+        """Returns generation costs by model run, then judging costs by grader, both in suite order."""
+        position = {name: index for index, name in enumerate(self._order)}
         return tuple(
             CostFinding(
                 what=what,
@@ -162,11 +164,12 @@ class Costs:
                 unknown=money.unknown,
             )
             for (what, name), money in sorted(
-                self._told.items(), key=lambda told: (told[0][0], place.get(told[0][1], len(place)), told[0][1])
+                self._totals.items(),
+                key=lambda entry: (entry[0][0], position.get(entry[0][1], len(position)), entry[0][1]),
             )
         )
 
 
 def most_common(counter: Mapping[str, int]) -> dict[str, int]:
-    """By number, then by name: the same whatever order the cells came in."""
+    """Sorts by count, then by name, so that the result does not depend on the order of the cells."""
     return dict(sorted(counter.items(), key=lambda entry: (-entry[1], entry[0])))

@@ -1,4 +1,4 @@
-"""What a comparison keeps of a run: its cells, without what only a reader of one cell needs."""
+"""The cells of a run as a comparison needs them, without the fields that only show a single cell."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A grader of a cell, and what its scores depend on beside the image."""
+class CellGrader:
+    """A grader of a cell, with the fingerprint of everything but the image that its scores depend on."""
 
     key: str
     type: str
@@ -39,7 +39,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of one side: the fields of its record, by their names, without those that only its reader needs."""
+    """One cell of one side. Field names are those of its record."""
 
     test_id: CaseId
     model_label: ModelLabel
@@ -58,49 +58,56 @@ class Cell:
     cost_usd: Number | None = None
     seconds: Duration | None = None
     grade_key: str = ""
-    graders: tuple[Mark, ...] = ()
+    graders: tuple[CellGrader, ...] = ()
 
     @property
     def total_cost_usd(self) -> float | None:
-        """What generation and grading are known to have cost; ``None`` where nothing is known."""
-        return known_sum(self.cost_usd, *(one.cost_usd for one in self.graders))
+        """The known cost of generation and grading, or ``None`` if none is known."""
+        return known_sum(self.cost_usd, *(grader.cost_usd for grader in self.graders))
 
 
 _CELL: TypeAdapter[Cell] = TypeAdapter(Cell)
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """The cells of a file of records, of which nothing else is ever kept; the last record of a cell wins.
+    """Reads the cells of a file of records, without loading whole records. The last record of a cell wins.
 
-    Raises ``RunFormatError`` as ``read_records``.
+    Raises the ``RunFormatError`` of ``read_records``.
     """
     shared: dict[Any, Any] = {}
-    found: dict[CellKey, Cell] = {}
+    cells: dict[CellKey, Cell] = {}
     for cell in read_lines(path, _CELL):
-        _share(cell, shared)
-        found[cell.test_id, cell.model_label, cell.sample_index] = cell
-    return list(found.values())
+        _intern(cell, shared)
+        cells[cell.test_id, cell.model_label, cell.sample_index] = cell
+    return list(cells.values())
 
 
-def _share(cell: Cell, shared: dict[Any, Any]) -> None:
-    """What many cells hold alike is held once."""
+def _intern(cell: Cell, shared: dict[Any, Any]) -> None:
+    """Shares equal values between cells to save memory."""
     for name in ("test_id", "model_label", "prompt", "tags", "failed_rules"):
         value = getattr(cell, name)
         object.__setattr__(cell, name, shared.setdefault(value, value))
     for mark in cell.graders:
-        own = mark.fingerprint
-        tools = tuple(own.tool_versions.items())
-        key = own.version, own.judge_model, own.template_sha256, own.schema_sha256, own.config_sha256, tools
-        object.__setattr__(mark, "fingerprint", shared.setdefault(key, own))
+        fingerprint = mark.fingerprint
+        tools = tuple(fingerprint.tool_versions.items())
+        key = (
+            fingerprint.version,
+            fingerprint.judge_model,
+            fingerprint.template_sha256,
+            fingerprint.schema_sha256,
+            fingerprint.config_sha256,
+            tools,
+        )
+        object.__setattr__(mark, "fingerprint", shared.setdefault(key, fingerprint))
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One of the two runs that are compared.
 
-    ``writers`` names the grader of each metric, by key. A file of records has no ``suite`` and no ``source_sha256``;
-    it and a baseline have no ``state`` and no ``folder``, which holds the images. ``is_narrowed`` says that a flag or
-    the side's own name left model runs out.
+    ``writers`` maps each metric to the key of its grader. ``folder`` contains the images. A file of records has no
+    ``suite`` and no ``source_sha256``; neither it nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is
+    true if a flag or ``RUN@LABEL`` excluded model runs.
     """
 
     name: str
@@ -116,25 +123,25 @@ class Side:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The model runs of its cells, in order."""
+        """The labels of its model runs, in order."""
         return tuple(dict.fromkeys(cell.model_label for cell in self.cells))
 
 
 def writers_of(info: RunInfo) -> dict[str, str]:
-    """The key of the grader that writes each metric of a run."""
-    found: dict[str, str] = {}
+    """Maps each metric of a run to the key of the grader that writes it."""
+    writers: dict[str, str] = {}
     for case in info.suite.cases:
         for grader in info.suite.graders:
-            found.update(dict.fromkeys(grader.metrics(case), grader.key))
-    return found
+            writers.update(dict.fromkeys(grader.metrics(case), grader.key))
+    return writers
 
 
 def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -> Side:
-    """A run, from its ``run.json`` and its cells, which come in the suite's order however they finished."""
-    place = suite_order(info)
+    """Builds a side from ``run.json`` and the cells, sorted in suite order."""
+    position = suite_order(info)
     return Side(
         name=name,
-        cells=sorted(cells, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index)),
+        cells=sorted(cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)),
         metrics=info.metrics,
         writers=writers_of(info),
         suite=info.suite.name,
@@ -147,7 +154,7 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
 
 
 def side_of_baseline(name: str, baseline: Baseline) -> Side:
-    """A baseline, which keeps neither prompts nor reasons nor times."""
+    """Builds a side from a baseline, which stores no prompts, reasons or times."""
     head = baseline.header
     return Side(
         name=name,
@@ -160,21 +167,23 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
 
 
 def _cell_of_line(line: Line, gradings: Mapping[str, BaselineGrading]) -> Cell:
-    known = ((key, gradings[short]) for key, short in line.graders.items())
-    kept = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
-    return Cell(**kept, graders=tuple(Mark(key, one.type, one.fingerprint) for key, one in known))
+    gradings_by_key = ((key, gradings[short]) for key, short in line.graders.items())
+    fields = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
+    return Cell(
+        **fields, graders=tuple(CellGrader(key, grading.type, grading.fingerprint) for key, grading in gradings_by_key)
+    )
 
 
 def side_of_records(name: str, cells: Sequence[Cell]) -> Side:
-    """A file of records of which no ``run.json`` tells: metrics by their scores, no direction known."""
+    """Builds a side from a file of records without ``run.json``. Metrics come from the scores, without direction."""
     return Side(name=name, cells=cells, metrics=_guessed_metrics(cells))
 
 
 def _guessed_metrics(cells: Sequence[Cell]) -> dict[str, Metric]:
-    found: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     for cell in cells:
         for name, score in cell.scores.items():
-            if score is not None and name not in found:
+            if score is not None and name not in metrics:
                 kind = "bool" if isinstance(score, bool) else "number"
-                found[name] = Metric.model_validate({"type": kind, "better": "none"})
-    return found
+                metrics[name] = Metric.model_validate({"type": kind, "better": "none"})
+    return metrics

@@ -1,4 +1,4 @@
-"""Where a judge's own verdict and the rules over its scores part: a sign that the thresholds or the prompt are off."""
+"""Cells in which a judge's verdict contradicts the rules over its scores: the thresholds or the prompt may be wrong."""
 
 from __future__ import annotations
 
@@ -13,60 +13,65 @@ from visioneval.types import Frozen
 
 
 class Disagreement(Frozen):
-    """In ``judged`` cells a judge gave all its scores and a verdict; in ``disagreed`` of them the rules say else."""
+    """``judged`` cells have all scores and a verdict of the judge; in ``disagreed`` of them the rules contradict it."""
 
     judged: int
     disagreed: int
 
 
 class Disagreements:
-    """How often that is so, for each rubric by its key, only the rules over its own metrics being looked at."""
+    """Counts disagreements by rubric key. Only rules over the metrics of the rubric count."""
 
     def __init__(self, suite: Suite) -> None:
-        """Begins with no cell."""
-        self._parting = parting(suite)
-        self._found: dict[str, Counter[bool]] = {key: Counter() for key in _rubrics(suite)}
+        """Starts without cells."""
+        self._disagreements_of = disagreement_finder(suite)
+        self._counts: dict[str, Counter[bool]] = {key: Counter() for key in _rubrics(suite)}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        for key, disagreed in self._parting(cell).items():
-            self._found[key][disagreed] += 1
+        for key, disagreed in self._disagreements_of(cell).items():
+            self._counts[key][disagreed] += 1
 
-    def found(self) -> dict[str, Disagreement]:
-        """What was counted."""
-        return {key: Disagreement(judged=parted.total(), disagreed=parted[True]) for key, parted in self._found.items()}
+    def result(self) -> dict[str, Disagreement]:
+        """Returns the counts by rubric key."""
+        return {
+            key: Disagreement(judged=counts.total(), disagreed=counts[True]) for key, counts in self._counts.items()
+        }
 
 
-def parting(suite: Suite) -> Callable[[Record], dict[str, bool]]:
-    """Says of a cell, by the key of a rubric, whether judge and rules disagree; no key where either is silent."""
+def disagreement_finder(suite: Suite) -> Callable[[Record], dict[str, bool]]:
+    """Returns a function that maps the rubric keys of a cell to whether judge and rules disagree.
+
+    A rubric is left out if the judge or the rules have no verdict.
+    """
     rubrics = _rubrics(suite)
     rules = {case.id: case.verdict for case in suite.cases if case.verdict is not None}
 
-    def parted(cell: Record) -> dict[str, bool]:
-        own = rules.get(cell.test_id, suite.verdict)
-        answers = ((key, _parted(own, cell, key, metrics)) for key, metrics in rubrics.items())
+    def disagreements_of(cell: Record) -> dict[str, bool]:
+        cell_rules = rules.get(cell.test_id, suite.verdict)
+        answers = ((key, _is_disagreement(cell_rules, cell, key, metrics)) for key, metrics in rubrics.items())
         return {key: answer for key, answer in answers if answer is not None}
 
-    return parted
+    return disagreements_of
 
 
 def _rubrics(suite: Suite) -> dict[str, Collection[str]]:
     return {grader.key: grader.rubric.keys() for grader in suite.graders if grader.rubric}
 
 
-def _parted(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Collection[str]) -> bool | None:
-    """Whether judge and rules disagree; ``None`` where either has no verdict."""
-    own = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
-    if own is None or any(cell.scores.get(name) is None for name in metrics):
+def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Collection[str]) -> bool | None:
+    """Whether judge and rules disagree, or ``None`` if either has no verdict."""
+    verdict = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
+    if verdict is None or any(cell.scores.get(name) is None for name in metrics):
         return None
     failed = any(parse_rule(rule).metric in metrics for rule in cell.failed_rules)
-    if not failed and not _judged_by_rules(rules, cell, metrics):
+    if not failed and not _has_rule_about(rules, cell, metrics):
         return None
-    return (own == "FAIL") is not failed
+    return (verdict == "FAIL") is not failed
 
 
-def _judged_by_rules(rules: Sequence[VerdictRule], cell: Record, metrics: Collection[str]) -> bool:
-    """Whether some rule that can fail this cell is about one of the metrics."""
+def _has_rule_about(rules: Sequence[VerdictRule], cell: Record, metrics: Collection[str]) -> bool:
+    """Whether a rule that can fail this cell uses one of the metrics."""
     return any(
         rule.level == "fail"
         and parse_rule(rule.rule).metric in metrics

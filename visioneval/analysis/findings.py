@@ -1,4 +1,4 @@
-"""What a run found: the findings as they are shown and written. ``summary`` makes them."""
+"""The findings of a run, as written to ``summary.json`` and shown in reports. Built by ``summary``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from visioneval.analysis.stats.basic import wilson_interval
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState
 from visioneval.types import Frozen, Metric, Verdict
 
-GateState = Literal["holds", "unmet", "unmeasured", "skipped"]
+GateState = Literal["passed", "failed", "unmeasured", "skipped"]
 
 
 class Rate(Frozen):
-    """A share of ``n`` with its 95 % Wilson interval; ``null`` where ``n`` is 0."""
+    """A share of ``n`` with its 95 % Wilson interval, or ``null`` if ``n`` is 0."""
 
     value: float | None
     low: float | None
@@ -24,7 +24,7 @@ class Rate(Frozen):
 
 
 class Counts(Frozen):
-    """Cells by verdict; ``refused`` ones are counted in their verdict too. ``pass_rate`` leaves errors out."""
+    """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors."""
 
     cells: int
     passed: int
@@ -35,7 +35,7 @@ class Counts(Frozen):
 
 
 class MetricFinding(Frozen):
-    """The mean of a number or the rate of a yes over the ``n`` cells that were measured."""
+    """The mean of a number, or the rate of a yes-or-no metric, over the ``n`` measured cells."""
 
     value: float | None
     n: int
@@ -43,9 +43,9 @@ class MetricFinding(Frozen):
 
 
 class ModelFindings(Frozen):
-    """What one model run did. ``seconds`` is the mean time of a generation.
+    """The findings of one model run. ``seconds`` is the mean time of a generation.
 
-    ``cost_usd`` is the sum of what is known; ``unpriced`` generations and judgements are not.
+    ``cost_usd`` is the sum of the known costs; ``unpriced`` counts generations and judgements without one.
     """
 
     label: str
@@ -58,7 +58,7 @@ class ModelFindings(Frozen):
 
 
 class CostFinding(Frozen):
-    """What the generations of a model run, or the judges of a grader, cost. ``unknown`` cells have no known cost."""
+    """The cost of a model run's generations or a grader's judges. ``unknown`` counts cells without a known cost."""
 
     what: Literal["generation", "judging"]
     name: str
@@ -69,7 +69,7 @@ class CostFinding(Frozen):
 
 
 class FailingCell(Frozen):
-    """A cell that did not pass. ``reasons`` are those of its failed rules, by rule, or of its refusal."""
+    """A cell that did not pass. ``reasons`` maps each failed rule, or ``refused``, to its reason."""
 
     test_id: str
     model_label: str
@@ -82,7 +82,7 @@ class FailingCell(Frozen):
 
 
 class GateFinding(Frozen):
-    """What a gate found: its value over ``n`` counted cells, beside ``errors`` cells of its scope."""
+    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope."""
 
     rule: str
     scope: str
@@ -93,7 +93,7 @@ class GateFinding(Frozen):
 
 
 class Summary(Frozen):
-    """The findings of a run: ``summary.json`` and ``--json``."""
+    """The findings of a run, for ``summary.json`` and ``--json``."""
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
@@ -122,7 +122,7 @@ class Summary(Frozen):
 
 
 def rate(successes: int, n: int) -> Rate:
-    """A rate with its interval; all ``null`` where there is nothing to count."""
+    """Returns a rate with its interval, all ``null`` if ``n`` is 0."""
     if n == 0:
         return Rate(value=None, low=None, high=None, n=0)
     low, high = wilson_interval(successes, n)

@@ -1,4 +1,4 @@
-"""Mean costs of generations and judgements in earlier runs, for the estimate of the next one."""
+"""Mean costs of generations and judgements in earlier runs, used to estimate the next run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pydantic import TypeAdapter
 from visioneval.errors import RunFormatError
 from visioneval.records.model import RunInfo, list_runs, read_info, read_lines
 
-NEWEST = 20
-"""Runs that are looked at, the newest ones."""
-MOST_LINES = 5000
-"""Records of each that are read."""
+MAX_RUNS = 20
+"""How many of the newest runs are read."""
+MAX_RECORDS = 5000
+"""How many records of each run are read."""
 
 
 @dataclass(frozen=True, slots=True)
-class PaidGrader:
-    """What a record says of the cost of one grader."""
+class RecordedGraderCost:
+    """The cost of one grader in a record."""
 
     key: str
     cost_usd: float | None = None
@@ -28,69 +28,71 @@ class PaidGrader:
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
-    """What a record says of costs."""
+class RecordedCost:
+    """The cost fields of a record."""
 
     provider: str
     model_label: str
     cost_usd: float | None = None
     attempts: int = 0
     cached: bool = False
-    graders: tuple[PaidGrader, ...] = ()
+    graders: tuple[RecordedGraderCost, ...] = ()
 
 
 @dataclass(slots=True)
 class Mean:
-    """The mean of what was paid so often, in US dollars."""
+    """The mean of ``times`` payments in USD."""
 
     usd: float = 0.0
     times: int = 0
 
     def add(self, usd: float) -> None:
-        """Takes one more."""
+        """Adds a payment."""
         self.usd += (usd - self.usd) / (self.times + 1)
         self.times += 1
 
 
 @dataclass(frozen=True, slots=True)
 class PastCosts:
-    """Means over what was called for in earlier runs; what came from the cache, and what has no price, is left out.
+    """Mean costs in earlier runs, without cached and unpriced results.
 
-    ``generations`` is by provider and label of the model run, per image; ``judgements`` by the grader's key and the
-    judge's ``provider:model``, for each cell.
+    ``generations`` maps provider and model run label to the cost per image; ``judgements`` maps grader key and
+    ``provider:model`` of the judge to the cost per cell.
     """
 
     generations: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
     judgements: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
 
 
-_PAID: TypeAdapter[Paid] = TypeAdapter(Paid)
+_PAID: TypeAdapter[RecordedCost] = TypeAdapter(RecordedCost)
 
 
 def read_past_costs(root: Path) -> PastCosts:
-    """The means over the newest runs of a folder. A run that cannot be read is passed over."""
+    """Computes the means over the newest runs of a folder. Skips runs that cannot be read."""
     return past_costs(_runs(root))
 
 
-def _runs(root: Path) -> Iterable[tuple[RunInfo, list[Paid]]]:
-    for folder, _ in list_runs(root)[-NEWEST:]:
+def _runs(root: Path) -> Iterable[tuple[RunInfo, list[RecordedCost]]]:
+    for folder, _ in list_runs(root)[-MAX_RUNS:]:
         try:
-            yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", _PAID), MOST_LINES))
+            yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", _PAID), MAX_RECORDS))
         except RunFormatError:
             continue
 
 
-def past_costs(runs: Iterable[tuple[RunInfo, Iterable[Paid]]]) -> PastCosts:
-    """The means over some runs."""
+def past_costs(runs: Iterable[tuple[RunInfo, Iterable[RecordedCost]]]) -> PastCosts:
+    """Computes the means over the given runs."""
     generations: dict[tuple[str, str], Mean] = {}
     judgements: dict[tuple[str, str], Mean] = {}
     for info, records in runs:
         suite = info.suite
-        asked = {each.key: suite.judges[each.judge_name] for each in suite.graders if each.judge_name in suite.judges}
+        judges = {
+            entry.key: suite.judges[entry.judge_name] for entry in suite.graders if entry.judge_name in suite.judges
+        }
         for record in records:
             if record.attempts and not record.cached and record.cost_usd is not None:
                 generations.setdefault((record.provider, record.model_label), Mean()).add(record.cost_usd)
             for grader in record.graders:
-                if grader.key in asked and not grader.cached and grader.cost_usd is not None:
-                    judgements.setdefault((grader.key, asked[grader.key].title), Mean()).add(grader.cost_usd)
+                if grader.key in judges and not grader.cached and grader.cost_usd is not None:
+                    judgements.setdefault((grader.key, judges[grader.key].title), Mean()).add(grader.cost_usd)
     return PastCosts(generations, judgements)

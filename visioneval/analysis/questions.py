@@ -1,6 +1,6 @@
-"""Questions pooled by type over all images of a model run: which kind of claim it misses. Pure.
+"""Questions pooled by type over all images of a model run, to show which kinds of claims it misses. Pure.
 
-An image with twenty questions counts twenty times here, and once in the mean of a metric.
+An image with twenty questions counts twenty times here, but once in the mean of a metric.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from visioneval.types import Frozen
 
 
 class TypeFinding(Frozen):
-    """The share of ``n`` questions that scored 1; ``unmeasured`` more have no score."""
+    """The share of ``n`` questions that scored 1. ``unmeasured`` further questions have no score."""
 
     value: float | None
     n: int
@@ -25,17 +25,17 @@ class TypeFinding(Frozen):
 
 
 class ModelQuestions(Frozen):
-    """The questions about one model run's images: all of them, and by type."""
+    """Questions about the images of one model run, in total and by type."""
 
     all: TypeFinding
     types: dict[str, TypeFinding]
 
 
 class QuestionFindings(Frozen):
-    """What a gecko grader found, by model run.
+    """The findings of a gecko grader, by model run.
 
-    ``prompts`` counts sets of questions, ``generated`` those of them that a judge made. Of these, ``coverage`` is the
-    mean share of a prompt's items that have a question, and ``dropped`` counts the questions that were left out.
+    ``prompts`` counts question sets; a judge wrote ``generated`` of them. For those, ``coverage`` is the mean share of
+    a prompt's items that have a question, and ``dropped`` counts discarded questions.
     """
 
     models: dict[str, ModelQuestions]
@@ -46,69 +46,69 @@ class QuestionFindings(Frozen):
 
 
 class Questions:
-    """The findings of every grader that asked questions, by its key."""
+    """Counts the questions of every grader that asks some, by its key."""
 
     def __init__(self, info: RunInfo) -> None:
-        """Begins with no cell."""
+        """Starts without cells."""
         keys = (grader.key for grader in info.suite.graders if grader.asks_questions)
-        self._told = {key: _Told() for key in keys}
+        self._tallies = {key: _GraderQuestions() for key in keys}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         for grader in cell.graders:
-            if grader.key in self._told and (asked := _asked(grader)):
-                self._told[grader.key].add(cell.model_label, grader, asked)
+            if grader.key in self._tallies and (questions := _questions_of(grader)):
+                self._tallies[grader.key].add(cell.model_label, grader, questions)
 
-    def found(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
-        """What was counted, for model runs in this order."""
+    def result(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
+        """Returns the findings by grader key, with model runs in the order of ``labels``."""
         order = tuple(labels)
-        return {key: told.found(order) for key, told in self._told.items() if told.by_label}
+        return {key: tally.result(order) for key, tally in self._tallies.items() if tally.by_label}
 
 
 @dataclass(slots=True)
-class _Told:
-    """What one grader asked: scores by model run and type, and of each set how many of its prompt's items it covers."""
+class _GraderQuestions:
+    """The questions of one grader: scores by model run and type, and source, coverage and drops of each set."""
 
     by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
     sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
 
-    def add(self, label: str, grader: GraderRecord, asked: Sequence[Mapping[str, Any]]) -> None:
-        everything, by_type = self.by_label.setdefault(label, (Scores(), {}))
-        for question in asked:
-            everything.add(question.get("score"))
+    def add(self, label: str, grader: GraderRecord, questions: Sequence[Mapping[str, Any]]) -> None:
+        overall, by_type = self.by_label.setdefault(label, (Scores(), {}))
+        for question in questions:
+            overall.add(question.get("score"))
             by_type.setdefault(str(question.get("type")), Scores()).add(question.get("score"))
         share, dropped = grader.details.get("coverage"), grader.details.get("dropped")
-        self.sets[_set(grader, asked)] = (
+        self.sets[_set_key(grader, questions)] = (
             grader.details.get("source") == "generated",
             float(share) if isinstance(share, (int, float)) else None,
             dropped if isinstance(dropped, int) else 0,
         )
 
-    def found(self, labels: Sequence[str]) -> QuestionFindings:
-        made = [(share, dropped) for is_made, share, dropped in self.sets.values() if is_made]
-        covered = [share for share, _ in made if share is not None]
+    def result(self, labels: Sequence[str]) -> QuestionFindings:
+        generated = [(share, dropped) for is_generated, share, dropped in self.sets.values() if is_generated]
+        shares = [share for share, _ in generated if share is not None]
         return QuestionFindings(
-            models={label: _of_model(*self.by_label[label]) for label in labels if label in self.by_label},
+            models={label: _model_questions(*self.by_label[label]) for label in labels if label in self.by_label},
             prompts=len(self.sets),
-            generated=len(made),
-            coverage=fsum(covered) / len(covered) if covered else None,
-            dropped=sum(dropped for _, dropped in made),
+            generated=len(generated),
+            coverage=fsum(shares) / len(shares) if shares else None,
+            dropped=sum(dropped for _, dropped in generated),
         )
 
 
-def _of_model(everything: Scores, by_type: Mapping[str, Scores]) -> ModelQuestions:
+def _model_questions(overall: Scores, by_type: Mapping[str, Scores]) -> ModelQuestions:
     return ModelQuestions(
-        all=TypeFinding(**everything.told()),
-        types={kind: TypeFinding(**scores.told()) for kind, scores in sorted(by_type.items())},
+        all=TypeFinding(**overall.summary()),
+        types={kind: TypeFinding(**scores.summary()) for kind, scores in sorted(by_type.items())},
     )
 
 
-def _asked(grader: GraderRecord) -> list[Mapping[str, Any]]:
-    listed = grader.details.get("questions")
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+def _questions_of(grader: GraderRecord) -> list[Mapping[str, Any]]:
+    questions = grader.details.get("questions")
+    return [question for question in questions if isinstance(question, dict)] if isinstance(questions, list) else []
 
 
-def _set(grader: GraderRecord, asked: Iterable[Mapping[str, Any]]) -> bytes:
-    """What tells sets of questions apart: the prompt, and, for pinned ones of cases without a prompt, the questions."""
-    words = [str(grader.details.get("prompt_sha256")), *(str(question.get("question")) for question in asked)]
-    return blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _set_key(grader: GraderRecord, questions: Iterable[Mapping[str, Any]]) -> bytes:
+    """Identifies a question set by its prompt and its questions, as pinned sets may have no prompt."""
+    parts = [str(grader.details.get("prompt_sha256")), *(str(question.get("question")) for question in questions)]
+    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

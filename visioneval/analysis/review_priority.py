@@ -1,65 +1,70 @@
-"""How much a cell is disputed among those who graded it: what a person should look at first. Pure."""
+"""How much the graders of a cell disagree, so that people review the most disputed cells first. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from visioneval.analysis.disagreements import parting
+from visioneval.analysis.disagreements import disagreement_finder
 from visioneval.records.model import Record
 from visioneval.suite.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.types import Metric
 
 
-class Disputes:
-    """Weighs the cells of one run."""
+class ReviewPriority:
+    """Computes the review priority of the cells of one run."""
 
     def __init__(self, suite: Suite, metrics: Mapping[str, Metric]) -> None:
         self._suite = suite
         self._metrics = metrics
         self._cases = {case.id: case for case in suite.cases}
-        self._parting = parting(suite)
+        self._disagreements_of = disagreement_finder(suite)
 
     def weight(self, cell: Record) -> float:
-        """From 0, where all agree, to 3: up to 1 each for graders, for votes, and for a judge against the rules.
+        """Returns 0 (full agreement) to 3: up to 1 each for graders, votes, and a judge that contradicts the rules.
 
-        A grader's view is the mean of its scores, each put on 0 (worst) to 1 (best) by its metric's range; graders
-        part by the distance from the lowest view to the highest. Votes spread by the widest range of one metric.
+        Scores are scaled to 0 (worst) to 1 (best) by the range of their metric. Graders count by the distance between
+        the lowest and the highest mean score of a grader, votes by the widest range of a metric.
         """
-        views = list(self._views(cell, self._cases.get(cell.test_id)))
-        parted = max(views) - min(views) if views else 0.0
-        return parted + self._spread(cell) + any(self._parting(cell).values())
+        means = list(self._grader_means(cell, self._cases.get(cell.test_id)))
+        distance = max(means) - min(means) if means else 0.0
+        return distance + self._vote_spread(cell) + any(self._disagreements_of(cell).values())
 
-    def _views(self, cell: Record, case: TestCase | None) -> Iterator[float]:
+    def _grader_means(self, cell: Record, case: TestCase | None) -> Iterator[float]:
         if case is None:
             return
         for grader in self._suite.graders:
-            found = [self._goodness(name, cell.scores.get(name)) for name in grader.metrics(case)]
-            known = [value for value in found if value is not None]
-            if known:
-                yield sum(known) / len(known)
+            scores = [self._scaled(name, cell.scores.get(name)) for name in grader.metrics(case)]
+            measured = [value for value in scores if value is not None]
+            if measured:
+                yield sum(measured) / len(measured)
 
-    def _spread(self, cell: Record) -> float:
+    def _vote_spread(self, cell: Record) -> float:
         votes = [grader.details.get("votes") for grader in cell.graders]
-        ranges = [self._range(name, cast) for each in votes if isinstance(each, dict) for name, cast in each.items()]
+        ranges = [
+            self._vote_range(name, values)
+            for by_metric in votes
+            if isinstance(by_metric, dict)
+            for name, values in by_metric.items()
+        ]
         return max(ranges, default=0.0)
 
-    def _range(self, name: str, cast: Any) -> float:
-        said = cast if isinstance(cast, Sequence) and not isinstance(cast, str) else ()
-        known = [value for one in said if (value := self._goodness(name, one)) is not None]
-        return max(known) - min(known) if known else 0.0
+    def _vote_range(self, name: str, values: Any) -> float:
+        votes = values if isinstance(values, Sequence) and not isinstance(values, str) else ()
+        scaled = [value for vote in votes if (value := self._scaled(name, vote)) is not None]
+        return max(scaled) - min(scaled) if scaled else 0.0
 
-    def _goodness(self, name: str, score: Any) -> float | None:
-        """A score as 0 (worst) to 1 (best); ``None`` where it is none, or has no scale or no better end."""
+    def _scaled(self, name: str, score: Any) -> float | None:
+        """Scales a score to 0 (worst) to 1 (best). ``None`` without a score, a finite range or a direction."""
         metric = self._metrics.get(name)
         if metric is None or metric.better == "none" or not isinstance(score, (bool, int, float)):
             return None
         if isinstance(score, bool):
-            share = float(score)
+            scaled = float(score)
         elif metric.range is None or metric.range[1] is None or metric.range[1] <= metric.range[0]:
             return None
         else:
             low, high = metric.range[0], metric.range[1]
-            share = min(1.0, max(0.0, (score - low) / (high - low)))
-        return share if metric.better == "higher" else 1 - share
+            scaled = min(1.0, max(0.0, (score - low) / (high - low)))
+        return scaled if metric.better == "higher" else 1 - scaled

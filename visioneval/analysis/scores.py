@@ -1,4 +1,4 @@
-"""The mean of scores that come one by one. Pure."""
+"""The mean of scores that are added one at a time. Pure."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import TypedDict
 
 
 class ScoreSummary(TypedDict):
-    """The mean of ``n`` scores, a yes being 1; ``null`` where nothing was measured."""
+    """The mean of ``n`` scores (yes is 1), or ``null`` if none was measured."""
 
     value: float | None
     n: int
     unmeasured: int
 
 
-def numbers() -> array[float]:
-    """No numbers yet. Eight bytes each: a sum that does not depend on the order needs them all."""
+def empty_array() -> array[float]:
+    """An empty array of doubles. An order-independent sum needs every number, at eight bytes each."""
     return array("d")
 
 
 @dataclass(slots=True)
 class Scores:
-    """Scores of one thing over many cells; what is no number was not measured."""
+    """Scores of one metric over many cells. Anything but a number is unmeasured."""
 
-    measured: array[float] = field(default_factory=numbers)
+    measured: array[float] = field(default_factory=empty_array)
     unmeasured: int = 0
 
     def add(self, score: object) -> None:
@@ -35,7 +35,7 @@ class Scores:
         else:
             self.unmeasured += 1
 
-    def told(self) -> ScoreSummary:
-        """What was counted."""
+    def summary(self) -> ScoreSummary:
+        """Returns the mean and the counts."""
         n = len(self.measured)
         return {"value": fsum(self.measured) / n if n else None, "n": n, "unmeasured": self.unmeasured}

@@ -1,4 +1,4 @@
-"""Counter-examples: how far metrics tell prompts that an image shows from prompts that it does not."""
+"""Counter-examples: how well metrics separate prompts that match an image from prompts that do not."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from visioneval.rules import parse_gate
 from visioneval.types import Frozen
 
 Sides = tuple["array[float]", "array[float]"]
-"""The scores of aligned cells, and of counter-examples."""
+"""The scores of aligned cells and of counter-examples."""
 
 
 class Separation(Frozen):
-    """A metric over aligned cells and over counter-examples: both means, their difference, and the AUROC.
+    """A metric over aligned cells and counter-examples: both means, their difference and the AUROC.
 
-    ``auroc`` is how often an aligned cell scores higher than a counter-example, ties counting half.
+    ``auroc`` is how often an aligned cell scores higher than a counter-example. A tie counts half.
     """
 
     aligned: float
@@ -30,53 +30,55 @@ class Separation(Frozen):
 
 
 def counter_examples(info: RunInfo) -> frozenset[str]:
-    """The cases whose prompts their images do not show."""
+    """The ids of cases whose prompt does not match their image."""
     return frozenset(case.id for case in info.suite.cases if not case.expect.aligned)
 
 
 class Separations:
-    """By metric and model run, for the main metrics of graders and for those that a gate is about.
+    """Separation by metric and model run, for the main metrics of graders and for gated metrics.
 
-    Empty where the suite has no counter-examples; a pair without a measured cell on both sides is left out.
+    Empty if the suite has no counter-examples. Leaves out metrics without measured cells on both sides.
     """
 
     def __init__(self, info: RunInfo) -> None:
-        """Begins with no cell."""
+        """Starts without cells."""
         self._counter = counter_examples(info)
         gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
-        parts = tuple(f"{grader.key}." for grader in info.suite.graders)
-        asked = (name for name in info.metrics if name in gated or not name.startswith(parts))
-        self._sides: dict[str, dict[str, Sides]] = {name: {} for name in asked} if self._counter else {}
+        prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
+        names = (name for name in info.metrics if name in gated or not name.startswith(prefixes))
+        self._scores: dict[str, dict[str, Sides]] = {name: {} for name in names} if self._counter else {}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        for metric, by_label in self._sides.items():
+        for metric, by_label in self._scores.items():
             score = cell.scores.get(metric)
             if score is not None:
                 sides = by_label.setdefault(cell.model_label, (array("d"), array("d")))
                 sides[cell.test_id in self._counter].append(float(score))
 
-    def found(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
-        """What was counted, for model runs in this order."""
-        known = {
+    def result(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
+        """Returns separations by metric and label, with model runs in the order of ``labels``."""
+        separations = {
             metric: {
-                label: one for label in labels if label in sides and (one := _separation(sides[label])) is not None
+                label: separation
+                for label in labels
+                if label in sides and (separation := _separation(sides[label])) is not None
             }
-            for metric, sides in self._sides.items()
+            for metric, sides in self._scores.items()
         }
-        return {metric: each for metric, each in known.items() if each}
+        return {metric: by_label for metric, by_label in separations.items() if by_label}
 
 
-def _separation(sides: Sides) -> Separation | None:
-    above, below = sides
-    if not above or not below:
+def _separation(scores: Sides) -> Separation | None:
+    aligned, counter = scores
+    if not aligned or not counter:
         return None
-    high, low = fsum(above) / len(above), fsum(below) / len(below)
+    high, low = fsum(aligned) / len(aligned), fsum(counter) / len(counter)
     return Separation(
         aligned=high,
-        aligned_n=len(above),
+        aligned_n=len(aligned),
         counter=low,
-        counter_n=len(below),
+        counter_n=len(counter),
         difference=high - low,
-        auroc=auroc(above, below),
+        auroc=auroc(aligned, counter),
     )

@@ -1,4 +1,4 @@
-"""What a run found: records in, findings out. Pure."""
+"""Computes the summary of a run from its records. Pure."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
 def summarize(info: RunInfo, records: Iterable[Record]) -> Summary:
-    """Everything that the summary says, from a run and its records in any order, of which none is kept."""
-    tallies = _Tallies(info)
+    """Summarizes a run from its records, in any order, one record at a time."""
+    tallies = _SummaryBuilder(info)
     for record in records:
         tallies.add(record)
-    return tallies.found()
+    return tallies.result()
 
 
-class _Tallies:
-    """All that is counted in one pass over a run."""
+class _SummaryBuilder:
+    """Counts everything in one pass over a run."""
 
     def __init__(self, info: RunInfo) -> None:
         self._info = info
-        self._whole = Verdicts()
+        self._all_cells = Verdicts()
         self._models = {str(entry.label): Model() for entry in info.suite.models}
         self._tags = {tag: Verdicts() for case in info.suite.cases for tag in case.tags}
         self._failure_tags: Counter[str] = Counter()
-        self._warned: Counter[str] = Counter()
+        self._warned_rules: Counter[str] = Counter()
         self._disagreements = Disagreements(info.suite)
         self._separations = Separations(info)
         self._questions = Questions(info)
-        self._failing = _Failing(info)
-        self._gates = [_GateTally(entry, info) for entry in gates_of(info.suite)]
+        self._failing = _FailingCells(info)
+        self._gates = [_GateAccumulator(entry, info) for entry in gates_of(info.suite)]
         self._costs = Costs(info)
         self._money = Money()
         self._reused = 0
-        self._parts: tuple[Accumulator, ...] = (
-            self._whole,
+        self._accumulators: tuple[Accumulator, ...] = (
+            self._all_cells,
             self._disagreements,
             self._separations,
             self._questions,
@@ -62,14 +62,14 @@ class _Tallies:
         for tag in cell.tags:
             self._tags.setdefault(tag, Verdicts()).add(cell)
         self._failure_tags.update(cell.failure_tags)
-        self._warned.update(cell.warned_rules)
+        self._warned_rules.update(cell.warned_rules)
         self._reused += cell.cached and cell.artifact_path is not None
         add_costs(self._money, cell)
-        for part in self._parts:
-            part.add(cell)
+        for accumulator in self._accumulators:
+            accumulator.add(cell)
 
-    def found(self) -> Summary:
-        info, gates = self._info, tuple(gate.found() for gate in self._gates)
+    def result(self) -> Summary:
+        info, gates = self._info, tuple(gate.result() for gate in self._gates)
         return Summary(
             run_id=info.run_id,
             suite=info.suite.name,
@@ -77,20 +77,22 @@ class _Tallies:
             state=info.state,
             stopped_by=info.stopped_by,
             planned_cells=info.planned_cells,
-            counts=self._whole.found(),
-            models=tuple(model.found(label, info, self._costs.unknown[label]) for label, model in self._models.items()),
+            counts=self._all_cells.result(),
+            models=tuple(
+                model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
+            ),
             metrics=info.metrics,
-            tags={tag: verdicts.found() for tag, verdicts in self._tags.items()},
+            tags={tag: verdicts.result() for tag, verdicts in self._tags.items()},
             failure_tags=most_common(self._failure_tags),
-            warned_rules=most_common(self._warned),
-            judge_disagreements=self._disagreements.found(),
-            separations=self._separations.found(self._models),
-            questions=self._questions.found(self._models),
-            failing=self._failing.found(),
+            warned_rules=most_common(self._warned_rules),
+            judge_disagreements=self._disagreements.result(),
+            separations=self._separations.result(self._models),
+            questions=self._questions.result(self._models),
+            failing=self._failing.result(),
             gates=gates,
             reused_outputs=self._reused,
             reused_since=info.reused_since,
-            costs=self._costs.found(),
+            costs=self._costs.result(),
             cost_usd=self._money.usd,
             unpriced=self._costs.unknown.total(),
             exit_code=EXIT_INCOMPLETE if info.stopped_by else exit_code(info.state, gates),
@@ -98,13 +100,13 @@ class _Tallies:
 
 
 def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
-    """Records in the suite's order, by case, model run and sample, however the cells happened to finish."""
-    place = suite_order(info)
-    return sorted(records, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index))
+    """Sorts records in suite order: by case, model run and sample."""
+    position = suite_order(info)
+    return sorted(records, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index))
 
 
-def one_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
-    """A run as if one model run of it had been selected, of which there are ``cells`` records."""
+def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
+    """Narrows a run to one model run, which has ``cells`` records."""
     suite = info.suite.model_copy(update={"models": tuple(m for m in info.suite.models if m.label == label)})
     selection = info.selection.model_copy(update={"models": (label,)})
     planned = info.planned_cells if len(info.suite.models) == 1 else cells
@@ -112,27 +114,27 @@ def one_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
 
 
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
-    """The suite's gates, and ``error_rate == 0`` unless an unscoped gate says what it may be."""
+    """The gates of the suite, plus ``error_rate == 0`` unless an unscoped gate limits ``error_rate``."""
     stated = any(entry.is_unrestricted and parse_gate(entry.rule).is_about_errors for entry in suite.gates)
     return suite.gates if stated else (*suite.gates, ERROR_GATE)
 
 
 def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
-    """130 for a run that was stopped; 3 where the error gate does not hold or a gate had nothing to measure; 1; 0."""
+    """Returns 130 for a stopped run, 3 if the error gate failed or a gate is unmeasured, 1 if a gate failed, or 0."""
     if state in ("interrupted", "stopped"):
         return EXIT_INTERRUPTED
     incomplete = [
         gate
         for gate in gates
-        if gate.state == "unmeasured" or (gate.state == "unmet" and parse_gate(gate.rule).is_about_errors)
+        if gate.state == "unmeasured" or (gate.state == "failed" and parse_gate(gate.rule).is_about_errors)
     ]
     if incomplete:
         return EXIT_INCOMPLETE
-    return EXIT_GATE if any(gate.state == "unmet" for gate in gates) else EXIT_OK
+    return EXIT_GATE if any(gate.state == "failed" for gate in gates) else EXIT_OK
 
 
-class _Failing:
-    """The cells that did not pass."""
+class _FailingCells:
+    """Collects the cells that did not pass."""
 
     def __init__(self, info: RunInfo) -> None:
         self._info = info
@@ -155,33 +157,33 @@ class _Failing:
             )
         )
 
-    def found(self) -> tuple[FailingCell, ...]:
-        place = suite_order(self._info)
-        return tuple(sorted(self._cells, key=lambda cell: place(cell.test_id, cell.model_label, cell.sample_index)))
+    def result(self) -> tuple[FailingCell, ...]:
+        position = suite_order(self._info)
+        return tuple(sorted(self._cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)))
 
 
 def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
     if cell.status is Status.REFUSED:
         return {"refused": cell.reasons.get("refused", "")}
-    found = {rule: reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
-    return {rule: reason for rule, reason in found.items() if reason}
+    reasons = {rule: reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
+    return {rule: reason for rule, reason in reasons.items() if reason}
 
 
 def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
-    """The reason of a metric, or else of the grader that writes it, or else of the other metrics of that grader."""
-    own = cell.reasons.get(metric)
-    if own or case is None:
-        return own or ""
+    """Returns the reason of a metric, else of its grader, else of the grader's other metrics."""
+    reason = cell.reasons.get(metric)
+    if reason or case is None:
+        return reason or ""
     for grader in suite.graders:
-        written = grader.metrics(case)
-        if metric in written:
-            parts = (cell.reasons.get(name) for name in written)
+        metrics = grader.metrics(case)
+        if metric in metrics:
+            parts = (cell.reasons.get(name) for name in metrics)
             return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
     return ""
 
 
-class _GateTally:
-    """One gate, over the cells of its scope."""
+class _GateAccumulator:
+    """Evaluates one gate over the cells of its scope."""
 
     def __init__(self, entry: GateRule, info: RunInfo) -> None:
         self._entry = entry
@@ -196,29 +198,29 @@ class _GateTally:
             self._pool.add(cell, is_counter=cell.test_id in self._counter)
             self._errors += cell.verdict is Verdict.ERROR
 
-    def found(self) -> GateFinding:
+    def result(self) -> GateFinding:
         value, n = self._pool.value()
-        emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
+        is_emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
         return GateFinding(
             rule=self._entry.rule,
             scope=describe_scope(self._entry),
             value=value,
             n=n,
             errors=self._errors,
-            state=_state(self._gate, value, emptied=emptied),
+            state=_state(self._gate, value, is_emptied=is_emptied),
         )
 
 
-def _state(gate: Gate, value: float | None, *, emptied: bool) -> GateState:
-    if emptied:
+def _state(gate: Gate, value: float | None, *, is_emptied: bool) -> GateState:
+    if is_emptied:
         return "skipped"
     if value is None:
         return "unmeasured"
-    return "holds" if gate_passes(gate, value) else "unmet"
+    return "passed" if gate_passes(gate, value) else "failed"
 
 
 def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
-    """Whether the narrowed suite still holds a cell that this gate is about."""
+    """Whether the narrowed suite still has a cell in the scope of this gate."""
     if gate.metric is not None and gate.metric not in info.metrics:
         return False
     labeled = [m for m in info.suite.models if not entry.models or any_glob(entry.models, str(m.label))]
@@ -231,6 +233,6 @@ def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
 
 
 def describe_scope(scope: Scope) -> str:
-    """A scope in words, empty where it is everything."""
+    """Describes a scope, empty if it covers everything."""
     parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
     return "; ".join(f"{name}: {', '.join(values)}" for name, values in parts if values)

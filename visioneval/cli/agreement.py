@@ -13,8 +13,8 @@ from visioneval.cli.run_lookup import labels_of, read_run
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.analysis.agreement.agreement import Least
-    from visioneval.analysis.agreement.answers import Labelled
+    from visioneval.analysis.agreement.agreement import Minimum
+    from visioneval.analysis.agreement.answers import LabeledRun
 
 
 def agree(
@@ -43,8 +43,8 @@ def agree(
     raise typer.Exit(found.exit_code)
 
 
-def _least(text: str) -> Least:
-    from visioneval.analysis.agreement.agreement import Least
+def _least(text: str) -> Minimum:
+    from visioneval.analysis.agreement.agreement import Minimum
 
     metric, _, number = text.rpartition(":")
     try:
@@ -53,13 +53,13 @@ def _least(text: str) -> Least:
         value = float("nan")
     if not metric or not isfinite(value) or not -1 <= value <= 1:
         raise UsageError(f"--min {text!r}: write METRIC:VALUE with a value from -1 to 1")
-    return Least(metric, value)
+    return Minimum(metric, value)
 
 
-def _labeled(name: str, out: Path) -> Labelled:
-    from visioneval.analysis.agreement.answers import Labelled
+def _labeled(name: str, out: Path) -> LabeledRun:
+    from visioneval.analysis.agreement.answers import LabeledRun
     from visioneval.records.labels import LABELS, read_anchors, read_labels
 
     folder, info, records = read_run(name, out)
     labels = labels_of(name, records, read_labels(folder / LABELS))
-    return Labelled(info, records, labels, read_anchors(folder, info))
+    return LabeledRun(info, records, labels, read_anchors(folder, info))

@@ -59,14 +59,14 @@ def compare(
 
     Exits 1 where a gate (--fail-on) does not hold, 3 where one had nothing to measure.
     """
-    from visioneval.analysis.compare.compare import Chosen
+    from visioneval.analysis.compare.compare import ComparisonFilters
     from visioneval.analysis.compare.compare import compare as compared
-    from visioneval.analysis.compare.gates import exit_code, hold, parse_fail_on
+    from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
 
     gates = parse_fail_on(fail_on or ())
-    chosen = Chosen(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
+    chosen = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
     found = compared(read_side(a, out), read_side(b, out), chosen, renamed or ())
-    held = hold(found, gates)
+    held = check_gates(found, gates)
     if markdown is not None:
         from visioneval.report.files import write_report
         from visioneval.report.markdown import comparison_markdown

@@ -103,14 +103,14 @@ def export_labels(
     out: options.RunsFolder = options.RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' reads."""
-    from visioneval.analysis.agreement.answers import Labelled, held_to_today
+    from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
     from visioneval.export.labels import format_of, write_labels
     from visioneval.records.labels import LABELS, newest, read_labels
 
     folder, info, records = read_run(run, out)
     labels = labels_of(run, records, read_labels(folder / LABELS))
     if not every:
-        (current,), gone = held_to_today([Labelled(info, records, labels)])
+        (current,), gone = drop_outdated_labels([LabeledRun(info, records, labels)])
         labels = newest(current.labels)
         if gone:
             options.say(f"labels about images that were generated again since, left out: {gone:,} (--all keeps them)")

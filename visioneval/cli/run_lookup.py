@@ -36,7 +36,7 @@ def named_run(name: str, out: Path) -> tuple[Path, RunInfo, str | None]:
 
 def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
     """A run, or, where ``name`` ends in ``@LABEL``, one model run of it. Raises ``UsageError``."""
-    from visioneval.analysis.summary import one_model_run
+    from visioneval.analysis.summary import select_model_run
     from visioneval.records.model import read_records
 
     folder, info, label = named_run(name, out)
@@ -45,7 +45,7 @@ def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
     if label is None:
         return folder, info, records
     records = [record for record in records if record.model_label == label]
-    return folder, one_model_run(info, label, len(records)), records
+    return folder, select_model_run(info, label, len(records)), records
 
 
 def say_missing(folder: Path, info: RunInfo, cells: int) -> None:

@@ -15,7 +15,7 @@ from visioneval.errors import AuthError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from visioneval.analysis.compare.preferences import Preferred
+    from visioneval.analysis.compare.preferences import PreferenceFinding
     from visioneval.analysis.findings import Summary
     from visioneval.engine.call_settings import CallSettings
     from visioneval.engine.components import Components
@@ -140,15 +140,15 @@ def _execute(begun: PreparedRun, session: CallSettings, *, quiet: bool) -> RunIn
     return writer.finish(state, now(), stopped_by=stopped_by, reused_since=calls.reused_since)
 
 
-def _preferred(folder: Path, run_id: str) -> Sequence[Preferred]:
+def _preferred(folder: Path, run_id: str) -> Sequence[PreferenceFinding]:
     """What judges said of a run's own model runs; nothing where its suite had none compared."""
     from visioneval.records.preferences import NAME, read_preferences
 
     if not (folder / NAME).is_file():
         return []
-    from visioneval.analysis.compare.preferences import preferred
+    from visioneval.analysis.compare.preferences import summarize_preferences
 
-    return preferred(line for line in read_preferences(folder) if line.is_within(run_id))
+    return summarize_preferences(line for line in read_preferences(folder) if line.is_within(run_id))
 
 
 def _with_pairs(summary: Summary, begun: PreparedRun) -> Summary:

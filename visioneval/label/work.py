@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval.analysis.review_priority import Disputes
+from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions_for
 from visioneval.label.images import VIDEO_TYPES, can_strip_videos
@@ -89,7 +89,9 @@ def prepare(request: LabelRequest) -> LabelingTask:
     asked_questions = questions_for(run.info.suite, of_pairs=other is not None)
     subjects = _subjects(run, other)
     session = _session(request, run, other)
-    selected = select_candidates(subjects, selection, session.seed, Disputes(run.info.suite, run.info.metrics).weight)
+    selected = select_candidates(
+        subjects, selection, session.seed, ReviewPriority(run.info.suite, run.info.metrics).weight
+    )
     if not selected:
         raise UsageError(f"--which {request.which}: no disputed cells; try random:N or stratified:N")
     anchors, missing = _find_anchors(run, subjects)

@@ -33,11 +33,11 @@ from visioneval.report.text import one_line
 MAX_ROWS = 20
 EXPANDED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 COLLAPSED: tuple[Change, ...] = ("still_failing", "still_error")
-_STATE_LABELS = {"holds": "passed", "unmet": "**FAILED**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
+_STATE_LABELS = {"passed": "passed", "failed": "**FAILED**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
 
 _OUTCOME_TITLES = {
-    "hold": "all gates passed",
-    "unmet": "gates failed",
+    "passed": "all gates passed",
+    "failed": "gates failed",
     "unmeasured": "gates not measured",
     "incomplete": "B is not complete",
 }
@@ -83,7 +83,7 @@ def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator
         yield "### Not compared: only in one run\n\n" + "\n".join(f"- {code(line)}" for line in unpaired)
     yield "### Gates (`--fail-on`)\n\n" + _table(
         ("", "gate", "result"),
-        [(_STATE_LABELS[gate.state], code(gate.fail_on.text), code(gate.found)) for gate in gates],
+        [(_STATE_LABELS[gate.state], code(gate.fail_on.text), code(gate.message)) for gate in gates],
     )
 
 

@@ -9,7 +9,7 @@ from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Amount, Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.analysis.stats.resampling import LEAST
+from visioneval.analysis.stats.resampling import MIN_CLUSTERS
 from visioneval.report.text import one_line
 from visioneval.rules import parse_rule
 
@@ -59,10 +59,10 @@ def _side(side: Side) -> str:
 
 def notes(comparison: Comparison) -> Iterator[str]:
     """Caveats that apply to the numbers below."""
-    flaky = len(comparison.pairs) - len(comparison.steady)
+    flaky = len(comparison.pairs) - len(comparison.stable_pairs)
     if flaky:
         yield f"flaky: {flaky} pair{'s' * (flaky != 1)} listed below, excluded from all numbers and gates"
-    if comparison.other_source:
+    if comparison.has_other_source:
         yield "the suite files differ; changes in grading are listed by metric"
     if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (
         comparison.a.suite,
@@ -74,7 +74,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
 def mismatch_lines(comparison: Comparison) -> Iterator[str]:
     """One line for each difference in grading, with the metrics it affects."""
     metrics_by_mismatch: dict[tuple[str, str, str, int], list[str]] = {}
-    for mismatch in comparison.unlike:
+    for mismatch in comparison.grading_differences:
         metrics_by_mismatch.setdefault((mismatch.what, mismatch.a, mismatch.b, mismatch.pairs), []).append(
             mismatch.metric
         )
@@ -164,8 +164,8 @@ def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
 
 def _power(difference: Difference) -> str:
     cases = f"{difference.n_cases} case{'s' * (difference.n_cases != 1)}"
-    if difference.n_cases < LEAST:
-        return f"With {cases} no difference can be significant: at least {LEAST} are needed"
+    if difference.n_cases < MIN_CLUSTERS:
+        return f"With {cases} no difference can be significant: at least {MIN_CLUSTERS} are needed"
     if difference.detectable is None:
         return ""
     size = (

@@ -1,4 +1,4 @@
-"""People among themselves, question by question: how far a grader can agree with them at all. Pure."""
+"""Agreement among raters by question, which limits how far a grader can agree with them. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from visioneval.analysis.stats.interval import Floats, Measure, with_interval
 from visioneval.types import Frozen
 
 SHOWN = 10
-MOST_MEETINGS = 500_000
-"""Of two raters on an item: more of them are a crowd, of which nobody wants to know each pair."""
-_SAME = "every answer is the same: nothing can be told"
-_CROWD = "too many raters to hold each against each: alpha speaks of them all"
-_ALONE = "no item has answers of two raters"
+MAX_RATER_PAIRS = 500_000
+"""The most pairs of answers to one item for which pairs of raters are compared."""
+_ALL_EQUAL = "all answers are the same: agreement is undefined"
+_TOO_MANY = "too many raters for pairwise kappa: see alpha"
+_NO_OVERLAP = "no item has answers from two raters"
 
 
 class PairOfRaters(Frozen):
-    """Cohen's kappa of two raters over the ``n`` items that both saw; quadratic-weighted for a scale."""
+    """Cohen's kappa of two raters over their ``n`` common items, quadratic-weighted for a scale."""
 
     raters: tuple[str, str]
     n: int
     kappa: float | None
 
 
-class Torn(Frozen):
-    """An item on which raters are apart. ``answers`` counts each answer, in words."""
+class SplitItem(Frozen):
+    """An item on which raters disagree. ``answers`` counts each answer by its text."""
 
     run_id: str
     test_id: str
@@ -40,12 +40,12 @@ class Torn(Frozen):
     answers: dict[str, int]
 
 
-class PeopleAgreement(Frozen):
-    """How far raters agree on one question, or on one tag of it.
+class RaterAgreement(Frozen):
+    """Agreement among raters on one question, or on one of its tags.
 
-    ``alpha`` is Krippendorff's, by level of measurement: nominal, or ordinal and interval for a scale. ``fleiss`` is
-    over the items that have ``fleiss_raters`` answers, the number that most items have. ``cohen_mean`` is the mean of
-    ``cohen`` over its pairs of raters, each counting by the items it shares; of a crowd there are none.
+    ``alpha`` is Krippendorff's alpha by level of measurement: nominal, or ordinal and interval for a scale. ``fleiss``
+    covers the items with ``fleiss_raters`` answers, the most common number. ``cohen_mean`` is the mean of ``cohen``
+    over pairs of raters, weighted by common items. Both are empty if there are too many raters.
     """
 
     question: str
@@ -59,106 +59,108 @@ class PeopleAgreement(Frozen):
     fleiss_raters: int | None
     cohen: tuple[PairOfRaters, ...]
     cohen_mean: Measure
-    torn: tuple[Torn, ...]
+    torn: tuple[SplitItem, ...]
 
 
-def among_people(answers: Answers) -> tuple[PeopleAgreement, ...]:
-    """One finding for each question that anybody answered, in the suite's order."""
-    return tuple(_among(facet) for facet in answers.all_facets if facet.answers)
+def agreement_among_raters(answers: Answers) -> tuple[RaterAgreement, ...]:
+    """Returns one finding per answered question, in suite order."""
+    return tuple(_agreement_on(facet) for facet in answers.all_facets if facet.answers)
 
 
-def _among(facet: Facet) -> PeopleAgreement:
-    shared = {unit: own for unit, own in facet.answers.items() if len(own) > 1}
+def _agreement_on(facet: Facet) -> RaterAgreement:
+    shared = {unit: by_rater for unit, by_rater in facet.answers.items() if len(by_rater) > 1}
     counts, values = _counts(list(shared.values()))
     cases = [unit[1] for unit in shared]
-    levels: tuple[Level, ...] = ("ordinal", "interval") if facet.ordered else ("nominal",)
+    levels: tuple[Level, ...] = ("ordinal", "interval") if facet.is_ordered else ("nominal",)
     fleiss, size = _fleiss(counts, cases)
-    crowd = sum(len(own) * (len(own) - 1) // 2 for own in shared.values()) > MOST_MEETINGS
-    pairs = () if crowd else _cohen(facet, shared)
-    return PeopleAgreement(
+    has_too_many = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS
+    pairs = () if has_too_many else _cohen(facet, shared)
+    return RaterAgreement(
         question=facet.key,
         tag=facet.tag,
         type=facet.type,
-        raters=len({rater for own in facet.answers.values() for rater in own}),
+        raters=len({rater for by_rater in facet.answers.values() for rater in by_rater}),
         items=len(facet.answers),
         shared=len(shared),
         alpha={level: _alpha(counts, values, level, cases) for level in levels},
         fleiss=fleiss,
         fleiss_raters=size,
         cohen=pairs,
-        cohen_mean=Measure(note=_CROWD) if crowd else _mean_of(pairs),
-        torn=_torn(facet, shared),
+        cohen_mean=Measure(note=_TOO_MANY) if has_too_many else _mean_kappa(pairs),
+        torn=_split_items(facet, shared),
     )
 
 
-def _counts(said: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
-    """How often each item was given each value, shape ``(items, values)``, and the values, ascending."""
-    values, codes = np.unique([code for own in said for code in own.values()], return_inverse=True)
-    counts = np.zeros((len(said), len(values)), dtype=np.int64)
-    rows = np.repeat(np.arange(len(said)), [len(own) for own in said])
+def _counts(items: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
+    """Counts the values of each item, shape ``(items, values)``, and returns the values in ascending order."""
+    values, codes = np.unique([code for by_rater in items for code in by_rater.values()], return_inverse=True)
+    counts = np.zeros((len(items), len(values)), dtype=np.int64)
+    rows = np.repeat(np.arange(len(items)), [len(by_rater) for by_rater in items])
     np.add.at(counts, (rows, codes), 1)
     return counts, np.asarray(values, dtype=float)
 
 
 def _alpha(counts: NDArray[np.int64], values: Floats, level: Level, cases: list[str]) -> Measure:
     if not len(counts):
-        return Measure(note=_ALONE)
+        return Measure(note=_NO_OVERLAP)
     value = krippendorff_alpha(counts, values, level)
     if np.isnan(value):
-        return Measure(n=len(counts), note=_SAME)
+        return Measure(n=len(counts), note=_ALL_EQUAL)
     return with_interval(value, len(counts), lambda rows: krippendorff_alpha(counts[rows], values, level), cases)
 
 
 def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int | None]:
-    """Over the items with as many answers as most have: it knows no missing ones."""
+    """Fleiss' kappa over the items with the most common number of answers, as it allows no missing ones."""
     if not len(counts):
-        return Measure(note=_ALONE), None
+        return Measure(note=_NO_OVERLAP), None
     sizes = counts.sum(axis=1)
-    size = max(Counter(sizes.tolist()).items(), key=lambda found: (found[1], found[0]))[0]
+    size = max(Counter(sizes.tolist()).items(), key=lambda entry: (entry[1], entry[0]))[0]
     rows = np.flatnonzero(sizes == size)
-    own, own_cases = counts[rows], [cases[row] for row in rows]
-    value = fleiss_kappa(own)
+    complete, complete_cases = counts[rows], [cases[row] for row in rows]
+    value = fleiss_kappa(complete)
     if np.isnan(value):
-        return Measure(n=len(own), note=_SAME), int(size)
-    return with_interval(value, len(own), lambda generated: fleiss_kappa(own[generated]), own_cases), int(size)
+        return Measure(n=len(complete), note=_ALL_EQUAL), int(size)
+    return with_interval(value, len(complete), lambda sample: fleiss_kappa(complete[sample]), complete_cases), int(size)
 
 
 def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRaters, ...]:
-    """Every pair of raters that shares two items or more, those that share most first."""
+    """Returns the pairs of raters with two or more common items, most common items first."""
     columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for own in shared.values():
-        for one, two in combinations(sorted(own), 2):
-            columns.setdefault((one, two), []).append((own[one], own[two]))
-    statistic = quadratic_kappa if facet.ordered else cohen_kappa
-    found = []
-    for raters, both in columns.items():
-        if len(both) > 1:
-            first, second = zip(*both, strict=True)
+    for by_rater in shared.values():
+        for first_rater, second_rater in combinations(sorted(by_rater), 2):
+            columns.setdefault((first_rater, second_rater), []).append((by_rater[first_rater], by_rater[second_rater]))
+    statistic = quadratic_kappa if facet.is_ordered else cohen_kappa
+    pairs = []
+    for raters, rows in columns.items():
+        if len(rows) > 1:
+            first, second = zip(*rows, strict=True)
             kappa = statistic(first, second)
-            found.append(PairOfRaters(raters=raters, n=len(both), kappa=None if np.isnan(kappa) else kappa))
-    return tuple(sorted(found, key=lambda pair: (-pair.n, pair.raters)))
+            pairs.append(PairOfRaters(raters=raters, n=len(rows), kappa=None if np.isnan(kappa) else kappa))
+    return tuple(sorted(pairs, key=lambda pair: (-pair.n, pair.raters)))
 
 
-def _mean_of(pairs: tuple[PairOfRaters, ...]) -> Measure:
-    known = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
-    if not known:
-        return Measure(note="no two raters share items on which they vary")
-    total = sum(n for _, n in known)
-    return Measure(value=sum(kappa * n for kappa, n in known) / total, n=len(known))
+def _mean_kappa(pairs: tuple[PairOfRaters, ...]) -> Measure:
+    weighted = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
+    if not weighted:
+        return Measure(note="no two raters have common items with differing answers")
+    total = sum(n for _, n in weighted)
+    return Measure(value=sum(kappa * n for kappa, n in weighted) / total, n=len(weighted))
 
 
-def _torn(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[Torn, ...]:
-    """The items on which answers lie furthest apart: by spread on a scale, else by how few share the commonest."""
+def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[SplitItem, ...]:
+    """Returns the items with the largest disagreement: variance on a scale, else the share outside the top answer."""
 
-    def apart(own: dict[str, float]) -> float:
-        said = list(own.values())
-        return float(np.var(said)) if facet.ordered else 1 - max(Counter(said).values()) / len(said)
+    def spread_of(by_rater: dict[str, float]) -> float:
+        codes = list(by_rater.values())
+        return float(np.var(codes)) if facet.is_ordered else 1 - max(Counter(codes).values()) / len(codes)
 
-    worst = sorted(((apart(own), unit) for unit, own in shared.items()), key=lambda found: -found[0])[:SHOWN]
-    return tuple(_as_torn(facet, unit, shared[unit]) for spread, unit in worst if spread > 0)
+    ranked = sorted(((spread_of(by_rater), unit) for unit, by_rater in shared.items()), key=lambda entry: -entry[0])[
+        :SHOWN
+    ]
+    return tuple(_split_item(facet, unit, shared[unit]) for spread, unit in ranked if spread > 0)
 
 
-def _as_torn(facet: Facet, unit: Unit, own: dict[str, float]) -> Torn:
+def _split_item(facet: Facet, unit: Unit, by_rater: dict[str, float]) -> SplitItem:
     run, test_id, label, sample, other = unit
-    answers = {facet.shown(code): times for code, times in sorted(Counter(own.values()).items())}
-    return Torn(run_id=run, test_id=test_id, model_label=label, sample_index=sample, other=other, answers=answers)
+    answers = {facet.text_of(code): times for code, times in sorted(Counter(by_rater.values()).items())}
+    return SplitItem(run_id=run, test_id=test_id, model_label=label, sample_index=sample, other=other, answers=answers)

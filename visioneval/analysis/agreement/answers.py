@@ -1,4 +1,4 @@
-"""The answers of people, pooled over runs and coded as numbers: what everything about agreement starts from. Pure."""
+"""Human labels, pooled over runs and coded as numbers, the input of all agreement measures. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.suite.labels import WHY, LabelQuestion
 
 Unit = tuple[str, str, str, int, str | None]
-"""What an answer is about: run, case, model run, sample, and in a pair the other side."""
+"""The subject of an answer: run, case, model run, sample, and for a pair the other side."""
 YES_NO = ("no", "yes")
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
-    """A run and what people said of it, with the agreed answers for it."""
+class LabeledRun:
+    """A run with its labels. ``anchors`` are the agreed answers."""
 
     info: RunInfo
     records: Sequence[Record]
@@ -29,9 +29,9 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """One thing that was asked: a question, a pair, or, of a question for tags, whether one ``tag`` fits.
+    """A question, a pair, or one ``tag`` of a question for tags.
 
-    ``names`` are the answers in words, by their code; of a scale there are none, its steps being its codes.
+    ``names`` are the answer texts by code, empty for a scale, whose values are the codes.
     """
 
     key: str
@@ -40,20 +40,20 @@ class Facet:
     question: LabelQuestion | None = None
     tag: str | None = None
     answers: dict[Unit, dict[str, float]] = field(default_factory=dict)
-    """By unit and rater: the answers that count."""
+    """The current answer codes by unit and rater."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The question key, with the tag if there is one."""
         return self.key if self.tag is None else f"{self.key}: {self.tag}"
 
     @property
-    def ordered(self) -> bool:
-        """Whether its answers lie on a scale."""
+    def is_ordered(self) -> bool:
+        """Whether the answers are values of a scale."""
         return self.type == "scale"
 
     def code(self, label: Label) -> float | None:
-        """A label's answer as a number; ``None`` where it is no answer to this."""
+        """Codes a label's answer as a number, or returns ``None`` if it does not answer this question."""
         answer = label.answer
         if self.type == "pair":
             return float(PAIR_ANSWERS.index(str(answer))) if label.other and answer in PAIR_ANSWERS else None
@@ -64,87 +64,87 @@ class Facet:
             return float(isinstance(answer, tuple) and self.tag in answer)
         return float(self.names.index(answer)) if isinstance(answer, str) else _number(answer)
 
-    def shown(self, code: float) -> str:
-        """An answer in words."""
+    def text_of(self, code: float) -> str:
+        """The text of an answer."""
         return self.names[int(code)] if self.names else f"{code:g}"
 
 
 Facets = Mapping[str, Sequence[Facet]]
-"""By question; a question for free text has none."""
+"""Facets by question key. A free-text question has none."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """Everything that was asked and answered, and how many answers say nothing of agreement."""
+    """All questions and answers, and the numbers of ignored answers."""
 
     facets: Facets
     records: dict[tuple[str, CellKey], Record] = field(default_factory=dict)
     raters: dict[str, int] = field(default_factory=dict)
-    """How many answers of each rater count."""
-    strangers: int = 0
-    """Answers about cells that a run does not have."""
+    """The number of counted answers by rater."""
+    unknown_cells: int = 0
+    """Ignored answers about cells that are not in the run."""
     outdated: int = 0
-    """Answers about images that were generated again since."""
-    misfits: int = 0
-    """Answers that are none to their question, or to no question of the suite."""
+    """Ignored answers about images that were generated again since."""
+    unmatched: int = 0
+    """Ignored answers that are invalid for their question, or whose question is not in the suite."""
 
     @property
     def all_facets(self) -> list[Facet]:
-        """Every facet, in the suite's order."""
+        """All facets in suite order."""
         return [facet for facets in self.facets.values() for facet in facets]
 
 
-def held_to_today(runs: Sequence[Labelled]) -> tuple[list[Labelled], int]:
-    """The runs without labels of images that were generated again since, and how many labels that left out."""
+def drop_outdated_labels(runs: Sequence[LabeledRun]) -> tuple[list[LabeledRun], int]:
+    """Removes labels of images that were generated again since. Returns the runs and the number of removed labels."""
     generated = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
-    found, outdated = [], 0
+    current, outdated = [], 0
     for run in runs:
         images = partial(_images, generated, run.info.run_id)
-        labels, gone = drop_outdated(run.labels, images)
-        found.append(replace(run, labels=labels, anchors=drop_outdated(run.anchors, images)[0]))
-        outdated += gone
-    return found, outdated
+        labels, dropped = drop_outdated(run.labels, images)
+        current.append(replace(run, labels=labels, anchors=drop_outdated(run.anchors, images)[0]))
+        outdated += dropped
+    return current, outdated
 
 
 def _images(generated: Mapping[tuple[str, CellKey], str | None], run_id: str, label: Label) -> Images:
-    """The images that a label would be about today, by their hashes, where these are known."""
+    """The hashes of the current images of a label's cells, if known."""
     other, _, model = (label.other or "").partition("@")
     return generated.get((run_id, label.cell)), generated.get((other, (label.test_id, model, label.sample_index)))
 
 
-def pool(runs: Sequence[Labelled]) -> Answers:
-    """The answers to every question of some runs.
+def pool(runs: Sequence[LabeledRun]) -> Answers:
+    """Pools the answers of runs by question.
 
-    Raises ``UsageError`` where two runs ask differently by one key, or share cells.
+    Raises ``UsageError`` if runs define a question differently, or if a cell occurs twice.
     """
-    found = Answers(_facets(runs))
+    answers = Answers(_facets(runs))
     for run in runs:
         cells = {record.cell: record for record in run.records}
-        if twice := next((cell for cell in cells if (run.info.run_id, cell) in found.records), None):
-            raise UsageError(f"{run.info.run_id} is given twice: {twice[0]} on {twice[1]} would count double")
-        found.records.update({(run.info.run_id, cell): record for cell, record in cells.items()})
+        if duplicate := next((cell for cell in cells if (run.info.run_id, cell) in answers.records), None):
+            raise UsageError(f"{run.info.run_id} is given twice: {duplicate[0]} on {duplicate[1]} would count twice")
+        answers.records.update({(run.info.run_id, cell): record for cell, record in cells.items()})
         for label in newest(run.labels):
             if label.cell not in cells:
-                found.strangers += 1
-            elif _add(found.facets, unit_of(run, label), label):
-                found.raters[label.rater] = found.raters.get(label.rater, 0) + 1
+                answers.unknown_cells += 1
+            elif _add(answers.facets, unit_of(run, label), label):
+                answers.raters[label.rater] = answers.raters.get(label.rater, 0) + 1
             else:
-                found.misfits += 1
-    return found
+                answers.unmatched += 1
+    return answers
 
 
-def unit_of(run: Labelled, label: Label) -> Unit:
-    """What a label is about."""
+def unit_of(run: LabeledRun, label: Label) -> Unit:
+    """The subject of a label."""
     return (run.info.run_id, *label.cell, label.other)
 
 
 def _add(facets: Facets, unit: Unit, label: Label) -> bool:
-    """Whether the label answers what was asked."""
-    own = facets.get(label.question)
-    if own is None:
+    """Adds a label. Returns whether it answers its question."""
+    matching = facets.get(label.question)
+    if matching is None:
         return False
-    codes = [facet.code(label) for facet in own]
-    for facet, code in zip(own, codes, strict=True):
+    codes = [facet.code(label) for facet in matching]
+    for facet, code in zip(matching, codes, strict=True):
         if code is not None:
             facet.answers.setdefault(unit, {})[label.rater] = code
     return None not in codes
@@ -154,21 +154,28 @@ def _number(answer: Answer) -> float | None:
     return float(answer) if isinstance(answer, (bool, int, float)) else None
 
 
-def _facets(runs: Sequence[Labelled]) -> dict[str, tuple[Facet, ...]]:
-    asked: dict[str, tuple[str, LabelQuestion | None]] = {}
+def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:
+    definitions: dict[str, tuple[str, LabelQuestion | None]] = {}
     for run in runs:
-        own = run.info.suite.resolved_labels
-        for key, question in [*((each.key, each) for each in own.questions), *((each.key, None) for each in own.pairs)]:
-            first, known = asked.setdefault(key, (run.info.run_id, question))
-            if _meaning(known) != _meaning(question):
-                raise UsageError(f"{first} and {run.info.run_id} ask {key!r} differently: look at them one by one")
-    found = {key: tuple(_facets_of(key, question)) for key, (_, question) in asked.items()}
-    reasons: dict[str, tuple[Facet, ...]] = {f"{key}{WHY}": () for key, (_, question) in asked.items() if not question}
-    return {**reasons, **found}
+        labels = run.info.suite.resolved_labels
+        for key, question in [
+            *((entry.key, entry) for entry in labels.questions),
+            *((entry.key, None) for entry in labels.pairs),
+        ]:
+            first_run, first_question = definitions.setdefault(key, (run.info.run_id, question))
+            if _meaning(first_question) != _meaning(question):
+                raise UsageError(
+                    f"{first_run} and {run.info.run_id} define question {key!r} differently: analyze them separately"
+                )
+    facets = {key: tuple(_facets_of(key, question)) for key, (_, question) in definitions.items()}
+    reasons: dict[str, tuple[Facet, ...]] = {
+        f"{key}{WHY}": () for key, (_, question) in definitions.items() if not question
+    }
+    return {**reasons, **facets}
 
 
 def _meaning(question: LabelQuestion | None) -> object:
-    """What two questions must share to be one: all but their words."""
+    """The parts of a question that must be equal in all runs: everything but its text."""
     return question and (question.type, question.choices, question.scale, question.step, question.metric)
 
 

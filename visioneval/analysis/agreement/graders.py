@@ -1,8 +1,8 @@
-"""People against graders, metric by metric. Pure.
+"""Agreement of graders with human labels, by metric. Pure.
 
-What people say of a cell is the majority of its raters for a yes or no (an even split is left out of what needs a
-clear answer), and their mean for a scale. What a grader fails is what the people should have failed: precision is the
-share of the cells it fails that people fail too, recall the share of the cells that people fail that it fails too.
+The human answer for a cell is the majority of its raters for yes or no, and their mean for a scale. Measures that need
+a clear answer leave out even splits. The positive class is a failure: precision is the share of the grader's failures
+that people fail too, and recall is the share of people's failures that the grader fails too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
 from visioneval.analysis.cells import writers_of
 from visioneval.analysis.stats.chance import cohen_kappa, quadratic_kappa
-from visioneval.analysis.stats.interval import MANY, Floats, Measure, measure
+from visioneval.analysis.stats.interval import MANY_ROWS, Floats, Measure, measure
 from visioneval.analysis.stats.ranking import kendall, mean_ranks, spearman
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
@@ -29,11 +29,11 @@ from visioneval.types import Frozen, Metric, Verdict
 Kind = Literal["bool", "scale", "continuous"]
 HEADLINES: dict[Kind, str] = {"bool": "kappa", "scale": "quadratic_kappa", "continuous": "spearman"}
 SHOWN = 10
-_CONSTANT = "one side says the same of every cell: nothing can be told"
+_CONSTANT = "one side gives every cell the same value: the measure is undefined"
 
 
 class Confusion(Frozen):
-    """How often people said a row's name where the grader said a column's."""
+    """A confusion matrix: rows are human answers, columns are the grader's."""
 
     people: tuple[str, ...]
     grader: tuple[str, ...]
@@ -41,7 +41,7 @@ class Confusion(Frozen):
 
 
 class Disputed(Frozen):
-    """A cell on which people and grader are far apart: ``gap`` is 0..1. ``people`` is the share of yes, or the mean."""
+    """A cell with a large ``gap`` (0..1) between people and grader. ``people`` is the share of yes, or the mean."""
 
     run_id: str
     test_id: str
@@ -55,10 +55,10 @@ class Disputed(Frozen):
 
 
 class GraderAgreement(Frozen):
-    """How far a metric agrees with people's answers to a question.
+    """The agreement of a metric with the labels of a question.
 
-    ``headline`` names the measure that ``--min`` looks at. ``ceiling`` is the same measure of each rater against the
-    others: a grader cannot be asked for more. ``rule`` says what makes a fail where the metric is a number.
+    ``headline`` names the measure that ``--min`` uses. ``ceiling`` is that measure for each rater against the others,
+    the best that a grader can reach. ``rule`` decides which values of a numeric metric fail.
     """
 
     metric: str
@@ -76,13 +76,13 @@ class GraderAgreement(Frozen):
 
     @property
     def value(self) -> float | None:
-        """The headline's value."""
+        """The value of the headline measure."""
         return self.measures[self.headline].value
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The cells that people and a grader both speak of; each list has one entry a cell."""
+    """The cells with both labels and a score. All lists have one entry per cell."""
 
     units: list[Unit]
     answers: list[list[float]]
@@ -96,15 +96,15 @@ class _Rows:
         return [unit[1] for unit in self.units]
 
     def only(self, keep: Floats) -> tuple[Floats, Floats, list[str]]:
-        """The rows at which ``keep`` is true."""
+        """The rows for which ``keep`` is true."""
         rows = np.flatnonzero(keep)
         cases = self.cases
         return self.people[rows], self.grader[rows], [cases[row] for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A metric as a run has it: what it means, the suite that says so, and the key of the grader that writes it."""
+class RunMetric:
+    """A metric of a run: its definition, its suite, and the key of the grader that writes it."""
 
     name: str
     meaning: Metric
@@ -113,43 +113,43 @@ class Measured:
 
     @property
     def kind(self) -> Kind:
-        """A yes or no, a step of a rubric's scale, or any number."""
+        """``bool``, ``scale`` for a rubric's scale, or ``continuous`` for any other number."""
         if self.meaning.type == "bool":
             return "bool"
         return "scale" if rubric_scale(self.name, self.suite.graders) else "continuous"
 
 
-def metrics_of(infos: Sequence[RunInfo]) -> dict[str, Measured]:
-    """The metrics of some runs, and the verdict. Raises ``UsageError`` where a name means two things."""
-    found: dict[str, Measured] = {}
+def metrics_of(infos: Sequence[RunInfo]) -> dict[str, RunMetric]:
+    """The metrics of runs, and the verdict. Raises ``UsageError`` if runs define a metric differently."""
+    metrics: dict[str, RunMetric] = {}
     for info in infos:
         writers = writers_of(info)
         for name, meaning in {VERDICT: Metric(), **info.metrics}.items():
-            known = found.setdefault(name, Measured(name, meaning, info.suite, writers.get(name)))
-            if (known.meaning.type, known.meaning.better) != (meaning.type, meaning.better):
-                raise UsageError(f"{info.run_id} measures {name!r} differently: look at the runs one by one")
-    return found
+            first = metrics.setdefault(name, RunMetric(name, meaning, info.suite, writers.get(name)))
+            if (first.meaning.type, first.meaning.better) != (meaning.type, meaning.better):
+                raise UsageError(f"{info.run_id} defines metric {name!r} differently: analyze the runs separately")
+    return metrics
 
 
-def against_graders(answers: Answers, metrics: Mapping[str, Measured]) -> tuple[GraderAgreement, ...]:
-    """One finding for each question that names a metric, in the suite's order."""
-    asked = [(facet, facet.question.metric) for facet in answers.all_facets if facet.question is not None]
-    return tuple(_against(facet, metrics[name], answers) for facet, name in asked if name and name in metrics)
+def against_graders(answers: Answers, metrics: Mapping[str, RunMetric]) -> tuple[GraderAgreement, ...]:
+    """Returns one finding per question that names a metric, in suite order."""
+    questions = [(facet, facet.question.metric) for facet in answers.all_facets if facet.question is not None]
+    return tuple(_agreement_of(facet, metrics[name], answers) for facet, name in questions if name and name in metrics)
 
 
-def _against(facet: Facet, measured: Measured, answers: Answers) -> GraderAgreement:
+def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> GraderAgreement:
     metric, meaning, kind = measured.name, measured.meaning, measured.kind
     rows = _rows(facet, metric, answers)
     clear = rows.only(rows.people != 0.5) if kind == "bool" else rows.only(np.ones(len(rows.units), dtype=bool))
     people, grader, cases = clear
     people = np.round(people) if kind == "bool" else people
     rule = _rule(metric, measured.suite) if kind == "scale" else None
-    found = {
-        **_chance(kind, people, grader, cases),
-        **_fails(kind, meaning, rule, people, grader, cases),
+    measures = {
+        **_kappa(kind, people, grader, cases),
+        **_failure_measures(kind, meaning, rule, people, grader, cases),
         "spearman": measure(spearman, rows.people, rows.grader, rows.cases, undefined=_CONSTANT),
         "kendall": measure(
-            kendall, rows.people, rows.grader, rows.cases, undefined=_CONSTANT, interval=len(rows.units) < MANY
+            kendall, rows.people, rows.grader, rows.cases, undefined=_CONSTANT, interval=len(rows.units) < MANY_ROWS
         ),
     }
     return GraderAgreement(
@@ -160,7 +160,7 @@ def _against(facet: Facet, measured: Measured, answers: Answers) -> GraderAgreem
         split=len(rows.units) - len(people),
         unmeasured=rows.unmeasured,
         headline=HEADLINES[kind],
-        measures=found,
+        measures=measures,
         ceiling=_ceiling(kind, rows),
         rule=rule.text if rule else None,
         confusion=_confusion(facet, kind, people, grader),
@@ -169,7 +169,7 @@ def _against(facet: Facet, measured: Measured, answers: Answers) -> GraderAgreem
 
 
 def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
-    units, said, scores, unmeasured = [], [], [], 0
+    units, answers_by_unit, scores, unmeasured = [], [], [], 0
     for unit, by_rater in facet.answers.items():
         run, test_id, label, sample, other = unit
         record = answers.records[run, (test_id, label, sample)]
@@ -180,14 +180,14 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
             unmeasured += 1
             continue
         units.append(unit)
-        said.append(list(by_rater.values()))
+        answers_by_unit.append(list(by_rater.values()))
         scores.append(score)
-    people = np.asarray([_mean(own) for own in said], dtype=float)
-    return _Rows(units, said, people, np.asarray(scores, dtype=float), unmeasured)
+    people = np.asarray([_mean(codes) for codes in answers_by_unit], dtype=float)
+    return _Rows(units, answers_by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
 def _score(record: Record, metric: str) -> tuple[bool, float | None]:
-    """Whether a metric is for this cell, and its value, ``None`` where it could not be measured."""
+    """Whether a metric applies to a cell, and its value, or ``None`` if unmeasured."""
     if metric in record.scores:
         score = record.scores[metric]
         return True, None if score is None else float(score)
@@ -196,36 +196,38 @@ def _score(record: Record, metric: str) -> tuple[bool, float | None]:
     return False, None
 
 
-def _mean(own: Sequence[float]) -> float:
-    return sum(own) / len(own)
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
-def _chance(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
+def _kappa(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
     if kind == "continuous":
         return {}
     statistic = cohen_kappa if kind == "bool" else quadratic_kappa
-    same = "people and grader give one and the same answer to every cell: nothing can be told"
-    return {HEADLINES[kind]: measure(statistic, people, grader, cases, undefined=same)}
+    undefined = "people and grader give every cell the same answer: the measure is undefined"
+    return {HEADLINES[kind]: measure(statistic, people, grader, cases, undefined=undefined)}
 
 
-def _fails(
+def _failure_measures(
     kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, grader: Floats, cases: Sequence[str]
 ) -> dict[str, Measure]:
-    """Accuracy, and precision and recall of what fails, where it is known what fails."""
+    """Accuracy, precision and recall of failures, if the metric defines a failure."""
     if kind == "bool":
-        bad = 1.0 if meaning.better == "lower" else 0.0
-        mine, yours = (people == bad).astype(float), (grader == bad).astype(float)
+        fail_value = 1.0 if meaning.better == "lower" else 0.0
+        people_fail, grader_fails = (people == fail_value).astype(float), (grader == fail_value).astype(float)
     elif rule is not None:
-        mine, yours = (np.asarray([_breaks(rule, value) for value in side], dtype=float) for side in (people, grader))
+        people_fail, grader_fails = (
+            np.asarray([_breaks(rule, value) for value in side], dtype=float) for side in (people, grader)
+        )
     else:
         return {}
-    interval = len(mine) < MANY
+    interval = len(people_fail) < MANY_ROWS
     return {
-        name: measure(statistic, mine, yours, cases, undefined=why, interval=interval)
+        name: measure(statistic, people_fail, grader_fails, cases, undefined=why, interval=interval)
         for name, statistic, why in (
             ("accuracy", _accuracy, "nothing to compare"),
             ("fail_precision", _precision, "the grader fails no cell"),
-            ("fail_recall", lambda one, two: _precision(two, one), "people fail no cell"),
+            ("fail_recall", lambda first, second: _precision(second, first), "people fail no cell"),
         )
     }
 
@@ -234,51 +236,55 @@ def _breaks(rule: Rule, value: float) -> bool:
     return rule.outcome({rule.metric: float(value)}) == "failed"
 
 
-def _accuracy(mine: Floats, yours: Floats) -> float:
-    return float(np.mean(mine == yours))
+def _accuracy(people: Floats, grader: Floats) -> float:
+    return float(np.mean(people == grader))
 
 
-def _precision(mine: Floats, yours: Floats) -> float:
-    return float(mine[yours == 1].mean()) if (yours == 1).any() else np.nan
+def _precision(people: Floats, grader: Floats) -> float:
+    return float(people[grader == 1].mean()) if (grader == 1).any() else np.nan
 
 
 def _rule(metric: str, suite: Suite) -> Rule | None:
-    """The suite's first rule over a number that is for every cell."""
+    """The suite's first unscoped rule that compares the metric with a number."""
     rules = (parse_rule(entry.rule) for entry in suite.verdict if entry.is_unrestricted)
     return next((rule for rule in rules if rule.metric == metric and rule.op is not None), None)
 
 
 def _ceiling(kind: Kind, rows: _Rows) -> Measure:
-    """The headline's measure of each rater against the others who saw the same cell."""
-    mine, yours, cases = [], [], []
-    for unit, said in zip(rows.units, rows.answers, strict=True):
-        for one, others in _left_out(said):
-            if kind != "bool" or others != 0.5:
-                mine.append(one)
-                yours.append(round(others) if kind == "bool" else others)
+    """The headline measure of each rater against the other raters of the same cells."""
+    answers, others_means, cases = [], [], []
+    for unit, codes in zip(rows.units, rows.answers, strict=True):
+        for answer, mean in _leave_one_out(codes):
+            if kind != "bool" or mean != 0.5:
+                answers.append(answer)
+                others_means.append(round(mean) if kind == "bool" else mean)
                 cases.append(unit[1])
-    if not mine:
-        return Measure(note="no cell has answers of two raters: how far people agree is not known")
+    if not answers:
+        return Measure(note="no cell has answers from two raters: the ceiling is unknown")
     statistic: Callable[[Floats, Floats], float] = {
         "bool": cohen_kappa,
         "scale": quadratic_kappa,
         "continuous": spearman,
     }[kind]
     return measure(
-        statistic, mine, yours, cases, undefined="the raters say the same of every cell: nothing can be told"
+        statistic,
+        answers,
+        others_means,
+        cases,
+        undefined="the raters give every cell the same answer: the measure is undefined",
     )
 
 
-def _left_out(said: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Each answer, and the mean of the others."""
-    if len(said) > 1:
-        total = sum(said)
-        for one in said:
-            yield one, (total - one) / (len(said) - 1)
+def _leave_one_out(codes: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Yields each answer with the mean of the others."""
+    if len(codes) > 1:
+        total = sum(codes)
+        for code in codes:
+            yield code, (total - code) / (len(codes) - 1)
 
 
 def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Confusion | None:
-    """By the answers themselves; of a scale by its steps, people's mean being rounded to the nearest."""
+    """Counts by answer, or by the steps of a scale, with values rounded to the nearest step."""
     if kind == "continuous" or not len(people) or facet.question is None:
         return None
     step = 1.0 if kind == "bool" else facet.question.step
@@ -292,14 +298,14 @@ def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Conf
     return Confusion(people=names, grader=names, counts=tuple(tuple(map(int, row)) for row in counts))
 
 
-def _disputed(measured: Measured, rows: _Rows, answers: Answers) -> tuple[Disputed, ...]:
+def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Disputed, ...]:
     gaps = _gaps(measured.kind, measured.meaning, rows)
     worst = sorted(np.flatnonzero(gaps > 0), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))[:SHOWN]
-    found = []
+    disputed = []
     for row in worst:
         run, test_id, label, sample, _ = rows.units[row]
         record = answers.records[run, (test_id, label, sample)]
-        found.append(
+        disputed.append(
             Disputed(
                 run_id=run,
                 test_id=test_id,
@@ -312,23 +318,23 @@ def _disputed(measured: Measured, rows: _Rows, answers: Answers) -> tuple[Disput
                 reason=_reason(record, measured),
             )
         )
-    return tuple(found)
+    return tuple(disputed)
 
 
-def _reason(record: Record, measured: Measured) -> str:
-    """What the grader said; of a verdict the rules that were broken."""
+def _reason(record: Record, measured: RunMetric) -> str:
+    """The grader's reason, or the failed rules for a verdict."""
     if measured.writer is None:
         return "; ".join(record.failed_rules)
     return record.reasons.get(measured.name) or record.reasons.get(measured.writer, "")
 
 
 def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:
-    """How far people and grader are apart: on the scale, or, where they share none, in their order of the cells."""
+    """The distance between people and grader on their scale, or between their ranks if they share no scale."""
     if not len(rows.units):
         return np.zeros(0)
     if kind == "continuous":
-        apart = mean_ranks(rows.people) - mean_ranks(rows.grader)
-        return np.asarray(np.abs(apart) / max(len(apart) - 1, 1), dtype=float)
+        rank_gaps = mean_ranks(rows.people) - mean_ranks(rows.grader)
+        return np.asarray(np.abs(rank_gaps) / max(len(rank_gaps) - 1, 1), dtype=float)
     low, high = meaning.range or (0.0, 1.0)
-    span = high - low if high is not None and high > low else 1.0  # a stranger's range may be empty
+    span = high - low if high is not None and high > low else 1.0  # the range of a run may be empty
     return np.asarray(np.clip(np.abs(rows.people - rows.grader) / span, 0, 1), dtype=float)

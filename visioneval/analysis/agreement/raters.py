@@ -1,17 +1,17 @@
-"""Each rater against himself, on items that came back, and against agreed answers, day by day. Pure."""
+"""Consistency of each rater on repeated items, and agreement with anchors by day. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from visioneval.analysis.agreement.answers import Answers, Facet, Labelled, Unit, unit_of
+from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun, Unit, unit_of
 from visioneval.records.labels import Label
 from visioneval.types import Frozen
 
 
-class Same(Frozen):
-    """How many of ``n`` answers are the same. ``distance`` is the mean gap of those on a scale, in steps."""
+class MatchCount(Frozen):
+    """How many of ``n`` pairs of answers match. ``distance`` is the mean difference on scales, in steps."""
 
     n: int
     same: int
@@ -19,47 +19,47 @@ class Same(Frozen):
 
     @property
     def share(self) -> float | None:
-        """The share of equal answers; ``None`` where there are none."""
+        """The share of matching answers, or ``None`` without answers."""
         return self.same / self.n if self.n else None
 
 
-class Day(Same):
-    """The same of one day, in UTC."""
+class Day(MatchCount):
+    """The matches of one day in UTC."""
 
     day: str
 
 
 class RaterFinding(Frozen):
-    """One rater. ``himself`` holds each repeated answer against the one before it, ``anchors`` against agreed answers.
+    """The findings for one rater.
 
-    ``days`` are the answers to anchors, first, later and repeated ones, by the day on which they were given: a share
-    that falls is drift.
+    ``himself`` compares repeated answers with the previous ones, ``anchors`` compares answers with the agreed ones.
+    ``days`` groups all answers to anchors by day: a falling share shows drift.
     """
 
     rater: str
     answers: int
-    himself: Same
-    anchors: Same
+    himself: MatchCount
+    anchors: MatchCount
     days: tuple[Day, ...]
 
 
 Compared = tuple[Facet, float, float]
 
 
-def rater_findings(runs: Sequence[Labelled], answers: Answers) -> tuple[RaterFinding, ...]:
-    """One finding for each rater whose answers count, the busiest first."""
+def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterFinding, ...]:
+    """Returns one finding per rater, most answers first."""
     repeats: dict[str, list[Compared]] = {}
     anchored: dict[str, list[tuple[str, Compared]]] = {}
     for run in runs:
-        known = {record.cell for record in run.records}
-        given = [label for label in run.labels if label.cell in known]
-        for rater, compared in _repeats(run, given, answers):
+        cells = {record.cell for record in run.records}
+        labels = [label for label in run.labels if label.cell in cells]
+        for rater, compared in _compare_repeats(run, labels, answers):
             repeats.setdefault(rater, []).append(compared)
-        for label, compared in _anchored(run, given, answers):
+        for label, compared in _compare_anchors(run, labels, answers):
             anchored.setdefault(label.rater, []).append((label.at[:10], compared))
     return tuple(
         _finding(rater, count, repeats.get(rater, []), anchored.get(rater, []))
-        for rater, count in sorted(answers.raters.items(), key=lambda found: (-found[1], found[0]))
+        for rater, count in sorted(answers.raters.items(), key=lambda entry: (-entry[1], entry[0]))
     )
 
 
@@ -72,45 +72,49 @@ def _finding(
     return RaterFinding(
         rater=rater,
         answers=count,
-        himself=_same(repeats),
-        anchors=_same([compared for _, compared in anchored]),
-        days=tuple(Day(day=day, **_same(own).model_dump()) for day, own in sorted(days.items())),
+        himself=_match_count(repeats),
+        anchors=_match_count([compared for _, compared in anchored]),
+        days=tuple(Day(day=day, **_match_count(rows).model_dump()) for day, rows in sorted(days.items())),
     )
 
 
-def _same(compared: Sequence[Compared]) -> Same:
-    apart = [abs(one - two) / facet.question.step for facet, one, two in compared if facet.ordered and facet.question]
-    return Same(
+def _match_count(compared: Sequence[Compared]) -> MatchCount:
+    gaps = [
+        abs(first - second) / facet.question.step
+        for facet, first, second in compared
+        if facet.is_ordered and facet.question
+    ]
+    return MatchCount(
         n=len(compared),
-        same=sum(one == two for _, one, two in compared),
-        distance=sum(apart) / len(apart) if apart else None,
+        same=sum(first == second for _, first, second in compared),
+        distance=sum(gaps) / len(gaps) if gaps else None,
     )
 
 
-def _repeats(run: Labelled, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[str, Compared]]:
-    """Each answer with the one before it. No answer takes the last one back, so that the next one stands for it."""
-    given: dict[tuple[str, str, Unit], list[Label]] = {}
+def _compare_repeats(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[str, Compared]]:
+    """Compares each answer with the previous one. A ``null`` answer withdraws the previous one."""
+    histories: dict[tuple[str, str, Unit], list[Label]] = {}
     for label in labels:
-        own = given.setdefault((label.rater, label.question, unit_of(run, label)), [])
+        history = histories.setdefault((label.rater, label.question, unit_of(run, label)), [])
         if label.answer is not None:
-            own.append(label)
-        elif own:
-            own.pop()
-    for own in given.values():
-        for earlier, later in pairwise(own):
-            yield from ((later.rater, compared) for compared in _compared(answers, earlier, later))
+            history.append(label)
+        elif history:
+            history.pop()
+    for history in histories.values():
+        for earlier, later in pairwise(history):
+            yield from ((later.rater, compared) for compared in _compare(answers, earlier, later))
 
 
-def _anchored(run: Labelled, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[Label, Compared]]:
-    agreed = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
+def _compare_anchors(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[Label, Compared]]:
+    anchors = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
     for label in labels:
-        anchor = agreed.get((label.question, unit_of(run, label)))
+        anchor = anchors.get((label.question, unit_of(run, label)))
         if anchor is not None:
-            yield from ((label, compared) for compared in _compared(answers, anchor, label))
+            yield from ((label, compared) for compared in _compare(answers, anchor, label))
 
 
-def _compared(answers: Answers, first: Label, second: Label) -> Iterator[Compared]:
+def _compare(answers: Answers, first: Label, second: Label) -> Iterator[Compared]:
     for facet in answers.facets.get(first.question, ()):
-        one, two = facet.code(first), facet.code(second)
-        if one is not None and two is not None:
-            yield facet, one, two
+        first_code, second_code = facet.code(first), facet.code(second)
+        if first_code is not None and second_code is not None:
+            yield facet, first_code, second_code

@@ -1,1 +1,1 @@
-"""Two runs compared: pairing, differences, and what fails a comparison."""
+"""Comparison of two runs: pairing, differences and gates."""

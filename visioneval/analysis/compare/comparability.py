@@ -1,4 +1,4 @@
-"""Where two runs were not graded alike, so that a difference may be the graders' and not the images'. Pure."""
+"""Differences in how two runs were graded, which may explain differences in their scores. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from visioneval.records.model import Fingerprint
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
-_SHOWN_HASH = 12
+_HASH_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
-    """``what`` differs between A and B for a metric, in ``pairs`` pairs; ``a`` and ``b`` are an example."""
+class GradingDifference:
+    """A metric's grading differs in ``what`` in ``pairs`` pairs. ``a`` and ``b`` are the values of one pair."""
 
     metric: str
     what: str
@@ -27,71 +27,79 @@ class Unlike:
     pairs: int
 
 
-def unlike_metrics(metrics: Sequence[str], pairs: Sequence[CellPair], a: Side, b: Side) -> tuple[Unlike, ...]:
-    """What was not graded alike, by metric; the verdict rules stand under ``pass_rate``."""
-    return (*_unlike_parts(pairs), *_unlike_marks(metrics, pairs, {**a.writers, **b.writers}))
+def grading_differences(
+    metrics: Sequence[str], pairs: Sequence[CellPair], a: Side, b: Side
+) -> tuple[GradingDifference, ...]:
+    """Finds grading differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
+    return (*_key_differences(pairs), *_grader_differences(metrics, pairs, {**a.writers, **b.writers}))
 
 
-def _unlike_parts(pairs: Sequence[CellPair]) -> Iterator[Unlike]:
-    """By the parts of the two grading keys that are not the graders' own."""
+def _key_differences(pairs: Sequence[CellPair]) -> Iterator[GradingDifference]:
+    """Compares the parts of the grading keys that do not belong to a grader."""
     changed: Counter[str] = Counter()
     example: dict[str, tuple[str, str]] = {}
     for pair in pairs:
         if pair.a.grade_key != pair.b.grade_key and pair.a.grade_key and pair.b.grade_key:
-            before, after = _words(pair.a.grade_key), _words(pair.b.grade_key)
+            before, after = _key_parts(pair.a.grade_key), _key_parts(pair.b.grade_key)
             for part in _PARTS:
                 if before.get(part) != after.get(part):
                     changed[part] += 1
                     example.setdefault(part, (before.get(part, "none"), after.get(part, "none")))
-    return (Unlike(PASS_RATE, what, *example[part], changed[part]) for part, what in _PARTS.items() if changed[part])
+    return (
+        GradingDifference(PASS_RATE, what, *example[part], changed[part])
+        for part, what in _PARTS.items()
+        if changed[part]
+    )
 
 
-def _words(key: str) -> dict[str, str]:
-    return {name: value for name, _, value in (word.rpartition(":") for word in key.split())}
+def _key_parts(key: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.rpartition(":") for part in key.split())}
 
 
-def _unlike_marks(metrics: Sequence[str], pairs: Sequence[CellPair], writers: Mapping[str, str]) -> Iterator[Unlike]:
+def _grader_differences(
+    metrics: Sequence[str], pairs: Sequence[CellPair], writers: Mapping[str, str]
+) -> Iterator[GradingDifference]:
     by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
-    for (key, before, after), times in _kinds(pairs):
-        for what, a, b in _differing(before, after):
-            found = by_grader.setdefault(key, {})
-            first_a, first_b, so_far = found.get(what, (a, b, 0))
-            found[what] = first_a, first_b, so_far + times
+    for (key, before, after), times in _fingerprint_pairs(pairs):
+        for what, a, b in _changed_fields(before, after):
+            examples = by_grader.setdefault(key, {})
+            first_a, first_b, count = examples.get(what, (a, b, 0))
+            examples[what] = first_a, first_b, count + times
     for metric in metrics:
         for what, (a, b, times) in by_grader.get(writers.get(metric, metric.partition(".")[0]), {}).items():
-            yield Unlike(metric, what, a, b, times)
+            yield GradingDifference(metric, what, a, b, times)
 
 
-def _kinds(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:
-    """Each grader's two fingerprints, and in how many pairs: cells share them, so they are told apart by identity."""
+def _fingerprint_pairs(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:
+    """Counts the pairs of fingerprints of each grader. Compares by identity, as equal fingerprints are shared."""
     times: Counter[tuple[str, int, int]] = Counter()
-    known: dict[int, Fingerprint] = {}
+    by_id: dict[int, Fingerprint] = {}
     for pair in pairs:
-        before = {mark.key: mark.fingerprint for mark in pair.a.graders}
-        for mark in pair.b.graders:
-            own = before.get(mark.key)
-            if own is not None:
-                known[id(own)], known[id(mark.fingerprint)] = own, mark.fingerprint
-                times[mark.key, id(own), id(mark.fingerprint)] += 1
-    for (key, a, b), number in times.items():
-        yield (key, known[a], known[b]), number
+        before = {grader.key: grader.fingerprint for grader in pair.a.graders}
+        for grader in pair.b.graders:
+            earlier = before.get(grader.key)
+            if earlier is not None:
+                by_id[id(earlier)], by_id[id(grader.fingerprint)] = earlier, grader.fingerprint
+                times[grader.key, id(earlier), id(grader.fingerprint)] += 1
+    for (key, a, b), count in times.items():
+        yield (key, by_id[a], by_id[b]), count
 
 
-def _differing(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
-    """What both sides name and name differently: a judge that one side did not have to ask is no difference."""
-    told = (
+def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
+    """Compares fields that both fingerprints have. A judge that only one side asked is no difference."""
+    fields = (
         ("version", before.version, after.version),
         ("judge model", before.judge_model, after.judge_model),
-        ("template", _short(before.template_sha256), _short(after.template_sha256)),
-        ("schema", _short(before.schema_sha256), _short(after.schema_sha256)),
-        ("config", _short(before.config_sha256), _short(after.config_sha256)),
+        ("template", _short_hash(before.template_sha256), _short_hash(after.template_sha256)),
+        ("schema", _short_hash(before.schema_sha256), _short_hash(after.schema_sha256)),
+        ("config", _short_hash(before.config_sha256), _short_hash(after.config_sha256)),
     )
-    yield from ((what, a, b) for what, a, b in told if a and b and a != b)
+    yield from ((what, a, b) for what, a, b in fields if a and b and a != b)
     tools = before.tool_versions
     yield from (
         (f"{name} version", tools[name], b) for name, b in after.tool_versions.items() if tools.get(name, b) != b
     )
 
 
-def _short(digest: str | None) -> str:
-    return (digest or "")[:_SHOWN_HASH]
+def _short_hash(digest: str | None) -> str:
+    return (digest or "")[:_HASH_LENGTH]

@@ -1,4 +1,4 @@
-"""Two runs side by side: what broke, what was fixed, and what the numbers say. Pure."""
+"""Compares two runs: broken and fixed cells, and differences of metrics. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import fsum
 
 from visioneval.analysis.cells import Cell, Side
-from visioneval.analysis.compare.comparability import Unlike, unlike_metrics
+from visioneval.analysis.compare.comparability import GradingDifference, grading_differences
 from visioneval.analysis.compare.differences import Difference, adjusted, metric_difference, pass_rate_difference
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, pair_cells, parse_map
 from visioneval.errors import UsageError
@@ -20,8 +20,8 @@ GECKO = "gecko"
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What of two runs is compared: globs of metrics and cases, and tags; everything where empty."""
+class ComparisonFilters:
+    """Limits a comparison to metrics and cases (globs) and tags. An empty filter matches everything."""
 
     metrics: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A sum in USD, or a mean in seconds, over the pairs of which both sides know it."""
+    """A sum in USD or a mean in seconds, over the pairs in which both sides have a value."""
 
     a: float | None
     b: float | None
@@ -41,10 +41,10 @@ class Amount:
 class Comparison:
     """The findings of a comparison.
 
-    ``pairs`` come in the order of B. The numbers leave the pairs of flaky cases out.
-    ``by_run`` holds pass rates by model run (by its label in B; empty for one alone), ``by_tag`` those by tag,
-    ``by_type`` the metrics ``<gecko key>.<type>``; none of these is part of Holm's adjustment, which covers the pass
-    rate and ``metrics``. ``labels`` pairs the model runs.
+    ``pairs`` are in the order of B. Differences exclude flaky cases.
+    ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag, and
+    ``by_type`` the metrics ``<gecko key>.<type>``. Holm's adjustment covers only the pass rate and ``metrics``.
+    ``labels`` pairs the model runs.
     """
 
     a: Side
@@ -58,48 +58,50 @@ class Comparison:
     by_run: tuple[Difference, ...]
     by_tag: tuple[Difference, ...]
     by_type: tuple[Difference, ...]
-    unlike: tuple[Unlike, ...]
+    grading_differences: tuple[GradingDifference, ...]
     cost_usd: Amount
     seconds: Amount
     counts: Mapping[Change, int] = field(default_factory=dict)
 
     def changed(self, *changes: Change) -> tuple[CellPair, ...]:
-        """The pairs that changed so; ``must_pass`` cases first, flaky ones last."""
-        own = (pair for pair in self.pairs if pair.change in changes)
-        return tuple(sorted(own, key=lambda pair: (pair.flaky, not pair.must_pass)))
+        """The pairs with one of these changes, ``must_pass`` cases first and flaky cases last."""
+        pairs = (pair for pair in self.pairs if pair.change in changes)
+        return tuple(sorted(pairs, key=lambda pair: (pair.flaky, not pair.must_pass)))
 
     @property
-    def steady(self) -> tuple[CellPair, ...]:
-        """The pairs whose case is not flaky: what can fail a comparison."""
+    def stable_pairs(self) -> tuple[CellPair, ...]:
+        """The pairs whose case is not flaky. Only these can fail a gate."""
         return tuple(pair for pair in self.pairs if not pair.flaky)
 
     @property
-    def other_source(self) -> bool:
-        """Whether the runs came from suites of different text."""
+    def has_other_source(self) -> bool:
+        """Whether the suite files of the runs differ."""
         return None not in (self.a.source_sha256, self.b.source_sha256) and (
             self.a.source_sha256 != self.b.source_sha256
         )
 
 
-def compare(a: Side, b: Side, chosen: Chosen | None = None, renamed: Sequence[str] = ()) -> Comparison:
-    """Compares run B with run A; ``renamed`` holds ``OLD=NEW`` words: a label of A, and what it is in B.
+def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed: Sequence[str] = ()) -> Comparison:
+    """Compares run B with run A. ``renamed`` lists ``OLD=NEW``: a label of A and its label in B.
 
-    Raises ``UsageError`` where nothing is left to compare, or where a metric, case, tag or label is not there.
+    Raises ``UsageError`` if no cells are left to compare, or for an unknown metric, case, tag or label.
     """
     for side in (a, b):
         if not side.cells:
-            raise UsageError(f"{side.name}: there is nothing to compare: the run is empty")
-    wanted = chosen or Chosen()
-    known = _metrics(a, b)
-    _check(wanted, known, a, b)
+            raise UsageError(f"{side.name}: the run has no cells to compare")
+    filters = filters or ComparisonFilters()
+    metrics = _metrics(a, b)
+    _check_filters(filters, metrics, a, b)
     labels = parse_map(renamed, a, b)
-    a, b = (replace(side, cells=_chosen_cells(side.cells, wanted)) for side in (a, b))
+    a, b = (replace(side, cells=_filtered_cells(side.cells, filters)) for side in (a, b))
     pairing = pair_cells(a, b, labels)
-    steady = [pair for pair in pairing.pairs if not pair.flaky]
-    names = [name for name in known if not wanted.metrics or any_glob(wanted.metrics, name)]
-    differences = _differences(names, known, steady)
+    stable_pairs = [pair for pair in pairing.pairs if not pair.flaky]
+    names = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
+    differences = _differences(names, metrics, stable_pairs)
     types = _gecko_types(names, pairing.pairs)
-    pass_rate, *whole = adjusted([pass_rate_difference(steady), *(d for d in differences if d.name not in types)])
+    pass_rate, *metric_differences = adjusted(
+        [pass_rate_difference(stable_pairs), *(d for d in differences if d.name not in types)]
+    )
     return Comparison(
         a=a,
         b=b,
@@ -108,11 +110,11 @@ def compare(a: Side, b: Side, chosen: Chosen | None = None, renamed: Sequence[st
         only_a=pairing.only_a,
         only_b=pairing.only_b,
         pass_rate=pass_rate,
-        metrics=tuple(whole),
-        by_run=_by(steady, lambda pair: (pair.b.model_label,)) if len(pairing.labels) > 1 else (),
-        by_tag=_by(steady, lambda pair: pair.tags),
-        by_type=tuple(one for one in differences if one.name in types),
-        unlike=unlike_metrics([one.name for one in differences], pairing.pairs, a, b),
+        metrics=tuple(metric_differences),
+        by_run=_pass_rates_by(stable_pairs, lambda pair: (pair.b.model_label,)) if len(pairing.labels) > 1 else (),
+        by_tag=_pass_rates_by(stable_pairs, lambda pair: pair.tags),
+        by_type=tuple(difference for difference in differences if difference.name in types),
+        grading_differences=grading_differences([difference.name for difference in differences], pairing.pairs, a, b),
         cost_usd=_amount([(p.a.total_cost_usd, p.b.total_cost_usd) for p in pairing.pairs], mean=False),
         seconds=_amount([(p.a.seconds, p.b.seconds) for p in pairing.pairs], mean=True),
         counts=_counts(pairing.pairs),
@@ -120,38 +122,38 @@ def compare(a: Side, b: Side, chosen: Chosen | None = None, renamed: Sequence[st
 
 
 def _metrics(a: Side, b: Side) -> dict[str, Metric]:
-    """Every metric of either run, as B tells it; a direction that one side does not know is the other's."""
-    found = dict(b.metrics)
+    """The metrics of both runs as defined in B, or in A if B has no direction."""
+    metrics = dict(b.metrics)
     for name, metric in a.metrics.items():
-        if name not in found or found[name].better == "none":
-            found[name] = metric
-    return found
+        if name not in metrics or metrics[name].better == "none":
+            metrics[name] = metric
+    return metrics
 
 
-def _check(chosen: Chosen, metrics: Mapping[str, Metric], a: Side, b: Side) -> None:
+def _check_filters(filters: ComparisonFilters, metrics: Mapping[str, Metric], a: Side, b: Side) -> None:
     cells = (*a.cells, *b.cells)
-    for flag, words, known in (
-        ("--metric", chosen.metrics, set(metrics)),
-        ("--case", chosen.cases, {cell.test_id for cell in cells}),
-        ("--tag", chosen.tags, {tag for cell in cells for tag in cell.tags}),
+    for flag, patterns, names in (
+        ("--metric", filters.metrics, set(metrics)),
+        ("--case", filters.cases, {cell.test_id for cell in cells}),
+        ("--tag", filters.tags, {tag for cell in cells for tag in cell.tags}),
     ):
-        for word in words:
-            if not any(any_glob((word,), name) for name in known):
-                raise UsageError(f"{flag} {word!r}: there is none in either run{did_you_mean(word, known)}")
+        for pattern in patterns:
+            if not any(any_glob((pattern,), name) for name in names):
+                raise UsageError(f"{flag} {pattern!r}: matches nothing in either run{did_you_mean(pattern, names)}")
 
 
-def _chosen_cells(cells: Iterable[Cell], chosen: Chosen) -> tuple[Cell, ...]:
+def _filtered_cells(cells: Iterable[Cell], filters: ComparisonFilters) -> tuple[Cell, ...]:
     return tuple(
         cell
         for cell in cells
-        if (not chosen.cases or any_glob(chosen.cases, cell.test_id))
-        and (not chosen.tags or not set(chosen.tags).isdisjoint(cell.tags))
+        if (not filters.cases or any_glob(filters.cases, cell.test_id))
+        and (not filters.tags or not set(filters.tags).isdisjoint(cell.tags))
     )
 
 
 def _differences(names: Iterable[str], metrics: Mapping[str, Metric], pairs: Sequence[CellPair]) -> list[Difference]:
-    found = (metric_difference(name, metrics[name], pairs) for name in names)
-    return [one for one in found if one.n_pairs or one.unmeasured]
+    differences = (metric_difference(name, metrics[name], pairs) for name in names)
+    return [difference for difference in differences if difference.n_pairs or difference.unmeasured]
 
 
 def _gecko_types(names: Iterable[str], pairs: Iterable[CellPair]) -> set[str]:
@@ -159,23 +161,23 @@ def _gecko_types(names: Iterable[str], pairs: Iterable[CellPair]) -> set[str]:
     return {name for name in names for key in keys if name.startswith(f"{key}.")}
 
 
-def _by(pairs: Sequence[CellPair], names_of: Callable[[CellPair], Iterable[str]]) -> tuple[Difference, ...]:
-    """The pass rates of the pairs of each name."""
+def _pass_rates_by(pairs: Sequence[CellPair], names_of: Callable[[CellPair], Iterable[str]]) -> tuple[Difference, ...]:
+    """The pass rate differences of the pairs, grouped by name."""
     named: dict[str, list[CellPair]] = {}
     for pair in pairs:
         for name in names_of(pair):
             named.setdefault(name, []).append(pair)
-    return tuple(pass_rate_difference(own, name) for name, own in named.items())
+    return tuple(pass_rate_difference(group, name) for name, group in named.items())
 
 
-def _amount(known: Iterable[tuple[float | None, float | None]], *, mean: bool) -> Amount:
-    both = [(a, b) for a, b in known if a is not None and b is not None]
-    if not both:
+def _amount(values: Iterable[tuple[float | None, float | None]], *, mean: bool) -> Amount:
+    complete = [(a, b) for a, b in values if a is not None and b is not None]
+    if not complete:
         return Amount(None, None, 0)
-    share = len(both) if mean else 1
-    return Amount(fsum(a for a, _ in both) / share, fsum(b for _, b in both) / share, len(both))
+    share = len(complete) if mean else 1
+    return Amount(fsum(a for a, _ in complete) / share, fsum(b for _, b in complete) / share, len(complete))
 
 
 def _counts(pairs: Iterable[CellPair]) -> dict[Change, int]:
-    found = Counter(pair.change for pair in pairs)
-    return {change: found[change] for change in CHANGES}
+    counts = Counter(pair.change for pair in pairs)
+    return {change: counts[change] for change in CHANGES}

@@ -1,6 +1,6 @@
-"""Paired differences of a pass rate and of metrics, with what chance could have done. Pure.
+"""Paired differences of the pass rate and of metrics, with intervals and significance tests. Pure.
 
-Cells of a case are not independent, so intervals generate whole cases and tests look at one number a case.
+Cells of a case are not independent: intervals resample whole cases, and tests use one number per case.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.stats.basic import Interval, holm, mcnemar_exact
 from visioneval.analysis.stats.power import detectable_mean_difference, detectable_rate_difference
-from visioneval.analysis.stats.resampling import LEAST, cluster_bootstrap_mean
+from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap_mean
 from visioneval.analysis.stats.signed_rank import signed_rank
 from visioneval.types import Metric, Score, Verdict
 
 ALPHA = 0.05
-FEW = 48
-"""Cases below which it is said how large a difference could have been seen."""
+FEW_CASES = 48
+"""With fewer cases, the smallest detectable difference is reported."""
 PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
 _MEASURED = (Verdict.PASS, Verdict.FAIL)
 
@@ -32,15 +32,15 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One metric, or the pass rate, over the pairs of which both cells were measured.
+    """The difference of a metric or the pass rate over pairs in which both cells were measured.
 
-    ``a`` and ``b`` are means, of a yes-or-no metric rates in 0..1; ``difference`` is ``b - a``, and ``interval`` its
-    95 % interval: ``None`` for fewer than six cases and where all cases differ alike, as no spread is known then.
-    ``higher`` and ``lower`` count the pairs in which B is so, ``changed_cases`` the cases whose mean is another.
-    ``p`` is two-sided, ``p_holm`` adjusted over all metrics of the comparison (``None`` where it is not one of them).
-    ``unmeasured`` pairs are left out: on a side, the score is ``null`` or the cell an ``ERROR``.
-    ``detectable`` is the smallest difference that so few cases show four times in five; ``None`` where they are many,
-    or where they could show none.
+    ``a`` and ``b`` are means, or rates in 0..1 of a yes-or-no metric. ``difference`` is ``b - a`` with its 95 %
+    ``interval``, which is ``None`` for fewer than six cases or if all cases differ by the same amount.
+    ``higher`` and ``lower`` count pairs in which B is higher or lower, ``changed_cases`` cases with another mean.
+    ``p`` is two-sided. ``p_holm`` is adjusted over all metrics of the comparison, or ``None`` outside of them.
+    ``unmeasured`` counts excluded pairs: a score is ``null`` or a cell is an ``ERROR``.
+    ``detectable`` is the smallest difference that this number of cases detects with 80 % power, or ``None`` if there
+    are many cases or too few to detect any.
     """
 
     name: str
@@ -62,46 +62,46 @@ class Difference:
 
     @property
     def worse_by(self) -> float | None:
-        """How much worse B is, by the metric's direction; negative for better; ``None`` where neither is better."""
+        """How much worse B is (negative if better), or ``None`` if the metric has no direction."""
         if self.difference is None or self.metric.better == "none":
             return None
         return -self.difference if self.metric.better == "higher" else self.difference
 
     @property
     def significant(self) -> bool:
-        """Whether chance alone would seldom do this, all metrics of the comparison considered."""
+        """Whether the difference is significant after adjustment for all metrics."""
         return self.p_holm is not None and self.p_holm < ALPHA
 
     @property
     def few(self) -> bool:
-        """Whether there are so few cases that no difference means little."""
-        return 0 < self.n_cases < FEW
+        """Whether there are too few cases to rule out a difference."""
+        return 0 < self.n_cases < FEW_CASES
 
 
 def pass_rate_difference(pairs: Sequence[CellPair], name: str = PASS_RATE) -> Difference:
-    """The difference of the pass rates, errors on either side left out."""
+    """The difference of the pass rates, without pairs with an error."""
     before = [_passed(pair.a.verdict) for pair in pairs]
     after = [_passed(pair.b.verdict) for pair in pairs]
     return _difference(name, Metric(type="bool", better="higher"), pairs, before, after)
 
 
 def metric_difference(name: str, metric: Metric, pairs: Sequence[CellPair]) -> Difference:
-    """The difference of a metric over the pairs in which both cells have it."""
-    both = [pair for pair in pairs if name in pair.a.scores and name in pair.b.scores]
-    return _difference(name, metric, both, [p.a.scores[name] for p in both], [p.b.scores[name] for p in both])
+    """The difference of a metric over pairs in which both cells have it."""
+    scored = [pair for pair in pairs if name in pair.a.scores and name in pair.b.scores]
+    return _difference(name, metric, scored, [p.a.scores[name] for p in scored], [p.b.scores[name] for p in scored])
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:
-    """With p-values adjusted for being looked at together, by Holm's procedure.
+    """Adjusts p-values for multiple comparisons by Holm's procedure.
 
-    What differs in so few cases that no split of them could be significant is not counted, and gets 1: it could not
-    have been a false alarm, and must not hide a true one. Source: R. E. Tarone, "A modified Bonferroni method for
+    Metrics that differ in too few cases to ever be significant get 1 and do not count in the adjustment, as they
+    cannot be false alarms. Source: R. E. Tarone, "A modified Bonferroni method for
     discrete data", Biometrics 46 (1990).
     """
-    able = [one for one in differences if one.p is not None and mcnemar_exact(one.changed_cases, 0) < ALPHA]
-    found = iter(holm([one.p for one in able if one.p is not None]))
-    by_name = {one.name: next(found) for one in able}
-    return [one if one.p is None else replace(one, p_holm=by_name.get(one.name, 1.0)) for one in differences]
+    testable = [item for item in differences if item.p is not None and mcnemar_exact(item.changed_cases, 0) < ALPHA]
+    p_values = iter(holm([item.p for item in testable if item.p is not None]))
+    by_name = {item.name: next(p_values) for item in testable}
+    return [item if item.p is None else replace(item, p_holm=by_name.get(item.name, 1.0)) for item in differences]
 
 
 def _passed(verdict: Verdict) -> bool | None:
@@ -117,17 +117,19 @@ def _difference(
     if not measured.any():
         return Difference(name, metric, unmeasured=unmeasured)
     x, y = x[measured], y[measured]
-    sums, counts = _by_case(y - x, [pair.b.test_id for pair, kept in zip(pairs, measured, strict=True) if kept])
+    sums, counts = _by_case(
+        y - x, [pair.b.test_id for pair, is_measured in zip(pairs, measured, strict=True) if is_measured]
+    )
     higher, lower = int((y > x).sum()), int((y < x).sum())
     spread = float(np.ptp(sums / counts)) > 0
-    test, p = _tested(metric, sums, counts, higher, lower)
+    test, p = _test(metric, sums, counts, higher, lower)
     return Difference(
         name,
         metric,
         a=float(x.mean()),
         b=float(y.mean()),
         difference=float(sums.sum() / counts.sum()),
-        interval=cluster_bootstrap_mean(sums, counts) if len(sums) >= LEAST and spread else None,
+        interval=cluster_bootstrap_mean(sums, counts) if len(sums) >= MIN_CLUSTERS and spread else None,
         p=p,
         test=test,
         n_pairs=len(x),
@@ -145,21 +147,21 @@ def _array(scores: Sequence[Score]) -> Floats:
 
 
 def _by_case(differences: Floats, cases: Sequence[str]) -> tuple[Floats, Floats]:
-    """Sum and number of the differences of each case."""
+    """The sum and the number of differences by case."""
     numbers: dict[str, int] = {}
-    own: Rows = np.array([numbers.setdefault(case, len(numbers)) for case in cases], dtype=np.intp)
-    return np.bincount(own, weights=differences).astype(float), np.bincount(own).astype(float)
+    case_index: Rows = np.array([numbers.setdefault(case, len(numbers)) for case in cases], dtype=np.intp)
+    return np.bincount(case_index, weights=differences).astype(float), np.bincount(case_index).astype(float)
 
 
-def _tested(metric: Metric, sums: Floats, counts: Floats, higher: int, lower: int) -> tuple[Test, float]:
-    """McNemar where a case is one flip or none; else the signed ranks of the cases' mean differences."""
+def _test(metric: Metric, sums: Floats, counts: Floats, higher: int, lower: int) -> tuple[Test, float]:
+    """McNemar's test for yes-or-no metrics with one cell per case, else the signed-rank test of case means."""
     if metric.type == "bool" and (counts == 1).all():
         return "mcnemar", mcnemar_exact(lower, higher)
     return "signed_rank", signed_rank(sums / counts)
 
 
 def _detectable(metric: Metric, means: Floats) -> float | None:
-    if len(means) >= FEW:
+    if len(means) >= FEW_CASES:
         return None
     if metric.type == "bool":
         return detectable_rate_difference(len(means), float((means != 0).mean()))

@@ -1,4 +1,4 @@
-"""What may fail a comparison: ``--fail-on``, parsed and held against the findings. Pure."""
+"""Gates of a comparison: parses ``--fail-on`` and checks it. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from visioneval.suite.loading.messages import did_you_mean
 
 DEFAULT = ("broken_same_output", "significant", MUST_PASS)
 NAMES = ("broken", *DEFAULT)
-EXIT_OK, EXIT_WORSE, EXIT_INCOMPLETE = 0, 1, 3
+EXIT_OK, EXIT_FAILED, EXIT_INCOMPLETE = 0, 1, 3
 _ROUNDING = 1e-9
-_NAMED = 5
-_NO_PAIR = "no pair of which both cells were measured"
+_MAX_NAMES = 5
+_UNMEASURED = "no pair with both cells measured"
 
-State = Literal["holds", "unmet", "unmeasured"]
-Outcome = Literal["hold", "unmet", "unmeasured", "incomplete"]
+State = Literal["passed", "failed", "unmeasured"]
+Outcome = Literal["passed", "failed", "unmeasured", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True)
 class FailOn:
-    """One ``--fail-on``: a name, or a metric (or ``pass_rate``) and by how much it may be worse."""
+    """One ``--fail-on``: a name, or a metric (or ``pass_rate``) and how much worse it may be."""
 
     text: str
     metric: str | None = None
@@ -36,62 +36,62 @@ class FailOn:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What one ``--fail-on`` found, in words."""
+    """The result of one ``--fail-on``."""
 
     fail_on: FailOn
     state: State
-    found: str
+    message: str
 
 
-def parse_fail_on(words: Sequence[str]) -> tuple[FailOn, ...]:
-    """Parses what was given, or the default where nothing was. Raises ``UsageError``."""
-    return tuple(_parsed(word) for word in dict.fromkeys(words or DEFAULT))
+def parse_fail_on(values: Sequence[str]) -> tuple[FailOn, ...]:
+    """Parses the values of ``--fail-on``, or the default if there are none. Raises ``UsageError``."""
+    return tuple(_parse(value) for value in dict.fromkeys(values or DEFAULT))
 
 
-def _parsed(word: str) -> FailOn:
-    if word in NAMES:
-        return FailOn(word)
-    metric, colon, number = word.rpartition(":")
+def _parse(value: str) -> FailOn:
+    if value in NAMES:
+        return FailOn(value)
+    metric, colon, number = value.rpartition(":")
     if not colon or not metric:
-        hint = f"{did_you_mean(word, NAMES)}: or METRIC:NUMBER, such as {PASS_RATE}:0.05"
-        raise UsageError(f"--fail-on {word!r}: there is no such gate{hint}")
+        hint = f"{did_you_mean(value, NAMES)}: or METRIC:NUMBER, such as {PASS_RATE}:0.05"
+        raise UsageError(f"--fail-on {value!r}: unknown gate{hint}")
     try:
         allowed = float(number)
     except ValueError:
         allowed = math.nan
     if not 0 <= allowed < math.inf:
-        raise UsageError(f"--fail-on {word!r}: {number!r} is not a number from 0 on")
-    return FailOn(word, metric, allowed)
+        raise UsageError(f"--fail-on {value!r}: {number!r} is not a number >= 0")
+    return FailOn(value, metric, allowed)
 
 
-def hold(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[GateResult, ...]:
-    """Holds every gate against a comparison. Raises ``UsageError`` for a metric of which no worse is known."""
-    return tuple(_held(gate, comparison) for gate in gates)
+def check_gates(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[GateResult, ...]:
+    """Checks every gate. Raises ``UsageError`` for a metric without a direction."""
+    return tuple(_check(gate, comparison) for gate in gates)
 
 
-def exit_code(comparison: Comparison, held: Sequence[GateResult]) -> int:
-    """3 where B is not complete or a gate had nothing to measure; 1 where one is unmet; else 0."""
-    return {"hold": EXIT_OK, "unmet": EXIT_WORSE}.get(outcome(comparison, held), EXIT_INCOMPLETE)
+def exit_code(comparison: Comparison, results: Sequence[GateResult]) -> int:
+    """Returns 3 if B is incomplete or a gate was not measured, 1 if a gate failed, or 0."""
+    return {"passed": EXIT_OK, "failed": EXIT_FAILED}.get(outcome(comparison, results), EXIT_INCOMPLETE)
 
 
-def outcome(comparison: Comparison, held: Sequence[GateResult]) -> Outcome:
-    """What the exit code stands for, in a word."""
-    states = {one.state for one in held}
+def outcome(comparison: Comparison, results: Sequence[GateResult]) -> Outcome:
+    """The overall outcome, which determines the exit code."""
+    states = {result.state for result in results}
     if comparison.b.state not in (None, "complete"):
         return "incomplete"
     if "unmeasured" in states:
         return "unmeasured"
-    return "unmet" if "unmet" in states else "hold"
+    return "failed" if "failed" in states else "passed"
 
 
-def _held(gate: FailOn, comparison: Comparison) -> GateResult:
-    if not comparison.steady and not _gone(gate, comparison):
-        return GateResult(gate, "holds", "every case is flaky")
+def _check(gate: FailOn, comparison: Comparison) -> GateResult:
+    if not comparison.stable_pairs and not _missing_must_pass(gate, comparison):
+        return GateResult(gate, "passed", "every case is flaky")
     if gate.metric is not None:
-        return _bounded(gate, gate.metric, comparison)
+        return _check_bound(gate, gate.metric, comparison)
     if gate.text == "significant":
-        return _significant(gate, comparison)
-    return _unbroken(gate, comparison)
+        return _check_significant(gate, comparison)
+    return _check_broken(gate, comparison)
 
 
 _SCOPES: dict[str, tuple[str, Callable[[CellPair], bool]]] = {
@@ -101,65 +101,73 @@ _SCOPES: dict[str, tuple[str, Callable[[CellPair], bool]]] = {
 }
 
 
-def _unbroken(gate: FailOn, comparison: Comparison) -> GateResult:
-    """No cell that passed fails now. One that cannot be told any more, or is gone, leaves the gate unmeasured."""
-    what, belongs = _SCOPES[gate.text]
-    own = [pair for pair in comparison.steady if belongs(pair)]
-    broken = [pair for pair in own if pair.change == "broken"]
-    lost = [pair for pair in own if pair.change == "error_after" and pair.a.verdict == "PASS"]
-    gone = _gone(gate, comparison)
-    if not own and not gone:
-        return GateResult(gate, "holds", f"no {what}")
-    found = f"{len(broken)} of {len(own)} {what} broke"
-    if lost:
-        found += f", {len(lost)} that passed could not be measured"
-    if gone:
-        names = list(dict.fromkeys(cell.test_id for cell in gone))
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        found += f", {len(gone)} more of A are not in B: {', '.join(names[:_NAMED])}{more}"
-    return GateResult(gate, "unmet" if broken else "unmeasured" if lost or gone else "holds", found)
+def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
+    """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error or missing in B."""
+    subject, is_covered = _SCOPES[gate.text]
+    pairs = [pair for pair in comparison.stable_pairs if is_covered(pair)]
+    broken = [pair for pair in pairs if pair.change == "broken"]
+    unmeasured = [pair for pair in pairs if pair.change == "error_after" and pair.a.verdict == "PASS"]
+    missing = _missing_must_pass(gate, comparison)
+    if not pairs and not missing:
+        return GateResult(gate, "passed", f"no {subject}")
+    message = f"{len(broken)} of {len(pairs)} {subject} broke"
+    if unmeasured:
+        message += f", {len(unmeasured)} that passed could not be measured"
+    if missing:
+        names = list(dict.fromkeys(cell.test_id for cell in missing))
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        message += f", {len(missing)} more of A are missing in B: {', '.join(names[:_MAX_NAMES])}{more}"
+    return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured or missing else "passed", message)
 
 
-def _gone(gate: FailOn, comparison: Comparison) -> list[Cell]:
-    """Cells tagged ``must_pass`` that A alone has: to delete a case does not make it pass.
+def _missing_must_pass(gate: FailOn, comparison: Comparison) -> list[Cell]:
+    """Cells tagged ``must_pass`` that only A has, as deleting a case must not make the gate pass.
 
-    Model runs that were left out of B by a flag or by B's name were not deleted.
+    Ignores model runs that a flag or ``RUN@LABEL`` excluded from B.
     """
     if gate.text != MUST_PASS:
         return []
     compared = {old for old, _ in comparison.labels} if comparison.b.is_narrowed else None
-    gone = (cell for cell in comparison.only_a if MUST_PASS in cell.tags and not cell.flaky)
-    return [cell for cell in gone if compared is None or cell.model_label in compared]
+    missing = (cell for cell in comparison.only_a if MUST_PASS in cell.tags and not cell.flaky)
+    return [cell for cell in missing if compared is None or cell.model_label in compared]
 
 
-def _significant(gate: FailOn, comparison: Comparison) -> GateResult:
-    tested = [one for one in (comparison.pass_rate, *comparison.metrics) if one.n_pairs]
+def _check_significant(gate: FailOn, comparison: Comparison) -> GateResult:
+    tested = [difference for difference in (comparison.pass_rate, *comparison.metrics) if difference.n_pairs]
     if not comparison.pass_rate.n_pairs:
-        return GateResult(gate, "unmeasured", _NO_PAIR)
-    worse = [one for one in tested if one.significant and (one.worse_by or 0) > 0]
-    judged = sum(one.metric.better != "none" for one in tested)
-    none = f"none of {judged} metrics is significantly worse, by {comparison.pass_rate.n_cases} cases"
-    found = ", ".join(f"{one.name} {_size(one)} (p {one.p_holm:.2g})" for one in worse)
-    return GateResult(gate, "unmet" if worse else "holds", found or none)
+        return GateResult(gate, "unmeasured", _UNMEASURED)
+    worse = [difference for difference in tested if difference.significant and (difference.worse_by or 0) > 0]
+    judged = sum(difference.metric.better != "none" for difference in tested)
+    none_worse = f"none of {judged} metrics is significantly worse, by {comparison.pass_rate.n_cases} cases"
+    message = ", ".join(f"{metric.name} {_format_size(metric)} (p {metric.p_holm:.2g})" for metric in worse)
+    return GateResult(gate, "failed" if worse else "passed", message or none_worse)
 
 
-def _size(one: Difference) -> str:
-    difference = one.difference or 0.0
-    return f"{difference * 100:+.1f} points" if one.metric.type == "bool" else f"{difference:+.3g}"
+def _format_size(metric: Difference) -> str:
+    value = metric.difference or 0.0
+    return f"{value * 100:+.1f} points" if metric.metric.type == "bool" else f"{value:+.3g}"
 
 
-def _bounded(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
-    found = _named(name, comparison)
-    if found.difference is None:
-        return GateResult(gate, "unmeasured", _NO_PAIR)
-    if found.worse_by is None:
-        raise UsageError(f"--fail-on {gate.text!r}: of {name} it is not known which way is better")
-    unmet = found.worse_by > gate.allowed + _ROUNDING
-    return GateResult(gate, "unmet" if unmet else "holds", f"{found.a:.4g} -> {found.b:.4g} ({found.difference:+.4g})")
+def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
+    difference = _difference_of(name, comparison)
+    if difference.difference is None:
+        return GateResult(gate, "unmeasured", _UNMEASURED)
+    if difference.worse_by is None:
+        raise UsageError(
+            f"--fail-on {gate.text!r}: cannot tell which values of {name} are better: its 'better' is 'none'"
+        )
+    is_failed = difference.worse_by > gate.allowed + _ROUNDING
+    return GateResult(
+        gate,
+        "failed" if is_failed else "passed",
+        f"{difference.a:.4g} -> {difference.b:.4g} ({difference.difference:+.4g})",
+    )
 
 
-def _named(name: str, comparison: Comparison) -> Difference:
-    known = {one.name: one for one in (comparison.pass_rate, *comparison.metrics, *comparison.by_type)}
-    if name not in known:
-        raise UsageError(f"--fail-on: no metric {name!r} is in both runs{did_you_mean(name, known)}")
-    return known[name]
+def _difference_of(name: str, comparison: Comparison) -> Difference:
+    by_name = {
+        difference.name: difference for difference in (comparison.pass_rate, *comparison.metrics, *comparison.by_type)
+    }
+    if name not in by_name:
+        raise UsageError(f"--fail-on: no metric {name!r} in both runs{did_you_mean(name, by_name)}")
+    return by_name[name]

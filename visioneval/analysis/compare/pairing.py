@@ -1,4 +1,4 @@
-"""Which cell of one run stands for which cell of the other, and how its verdict changed. Pure."""
+"""Pairs the cells of two runs and classifies verdict changes. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHANGES: tuple[Change, ...] = (
     "still_error",
     "still_passing",
 )
-"""In the order in which they are told: what broke comes first."""
+"""All changes in report order, broken first."""
 _MEASURED: dict[tuple[Verdict, Verdict], Change] = {
     (Verdict.PASS, Verdict.FAIL): "broken",
     (Verdict.FAIL, Verdict.PASS): "fixed",
@@ -40,30 +40,30 @@ class CellPair:
 
     @property
     def change(self) -> Change:
-        """How the verdict changed; an ``ERROR`` on one side is neither broken nor fixed."""
-        found = _MEASURED.get((self.a.verdict, self.b.verdict))
-        if found is not None:
-            return found
+        """How the verdict changed. An ``ERROR`` on one side is neither broken nor fixed."""
+        change = _MEASURED.get((self.a.verdict, self.b.verdict))
+        if change is not None:
+            return change
         return "error_after" if self.b.verdict is Verdict.ERROR else "error_before"
 
     @property
     def rules_broken(self) -> tuple[str, ...]:
-        """Rules that fail in B and did not fail in A, as written."""
+        """Rules that fail in B but not in A."""
         return tuple(rule for rule in self.b.failed_rules if rule not in self.a.failed_rules)
 
     @property
     def rules_fixed(self) -> tuple[str, ...]:
-        """Rules that failed in A and do not fail in B."""
+        """Rules that fail in A but not in B."""
         return tuple(rule for rule in self.a.failed_rules if rule not in self.b.failed_rules)
 
     @property
     def same_output(self) -> bool:
-        """Whether both drew the very same file."""
+        """Whether both outputs are identical files."""
         return self.a.artifact_sha256 is not None and self.a.artifact_sha256 == self.b.artifact_sha256
 
     @property
     def flaky(self) -> bool:
-        """Whether either suite says that the case is."""
+        """Whether the case is flaky in either suite."""
         return self.a.flaky or self.b.flaky
 
     @property
@@ -79,7 +79,7 @@ class CellPair:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The cells of two runs, paired; ``labels`` says which model run of A stands for which of B."""
+    """The paired cells of two runs. ``labels`` pairs model runs of A and B."""
 
     pairs: tuple[CellPair, ...]
     labels: tuple[tuple[str, str], ...]
@@ -90,12 +90,11 @@ class Pairing:
 def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pairing:
     """Pairs cells by case, sample and model run, in the order of B.
 
-    ``labels`` are in the order of B. Where both runs have one model run, these are compared whatever their labels.
-    ``renamed`` gives labels of B by labels of A. Raises ``UsageError`` where two of A are to be one of B and where no
-    cell has a counterpart.
+    ``labels`` are in the order of B. Two single model runs are paired regardless of their labels. ``renamed`` maps
+    labels of A to labels of B. Raises ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
-    known = {
+    by_key = {
         (cell.test_id, labels[cell.model_label], cell.sample_index): cell
         for cell in a.cells
         if cell.model_label in labels
@@ -103,66 +102,66 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     pairs: list[CellPair] = []
     only_b: list[Cell] = []
     for cell in b.cells:
-        before = known.pop((cell.test_id, cell.model_label, cell.sample_index), None)
-        if before is None:
+        earlier = by_key.pop((cell.test_id, cell.model_label, cell.sample_index), None)
+        if earlier is None:
             only_b.append(cell)
         else:
-            pairs.append(CellPair(before, cell))
+            pairs.append(CellPair(earlier, cell))
     if not pairs:
         raise UsageError(_nothing_in_common(a, b, labels))
-    left = {id(cell) for cell in known.values()}
-    only_a = tuple(cell for cell in a.cells if cell.model_label not in labels or id(cell) in left)
+    unpaired = {id(cell) for cell in by_key.values()}
+    only_a = tuple(cell for cell in a.cells if cell.model_label not in labels or id(cell) in unpaired)
     return Pairing(tuple(pairs), tuple(labels.items()), only_a, tuple(only_b))
 
 
-def parse_map(words: Sequence[str], a: Side, b: Side) -> dict[str, str]:
-    """``OLD=NEW`` words as labels of B by labels of A. Labels hold ``=`` too, so both runs tell where to cut.
+def parse_map(entries: Sequence[str], a: Side, b: Side) -> dict[str, str]:
+    """Parses ``OLD=NEW`` into a map of labels of A to labels of B. Labels may contain ``=``.
 
-    Raises ``UsageError`` for a word that names no two labels, or more than two.
+    Raises ``UsageError`` if an entry does not match exactly one pair of labels.
     """
-    found: dict[str, str] = {}
-    for word in words:
-        cuts = [(word[:at], word[at + 1 :]) for at, sign in enumerate(word) if sign == "="]
-        fitting = [(old, new) for old, new in cuts if old in a.labels and new in b.labels]
-        if len(fitting) != 1 or fitting[0][0] in found:
-            raise UsageError(f"--map {word!r}: {_unmapped(cuts, len(fitting), a, b)}")
-        found.update(fitting)
-    return found
+    mapping: dict[str, str] = {}
+    for entry in entries:
+        splits = [(entry[:index], entry[index + 1 :]) for index, char in enumerate(entry) if char == "="]
+        matches = [(old, new) for old, new in splits if old in a.labels and new in b.labels]
+        if len(matches) != 1 or matches[0][0] in mapping:
+            raise UsageError(f"--map {entry!r}: {_map_problem(splits, len(matches), a, b)}")
+        mapping.update(matches)
+    return mapping
 
 
-def _unmapped(cuts: Sequence[tuple[str, str]], fitting: int, a: Side, b: Side) -> str:
-    if not cuts:
+def _map_problem(splits: Sequence[tuple[str, str]], matches: int, a: Side, b: Side) -> str:
+    if not splits:
         return "write OLD=NEW"
-    if fitting:
-        return "OLD is named twice, or the word can be read in two ways"
-    for old, new in cuts:
+    if matches:
+        return "OLD is given twice, or the labels are ambiguous"
+    for old, new in splits:
         if old in a.labels:
             return f"no model run {new!r} in {b.name}{did_you_mean(new, b.labels)}"
-    return f"no model run {cuts[0][0]!r} in {a.name}{did_you_mean(cuts[0][0], a.labels)}"
+    return f"no model run {splits[0][0]!r} in {a.name}{did_you_mean(splits[0][0], a.labels)}"
 
 
 def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
     if len(set(renamed.values())) < len(renamed):
-        raise UsageError("--map: two model runs of A cannot stand for one of B")
+        raise UsageError("--map: cannot map two model runs of A to one of B")
     if not renamed and len(a.labels) == len(b.labels) == 1:
         return {a.labels[0]: b.labels[0]}
     taken = set(renamed.values())
     same = {label: label for label in a.labels if label in b.labels and label not in renamed and label not in taken}
-    found = {**same, **renamed}
+    labels = {**same, **renamed}
     order = {label: at for at, label in enumerate(b.labels)}
-    return dict(sorted(found.items(), key=lambda pair: order.get(pair[1], len(order))))
+    return dict(sorted(labels.items(), key=lambda pair: order.get(pair[1], len(order))))
 
 
 def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:
     if not a.cells or not b.cells:
-        return f"{(a if not a.cells else b).name}: there is no such cell in it"
+        return f"{(a if not a.cells else b).name}: no cell matches the filters"
     if not labels:
         return (
-            f"no model run is in both: {a.name} has {_few(a.labels)}; {b.name} has {_few(b.labels)}:"
-            " name one of each with RUN@LABEL, or give --map OLD=NEW"
+            f"the runs have no model run in common: {a.name} has {_few(a.labels)}; {b.name} has {_few(b.labels)}:"
+            " select one of each with RUN@LABEL, or pair them with --map OLD=NEW"
         )
     cases = [tuple(dict.fromkeys(cell.test_id for cell in side.cells)) for side in (a, b)]
-    return f"no cell is in both: {a.name} has the cases {_few(cases[0])}; {b.name} has {_few(cases[1])}"
+    return f"the runs have no cell in common: {a.name} has the cases {_few(cases[0])}; {b.name} has {_few(cases[1])}"
 
 
 def _few(names: Sequence[str]) -> str:

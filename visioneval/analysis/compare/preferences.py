@@ -1,4 +1,4 @@
-"""What judges preferred, pair by pair: wins, ties, flips, and how sure the win rate is. Pure."""
+"""Pairwise preferences of judges: wins, ties, flips and the win rate with its interval. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from math import fsum
 from typing import Literal
 
 from visioneval.analysis.stats.basic import Interval, wilson_interval
-from visioneval.analysis.stats.resampling import LEAST, cluster_bootstrap_mean
+from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap_mean
 from visioneval.records.preferences import Preference
 
 Result = Literal["a", "b", "tie", "flip", "error"]
-_WORTH: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
+_POINTS: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One pair: what both orders together say. ``error`` where an order has no answer: it counts for nobody."""
+class JudgedPair:
+    """The result of a pair in both orders, ``error`` if an order has no answer."""
 
     test_id: str
     sample_index: int
@@ -25,85 +25,86 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Preferred:
-    """What one judge said of the images of ``a`` and ``b``, each a ``RUN_ID@label``.
+class PreferenceFinding:
+    """The preferences of one judge between the outputs of ``a`` and ``b``, each a ``RUN_ID@label``.
 
-    ``rate`` is the share of the judged pairs in which B was preferred, ties counting half, 0 to 1, with its 95 %
-    interval; both are ``None`` where no pair was judged. Of the ``ties``, ``flips`` are pairs about which the judge
-    said something else when it saw them the other way round. ``errors`` are pairs of which an order has no answer.
+    ``rate`` (0 to 1) is the share of judged pairs in which B was preferred, ties counting half, with its 95 %
+    interval. Both are ``None`` if no pair was judged. ``flips`` are ``ties`` in which the answer changed with the
+    order. ``errors`` are pairs with an unanswered order.
     """
 
     a: str
     b: str
     judge: str
-    pairs: tuple[Judged, ...]
+    pairs: tuple[JudgedPair, ...]
     rate: float | None = None
     interval: Interval | None = None
 
     def count(self, *results: Result) -> int:
-        """The pairs that ended so."""
+        """Counts the pairs with one of these results."""
         return sum(pair.result in results for pair in self.pairs)
 
     @property
     def judged(self) -> int:
-        """The pairs of which both orders have an answer."""
+        """The number of pairs with an answer in both orders."""
         return len(self.pairs) - self.errors
 
     @property
     def ties(self) -> int:
-        """The pairs that neither won, flips included."""
+        """The number of ties, including flips."""
         return self.count("tie", "flip")
 
     @property
     def flips(self) -> int:
-        """The pairs whose answer changed with the order."""
+        """The number of pairs whose answer changed with the order."""
         return self.count("flip")
 
     @property
     def errors(self) -> int:
-        """The pairs that could not be judged."""
+        """The number of pairs that could not be judged."""
         return self.count("error")
 
 
-def preferred(lines: Iterable[Preference]) -> tuple[Preferred, ...]:
-    """The findings for every two model runs and judge, in the order of the first line about them; pairs by case."""
-    asked: dict[tuple[str, str, str], dict[tuple[str, int], dict[str, Preference]]] = {}
+def summarize_preferences(lines: Iterable[Preference]) -> tuple[PreferenceFinding, ...]:
+    """Summarizes preferences by model runs and judge, in order of first appearance, with pairs sorted by case."""
+    by_pairing: dict[tuple[str, str, str], dict[tuple[str, int], dict[str, Preference]]] = {}
     for line in lines:
-        cells = asked.setdefault((line.a, line.b, line.judge), {})
+        cells = by_pairing.setdefault((line.a, line.b, line.judge), {})
         cells.setdefault((line.test_id, line.sample_index), {})[line.first] = line
     return tuple(
-        _finding(*who, [_judged(*cell, own) for cell, own in sorted(cells.items())]) for who, cells in asked.items()
+        _finding(*key, [_judge_pair(*cell, orders) for cell, orders in sorted(cells.items())])
+        for key, cells in by_pairing.items()
     )
 
 
-def _judged(test_id: str, sample: int, orders: Mapping[str, Preference]) -> Judged:
-    one, other = (orders[first].answer if first in orders else None for first in ("a", "b"))
-    if one is None or other is None:
-        return Judged(test_id, sample, "error")
-    return Judged(test_id, sample, one if one == other else "flip")
+def _judge_pair(test_id: str, sample: int, orders: Mapping[str, Preference]) -> JudgedPair:
+    first_answer, second_answer = (orders[first].answer if first in orders else None for first in ("a", "b"))
+    if first_answer is None or second_answer is None:
+        return JudgedPair(test_id, sample, "error")
+    return JudgedPair(test_id, sample, first_answer if first_answer == second_answer else "flip")
 
 
-def _finding(a: str, b: str, judge: str, pairs: Sequence[Judged]) -> Preferred:
+def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> PreferenceFinding:
     by_case: dict[str, list[float]] = {}
     for pair in pairs:
-        if pair.result in _WORTH:
-            by_case.setdefault(pair.test_id, []).append(_WORTH[pair.result])
+        if pair.result in _POINTS:
+            by_case.setdefault(pair.test_id, []).append(_POINTS[pair.result])
     if not by_case:
-        return Preferred(a, b, judge, tuple(pairs))
-    sums, counts = [fsum(own) for own in by_case.values()], [len(own) for own in by_case.values()]
+        return PreferenceFinding(a, b, judge, tuple(pairs))
+    sums, counts = [fsum(values) for values in by_case.values()], [len(values) for values in by_case.values()]
     rate = fsum(sums) / sum(counts)
-    return Preferred(a, b, judge, tuple(pairs), rate, win_interval(sums, counts))
+    return PreferenceFinding(a, b, judge, tuple(pairs), rate, win_interval(sums, counts))
 
 
 def win_interval(sums: Sequence[float], counts: Sequence[int]) -> Interval:
-    """The 95 % interval of a win rate, from each case's wins (a tie is a half) and its number of pairs.
+    """The 95 % interval of a win rate, from the wins (a tie is a half) and the number of pairs of each case.
 
-    With one pair a case it is Wilson's, which ties make a little too wide; with several, whole cases are resampled, as
-    pairs of one case are not independent. Where that shows no spread (few cases, or all alike) it is Wilson's over the
-    number of cases. Raises ``ValueError`` without a case.
+    With one pair per case, this is Wilson's interval, which ties make slightly too wide. With several, whole cases are
+    resampled, as pairs of a case are not independent; with few or identical cases, this is Wilson's interval over the
+    number of cases. Raises ``ValueError`` without cases.
     """
-    alike = len({total / n for total, n in zip(sums, counts, strict=True)}) == 1
-    if max(counts) > 1 and len(counts) >= LEAST and not alike:
+    is_constant = len({total / n for total, n in zip(sums, counts, strict=True)}) == 1
+    if max(counts) > 1 and len(counts) >= MIN_CLUSTERS and not is_constant:
         return cluster_bootstrap_mean(sums, counts)
     rate = fsum(sums) / sum(counts)
     return Interval(*wilson_interval(rate * len(counts), len(counts)))

@@ -1,1 +1,1 @@
-"""Statistics: intervals, tests, resampling, power and rank correlation, each with its source."""
+"""Statistics with sources: intervals, tests, resampling, power and rank correlation."""

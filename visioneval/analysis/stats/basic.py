@@ -1,4 +1,4 @@
-"""Rates and tests of paired data, pure, each with its source. What needs arrays is in ``resampling``."""
+"""Rates and tests of paired data, with sources, without NumPy. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval, in the unit of what it is about. ``level`` is in 0..1."""
+    """A confidence interval in the unit of its statistic. ``level`` is in 0..1."""
 
     low: float
     high: float
@@ -19,14 +19,15 @@ class Interval:
 
 
 def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The Wilson score interval of a rate, as ``(low, high)`` in 0..1; a tie is half a success. Raises
-    ``ValueError`` for ``n < 1``.
+    """The Wilson score interval of a rate as ``(low, high)`` in 0..1. A tie is half a success.
+
+    Raises ``ValueError`` for ``n < 1``, or if ``successes`` is not in 0..``n``.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the
     American Statistical Association 22 (1927). No continuity correction.
     """
     if n < 1 or not 0 <= successes <= n:
-        raise ValueError(f"no rate: {successes} of {n}")
+        raise ValueError(f"not a rate: {successes} of {n}")
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     rate = successes / n
     middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
@@ -37,9 +38,9 @@ def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple
 
 
 def mcnemar_exact(broken: int, fixed: int) -> float:
-    """The two-sided exact p-value of McNemar's test from the numbers of pairs that went one way and the other.
+    """The two-sided exact p-value of McNemar's test, from the numbers of pairs that changed in each direction.
 
-    1 where there are none. It is the sign test over the pairs that differ: a binomial test of ``broken`` of
+    1 if there are none. This is the sign test over the pairs that differ: a binomial test of ``broken`` of
     ``broken + fixed`` against one half. Raises ``ValueError`` for a negative count.
 
     Source: Q. McNemar, "Note on the sampling error of the difference between correlated proportions or percentages",
@@ -47,7 +48,7 @@ def mcnemar_exact(broken: int, fixed: int) -> float:
     two-sample tests", Annals of Mathematical Statistics 25 (1954).
     """
     if broken < 0 or fixed < 0:
-        raise ValueError(f"no counts: {broken} and {fixed}")
+        raise ValueError(f"negative count: {broken} and {fixed}")
     n, few = broken + fixed, min(broken, fixed)
     term = exp(lgamma(n + 1) - lgamma(few + 1) - lgamma(n - few + 1) - n * log(2))
     tail = 0.0
@@ -60,24 +61,24 @@ def mcnemar_exact(broken: int, fixed: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for being looked at together, in the given order; the family-wise error rate is kept.
+    """Adjusts p-values for multiple comparisons, controlling the family-wise error rate. Keeps their order.
 
     Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6
     (1979).
     """
     adjusted = [0.0] * len(p_values)
     highest = 0.0
-    for done, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, (len(p_values) - done) * p_values[at]))
-        adjusted[at] = highest
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = highest
     return adjusted
 
 
 def auroc(above: Sequence[float], below: Sequence[float]) -> float:
-    """How often a value of ``above`` is larger than one of ``below``, ties counting half: 0 to 1, 0.5 by chance.
+    """The share of pairs in which a value of ``above`` exceeds one of ``below``, ties counting half. 0.5 is chance.
 
-    That is the area under the ROC curve, and the Mann-Whitney U over the number of pairs. Raises ``ValueError``
-    where either is empty.
+    Equals the area under the ROC curve, and the Mann-Whitney U divided by the number of pairs. Raises ``ValueError``
+    if either is empty.
 
     Source: H. B. Mann and D. R. Whitney, "On a test of whether one of two random variables is stochastically larger
     than the other", Annals of Mathematical Statistics 18 (1947), with mid-ranks for ties; J. A. Hanley and
@@ -85,11 +86,11 @@ def auroc(above: Sequence[float], below: Sequence[float]) -> float:
     143 (1982).
     """
     if not above or not below:
-        raise ValueError("no AUROC without values on both sides")
-    ups, downs = Counter(above), Counter(below)
-    beaten = 0
+        raise ValueError("AUROC needs values on both sides")
+    above_counts, below_counts = Counter(above), Counter(below)
+    smaller = 0
     wins = 0.0
-    for value in sorted({*ups, *downs}):
-        wins += ups[value] * (beaten + downs[value] / 2)
-        beaten += downs[value]
+    for value in sorted({*above_counts, *below_counts}):
+        wins += above_counts[value] * (smaller + below_counts[value] / 2)
+        smaller += below_counts[value]
     return wins / (len(above) * len(below))

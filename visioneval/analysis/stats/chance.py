@@ -1,6 +1,6 @@
-"""Agreement beyond chance, pure, each with its source. What cannot be told is NaN; who reports it says so in words.
+"""Agreement beyond chance, with sources. Undefined results are NaN. Pure.
 
-Ratings are finite numbers: the codes of categories, or the values of a scale.
+Ratings are finite numbers: category codes or values of a scale.
 """
 
 from __future__ import annotations
@@ -18,43 +18,42 @@ Level = Literal["nominal", "ordinal", "interval"]
 def cohen_kappa(first: ArrayLike, second: ArrayLike) -> float:
     """Cohen's kappa of two columns of categories, each of shape ``(n,)``: -1..1, 0 is chance, 1 is full agreement.
 
-    NaN where nothing can be told: no rows, or one and the same category throughout.
+    NaN without rows, or if all ratings are in one category.
 
     Source: J. Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20
     (1960).
     """
-    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    if not len(one):
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if not len(a):
         return np.nan
-    kinds, codes = np.unique(np.concatenate([one, two]), return_inverse=True)
-    mine, yours = (np.bincount(half, minlength=len(kinds)) / len(one) for half in np.split(codes, 2))
-    by_chance = float(mine @ yours)
-    seen = float(np.mean(one == two))
-    return np.nan if len(kinds) == 1 else (seen - by_chance) / (1 - by_chance)
+    categories, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
+    share_a, share_b = (np.bincount(half, minlength=len(categories)) / len(a) for half in np.split(codes, 2))
+    by_chance = float(share_a @ share_b)
+    observed = float(np.mean(a == b))
+    return np.nan if len(categories) == 1 else (observed - by_chance) / (1 - by_chance)
 
 
 def quadratic_kappa(first: ArrayLike, second: ArrayLike) -> float:
-    """Cohen's kappa of two columns of numbers, shape ``(n,)``, a disagreement counting by the square of its size.
+    """Quadratic-weighted Cohen's kappa of two columns of numbers, shape ``(n,)``.
 
-    On a scale of whole steps it is the usual quadratic-weighted kappa; numbers between the steps, such as the mean of
-    several raters, need no rounding. NaN as in ``cohen_kappa``.
+    Values need not be whole steps: means of several raters need no rounding. NaN as in ``cohen_kappa``.
 
     Sources: J. Cohen, "Weighted kappa: nominal scale agreement with provision for scaled disagreement or partial
-    credit", Psychological Bulletin 70 (1968); that means and variances are enough for it, J. L. Fleiss and J. Cohen,
+    credit", Psychological Bulletin 70 (1968); computation from means and variances: J. L. Fleiss and J. Cohen,
     "The equivalence of weighted kappa and the intraclass correlation coefficient as measures of reliability",
     Educational and Psychological Measurement 33 (1973).
     """
-    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    if not len(one):
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if not len(a):
         return np.nan
-    by_chance = float(one.var() + two.var() + (one.mean() - two.mean()) ** 2)
-    return np.nan if by_chance == 0 else 1 - float(np.mean(np.square(one - two))) / by_chance
+    by_chance = float(a.var() + b.var() + (a.mean() - b.mean()) ** 2)
+    return np.nan if by_chance == 0 else 1 - float(np.mean(np.square(a - b))) / by_chance
 
 
 def fleiss_kappa(counts: ArrayLike) -> float:
-    """Fleiss' kappa of ``counts``, shape ``(units, categories)``: how many raters put each unit into each category.
+    """Fleiss' kappa of ``counts``, shape ``(units, categories)``: the ratings of each unit by category.
 
-    Every unit has the same number of ratings, two or more. NaN where there is no unit, or one category throughout.
+    Every unit needs the same number of ratings, two or more. NaN without units, or if all ratings are in one category.
 
     Source: J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76 (1971).
     """
@@ -64,17 +63,17 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     raters = table[0].sum()
     if raters < 2 or (table.sum(axis=1) != raters).any():
         raise ValueError("every unit needs the same number of ratings, two or more")
-    seen = float(np.mean((np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))))
+    observed = float(np.mean((np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))))
     by_chance = float(np.square(table.sum(axis=0) / table.sum()).sum())
-    return np.nan if by_chance == 1 else (seen - by_chance) / (1 - by_chance)
+    return np.nan if by_chance == 1 else (observed - by_chance) / (1 - by_chance)
 
 
 def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> float:
-    """Krippendorff's alpha of ``counts``, shape ``(units, values)``: how often each unit was given each value.
+    """Krippendorff's alpha of ``counts``, shape ``(units, values)``: the ratings of each unit by value.
 
-    ``values``, shape ``(values,)``, ascend; for ``ordinal`` only their order counts, for ``nominal`` not even that.
-    Answers may be missing: units with fewer than two are left out. At most 1; 0 is chance. NaN where no unit has two
-    answers, or where every answer is the same.
+    ``values``, shape ``(values,)``, are ascending; ``ordinal`` uses only their order, ``nominal`` only their identity.
+    Ratings may be missing: units with fewer than two are ignored. At most 1; 0 is chance. NaN if no unit has two
+    ratings, or if all ratings are equal.
 
     Source: K. Krippendorff, "Content Analysis" (2004), chapter 11; worked examples in his "Computing Krippendorff's
     alpha-reliability" (2011).
@@ -84,13 +83,13 @@ def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> fl
     if not len(table):
         return np.nan
     pairs = table.sum(axis=1, keepdims=True) - 1
-    together = table.T @ (table / pairs) - np.diag((table / pairs).sum(axis=0))
-    totals = together.sum(axis=1)
-    apart = _DISTANCES[level](np.asarray(values, dtype=float), totals)
-    by_chance = float(totals @ apart @ totals)
+    coincidences = table.T @ (table / pairs) - np.diag((table / pairs).sum(axis=0))
+    totals = coincidences.sum(axis=1)
+    distances = _DISTANCES[level](np.asarray(values, dtype=float), totals)
+    by_chance = float(totals @ distances @ totals)
     if by_chance == 0:
         return np.nan
-    return 1 - (float(totals.sum()) - 1) * float((together * apart).sum()) / by_chance
+    return 1 - (float(totals.sum()) - 1) * float((coincidences * distances).sum()) / by_chance
 
 
 def _nominal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
@@ -102,7 +101,7 @@ def _interval(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one s
 
 
 def _ordinal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
-    """How many answers lie between two values, the two counting half."""
+    """The number of ratings between two values, whose own ratings count half."""
     middle = np.cumsum(totals) - totals / 2
     return np.square(middle[:, None] - middle[None, :])
 

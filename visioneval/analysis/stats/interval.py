@@ -1,4 +1,4 @@
-"""A statistic of two columns with its interval, or a plain sentence where there is none."""
+"""A statistic of two columns with its interval, or a note why there is none."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from visioneval.types import Frozen
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats, Floats], float]
-RESAMPLES, FEWER = 1000, 200
-MANY = 5000
-"""Rows from which an interval is made of ``FEWER`` resamples: it is narrow then anyway."""
+RESAMPLES, RESAMPLES_OF_MANY = 1000, 200
+MANY_ROWS = 5000
+"""With this many rows, ``RESAMPLES_OF_MANY`` resamples are enough, as the interval is narrow."""
 
 
 class Measure(Frozen):
-    """A value over ``n`` rows with its 95 % interval. ``note`` says why there is no value, or no interval."""
+    """A value over ``n`` rows with its 95 % interval. ``note`` explains a missing value or interval."""
 
     value: float | None = None
     low: float | None = None
@@ -39,26 +39,26 @@ def measure(
 ) -> Measure:
     """A statistic of two columns, with an interval from a bootstrap over ``cases``, the case of each row.
 
-    ``undefined`` is the sentence for where it is NaN and neither too few rows nor a constant column is why.
+    ``undefined`` is the note if the statistic is NaN although there are rows.
     """
-    one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    value = statistic(one, two) if len(one) else np.nan
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    value = statistic(a, b) if len(a) else np.nan
     if np.isnan(value):
-        return Measure(n=len(one), note="nothing to compare" if not len(one) else undefined)
+        return Measure(n=len(a), note="nothing to compare" if not len(a) else undefined)
     if not interval:
-        return Measure(value=value, n=len(one))
-    return with_interval(value, len(one), lambda rows: statistic(one[rows], two[rows]), cases)
+        return Measure(value=value, n=len(a))
+    return with_interval(value, len(a), lambda rows: statistic(a[rows], b[rows]), cases)
 
 
 def with_interval(
     value: float, n: int, statistic: Callable[[NDArray[np.intp]], float], cases: Sequence[Any]
 ) -> Measure:
-    """A value with the interval of ``statistic``, which is given the rows of each resample."""
+    """A value with the interval of ``statistic``, a function of the row numbers of a resample."""
     clusters = clusters_of(cases)
     if len(clusters) < 2:
-        return Measure(value=value, n=n, note="one case only: no interval")
+        return Measure(value=value, n=n, note="only one case: no interval")
     try:
-        found = cluster_bootstrap(clusters, statistic, resamples=RESAMPLES if n < MANY else FEWER)
+        bounds = cluster_bootstrap(clusters, statistic, resamples=RESAMPLES if n < MANY_ROWS else RESAMPLES_OF_MANY)
     except ValueError:
-        return Measure(value=value, n=n, note="too little to make an interval of")
-    return Measure(value=value, low=found.low, high=found.high, n=n)
+        return Measure(value=value, n=n, note="too few data for an interval")
+    return Measure(value=value, low=bounds.low, high=bounds.high, n=n)

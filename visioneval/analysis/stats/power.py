@@ -1,4 +1,4 @@
-"""How large a difference a paired comparison could have seen at all. Pure."""
+"""The smallest differences that a paired comparison can detect. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STEPS = 30
 def detectable_rate_difference(
     n: int, discordant: float = 0.0, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """The smallest difference of two paired rates that exact McNemar sees with ``power``, in 0..1.
+    """The smallest difference of two paired rates that exact McNemar detects with ``power``, in 0..1.
 
-    ``discordant`` is the share of the ``n`` pairs that differ; where the difference alone is larger, that is taken.
-    ``None`` where no difference could reach ``alpha``: fewer than six pairs at 0.05. Counted exactly up to ``EXACT``
-    pairs, then by the normal approximation.
+    ``discordant`` is the share of the ``n`` pairs that differ, and at least the difference itself. ``None`` if no
+    difference can reach ``alpha``: fewer than six pairs at 0.05. Exact up to ``EXACT`` pairs, then by the normal
+    approximation.
 
     Source: S. W. Duffy, "Asymptotic and exact power for the McNemar test and its analogue with R controls per case",
     Biometrics 40 (1984); approximation by R. J. Connor, "Sample size for testing differences in proportions for the
@@ -28,20 +28,20 @@ def detectable_rate_difference(
     """
     if n < 1 or mcnemar_exact(n, 0) > alpha:
         return None
-    reached = _exact_power if n <= EXACT else _normal_power
+    power_of = _exact_power if n <= EXACT else _normal_power
 
-    def sees(difference: float) -> bool:
-        return reached(n, max(discordant, difference), difference, alpha) >= power
+    def is_detectable(difference: float) -> bool:
+        return power_of(n, max(discordant, difference), difference, alpha) >= power
 
-    return _smallest(sees)
+    return _smallest(is_detectable)
 
 
 def detectable_mean_difference(n: int, deviation: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
-    """The smallest mean difference that the signed-rank test sees with ``power``, in the unit of ``deviation``.
+    """The smallest mean difference that the signed-rank test detects with ``power``, in the unit of ``deviation``.
 
-    ``deviation`` is the standard deviation of the ``n`` paired differences. ``None`` where it is 0 (nothing is known of
-    the noise) or where ``n`` signs alone cannot reach ``alpha``. By the normal approximation, with the efficiency of
-    the signed-rank test against the t test for normal differences.
+    ``deviation`` is the standard deviation of the ``n`` paired differences. ``None`` if it is 0, as the noise is then
+    unknown, or if ``n`` signs cannot reach ``alpha``. Uses the normal approximation, with the efficiency of the
+    signed-rank test relative to the t test for normal differences.
 
     Source: J. L. Hodges and E. L. Lehmann, "The efficiency of some nonparametric competitors of the t-test", Annals of
     Mathematical Statistics 27 (1956): 3 / pi.
@@ -53,38 +53,38 @@ def detectable_mean_difference(n: int, deviation: float, *, alpha: float = 0.05,
     return reach * deviation / sqrt(n * 3 / pi)
 
 
-def _smallest(sees: Callable[[float], bool]) -> float | None:
+def _smallest(is_detectable: Callable[[float], bool]) -> float | None:
     low, high = 0.0, 1.0
-    if not sees(high):
+    if not is_detectable(high):
         return None
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if sees(middle) else (middle, high)
+        low, high = (low, middle) if is_detectable(middle) else (middle, high)
     return high
 
 
 def _exact_power(n: int, discordant: float, difference: float, alpha: float) -> float:
-    """Over every number of pairs that differ, and every way in which they may split."""
+    """Sums over every number of differing pairs and every split of them."""
     lean = (discordant + difference) / (2 * discordant)
     return sum(
-        comb(n, m) * discordant**m * (1 - discordant) ** (n - m) * _rejected(m, lean, alpha) for m in range(n + 1)
+        comb(n, m) * discordant**m * (1 - discordant) ** (n - m) * _rejection_rate(m, lean, alpha) for m in range(n + 1)
     )
 
 
-def _rejected(m: int, lean: float, alpha: float) -> float:
-    edge = _edge(m, alpha)
+def _rejection_rate(m: int, lean: float, alpha: float) -> float:
+    critical = _critical_count(m, alpha)
     return sum(
-        comb(m, k) * (lean ** (m - k) * (1 - lean) ** k + lean**k * (1 - lean) ** (m - k)) for k in range(edge + 1)
+        comb(m, k) * (lean ** (m - k) * (1 - lean) ** k + lean**k * (1 - lean) ** (m - k)) for k in range(critical + 1)
     )
 
 
 @lru_cache(maxsize=1024)
-def _edge(m: int, alpha: float) -> int:
-    """The largest smaller count of ``m`` differing pairs that still is significant; -1 for none."""
-    edge = -1
-    while edge + 1 <= m // 2 and mcnemar_exact(m - edge - 1, edge + 1) <= alpha:
-        edge += 1
-    return edge
+def _critical_count(m: int, alpha: float) -> int:
+    """The largest minority count of ``m`` differing pairs that is still significant, or -1."""
+    critical = -1
+    while critical + 1 <= m // 2 and mcnemar_exact(m - critical - 1, critical + 1) <= alpha:
+        critical += 1
+    return critical
 
 
 def _normal_power(n: int, discordant: float, difference: float, alpha: float) -> float:

@@ -1,4 +1,4 @@
-"""How far two columns of numbers put things in the same order. Pure; what cannot be told is NaN."""
+"""Rank correlation of two columns of numbers. Undefined results are NaN. Pure."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from numpy.typing import ArrayLike, NDArray
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
     """Spearman's rank correlation of two columns of shape ``(n,)``: -1..1. Ties share their mean rank.
 
-    NaN for fewer than two rows, and where a column is constant.
+    NaN for fewer than two rows or a constant column.
 
     Source: C. Spearman, "The proof and measurement of association between two things", American Journal of Psychology
     15 (1904); with ties, the correlation of mean ranks.
     """
-    one, two = mean_ranks(first), mean_ranks(second)
-    if len(one) < 2:
+    a, b = mean_ranks(first), mean_ranks(second)
+    if len(a) < 2:
         return np.nan
-    one, two = one - one.mean(), two - two.mean()
-    spread = float(one @ one) * float(two @ two)
-    return np.nan if spread == 0 else float(one @ two) / sqrt(spread)
+    a, b = a - a.mean(), b - b.mean()
+    spread = float(a @ a) * float(b @ b)
+    return np.nan if spread == 0 else float(a @ b) / sqrt(spread)
 
 
 def kendall(first: ArrayLike, second: ArrayLike) -> float:
     """Kendall's tau-b of two columns of shape ``(n,)``: -1..1, corrected for ties. Takes ``n log n`` time.
 
-    NaN for fewer than two rows, and where a column is constant.
+    NaN for fewer than two rows or a constant column.
 
     Source: M. G. Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945); discordant pairs counted
     as inversions, after W. R. Knight, "A computer method for calculating Kendall's tau with ungrouped data", Journal of
     the American Statistical Association 61 (1966).
     """
-    one, two = _codes(first), _codes(second)
-    order = np.lexsort((two, one))
-    one, two = one[order], two[order]
-    pairs = _pairs(np.asarray([len(one)]))
-    tied_one, tied_two = _pairs(np.bincount(one)), _pairs(np.bincount(two))
-    tied_both = _pairs(np.unique(one * (int(two.max(initial=0)) + 1) + two, return_counts=True)[1])
-    spread = float(pairs - tied_one) * float(pairs - tied_two)
+    a, b = _codes(first), _codes(second)
+    order = np.lexsort((b, a))
+    a, b = a[order], b[order]
+    pairs = _pairs(np.asarray([len(a)]))
+    tied_a, tied_b = _pairs(np.bincount(a)), _pairs(np.bincount(b))
+    tied_both = _pairs(np.unique(a * (int(b.max(initial=0)) + 1) + b, return_counts=True)[1])
+    spread = float(pairs - tied_a) * float(pairs - tied_b)
     if spread == 0:
         return np.nan
-    return (pairs - tied_one - tied_two + tied_both - 2 * _inversions(two)) / sqrt(spread)
+    return (pairs - tied_a - tied_b + tied_both - 2 * _inversions(b)) / sqrt(spread)
 
 
 def _codes(column: ArrayLike) -> NDArray[np.int64]:
@@ -50,7 +50,7 @@ def _codes(column: ArrayLike) -> NDArray[np.int64]:
 
 
 def mean_ranks(column: ArrayLike) -> NDArray[np.float64]:
-    """The rank of each row, counted from 1; equal ones share the mean of their ranks."""
+    """The rank of each row, from 1. Ties share their mean rank."""
     _, kind, times = np.unique(np.asarray(column, dtype=float), return_inverse=True, return_counts=True)
     last = np.cumsum(times)
     return np.asarray((last - (times - 1) / 2)[kind], dtype=float)
@@ -61,8 +61,8 @@ def _pairs(sizes: NDArray[np.int64]) -> int:
 
 
 def _inversions(codes: NDArray[np.int64]) -> int:
-    """Pairs that stand in descending order: each pair is counted at the highest bit in which its codes differ."""
-    found = 0
+    """Counts pairs in descending order, each at the highest bit in which its codes differ."""
+    inversions = 0
     for bit in range(int(codes.max(initial=0)).bit_length()):
         above = codes >> (bit + 1)
         order = np.argsort(above, kind="stable")
@@ -70,5 +70,5 @@ def _inversions(codes: NDArray[np.int64]) -> int:
         group = above[order]
         before = np.cumsum(ones) - ones
         start = np.searchsorted(group, group, side="left")
-        found += int((before - before[start])[ones == 0].sum())
-    return found
+        inversions += int((before - before[start])[ones == 0].sum())
+    return inversions

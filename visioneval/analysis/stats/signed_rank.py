@@ -8,42 +8,41 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 EXACT = 100
-"""Differences up to which the exact distribution is counted; beyond, the normal one is taken."""
+"""Up to this many differences the exact distribution is used, beyond it the normal one."""
 _DIGITS = 10
 
 
 def signed_rank(differences: ArrayLike) -> float:
-    """The two-sided p-value of Wilcoxon's signed-rank test of paired differences, shape ``(n,)``; 1 where all are 0.
+    """The two-sided p-value of Wilcoxon's signed-rank test of paired differences, shape ``(n,)``. 1 if all are 0.
 
-    Zeros are left out and ties share their mean rank. Up to ``EXACT`` differences the distribution over all signs is
-    counted, ties included; then the normal approximation is used, its variance corrected for ties. Differences are
-    rounded to ten digits first, so that 0.3 - 0.2 and 0.2 - 0.1 tie. Cells of one case are not independent: give one
-    mean difference per case.
+    Ignores zeros; ties share their mean rank. Exact over all signs up to ``EXACT`` differences, ties included, then by
+    the normal approximation with a tie correction. Differences are rounded to ten digits first, so that 0.3 - 0.2 and
+    0.2 - 0.1 tie. Cells of a case are not independent: pass one mean difference per case.
 
     Source: F. Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1 (1945); ties as W. J.
     Conover, "Practical Nonparametric Statistics" (1999), section 5.7.
     """
-    own = np.round(np.asarray(differences, dtype=float), _DIGITS)
-    own = own[own != 0]
-    if not len(own):
+    values = np.round(np.asarray(differences, dtype=float), _DIGITS)
+    values = values[values != 0]
+    if not len(values):
         return 1.0
-    doubled = _doubled_ranks(np.abs(own))
-    below = int(doubled[own > 0].sum())
-    if len(own) <= EXACT:
-        return _exact(doubled, below)
+    doubled = _doubled_ranks(np.abs(values))
+    positive = int(doubled[values > 0].sum())
+    if len(values) <= EXACT:
+        return _exact(doubled, positive)
     mean, spread = doubled.sum() / 2, sqrt(float(np.square(doubled.astype(float)).sum()) / 4)
-    return erfc(abs(below - mean) / spread / sqrt(2))
+    return erfc(abs(positive - mean) / spread / sqrt(2))
 
 
 def _doubled_ranks(sizes: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Twice the mean ranks: whole numbers, ties included."""
+    """Twice the mean ranks, which are whole numbers even with ties."""
     _, kind, times = np.unique(sizes, return_inverse=True, return_counts=True)
     last = np.cumsum(times)
     return np.asarray((2 * last - times + 1)[kind], dtype=np.int64)
 
 
-def _exact(doubled: NDArray[np.int64], seen: int) -> float:
-    """The share of all signs whose rank sum lies at least as far from the middle as the one that was seen."""
+def _exact(doubled: NDArray[np.int64], observed: int) -> float:
+    """The share of all signs whose rank sum is at least as far from the middle as the observed one."""
     total = int(doubled.sum())
     ways = np.zeros(total + 1)
     ways[0] = 1.0
@@ -51,4 +50,4 @@ def _exact(doubled: NDArray[np.int64], seen: int) -> float:
         shifted = np.zeros_like(ways)
         shifted[rank:] = ways[: total + 1 - rank]
         ways = (ways + shifted) / 2
-    return min(1.0, 2 * float(ways[: min(seen, total - seen) + 1].sum()))
+    return min(1.0, 2 * float(ways[: min(observed, total - observed) + 1].sum()))

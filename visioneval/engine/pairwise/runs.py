@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
-from visioneval.analysis.compare.preferences import Preferred, preferred
+from visioneval.analysis.compare.preferences import PreferenceFinding
 from visioneval.engine.call_settings import CallSettings, check_budget, open_calls
 from visioneval.engine.calls.calls import Meter
 from visioneval.engine.components import build_components
@@ -65,7 +65,7 @@ class Compared:
 
     complete: bool
     out_of_budget: bool
-    preferences: tuple[Preferred, ...]
+    preferences: tuple[PreferenceFinding, ...]
     meter: Meter
 
     @property
@@ -157,7 +157,7 @@ def compare_runs(
     judge = session.judge.title
     judged = (line for line in read_preferences(folder) if line.judge == judge)
     lines = (line for line in judged if (line.test_id, line.sample_index, line.a, line.b) in pairs_of_runs.pair_keys)
-    return Compared(ended.complete, ended.out_of_budget, preferred(lines), session.meter)
+    return Compared(ended.complete, ended.out_of_budget, summarize_preferences(lines), session.meter)
 
 
 def _judge_pairs(

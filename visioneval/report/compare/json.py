@@ -32,11 +32,11 @@ def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_co
             "by_run": [_difference(difference) for difference in comparison.by_run],
             "by_tag": [_difference(difference) for difference in comparison.by_tag],
             "by_type": [_difference(difference) for difference in comparison.by_type],
-            "not_graded_alike": [asdict(mismatch) for mismatch in comparison.unlike],
-            "suite_text_differs": comparison.other_source,
+            "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
+            "suite_text_differs": comparison.has_other_source,
             "cost_usd": asdict(comparison.cost_usd),
             "seconds": asdict(comparison.seconds),
-            "gates": [{"fail_on": gate.fail_on.text, "state": gate.state, "found": gate.found} for gate in gates],
+            "gates": [{"fail_on": gate.fail_on.text, "state": gate.state, "found": gate.message} for gate in gates],
             "exit_code": exit_code,
         }
     )

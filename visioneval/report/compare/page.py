@@ -38,10 +38,10 @@ SIDE = 640
 MAX_LISTED = 20
 _LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 _HALF, _REACH = 80.0, 72.0
-_GATE_LABELS = {"holds": "passed", "unmet": "failed", "unmeasured": "not measured"}
+_GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured"}
 _OUTCOME_TITLES = {
-    "hold": ("pass", "All gates passed"),
-    "unmet": ("fail", "A gate failed"),
+    "passed": ("pass", "All gates passed"),
+    "failed": ("fail", "A gate failed"),
     "unmeasured": ("error", "A gate was not measured"),
     "incomplete": ("error", "B is not complete"),
 }

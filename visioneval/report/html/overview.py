@@ -17,7 +17,7 @@ from visioneval.report.html.distributions import generation_rows, grading_rows, 
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.terminal.summary import reused, show_rate
 
-GATE_LABELS = {"holds": "passed", "unmet": "failed", "unmeasured": "not measured", "skipped": "skipped"}
+GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
 OUTCOME_TITLES = {
     0: ("pass", "All gates passed"),
     1: ("fail", "A gate failed"),

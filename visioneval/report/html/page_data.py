@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from visioneval.analysis.disagreements import parting
+from visioneval.analysis.disagreements import disagreement_finder
 from visioneval.analysis.summary import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
@@ -64,7 +64,9 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
         "failureTags": [failure_tags.all(cell.failure_tags) for cell in cells],
         "rules": [rules.all(cell.failed_rules) for cell in cells],
         "disagreement": [
-            at for at, disagreements in enumerate(map(parting(info.suite), cells)) if any(disagreements.values())
+            at
+            for at, disagreements in enumerate(map(disagreement_finder(info.suite), cells))
+            if any(disagreements.values())
         ],
         "thumb": list(thumbs),
         "place": run.positions,
@@ -110,7 +112,7 @@ def details_of(run: SlimRun, images: ReportImages) -> Iterator[str]:
     info = run.info
     cases = {case.id: case for case in info.suite.cases}
     case_json: dict[str, str] = {}
-    disagree = parting(info.suite)
+    disagree = disagreement_finder(info.suite)
     pairs = ((cell, disagree(cell)) for cell in run.full_records())
     while batch := list(islice(pairs, PART)):
         cells = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from visioneval.analysis.summary import in_order, one_model_run
+from visioneval.analysis.summary import in_order, select_model_run
 from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, read_lines
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
@@ -48,7 +48,7 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None) -> SlimRun:
             last[record.cell] = number, _slim_record(record, shared)
     ranks = {number: rank for rank, number in enumerate(sorted(number for number, _ in last.values()))}
     if label is not None:
-        info = one_model_run(info, label, len(last))
+        info = select_model_run(info, label, len(last))
     cells = in_order(info, (record for _, record in last.values()))
     return SlimRun(folder, info, cells, [ranks[last[cell.cell][0]] for cell in cells], frozenset(ranks))
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.agreement.agreement import Agreement, Minimum
-from visioneval.analysis.agreement.among_raters import PeopleAgreement
+from visioneval.analysis.agreement.agreement import Agreement, MinimumResult
+from visioneval.analysis.agreement.among_raters import RaterAgreement
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
-from visioneval.analysis.agreement.raters import RaterFinding, Same
+from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.interval import Measure
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, one_line, plain
@@ -25,7 +25,7 @@ _NAMES = {
     "spearman": "Spearman",
     "kendall": "Kendall tau-b",
 }
-_MARKS = {"holds": ("passed", "green"), "under": ("FAILED", "red"), "unmeasured": ("NOT MEASURED", "yellow")}
+_MARKS = {"passed": ("passed", "green"), "failed": ("FAILED", "red"), "unmeasured": ("NOT MEASURED", "yellow")}
 
 
 def print_agreement(agreement: Agreement, console: Console) -> None:
@@ -113,7 +113,7 @@ def _disputed(grader: GraderAgreement, width: int) -> RenderableType:
     return table(columns, rows, width)
 
 
-def _question_table(questions: Sequence[PeopleAgreement], width: int) -> RenderableType:
+def _question_table(questions: Sequence[RaterAgreement], width: int) -> RenderableType:
     columns = (
         Column("question", min_width=12),
         Column("raters", right=True),
@@ -126,7 +126,7 @@ def _question_table(questions: Sequence[PeopleAgreement], width: int) -> Rendera
     return table(columns, [_question_row(question) for question in questions], width)
 
 
-def _question_row(question: PeopleAgreement) -> tuple[Cell, ...]:
+def _question_row(question: RaterAgreement) -> tuple[Cell, ...]:
     levels = question.alpha.items()
     alpha = "\n".join(_show_interval(measure, f" {level}" if len(levels) > 1 else "") for level, measure in levels)
     fleiss_note = f" (of {question.fleiss_raters})" if question.fleiss.value is not None else ""
@@ -146,7 +146,7 @@ def _value(measure: Measure) -> str:
     return "-" if measure.value is None else f"{measure.value:.3f}"
 
 
-def _pairs(questions: Sequence[PeopleAgreement], width: int) -> Iterator[RenderableType]:
+def _pairs(questions: Sequence[RaterAgreement], width: int) -> Iterator[RenderableType]:
     """A table of rater pairs for questions with few pairs."""
     rows = [
         (question.question if question.tag is None else f"{question.question}: {question.tag}",
@@ -181,14 +181,14 @@ def _raters(raters: Sequence[RaterFinding], width: int) -> RenderableType:
     return body if hidden <= 0 else Group(body, Text(f"... and {hidden} more raters", style="dim"))
 
 
-def _show_repeats(repeats: Same) -> str:
+def _show_repeats(repeats: MatchCount) -> str:
     if not repeats.n:
         return "-"
     distance = f", {repeats.distance:.2g} steps apart" if repeats.distance else ""
     return f"{repeats.same}/{repeats.n}{distance}"
 
 
-def _minimums(minimums: Sequence[Minimum], width: int) -> RenderableType:
+def _minimums(minimums: Sequence[MinimumResult], width: int) -> RenderableType:
     columns = (Column(""), Column("metric", min_width=12), Column("minimum", right=True), Column("value"))
     rows = []
     for minimum in minimums:

@@ -32,8 +32,8 @@ from visioneval.report.text import clean, plain
 MAX_ROWS = 20
 LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before", "still_failing", "still_error")
 _COLORS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
-_MARKS: dict[State, str] = {"holds": "passed", "unmet": "FAILED", "unmeasured": "NOT MEASURED"}
-_MARK_COLORS: dict[State, str] = {"holds": "green", "unmet": "red", "unmeasured": "yellow"}
+_MARKS: dict[State, str] = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED"}
+_MARK_COLORS: dict[State, str] = {"passed": "green", "failed": "red", "unmeasured": "yellow"}
 
 
 def print_comparison(
@@ -163,7 +163,7 @@ def _direction(difference: Difference) -> Text:
 def _gates(gates: Sequence[GateResult], width: int) -> RenderableType:
     columns = (Column(""), Column("gate", min_width=12), Column("result", min_width=20))
     rows = [
-        (Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state]), gate.fail_on.text, plain(gate.found))
+        (Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state]), gate.fail_on.text, plain(gate.message))
         for gate in gates
     ]
     return table(columns, rows, width)

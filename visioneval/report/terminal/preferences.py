@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from visioneval.analysis.compare.preferences import Preferred, Result
+from visioneval.analysis.compare.preferences import PreferenceFinding, Result
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line, plain
 
@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 
-def print_preferences(preferences: Sequence[Preferred], console: Console) -> None:
+def print_preferences(preferences: Sequence[PreferenceFinding], console: Console) -> None:
     """Prints win rates, and the cases where A won or that were not judged."""
     rows: list[list[Cell]] = [
         [
@@ -57,20 +57,20 @@ def print_preferences(preferences: Sequence[Preferred], console: Console) -> Non
                 console.print(plain(f"{title}: {cells}"))
 
 
-def show_win_rate(preference: Preferred) -> str:
+def show_win_rate(preference: PreferenceFinding) -> str:
     """``0.72 [0.61, 0.81]``."""
     if preference.rate is None or preference.interval is None:
         return "-"
     return f"{preference.rate:.2f} [{preference.interval.low:.2f}, {preference.interval.high:.2f}]"
 
 
-def _cells(preference: Preferred, result: Result) -> str:
+def _cells(preference: PreferenceFinding, result: Result) -> str:
     cells = [f"{pair.test_id} {pair.sample_index}" for pair in preference.pairs if pair.result == result]
     suffix = f" and {len(cells) - MAX_CELLS} more" if len(cells) > MAX_CELLS else ""
     return one_line(", ".join(cells[:MAX_CELLS]), 1000) + suffix
 
 
-def preference_data(preference: Preferred) -> dict[str, Any]:
+def preference_data(preference: PreferenceFinding) -> dict[str, Any]:
     """The preferences as JSON data."""
     return {
         "a": preference.a,

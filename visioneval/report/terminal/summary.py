@@ -29,8 +29,8 @@ MAX_FAILING = 20
 RATE = "pass rate [95%]"
 _MIN_NAME_WIDTH = 24
 COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
-_MARKS = {"holds": "passed", "unmet": "FAILED", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
-_MARK_COLORS = {"holds": "green", "unmet": "red", "unmeasured": "yellow", "skipped": "dim"}
+_MARKS = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
+_MARK_COLORS = {"passed": "green", "failed": "red", "unmeasured": "yellow", "skipped": "dim"}
 
 
 def print_summary(summary: Summary, console: Console, *, shown_failing: int = MAX_FAILING) -> None:
