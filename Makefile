@@ -1,4 +1,4 @@
-# Every target sets up what it needs: a Python 3.11 or newer and network access to a package index are enough.
+# Every target sets up what it needs. Requirements: Python 3.11 or newer and network access to a package index.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,14 +12,14 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,label]" --group dev
 	touch $(READY)
 
-demo: $(READY)  ## Generates, measures and judges the quickstart suites, with no key and no network
+demo: $(READY)  ## Run the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/quickstart/suite.yaml
 	$(BIN)/visioneval run suites/gecko_offline/suite.yaml
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
 
-soak: $(READY)  ## Minutes: many kills, many faults, many cells; prints what was measured
+soak: $(READY)  ## Takes minutes: many kills, many faults, many cells; prints the measurements
 	$(BIN)/python -m pytest -n 0 tests/soak
 
 check: $(READY)

@@ -115,7 +115,11 @@ def test_grade_uses_another_version_too(toy: Toy, folder: Path) -> None:
 
 def test_another_version_of_a_provider_generates_again(toy: Toy, folder: Path) -> None:
     assert run(toy).exit_code == 0
-    changed(folder, "plugins.py", ('to be one."""\n\n    version = "1"', 'to be one."""\n\n    version = "2"'))
+    changed(
+        folder,
+        "plugins.py",
+        ('a complete provider."""\n\n    version = "1"', 'a complete provider."""\n\n    version = "2"'),
+    )
     result = toy("run", "--resume", "latest", "--trust-suite")
     assert "to generate: 2 (2 model changed)" in result.stderr
 

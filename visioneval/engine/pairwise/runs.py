@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
-from visioneval.analysis.compare.preferences import PreferenceFinding
+from visioneval.analysis.compare.preferences import PreferenceFinding, summarize_preferences
 from visioneval.engine.call_settings import CallSettings, check_budget, open_calls
 from visioneval.engine.calls.calls import Meter
 from visioneval.engine.components import build_components
