@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean
 
 PACKAGE = Path(sys.argv[1] if len(sys.argv) > 1 else "visioneval")
-VAGUE = frozenset(["found", "told", "said", "kept", "place", "one", "each", "own", "wanted", "made", "held"])
+VAGUE = frozenset({"found", "told", "said", "kept", "place", "one", "each", "own", "wanted", "made", "held"})
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Trees = dict[str, ast.Module]
 

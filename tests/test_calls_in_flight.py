@@ -270,7 +270,8 @@ def test_questions_generated_by_a_run_are_kept(tmp_path: Path, api: FakeAPI) -> 
     api.latency["judge"] = 1.5
     armed = refused_late(api, made_or_answered, judges(3))
     stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert (paid.generated, paid.judged) == (6, 5)
+    assert paid.generated == 6
+    assert paid.judged in (5, 6), "on a busy machine the first answer may be asked for before the refusal comes"
     armed.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output

@@ -48,7 +48,7 @@ def suite(toy: Toy, api: FakeAPI, **changes: Any) -> Path:
     return path
 
 
-VARS = ("--var", f"api_token={VALUE}", "--var", f"who={FROM_ENVIRONMENT}", "--var=pin_password=s3c")
+VARS = ("--var", f"api_token={VALUE}", "--var", f"who={FROM_ENVIRONMENT}", "--var=pin_password=s3cr")
 
 
 def run(toy: Toy, api: FakeAPI, *words: str) -> Any:
@@ -77,7 +77,7 @@ def test_secret_values_appear_in_no_file_or_output(toy: Toy, api: FakeAPI, monke
         told = toy(*words)
         assert told.exit_code == 0, told.output
         output += told.output
-    assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "pin_password=s3c", '"s3c"') == []
+    assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "pin_password=s3cr", '"s3cr"') == []
     assert VALUE not in output
     assert FROM_ENVIRONMENT not in output
     info = toy.info
@@ -102,11 +102,11 @@ def test_answer_with_secret_is_neither_cached_nor_recorded(toy: Toy, api: FakeAP
 def test_resume_asks_for_secret_values_and_generates_nothing(toy: Toy, api: FakeAPI) -> None:
     assert run(toy, api).exit_code == 0
     paid = len(api.requests)
-    missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3c")
+    missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3cr")
     assert (missing.exit_code, AGAIN in missing.stderr) == (2, True), missing.output
-    named = toy("run", "s.yaml", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3c")
+    named = toy("run", "s.yaml", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3cr")
     assert (named.exit_code, AGAIN in named.stderr) == (2, True), named.output
-    starred = toy("run", "--resume", "r", *VARS[:2], "--var", "who=***", "--var", "pin_password=s3c")
+    starred = toy("run", "--resume", "r", *VARS[:2], "--var", "who=***", "--var", "pin_password=s3cr")
     assert starred.exit_code == 2
     assert "--var who: *** stands for a secret value" in starred.stderr
     for words in ([], ["s.yaml"]):
@@ -168,3 +168,10 @@ def test_var_and_judge_flags_combine_on_stored_suite(toy: Toy, api: FakeAPI) -> 
     assert toy.info.suite.judges.keys() == {"default"}
     toy("grade", "r", "--run-id", "h", "--judge", "default=openai:m", "--offline")
     assert toy.info.suite.vars == {"api_token": "none", "who": "nobody", "pin_password": "none"}
+
+
+def test_a_secret_that_is_too_short_to_hide_is_refused(toy: Toy, api: FakeAPI) -> None:
+    result = toy("run", suite(toy, api), "--var", "api_token=abc")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "--var api_token: a secret value has at least 4 characters: else it shows\n"
+    assert api.requests == []

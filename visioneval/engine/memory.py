@@ -1,4 +1,4 @@
-"""Keeps memory use flat over thousands of images."""
+"""Keeps memory use flat over thousands of images, whatever the number of processors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ import ctypes
 from contextlib import suppress
 
 TRIM_INTERVAL_S = 5.0
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 8 * 1024 * 1024
+"""Below the 16 MB blocks that Pillow allocates for pixels."""
+
+
+def unmap_large_blocks() -> bool:
+    """Makes glibc return each large block to the system when it is freed. Returns ``False`` without glibc.
+
+    By default glibc raises its threshold to the size of the largest freed block, and every thread then retains the
+    pixels of its last image: with 16 processors, four images of 25 megapixels took 940 MB, one at a time, not 440.
+    """
+    with suppress(OSError, AttributeError, TypeError):
+        return bool(ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES))
+    return False
 
 
 def release_memory() -> bool:

@@ -17,7 +17,7 @@ from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.engine.cell import Job, run_job
 from visioneval.engine.components import Components
 from visioneval.engine.context import RunContext, sanitizer_for
-from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory
+from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory, unmap_large_blocks
 from visioneval.engine.pairwise.session import PairwiseSession, judge_matchups, matchups_within
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
 from visioneval.media.images import MAX_BYTES
@@ -59,6 +59,7 @@ def execute(
     The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. Raises ``StorageError`` if the
     run cannot be written, and ``AuthError`` if a provider refuses an API key, after the calls in flight have ended.
     """
+    unmap_large_blocks()
     try:
         return asyncio.run(_execute(plan, components, writer, calls, listener, jobs))
     except BaseExceptionGroup as group:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from visioneval.suite.load import HIDDEN
+from visioneval.suite.load import HIDDEN, SHORTEST_SECRET
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 MAX_DEPTH = 30
 MAX_INT = 2**63
 _SHORTEST_SECRET = 8
-_SHORTEST_STATED_SECRET = 4
 _SECRET_NAME = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
 
 
@@ -46,7 +45,7 @@ class Sanitizer:
             v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name)
         )
         return cls._longest_first(
-            {*from_environment.secrets, *(secret for secret in stated if len(secret) >= _SHORTEST_STATED_SECRET)}
+            {*from_environment.secrets, *(secret for secret in stated if len(secret) >= SHORTEST_SECRET)}
         )
 
     def hides(self, value: Any) -> bool:

@@ -139,6 +139,8 @@ def inspect(source: Path | bytes) -> tuple[str, int, int]:
 def _load(handle: Image.Image, source: Path | bytes) -> None:
     """Decodes an image, and checks that a PNG is complete: Pillow fills missing rows with zeros."""
     handle.load()
+    if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
+        raise ImageError("the image does not decode: it has no palette for its pixels")
     if handle.format != "PNG":
         return
     last = handle.crop((0, handle.height - 1, handle.width, handle.height))

@@ -40,6 +40,8 @@ class LoadedSuite:
     """Values of secret variables from flags, by name. Only prompts use them; no file contains them."""
 
 
+SHORTEST_SECRET = 4
+"""Characters of a secret variable: a shorter text cannot be hidden without hiding half of what is written."""
 HIDDEN = "***"
 """Replaces a secret in everything that is written or printed."""
 
@@ -166,6 +168,8 @@ def _variables(declared: Any, variables: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(
                 f"--var {name}: {HIDDEN} is a placeholder for a secret that is not stored: pass the actual value"
             )
+        if SECRET_NAME.fullmatch(name) and len(text) < SHORTEST_SECRET:
+            raise UsageError(f"--var {name}: a secret value needs at least {SHORTEST_SECRET} characters to be hidden")
         if not text.isprintable() and any(0xD800 <= ord(char) <= 0xDFFF for char in text):
             raise UsageError(f"--var {name}: the value is not valid UTF-8")
     return {**declared, **{name: parse_scalar(text) for name, text in variables.items()}}

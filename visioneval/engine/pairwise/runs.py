@@ -20,6 +20,7 @@ from visioneval.engine.call_settings import CallSettings, check_budget, open_cal
 from visioneval.engine.calls.calls import Meter
 from visioneval.engine.components import build_components
 from visioneval.engine.context import sanitizer_for
+from visioneval.engine.memory import unmap_large_blocks
 from visioneval.engine.pairwise.session import Matchups, PairwiseSession, judge_matchups, matchups_of
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
 from visioneval.errors import UsageError
@@ -178,6 +179,7 @@ def _judge_pairs(
                 say(str(progress.failure))
             return Outcome(complete=False)
 
+    unmap_large_blocks()
     try:
         return asyncio.run(work())
     except BaseExceptionGroup as group:
