@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 CODE = """
-from visioneval.engine.memory import give_back
+from visioneval.engine.memory import release_memory
 def resident():
     return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmRSS'))
 large, small = [], []
@@ -19,7 +19,7 @@ for at in range(400):
     small.append([at] * 60)
 full = resident()
 del large
-assert give_back()
+assert release_memory()
 print(full - resident())
 """
 
