@@ -64,16 +64,16 @@ def test_a_image_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path,
     assert told.startswith(f"suite.yaml:2:37: a.{kind}: the image does not decode: ")
 
 
-def test_a_image_that_many_cases_name_is_looked_at_once(problems: Problems, image: Make, mask: Make) -> None:
-    image()
+def test_a_image_that_many_cases_name_is_looked_at_once(problems: Problems, save_image: Make, mask: Make) -> None:
+    save_image()
     mask()
     cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(3000))
     assert problems(suite(cases=f"cases: [{cases}]")) == []
 
 
-def test_masks(problems: Problems, image: Make, mask: Make) -> None:
-    image()
-    image("large.png", size=(65, 48))
+def test_masks(problems: Problems, save_image: Make, mask: Make) -> None:
+    save_image()
+    save_image("large.png", size=(65, 48))
     mask()
     assert problems(edit("a.png")) == []
     assert problems(edit("large.png")) == ["suite.yaml:2:55: mask.png is 64 x 48 pixels, but the base image is 65 x 48"]

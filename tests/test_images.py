@@ -158,13 +158,13 @@ def test_a_mask_is_white_where_it_is_transparent(mask: Make) -> None:
     assert [shown.getpixel((x, 0)) for x in (0, 7, 8, 63)] == [255, 255, 0, 0]
 
 
-def test_only_full_transparency_is_inside_a_mask(image: Make) -> None:
-    assert images.load_mask(image(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
-    assert images.load_mask(image(mode="LA", color=(0, 0))).getextrema() == (255, 255)
+def test_only_full_transparency_is_inside_a_mask(save_image: Make) -> None:
+    assert images.load_mask(save_image(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
+    assert images.load_mask(save_image(mode="LA", color=(0, 0))).getextrema() == (255, 255)
 
 
-def test_a_mask_without_alpha_is_refused(image: Make) -> None:
-    path = image()
+def test_a_mask_without_alpha_is_refused(save_image: Make) -> None:
+    path = save_image()
     assert not images.has_alpha(path)
     assert (
         refusal(lambda: images.load_mask(path))
