@@ -98,7 +98,7 @@ def test_a_key_that_is_refused_midway_stops_the_run_and_a_good_one_goes_on(
     assert result.exit_code == 3
     (line,) = [line for line in result.stderr.splitlines() if "stopped" not in line]
     assert line.startswith("m: the provider refuses the key: 40")
-    assert "to go on: visioneval run --resume runs/r" in result.stderr
+    assert "to resume: visioneval run --resume runs/r" in result.stderr
     assert result.stderr.count("refuses the key") == 1
     assert read_info(paid.run_folder).state == "interrupted"
     done = {record.test_id for record in paid.records}

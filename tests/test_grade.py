@@ -194,9 +194,9 @@ def test_only_the_judges_key_is_needed_and_only_judges_are_asked(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "to go on: the same command again: what judges answered is kept"),
-        (("--run-id", "b"), "to go on: the same command again with another --run-id: what judges answered is kept"),
-        (("--reuse", "none"), "to go on: the same command again: it asks all again; without --reuse none, what"),
+        ((), "to go on: the same command again: answers of judges are cached"),
+        (("--run-id", "b"), "to go on: the same command again with another --run-id: answers of judges are cached"),
+        (("--reuse", "none"), "to go on: the same command again: it asks all judges again; without --reuse none"),
     ],
 )
 def test_a_budget_ends_it_and_a_command_that_goes_on_is_told(

@@ -60,7 +60,7 @@ def test_a_run_whose_disk_fills_goes_on_where_there_is_room_again(tmp_path: Path
         assert program.returncode == 3, errors
         assert "Traceback" not in errors
         assert errors.splitlines()[-1].endswith(": No space left on device")
-        assert "to go on: visioneval run --resume runs/r" in errors
+        assert "to resume: visioneval run --resume runs/r" in errors
         kept = len(paid.records)
         assert 0 < kept < CELLS
         for record in paid.records:

@@ -117,7 +117,7 @@ def test_a_suite_that_is_named_or_lies_here_is_trusted_as_before(toy: Toy, monke
 
 
 def test_the_line_to_go_on_names_a_suite_that_lies_elsewhere(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.cli.running import resume_command
+    from visioneval.records.resume_command import resume_command
 
     suite = toy.folder / "sub" / "s.yaml"
     here = resume_command(Path("runs/r"), ["run", "s.yaml", "--var", "a=b"], suite)

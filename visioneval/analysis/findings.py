@@ -113,6 +113,8 @@ class Summary(Frozen):
     questions: dict[str, QuestionFindings]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
+    unjudged_pairs: int = 0
+    """Pairs of the run's own model runs that no judge answered in both orders."""
     reused_outputs: int = 0
     reused_since: str | None = None
     costs: tuple[CostFinding, ...] = ()

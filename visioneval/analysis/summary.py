@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from visioneval.analysis.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
+from visioneval.analysis.compare.preferences import Preferred
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.questions import Questions
@@ -21,12 +22,15 @@ ERROR_GATE = GateRule(rule="error_rate == 0")
 EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
-def summarize(info: RunInfo, records: Iterable[Record]) -> Summary:
-    """Everything that the summary says, from a run and its records in any order, of which none is kept."""
+def summarize(info: RunInfo, records: Iterable[Record], pairs: Sequence[Preferred] = ()) -> Summary:
+    """The summary of a run, from its records in any order and the judged pairs of its own model runs.
+
+    Records are read one by one and not kept in memory. The exit code that it holds is the run's, wherever it is shown.
+    """
     tallies = _Tallies(info)
     for record in records:
         tallies.add(record)
-    return tallies.found()
+    return tallies.found(sum(pair.errors for pair in pairs))
 
 
 class _Tallies:
@@ -68,7 +72,7 @@ class _Tallies:
         for part in self._parts:
             part.add(cell)
 
-    def found(self) -> Summary:
+    def found(self, unjudged_pairs: int) -> Summary:
         info, gates = self._info, tuple(gate.found() for gate in self._gates)
         return Summary(
             run_id=info.run_id,
@@ -88,12 +92,13 @@ class _Tallies:
             questions=self._questions.found(self._models),
             failing=self._failing.found(),
             gates=gates,
+            unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,
             reused_since=info.reused_since,
             costs=self._costs.found(),
             cost_usd=self._money.usd,
             unpriced=self._costs.unknown.total(),
-            exit_code=EXIT_INCOMPLETE if info.stopped_by else exit_code(info.state, gates),
+            exit_code=exit_code(info, gates, unjudged_pairs),
         )
 
 
@@ -117,10 +122,18 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
     return suite.gates if stated else (*suite.gates, ERROR_GATE)
 
 
-def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
-    """130 for a run that was stopped; 3 where the error gate does not hold or a gate had nothing to measure; 1; 0."""
-    if state in ("interrupted", "stopped"):
+def exit_code(info: RunInfo, gates: Sequence[GateFinding], unjudged_pairs: int = 0) -> int:
+    """The exit code of a run, by the first that applies.
+
+    3 where its budget ended it; 130 where it was interrupted; 3 where pairs were not judged, the error gate failed or a
+    gate had nothing to measure; 1 where another gate failed; else 0.
+    """
+    if info.stopped_by:
+        return EXIT_INCOMPLETE
+    if info.state in ("interrupted", "stopped"):
         return EXIT_INTERRUPTED
+    if unjudged_pairs:
+        return EXIT_INCOMPLETE
     incomplete = [
         gate
         for gate in gates

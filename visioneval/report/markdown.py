@@ -27,7 +27,7 @@ from visioneval.report.sentences import (
     show_value,
     unlike_lines,
 )
-from visioneval.report.terminal.summary import show_finding, show_rate, why
+from visioneval.report.terminal.summary import pairs_left, show_finding, show_rate, why
 from visioneval.report.text import one_line
 
 SHOWN = 20
@@ -159,6 +159,8 @@ def _summary(summary: Summary) -> Iterator[str]:
     state = "" if summary.state == "complete" else f", **{summary.state}**"
     told = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
     yield f"{counts.cells} of {summary.planned_cells} cells{state}: {told}; run {code(summary.run_id)}"
+    if summary.unjudged_pairs:
+        yield f"**Incomplete: {pairs_left(summary.unjudged_pairs)}**"
     yield "### Gates\n\n" + _table(("", "gate", "for", "found"), [_gate(gate) for gate in summary.gates])
     names = list(summary.metrics)
     rows = [

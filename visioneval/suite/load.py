@@ -38,6 +38,8 @@ class LoadedSuite:
     trust: Trust
     secrets: Mapping[str, str] = field(default_factory=dict)
     """The values of secret variables that were given, by name: they are for prompts alone, and no file holds them."""
+    is_held: bool = False
+    """Whether it comes from a run, not from its file."""
 
 
 HIDDEN = "***"
@@ -128,7 +130,7 @@ def held_suite(
         told = (str(each) if isinstance(each, Problem) else each[1] for each in found)
         raise SuiteError(Problem(f"{path} as the run holds it", 0, 0, message) for message in told)
     secrets = _secrets(variables or {}, hidden)
-    return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary, secrets)
+    return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary, secrets, is_held=True)
 
 
 def _check_cases(document: Document) -> None:

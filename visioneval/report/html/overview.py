@@ -15,7 +15,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
-from visioneval.report.terminal.summary import reused, show_rate
+from visioneval.report.terminal.summary import pairs_left, reused, show_rate
 
 GATE_WORDS = {"holds": "holds", "unmet": "not met", "unmeasured": "not measured", "skipped": "skipped"}
 OUTCOMES = {
@@ -86,6 +86,8 @@ def _outcome(summary: Summary) -> tuple[str, str]:
         return "error", "Stopped by its budget"
     if summary.state in UNENDED:
         return "error", UNENDED[summary.state]
+    if summary.unjudged_pairs:
+        return "error", f"Incomplete: {pairs_left(summary.unjudged_pairs)}"
     return OUTCOMES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
 
 
