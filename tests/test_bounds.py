@@ -112,7 +112,7 @@ def test_an_environment_variable_that_is_no_number_is_named(monkeypatch: pytest.
 
 
 def test_the_line_to_go_on_keeps_the_bounds() -> None:
-    from visioneval.cli.running import resume_command
+    from visioneval.records.resume_command import resume_command
 
     typed = ["run", "s.yaml", "--max-cells", "5", "--max-megapixels=80"]
     assert resume_command(Path("runs/r"), typed) == "visioneval run --resume runs/r --max-cells 5 --max-megapixels 80"

@@ -260,9 +260,11 @@ def test_run_stops_at_budget_and_can_be_resumed(paying: Paying) -> None:
     assert (info.state, info.stopped_by) == ("interrupted", "budget")
     assert 0.2 < summary["cost_usd"] <= 0.25
     assert "the budget is used up: " in result.stderr
-    assert f"to go on: visioneval run --resume {paying.out}/r" in result.stderr
+    assert f"to resume: visioneval run --resume {paying.out}/r" in result.stderr
     shown = CliRunner().invoke(app, ["show", f"{paying.out}/r"])
-    assert shown.stderr == f"{paying.out}/r was ended by its budget; to go on: visioneval run --resume {paying.out}/r\n"
+    assert (
+        shown.stderr == f"{paying.out}/r was ended by its budget; to resume: visioneval run --resume {paying.out}/r\n"
+    )
     generated = paying.called[0]
     assert 4 <= generated <= 6
     result = paying("run", "--resume", paying.out / "r", "--budget", "5")

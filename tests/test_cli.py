@@ -250,7 +250,7 @@ def test_a_line_that_a_power_cut_left_is_named_with_what_to_do(swept: Toy) -> No
         assert line.endswith(f": delete this line; then 'visioneval run --resume {name}' runs this cell again")
     results.write_bytes(first + b"".join(rest))
     shown = swept("show", "latest")
-    assert "said to be complete, but results.jsonl holds 7 of 8 cells; to go on: visioneval run" in shown.stderr
+    assert "said to be complete, but results.jsonl holds 7 of 8 cells; to resume: visioneval run" in shown.stderr
     assert "the run holds 7 of 8 cells" in swept("baseline", "set", "latest").stderr
     swept("run", "--resume", "latest", "--trust-suite")
     assert swept("baseline", "set", "latest").exit_code == 0

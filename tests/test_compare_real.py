@@ -15,7 +15,7 @@ from scipy.stats import bootstrap, rankdata
 
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.compare import compare
-from visioneval.cli.run_lookup import read_side
+from visioneval.analysis.run_lookup import read_side
 
 Scores = dict[str, dict[str, float]]
 

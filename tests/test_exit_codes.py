@@ -69,7 +69,7 @@ def test_all_suites_are_checked_before_the_first_runs(toy: Toy) -> None:
 USAGE = [
     ([], "Usage"),
     (["nope"], "No such command"),
-    (["run"], "name a suite, or a run to go on with: --resume RUN"),
+    (["run"], "name a suite, or a run to resume: --resume RUN"),
     (["run", "nope.yaml"], "nope.yaml: "),
     (["run", "."], "is a directory"),
     (["run", "suite.yaml", "--nope"], "No such option"),

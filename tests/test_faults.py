@@ -94,7 +94,7 @@ def test_refused_key_stops_the_run_and_valid_key_resumes_it(tmp_path: Path, api:
     assert result.exit_code == 3
     (line,) = [line for line in result.stderr.splitlines() if "stopped" not in line]
     assert line.startswith("m: the provider refused the API key: 40")
-    assert "to go on: visioneval run --resume runs/r" in result.stderr
+    assert "to resume: visioneval run --resume runs/r" in result.stderr
     assert result.stderr.count("refused the API key") == 1
     assert read_info(paid.run_folder).state == "interrupted"
     done = {record.test_id for record in paid.records}

@@ -8,7 +8,7 @@ import pytest
 from made import record, run_of
 from toys import Toy
 
-from visioneval.cli.run_lookup import read_side
+from visioneval.analysis.run_lookup import read_side
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter

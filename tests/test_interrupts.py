@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from toys import Toy
 
-from visioneval.cli.running import resume_command
 from visioneval.records.model import list_runs, read_info, read_records
+from visioneval.records.resume_command import resume_command
 from visioneval.records.run_state import current_state, with_current_state
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
@@ -120,10 +120,10 @@ def test_kill_loses_no_finished_cell(toy: Toy) -> None:
     assert "4 of 12 cells" in shown.stdout
     assert "stopped" in shown.stdout
     assert "running" not in shown.stdout
-    assert f"was killed; to go on: visioneval run --resume {toy.latest.relative_to(toy.folder)}" in shown.stderr
+    assert f"was killed; to resume: visioneval run --resume {toy.latest.relative_to(toy.folder)}" in shown.stderr
     listed = toy("runs")
     assert "stopped" in listed.stdout
-    assert "to go on: visioneval run --resume runs/r" in listed.stderr
+    assert "to resume: visioneval run --resume runs/r" in listed.stderr
     refused = toy("baseline", "set", "latest")
     assert refused.exit_code == 2
     assert "the run is stopped: a baseline needs a complete one" in refused.stderr
@@ -149,10 +149,10 @@ def test_printed_resume_command_works(toy: Toy) -> None:
     program = started(toy, 1)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
-    (line,) = [line for line in errors.splitlines() if line.startswith("to go on: ")]
-    assert line == "to go on: visioneval run --resume runs/r --trust-suite"
+    (line,) = [line for line in errors.splitlines() if line.startswith("to resume: ")]
+    assert line == "to resume: visioneval run --resume runs/r --trust-suite"
     shown = toy("show", "r").stderr
-    assert shown == "runs/r was interrupted; to go on: visioneval run --resume runs/r\n", (
+    assert shown == "runs/r was interrupted; to resume: visioneval run --resume runs/r\n", (
         "a stranger's run trusts nobody"
     )
 

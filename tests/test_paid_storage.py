@@ -60,7 +60,7 @@ def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, paid: Paid) -> 
         assert program.returncode == 3, errors
         assert "Traceback" not in errors
         assert errors.splitlines()[-1].endswith(": No space left on device")
-        assert "to go on: visioneval run --resume runs/r" in errors
+        assert "to resume: visioneval run --resume runs/r" in errors
         kept = len(paid.records)
         assert 0 < kept < CELLS
         for record in paid.records:

@@ -10,7 +10,7 @@ import pytest
 from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import SuiteError, UsageError
-from visioneval.plan import Plan, expand, run_labels
+from visioneval.expansion import Plan, expand, run_labels
 from visioneval.records.model import RunInfo, Selection, read_info
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
@@ -173,7 +173,7 @@ def test_calls_are_made_as_they_are_asked_for(toy: Toy, monkeypatch: pytest.Monk
 
 def test_an_estimate_counts_and_names_what_is_missing(toy: Toy) -> None:
     from visioneval.engine.calls.estimate import estimate
-    from visioneval.plan import needed_keys
+    from visioneval.expansion import needed_keys
 
     toy.outputs("images/case0.png")
     models = [

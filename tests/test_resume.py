@@ -92,7 +92,7 @@ def run(toy: Toy) -> Resumed:
 
 
 def plan_line(generate: str, grade: str, kept: int) -> str:
-    return f"going on with runs/r: to generate: {generate}; to grade again: {grade}; unchanged: {kept}"
+    return f"resuming runs/r: to generate: {generate}; to grade again: {grade}; unchanged: {kept}"
 
 
 @pytest.mark.parametrize(("more", "code"), [({}, 0), ({"metadata": {"look": "bad"}}, 1)])
@@ -299,7 +299,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--resume", "r", "--note", "s"], "without --run-id and --note"),
     (["--resume", "r", "--var", "a=b"], "--var and --judge change a suite: name it beside --resume"),
     (["suite.yaml", "--keep-errors"], "it goes with --resume"),
-    ([], "name a suite, or a run to go on with"),
+    ([], "name a suite, or a run to resume"),
 ]
 
 
@@ -328,8 +328,8 @@ def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130
-    (line,) = [line for line in errors.splitlines() if line.startswith("to go on: ")]
-    words = shlex.split(line.removeprefix("to go on: "))
+    (line,) = [line for line in errors.splitlines() if line.startswith("to resume: ")]
+    words = shlex.split(line.removeprefix("to resume: "))
     assert words[:3] == ["visioneval", "run", "--resume"]
     done = len(run.verdicts())
     assert done < 9

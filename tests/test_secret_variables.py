@@ -145,7 +145,7 @@ def test_resume_command_names_secrets_without_values(toy: Toy, api: FakeAPI, mon
     prices = {"gpt-image-1.5": {"per_image": 1}, "gpt-5-mini": {"per_call": 1}}
     path = suite(toy, api, prices=prices)
     result = toy("run", path, "--run-id", "r", *VARS, "--budget", "1", "--max-concurrency", "1")
-    assert "to go on: visioneval run --resume runs/r" in result.stderr, result.output
+    assert "to resume: visioneval run --resume runs/r" in result.stderr, result.output
     for name in ("api_token", "who", "pin_password"):
         assert f"--var '{name}=***'" in result.stderr
         assert f"--var '{name}=***'" in toy("show", "r").stderr

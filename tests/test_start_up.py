@@ -10,7 +10,7 @@ import pytest
 HEAVY = (
     "numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "pydantic_core", "rapidocr", "onnxruntime", "openai",
     "google", "skimage", "scipy", "tenacity", "fsspec", "genai_prices", "httpx", "csv", "asyncio",
-    "visioneval.suite", "visioneval.records.model", "visioneval.plan", "visioneval.graders", "visioneval.providers",
+    "visioneval.suite", "visioneval.records.model", "visioneval.expansion", "visioneval.graders", "visioneval.providers",
     "visioneval.engine", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.media.images",
     "visioneval.templates.render", "visioneval.label", "visioneval.records.labels", "starlette", "uvicorn", "rich.progress", "rich.table",
 )  # fmt: skip
@@ -52,7 +52,7 @@ def test_listing_runs_loads_options_and_nothing_that_works(tmp_path: object) -> 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = set(done.stdout.splitlines()[-1].split())
     assert not {"numpy", "cv2", "PIL", "openai", "google.genai", "httpx2", "rapidocr", "av"} & found
-    assert not {"visioneval.engine", "visioneval.judging", "visioneval.plan"} & found
+    assert not {"visioneval.engine", "visioneval.judging", "visioneval.expansion"} & found
     packages = [name.split(".") for name in found if name.startswith(("visioneval.graders.", "visioneval.providers."))]
     assert ["visioneval", "graders", "rubric", "config"] in packages
     assert {name[3] for name in packages if len(name) > 3} <= {"config", "dataset", "metrics", "prompt"}

@@ -117,7 +117,7 @@ def test_named_or_local_suite_is_trusted(toy: Toy, monkeypatch: pytest.MonkeyPat
 
 
 def test_resume_command_names_suite_in_another_folder(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.cli.running import resume_command
+    from visioneval.records.resume_command import resume_command
 
     suite = toy.folder / "sub" / "s.yaml"
     here = resume_command(Path("runs/r"), ["run", "s.yaml", "--var", "a=b"], suite)

@@ -1,3 +1,128 @@
-"""An eval runner for image generation and image editing, driven by YAML suites."""
+"""An eval runner for image generation and image editing, driven by YAML suites.
+
+The Python API and the types for custom graders, providers and judges are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from visioneval.analysis.agreement.agreement import Agreement
+    from visioneval.analysis.findings import Summary
+    from visioneval.api import (
+        ComparisonResult,
+        Run,
+        SuitePlan,
+        agreement,
+        compare,
+        grade,
+        load_run,
+        pairwise,
+        plan,
+        run,
+        run_async,
+    )
+    from visioneval.engine.pairwise.runs import PairwiseResult
+    from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
+    from visioneval.graders.base import Grade, Grader, GradingContext
+    from visioneval.providers.base import (
+        CellRef,
+        Editor,
+        Generation,
+        GenerationRequest,
+        Generator,
+        Judge,
+        Question,
+        Reply,
+    )
+    from visioneval.records.model import Record
+    from visioneval.suite.case import TestCase
+    from visioneval.types import Metric, Output
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "visioneval.analysis.agreement.agreement": ("Agreement",),
+    "visioneval.analysis.findings": ("Summary",),
+    "visioneval.api": (
+        "ComparisonResult",
+        "Run",
+        "SuitePlan",
+        "agreement",
+        "compare",
+        "grade",
+        "load_run",
+        "pairwise",
+        "plan",
+        "run",
+        "run_async",
+    ),
+    "visioneval.engine.pairwise.runs": ("PairwiseResult",),
+    "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
+    "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
+    "visioneval.providers.base": (
+        "CellRef",
+        "Editor",
+        "Generation",
+        "GenerationRequest",
+        "Generator",
+        "Judge",
+        "Question",
+        "Reply",
+    ),
+    "visioneval.records.model": ("Record",),
+    "visioneval.suite.case": ("TestCase",),
+    "visioneval.types": ("Metric", "Output"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Agreement",
+    "CellRef",
+    "ComparisonResult",
+    "Editor",
+    "Generation",
+    "GenerationRequest",
+    "Generator",
+    "Grade",
+    "Grader",
+    "GraderError",
+    "GradingContext",
+    "Judge",
+    "Metric",
+    "Output",
+    "PairwiseResult",
+    "ProviderError",
+    "Question",
+    "Record",
+    "Reply",
+    "Run",
+    "SuiteError",
+    "SuitePlan",
+    "Summary",
+    "TestCase",
+    "UsageError",
+    "VisionEvalError",
+    "agreement",
+    "compare",
+    "grade",
+    "load_run",
+    "pairwise",
+    "plan",
+    "run",
+    "run_async",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'visioneval' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -8,7 +8,7 @@ from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.separation import Separation
 from visioneval.analysis.stats.basic import wilson_interval
-from visioneval.records.model import SCHEMA_VERSION, CellError, RunState
+from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 
 GateState = Literal["passed", "failed", "unmeasured", "skipped"]
@@ -100,7 +100,7 @@ class Summary(Frozen):
     suite: str
     experiment: str | None
     state: RunState
-    stopped_by: Literal["budget"] | None = None
+    stopped_by: StoppedBy | None = None
     planned_cells: int
     counts: Counts
     models: tuple[ModelFindings, ...]
@@ -113,6 +113,8 @@ class Summary(Frozen):
     questions: dict[str, QuestionFindings]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
+    unjudged_pairs: int = 0
+    """Pairs of the run's own model runs that no judge answered in both orders."""
     reused_outputs: int = 0
     reused_since: str | None = None
     costs: tuple[CostFinding, ...] = ()

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from visioneval.analysis.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
+from visioneval.analysis.compare.preferences import PreferenceFinding
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.questions import Questions
 from visioneval.analysis.separation import Separations, counter_examples
-from visioneval.records.model import Record, RunInfo, RunState, suite_order
+from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.filters import GateRule, Scope, any_glob
@@ -21,12 +22,15 @@ ERROR_GATE = GateRule(rule="error_rate == 0")
 EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
-def summarize(info: RunInfo, records: Iterable[Record]) -> Summary:
-    """Summarizes a run from its records, in any order, one record at a time."""
-    tallies = _SummaryBuilder(info)
+def summarize(info: RunInfo, records: Iterable[Record], pairs: Sequence[PreferenceFinding] = ()) -> Summary:
+    """Summarizes a run from its records, in any order, and the judged pairs of its own model runs.
+
+    Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
+    """
+    builder = _SummaryBuilder(info)
     for record in records:
-        tallies.add(record)
-    return tallies.result()
+        builder.add(record)
+    return builder.result(sum(pair.errors for pair in pairs))
 
 
 class _SummaryBuilder:
@@ -68,7 +72,7 @@ class _SummaryBuilder:
         for accumulator in self._accumulators:
             accumulator.add(cell)
 
-    def result(self) -> Summary:
+    def result(self, unjudged_pairs: int) -> Summary:
         info, gates = self._info, tuple(gate.result() for gate in self._gates)
         return Summary(
             run_id=info.run_id,
@@ -90,12 +94,13 @@ class _SummaryBuilder:
             questions=self._questions.result(self._models),
             failing=self._failing.result(),
             gates=gates,
+            unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,
             reused_since=info.reused_since,
             costs=self._costs.result(),
             cost_usd=self._money.usd,
             unpriced=self._costs.unknown.total(),
-            exit_code=EXIT_INCOMPLETE if info.stopped_by else exit_code(info.state, gates),
+            exit_code=exit_code(info, gates, unjudged_pairs),
         )
 
 
@@ -119,10 +124,18 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
     return suite.gates if stated else (*suite.gates, ERROR_GATE)
 
 
-def exit_code(state: RunState, gates: Sequence[GateFinding]) -> int:
-    """Returns 130 for a stopped run, 3 if the error gate failed or a gate is unmeasured, 1 if a gate failed, or 0."""
-    if state in ("interrupted", "stopped"):
+def exit_code(info: RunInfo, gates: Sequence[GateFinding], unjudged_pairs: int = 0) -> int:
+    """Returns the exit code of a run, by the first that applies.
+
+    3 if its budget ended it; 130 if it was interrupted; 3 if pairs were not judged, the error gate failed or a gate is
+    unmeasured; 1 if another gate failed; otherwise 0.
+    """
+    if info.stopped_by:
+        return EXIT_INCOMPLETE
+    if info.state in ("interrupted", "stopped"):
         return EXIT_INTERRUPTED
+    if unjudged_pairs:
+        return EXIT_INCOMPLETE
     incomplete = [
         gate
         for gate in gates

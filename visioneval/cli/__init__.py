@@ -1,4 +1,4 @@
-"""The command line. Commands parse, call, print and exit; what is heavy is imported where it is needed."""
+"""The command line: a thin layer over the API. Heavy modules are imported where they are used."""
 
 from __future__ import annotations
 
@@ -15,52 +15,64 @@ from typer.core import TyperGroup
 
 from visioneval import __version__
 from visioneval.bounds import check_environment
-from visioneval.cli import agreement as agree
-from visioneval.cli import baseline, cache, compare, grade, label, options, questions, report, run, runs, suite
-from visioneval.cli import pairwise as prefer
-from visioneval.cli.usage import WRONG_USAGE, told
+from visioneval.cli import options
+from visioneval.cli.commands import (
+    agreement,
+    baseline,
+    cache,
+    compare,
+    grade,
+    label,
+    pairwise,
+    questions,
+    report,
+    run,
+    runs,
+    suite,
+)
+from visioneval.cli.usage import WRONG_USAGE, usage_message
 from visioneval.errors import UsageError, VisionEvalError
 
-_MOST_ENVIRONMENT = 1_000_000
+_MAX_ENV_FILE_BYTES = 1_000_000
 CLOSED_PIPE = 141
-"""What a shell says of a program whose reader has left."""
+"""What shells report for a program that writes to a closed pipe."""
 
 
 class ErrorLines(TyperGroup):
-    """The one place where an error of ours becomes its line and its exit code."""
+    """The one place where our errors become one line and an exit code."""
 
-    def make_context(self, *words: Any, **more: Any) -> Any:
-        """Reads the words before the command."""
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parses the options before the command."""
         try:
-            return super().make_context(*words, **more)
+            return super().make_context(*args, **kwargs)
         except WRONG_USAGE as error:
-            raise _told(error, None) from None
+            raise _usage_exit(error, None) from None
         except VisionEvalError as error:
-            raise _ended(error) from None
+            raise _error_exit(error) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Runs a command."""
         try:
-            done = super().invoke(ctx)
+            result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            from visioneval.cli.options import leave_output
+            from visioneval.cli.options import discard_output
 
-            leave_output()
+            discard_output()
             raise typer.Exit(CLOSED_PIPE) from None
         except WRONG_USAGE as error:
-            raise _told(error, ctx.invoked_subcommand) from None
+            raise _usage_exit(error, ctx.invoked_subcommand) from None
         except VisionEvalError as error:
-            raise _ended(error) from None
+            raise _error_exit(error) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
         else:
-            return done
+            return result
 
 
-def _ended(error: VisionEvalError) -> Exception:
-    """The end of a program that an error of ours ends, once its line is printed."""
+def _error_exit(error: VisionEvalError) -> Exception:
+    """Prints an error of ours as one line. Returns the exception that ends the program."""
     from visioneval.engine.sanitize import Sanitizer
     from visioneval.report.text import clean
 
@@ -68,10 +80,10 @@ def _ended(error: VisionEvalError) -> Exception:
     return typer.Exit(error.exit_code)
 
 
-def _told(error: Exception, command: str | None) -> Exception:
-    """The end of a program whose command line is wrong, once it is told why."""
-    line = told(error, command)
-    if line is None:  # no word at all: the help is shown
+def _usage_exit(error: Exception, command: str | None) -> Exception:
+    """Prints a usage error as one line. Returns the exception that ends the program."""
+    line = usage_message(error, command)
+    if line is None:  # no command: the help is shown
         return error
     from visioneval.report.text import clean
 
@@ -84,8 +96,8 @@ app = typer.Typer(
     name="visioneval",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Run image generation and editing suites, grade every image, and gate on the verdicts.",
-    epilog="Exit codes: 0 gates hold; 1 a gate does not; 2 wrong usage or suite; 3 incomplete; 130 interrupted.",
+    help="Run image generation and editing suites, grade every image, and check gates.",
+    epilog="Exit codes: 0 all gates passed; 1 a gate failed; 2 usage or suite error; 3 incomplete; 130 interrupted.",
 )
 
 
@@ -103,7 +115,7 @@ def _options(
     ] = False,
     env_file: Annotated[
         Path | None,
-        options.value("--env-file", "FILE", "Read keys from NAME=VALUE lines; what is set already wins."),
+        options.value("--env-file", "FILE", "Read keys from NAME=VALUE lines; existing variables take precedence."),
     ] = None,
 ) -> None:
     if env_file is not None:
@@ -115,12 +127,12 @@ def _read_environment(path: Path) -> None:
     from dotenv import dotenv_values
 
     try:
-        found = dotenv_values(path, encoding="utf-8") if path.stat().st_size < _MOST_ENVIRONMENT else None
+        values = dotenv_values(path, encoding="utf-8") if path.stat().st_size < _MAX_ENV_FILE_BYTES else None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--env-file {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    if found is None or not path.is_file():
-        raise UsageError(f"--env-file {path}: is no file of NAME=VALUE lines")
-    for name, value in found.items():
+    if values is None or not path.is_file():
+        raise UsageError(f"--env-file {path}: is not a file of NAME=VALUE lines")
+    for name, value in values.items():
         if value is not None:
             os.environ.setdefault(name, value)
 
@@ -136,9 +148,9 @@ app.command()(runs.show)
 app.command()(runs.export)
 app.command()(report.report)
 app.command()(compare.compare)
-app.command()(prefer.prefer)
+app.command()(pairwise.pairwise)
 app.add_typer(baseline.app, name="baseline")
-app.command()(agree.agree)
+app.command()(agreement.agreement)
 app.add_typer(label.label, name="label")
 app.command()(suite.schema)
 app.add_typer(cache.app, name="cache")
@@ -147,19 +159,19 @@ app.add_typer(cache.app, name="cache")
 def main() -> None:
     """The ``visioneval`` command."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started us
+        if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - for the whole process
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show must not end a run
+        if isinstance(stream, io.TextIOWrapper):  # characters that a terminal cannot show must not end a run
             stream.reconfigure(errors="replace")
     try:
         app()
-    except Exception as error:  # a fault of ours must not look like a gate that does not hold, which is exit 1
+    except Exception as error:  # an internal error must not look like a failed gate (exit 1)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
-            from visioneval.cli.options import leave_output
+            from visioneval.cli.options import discard_output
 
             print(f"cannot write to standard output: {error.strerror}", file=sys.stderr)
-            leave_output()
+            discard_output()
         else:
             traceback.print_exc()
         raise SystemExit(3) from None

@@ -1,4 +1,4 @@
-"""The flags that raise or lower a bound, for the commands that read suites and images."""
+"""Flags that change a bound, for commands that read suites and images."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from visioneval.cli import options
 PANEL = "Bounds"
 
 
-def bounded(*own: Bound) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the flags of these bounds; without a flag the environment decides."""
+def bounded(*flags: Bound) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds flags for these bounds to a command. The environment applies without a flag."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
 
         @wraps(command)
-        def run(**given: Any) -> None:
-            for bound in own:
-                bound.override = given.pop(_name(bound))
+        def run(**arguments: Any) -> None:
+            for bound in flags:
+                bound.override = arguments.pop(_name(bound))
             try:
-                command(**given)
+                command(**arguments)
             finally:
-                _forget()
+                _reset()
 
         extra = [
             inspect.Parameter(_name(bound), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(bound))
-            for bound in own
+            for bound in flags
         ]
         run.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[*signature.parameters.values(), *extra]
@@ -50,7 +50,7 @@ def _option(bound: Bound) -> Any:
     return Annotated[int | None, options.value(bound.flag, "N", text, PANEL, min=1)]
 
 
-def _forget() -> None:
-    """The next command of this process has flags of its own."""
+def _reset() -> None:
+    """Removes the flags, for the next command of this process."""
     for bound in bounds.ALL:
         bound.override = None

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they become."""
+"""Command-line options that several commands share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,89 +16,93 @@ import typer
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
-    from visioneval.engine.call_settings import CallSettings
-    from visioneval.engine.calls.calls import Reuse, ReusedGenerations
-    from visioneval.plan import Plan
-    from visioneval.records.model import RunInfo, Selection
-    from visioneval.suite.load import LoadedSuite
-
-NARROW = "What to run"
-RESULT = "What comes out"
-CALLS = "How providers are called"
+SELECTION = "Selection"
+OUTPUT = "Output"
+CALLS = "Caching, resume, rate limits and cost"
 
 
 def flag(name: str, text: str, panel: str | None = None) -> Any:
-    """An option that is there or not; the empty metavar keeps its type out of the help."""
+    """An option without a value; the empty metavar hides its type in the help."""
     return typer.Option(name, metavar="", help=text, rich_help_panel=panel)
 
 
-def value(name: str, metavar: str, text: str, panel: str | None = None, **more: Any) -> Any:
-    """An option with a value; ``name`` may hold a short form after a slash."""
+def value(name: str, metavar: str, text: str, panel: str | None = None, **settings: Any) -> Any:
+    """An option with a value; ``name`` can have a short form after a slash."""
     return typer.Option(
-        *name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, parser=_parser(metavar), **more
+        *name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, parser=_parser(metavar), **settings
     )
 
 
-def word(metavar: str, text: str) -> Any:
-    """An argument."""
+def argument(metavar: str, text: str) -> Any:
+    """A positional argument."""
     return typer.Argument(metavar=metavar, show_default=False, help=text, parser=_parser(metavar))
 
 
 def local_path(text: str | Path) -> Path:
-    """A path of this machine, as typed or a default.
+    """A path on this machine, as typed or a default.
 
-    Raises ``UsageError`` for a URL, which ``Path`` would make a folder named ``s3:`` of.
+    Raises ``UsageError`` for a URL, which ``Path`` would turn into a folder named ``s3:``.
     """
     from visioneval.media.urls import is_url_like
 
     if is_url_like(str(text)):
-        raise UsageError(f"{text}: is a URL, and this is read or written on this machine only: give a path")
+        raise UsageError(f"{text}: is a URL, but this must be a path on this machine")
     return Path(text)
 
 
 def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
-    """What is called DIR, FILE or SUITE is a path."""
+    """Values named DIR, FILE or SUITE are paths."""
     return local_path if metavar.strip("[].") in ("DIR", "FILE", "SUITE") else None
 
 
-Suites = Annotated[list[Path], word("SUITE", "Suite files.")]
-OptionalSuites = Annotated[list[Path] | None, word("[SUITE]...", "Suite files; with --resume none or one.")]
-RunName = Annotated[str, word("RUN", "Path, id, unique prefix or 'latest'; RUN@LABEL for one model run.")]
-Out = Annotated[Path, value("--runs", "DIR", "The folder of runs.", RESULT)]
+Suites = Annotated[list[Path], argument("SUITE", "Suite files.")]
+OptionalSuites = Annotated[list[Path] | None, argument("[SUITE]...", "Suite files; with --resume, none or one.")]
+RunName = Annotated[str, argument("RUN", "Path, id, unique prefix or 'latest'; RUN@LABEL for one model run.")]
+Runs = Annotated[Path, value("--runs", "DIR", "The folder of runs.", OUTPUT)]
 RunsFolder = Annotated[Path, value("--runs", "DIR", "The folder of runs.")]
-Cases = Annotated[list[str] | None, value("--case", "GLOB", "Only these cases. Repeatable.", NARROW)]
-Tags = Annotated[list[str] | None, value("--tag", "TAG", "Only cases with one of these tags. Repeatable.", NARROW)]
-Models = Annotated[list[str] | None, value("--model", "GLOB", "Only these model runs, by label. Repeatable.", NARROW)]
-Graders = Annotated[list[str] | None, value("--grader", "GLOB", "Only these graders, by key. Repeatable.", NARROW)]
-Limit = Annotated[int | None, value("--limit", "N", "Only the first N selected cases.", NARROW, min=1)]
+Cases = Annotated[list[str] | None, value("--case", "GLOB", "Only these cases. Repeatable.", SELECTION)]
+Tags = Annotated[list[str] | None, value("--tag", "TAG", "Only cases with one of these tags. Repeatable.", SELECTION)]
+Models = Annotated[
+    list[str] | None, value("--model", "GLOB", "Only these model runs, by label. Repeatable.", SELECTION)
+]
+Graders = Annotated[list[str] | None, value("--grader", "GLOB", "Only these graders, by key. Repeatable.", SELECTION)]
+Limit = Annotated[int | None, value("--limit", "N", "Only the first N selected cases.", SELECTION, min=1)]
 Samples = Annotated[
     int | None,
-    value("--samples", "N", "Calls per case and model run, instead of the suite's.", NARROW, min=1, max=1000),
+    value("--samples", "N", "Images per case and model run; overrides the suite.", SELECTION, min=1, max=1000),
 ]
 Variables = Annotated[
-    list[str] | None, value("--var", "NAME=VALUE", "Replaces one of the suite's vars. Repeatable.", NARROW)
+    list[str] | None, value("--var", "NAME=VALUE", "Override one of the suite's vars. Repeatable.", SELECTION)
 ]
 Judges = Annotated[
     list[str] | None,
-    value("--judge", "NAME=PROVIDER:MODEL", "Replaces one of the suite's judges. Repeatable.", NARROW),
+    value("--judge", "NAME=PROVIDER:MODEL", "Override one of the suite's judges. Repeatable.", SELECTION),
 ]
-RunId = Annotated[str | None, value("--run-id", "ID", "Instead of a generated id.", RESULT)]
-Note = Annotated[str | None, value("--note", "TEXT", "Kept with the run and listed by 'runs'.", RESULT)]
-AsJson = Annotated[bool, flag("--json", "The summary as a line of JSON per suite on standard output.", RESULT)]
-Quiet = Annotated[bool, flag("--quiet", "Only the last line.", RESULT)]
-Junit = Annotated[Path | None, value("--junit", "FILE", "Also as JUnit XML.", RESULT)]
-Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also as Markdown, for a job summary.", RESULT)]
-NoFail = Annotated[bool, flag("--no-fail", "Exit 0 where a gate does not hold (and only then).", RESULT)]
-TrustSuite = Annotated[bool, flag("--trust-suite", "Let the suite run its own code and read files outside its folder.")]
+ModelMap = Annotated[
+    list[str] | None,
+    value("--map", "OLD=NEW", "Pair the model run OLD of A with NEW of B. Repeatable.", SELECTION),
+]
+RunId = Annotated[str | None, value("--run-id", "ID", "Use this id instead of a generated one.", OUTPUT)]
+Note = Annotated[
+    str | None, value("--note", "TEXT", "A note that is stored with the run and listed by 'runs'.", OUTPUT)
+]
+AsJson = Annotated[bool, flag("--json", "Print the summary as one line of JSON per suite.", OUTPUT)]
+Quiet = Annotated[bool, flag("--quiet", "Print only the last line.", OUTPUT)]
+Junit = Annotated[Path | None, value("--junit", "FILE", "Also write JUnit XML.", OUTPUT)]
+Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)]
+NoFail = Annotated[bool, flag("--no-fail", "Exit 0 instead of 1 if a gate fails.", OUTPUT)]
+TrustSuite = Annotated[
+    bool, flag("--trust-suite", "Allow the suite to run its own code and to read files outside its folder.")
+]
 RUNS = Path("runs")
 
 
-class Reused(StrEnum):
-    """What ``--reuse`` takes."""
+class ReuseFlag(StrEnum):
+    """The values of ``--reuse``."""
 
     all = "all"
     judges = "judges"
@@ -105,232 +110,86 @@ class Reused(StrEnum):
 
 
 ReuseAnswers = Annotated[
-    Reused,
-    value("--reuse", "WHAT", "Answers to take from the cache: all, judges (to identical images) or none.", CALLS),
+    ReuseFlag,
+    value("--reuse", "WHAT", "Cached answers to reuse: all, judges (about identical images) or none.", CALLS),
 ]
-Offline = Annotated[bool, flag("--offline", "Call nobody: take all answers from the cache; needs no key.", CALLS)]
-CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The folder of kept answers, not your own one.", CALLS)]
+Offline = Annotated[bool, flag("--offline", "Make no network calls; take all answers from the cache.", CALLS)]
+CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The cache folder, instead of the user's.", CALLS)]
 BudgetUsd = Annotated[
-    float | None,
-    value("--budget", "USD", "Begin no call that would cost more in all, for each start.", CALLS, min=0.000001),
+    float | None, value("--budget", "USD", "Maximum spend per invocation, in US dollars.", CALLS, min=0.000001)
 ]
 MaxConcurrency = Annotated[
     int,
     value(
-        "--max-concurrency", "N", "Calls at once to one model, generations and judgements each.", CALLS, min=1, max=4096
+        "--max-concurrency",
+        "N",
+        "Concurrent calls per model, separately for generation and judging.",
+        CALLS,
+        min=1,
+        max=4096,
     ),
 ]
 LogFile = Annotated[
-    Path | None,
-    value("--log-file", "FILE", "Append a line of JSON for each call: how it went, not what was said.", CALLS),
+    Path | None, value("--log-file", "FILE", "Append one line of JSON per call, without its content.", CALLS)
 ]
-Debug = Annotated[bool, flag("--debug", "Tell each call and each unexpected error in full on standard error.", CALLS)]
+Debug = Annotated[bool, flag("--debug", "Print each call and full tracebacks of unexpected errors.", CALLS)]
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteFlags:
-    """What the flags change about a suite, how far it is trusted, and where other runs are found."""
+class Output:
+    """How the result of a run is printed."""
 
-    out: Path
-    trust: bool
-    variables: dict[str, str]
-    judges: dict[str, str]
-    samples: int | None = None
-
-    @classmethod
-    def of(
-        cls, out: Path, *, trust: bool, var: list[str] | None, judge: list[str] | None, samples: int | None = None
-    ) -> SuiteFlags:
-        """The flags as they were typed. Raises ``UsageError``."""
-        return cls(
-            out, trust, pairs("--var", "NAME=VALUE", var), pairs("--judge", "NAME=PROVIDER:MODEL", judge), samples
-        )
+    as_json: bool = False
+    quiet: bool = False
 
 
-def pairs(flag: str, form: str, given: list[str] | None) -> dict[str, str]:
-    """Repeated ``NAME=VALUE`` words. Raises ``UsageError`` for one without a name or a sign, or given twice."""
-    found: dict[str, str] = {}
-    for word in given or []:
-        name, sign, value = word.partition("=")
+def pairs(flag: str, form: str, texts: list[str] | None) -> dict[str, str]:
+    """Parses repeated ``NAME=VALUE`` options. Raises ``UsageError`` for an invalid or repeated one."""
+    values: dict[str, str] = {}
+    for text in texts or []:
+        name, sign, value = text.partition("=")
         if not sign or not name:
-            raise UsageError(f"{flag} {word!r}: write {form}")
-        if name in found:
+            raise UsageError(f"{flag} {text!r}: write {form}")
+        if name in values:
             raise UsageError(f"{flag} {name}: given twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
-def selection(
-    cases: list[str] | None,
-    tags: list[str] | None,
-    models: list[str] | None,
-    graders: list[str] | None,
-    limit: int | None,
-) -> Selection:
-    """The flags that narrow a run, as the run keeps them."""
-    from visioneval.records.model import Selection
-
-    return Selection(
-        cases=tuple(cases or ()),
-        tags=tuple(tags or ()),
-        models=tuple(models or ()),
-        graders=tuple(graders or ()),
-        limit=limit,
-    )
-
-
-def load_and_expand(path: Path, chosen: Selection, flags: SuiteFlags) -> tuple[LoadedSuite, Plan]:
-    """The first two steps of every command that takes a suite."""
-    from visioneval.plan import expand, run_labels
-    from visioneval.suite.load import load_suite
-
-    loaded = load_suite(
-        path, trust=flags.trust, variables=flags.variables, judges=flags.judges, run_labels=run_labels(flags.out)
-    )
-    return loaded, expand(loaded, chosen, samples=flags.samples, runs_root=flags.out)
-
-
-def load_all(paths: list[Path], chosen: Selection, flags: SuiteFlags) -> list[tuple[LoadedSuite, Plan]]:
-    """The first two steps for several suites: the last is known to be right before the first is run."""
-    from visioneval.errors import Problem, SuiteError
-
-    found = []
-    problems: list[Problem] = []
-    for path in paths:
-        try:
-            found.append(load_and_expand(path, chosen, flags))
-        except SuiteError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise SuiteError(problems)
-    return found
-
-
-def load_held(folder: Path, chosen: Selection, flags: SuiteFlags) -> tuple[LoadedSuite, Plan]:
-    """The suite that a run holds, as it was resolved, checked and expanded again."""
-    from visioneval.plan import expand, run_labels
-    from visioneval.records.model import read_info
-    from visioneval.suite.load import recheck_suite
-
-    info = read_info(folder)
-    check_secrets(folder, info.hidden_vars, flags)
-    loaded = recheck_suite(
-        info.suite,
-        Path(info.suite_path),
-        source_sha256=info.source_sha256,
-        trust=flags.trust,
-        variables=flags.variables,
-        judges=flags.judges,
-        hidden=info.hidden_vars,
-        run_labels=run_labels(flags.out),
-    )
-    return loaded, expand(loaded, chosen, samples=flags.samples, runs_root=flags.out)
-
-
-def hidden_vars(folder: Path) -> tuple[str, ...]:
-    """The variables of a run's suite whose values it does not hold."""
-    from visioneval.records.model import read_info
-
-    return read_info(folder).hidden_vars
-
-
-def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
-    """The secret variables of a run that the plan's suite has too, and has no secret for."""
-    from visioneval.engine.context import sanitizer_for
-
-    plain, own = sanitizer_for(plan), plan.suite.vars
-    return [name for name in info.hidden_vars if name in own and not plain.hides(own[name])]
-
-
-def check_secrets(folder: Path, wanted: Iterable[str], flags: SuiteFlags) -> None:
-    """Raises ``UsageError`` where a secret variable of a run is not given again: no file holds its value."""
-    missing = [name for name in wanted if name not in flags.variables]
-    if missing:
-        again = " ".join(f"--var {name}=VALUE" for name in missing)
-        raise UsageError(f"{folder}: a run does not keep the value of a secret variable: give it again, {again}")
-
-
-def held_selection(folder: Path, chosen: Selection) -> Selection:
-    """The flags that narrowed a run which is gone on with. Raises ``UsageError`` for others: they would drop cells."""
-    from visioneval.records.model import read_info
-
-    if chosen.narrows:
-        raise UsageError("--resume goes on with a whole run: leave out --case, --tag, --model, --grader and --limit")
-    return read_info(folder).selection
-
-
-def check_same_suite(folder: Path, plan: Plan, flags: SuiteFlags) -> None:
-    """Raises ``UsageError`` where a run is of another suite, or of other secrets: its cells would all be set aside."""
-    from visioneval.records.model import read_info
-
-    info = read_info(folder)
-    check_secrets(folder, secrets_to_give(info, plan), flags)
-    held = info.suite.name
-    if held != plan.suite.name:
-        raise UsageError(f"{folder}: is a run of the suite {held!r}, not of {plan.suite.name!r}: --resume keeps to one")
-
-
-def run_folder(name: str, out: Path) -> Path:
-    """The folder of a run by its name. Raises ``UsageError``."""
-    from visioneval.records.model import find_run
-
-    return find_run(name, out)
-
-
-def reuse_of(reused: Reused, *, offline: bool, resume_command: bool) -> Reuse:
-    """What is taken from the cache: offline all, and in a run that is gone on with whatever it paid for itself."""
-    from visioneval.engine.calls.calls import Reuse
-
-    generations: ReusedGenerations = "all" if offline or reused is Reused.all else "own" if resume_command else "none"
-    return Reuse(generations, offline or reused is not Reused.none, offline)
-
-
-def session(
-    reuse: Reuse,
-    cache: Path | None,
-    budget: float | None,
-    most: int,
-    log_file: Path | None,
-    *,
-    debug: bool,
-) -> CallSettings:
-    """How providers are called. Raises ``UsageError``."""
-    from math import isfinite
-
-    from visioneval.engine.call_settings import CallSettings
-
+def checked_budget(budget: float | None) -> float | None:
+    """The value of ``--budget``. Raises ``UsageError`` if it is not finite."""
     if budget is not None and not isfinite(budget):
-        raise UsageError(f"--budget {budget}: not a sum of money")
-    return CallSettings(most, cache, reuse, budget, log_file, debug)
+        raise UsageError(f"--budget {budget}: must be a finite number")
+    return budget
 
 
 def console(*, errors: bool = False) -> Console:
     """A console on standard output, or on standard error."""
     from rich.console import Console
 
-    class ScoreSummary(Console):
+    class PipeConsole(Console):
         def on_broken_pipe(self) -> None:
-            """Left to us: rich would end the program with exit 1, which says that a gate does not hold."""
+            """Handled by us: rich would exit with 1, which means a failed gate."""
             raise BrokenPipeError
 
-    return ScoreSummary(stderr=errors, highlight=False, soft_wrap=False, markup=False)
+    return PipeConsole(stderr=errors, highlight=False, soft_wrap=False, markup=False)
 
 
 @contextmanager
-def closed_output_is_no_fault() -> Iterator[None]:
-    """For what is printed of work that is done: a reader who has left, such as ``head``, changes no exit code."""
+def ignore_closed_output() -> Iterator[None]:
+    """For output about finished work: a reader that has closed the pipe, such as ``head``, changes no exit code."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        leave_output()
+        discard_output()
 
 
-def leave_output() -> None:
-    """Lets what is still to be printed go nowhere, where nobody reads it any more."""
+def discard_output() -> None:
+    """Discards the remaining output, because nothing reads it any more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(line: str) -> None:
-    """A line for the person at the terminal; standard output is for results."""
+    """Prints a message on standard error; standard output is for results."""
     print(line, file=sys.stderr, flush=True)

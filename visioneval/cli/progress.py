@@ -1,66 +1,74 @@
-"""How a run is going: a live line on a terminal, a plain line now and then elsewhere. Always on standard error."""
+"""Shows the progress of a run on standard error: a live line on a terminal, or a plain line at intervals."""
 
 from __future__ import annotations
 
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from visioneval.cli.options import console, say
+from visioneval.cli.options import Output, console, say
+from visioneval.records.model import known_sum
 from visioneval.types import Verdict
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from visioneval.engine.run import Listener
+    from visioneval.engine.listener import Listener
+    from visioneval.engine.prepare import PreparedRun
     from visioneval.records.model import Record
 
-EVERY_S = 10.0
-ENOUGH = 8
-"""Cells after which their pace says something: the first ones wait for models to load."""
+INTERVAL_S = 10.0
+MIN_CELLS = 8
+"""Cells before an estimate of the remaining time: the first ones wait for models to load."""
 
 
 @dataclass(slots=True)
 class ProgressCounts:
-    """What is done so far."""
+    """The finished cells and their known cost."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     cost: float | None = None
 
     def add(self, record: Record) -> None:
-        """Counts a finished cell and what it is known to have cost."""
+        """Counts a finished cell and its known cost."""
         self.verdicts[record.verdict] += 1
-        for cost in (record.cost_usd, *(grader.cost_usd for grader in record.graders)):
-            if cost is not None:
-                self.cost = (self.cost or 0.0) + cost
+        self.cost = known_sum(self.cost, record.total_cost_usd)
 
     def __str__(self) -> str:
-        said = " ".join(f"{self.verdicts[verdict]} {verdict.lower()}" for verdict in Verdict)
-        return said if self.cost is None else f"{said} {self.cost:.2f} USD"
+        text = " ".join(f"{self.verdicts[verdict]} {verdict.lower()}" for verdict in Verdict)
+        return text if self.cost is None else f"{text} {self.cost:.2f} USD"
 
 
-@contextmanager
-def listening(total: int, *, quiet: bool, debug: bool = False) -> Iterator[Listener]:
-    """Gives those who are told how a run goes."""
-    from visioneval.engine.run import Listener
+def progress_of(output: Output, *, debug: bool) -> Callable[[PreparedRun], AbstractContextManager[Listener]]:
+    """Returns a function that shows the progress of a prepared run."""
 
-    tell = _trace if debug else lambda _: None
-    if quiet:
-        yield Listener(say=say, debug=tell)
-    elif sys.stderr.isatty() and not debug:
-        with _live(total) as live:
-            yield Listener(live.add, live.hold, say, tell, say)
-    else:
-        plain = _Plain(total)
-        yield Listener(plain.add, plain.hold, say, tell, say)
+    @contextmanager
+    def watch(prepared: PreparedRun) -> Iterator[Listener]:
+        from visioneval.engine.listener import Listener
+
+        on_error = _print_traceback if debug else lambda _: None
+        if output.quiet:
+            yield Listener(say=say, debug=on_error)
+            return
+        for note in prepared.notes:
+            say(note)
+        say(f"{prepared.plan.suite.name}: {prepared.cells} cells into {prepared.writer.folder}")
+        if sys.stderr.isatty() and not debug:
+            with _live(prepared.cells) as live:
+                yield Listener(live.add, live.set_waiting, say, on_error, say)
+        else:
+            lines = _Lines(prepared.cells)
+            yield Listener(lines.add, lines.set_waiting, say, on_error, say)
+
+    return watch
 
 
-def _trace(error: BaseException) -> None:
+def _print_traceback(error: BaseException) -> None:
     traceback.print_exception(error, file=sys.stderr)
 
 
@@ -72,7 +80,7 @@ def _live(total: int) -> Iterator[_Live]:
         TextColumn("cells"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[counts]}"),
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=console(errors=True), transient=True) as progress:
@@ -80,52 +88,52 @@ def _live(total: int) -> Iterator[_Live]:
 
 
 class _Live:
-    """A line that moves, and below it who waits for what."""
+    """A live line with a progress bar, and the calls that wait for a rate limit."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=total, said="")
-        self._tally = ProgressCounts()
-        self._held = ""
+        self._task = progress.add_task("", total=total, counts="")
+        self._counts = ProgressCounts()
+        self._waiting = ""
 
     def add(self, record: Record) -> None:
-        self._tally.add(record)
+        self._counts.add(record)
         self._progress.advance(self._task)
-        self._show()
+        self._update()
 
-    def hold(self, waiting: list[str]) -> None:
-        self._held = f"; {'; '.join(waiting)}" if waiting else ""
-        self._show()
+    def set_waiting(self, waiting: list[str]) -> None:
+        self._waiting = f"; {'; '.join(waiting)}" if waiting else ""
+        self._update()
 
-    def _show(self) -> None:
+    def _update(self) -> None:
         speed = self._progress.tasks[0].speed
         rate = f" {speed:.1f}/s" if speed else ""
-        self._progress.update(self._task, said=f"{self._tally}{rate}{self._held}")
+        self._progress.update(self._task, counts=f"{self._counts}{rate}{self._waiting}")
 
 
-class _Plain:
-    """A line now and then."""
+class _Lines:
+    """A plain line at intervals."""
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._tally = ProgressCounts()
+        self._counts = ProgressCounts()
         self._start = self._last = monotonic()
-        self._held: list[str] = []
+        self._waiting: list[str] = []
 
     def add(self, record: Record) -> None:
-        self._tally.add(record)
-        self._show()
+        self._counts.add(record)
+        self._print()
 
-    def hold(self, waiting: list[str]) -> None:
-        self._held = waiting
+    def set_waiting(self, waiting: list[str]) -> None:
+        self._waiting = waiting
         if waiting:
-            self._show()
+            self._print()
 
-    def _show(self) -> None:
-        done, now = self._tally.verdicts.total(), monotonic()
-        if now - self._last < EVERY_S or done >= self._total:
+    def _print(self) -> None:
+        done, now = self._counts.verdicts.total(), monotonic()
+        if now - self._last < INTERVAL_S or done >= self._total:
             return
-        left = (self._total - done) * (now - self._start) / done if done >= ENOUGH else None
-        rest = f"; about {left:.0f} s left" if left is not None else ""
-        say(f"{done} of {self._total} cells: {self._tally}{rest}{''.join(f'; {each}' for each in self._held)}")
+        left = (self._total - done) * (now - self._start) / done if done >= MIN_CELLS else None
+        remaining = f"; about {left:.0f} s left" if left is not None else ""
+        say(f"{done} of {self._total} cells: {self._counts}{remaining}{''.join(f'; {text}' for text in self._waiting)}")
         self._last = now

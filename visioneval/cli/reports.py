@@ -1,13 +1,17 @@
-"""The reports that ``run`` writes beside its run."""
+"""The report files that ``run`` and ``grade`` write."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from visioneval.api import Run
 
 
 def check_reports(*paths: Path | None) -> None:
-    """Raises ``UsageError`` where a report that is asked for could not be written."""
+    """Raises ``UsageError`` if a report cannot be written, before any paid call."""
     from visioneval.report.files import check_writable
 
     for path in paths:
@@ -15,18 +19,15 @@ def check_reports(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def write_reports(folders: Sequence[Path], junit: Path | None, markdown: Path | None) -> None:
-    """Writes what was asked for, of all the runs in one file. Raises ``UsageError`` where that cannot be."""
-    if junit is None and markdown is None:
-        return
-    from visioneval.analysis.summary import summarize
-    from visioneval.records.model import read_info, read_records
+def write_reports(runs: Sequence[Run], junit: Path | None, markdown: Path | None) -> None:
+    """Writes all runs into one file of each kind. Raises ``UsageError`` if a file cannot be written."""
     from visioneval.report.files import write_report
-    from visioneval.report.junit import junit_xml
-    from visioneval.report.markdown import summary_markdown
 
-    runs = [(folder, read_info(folder), list(read_records(folder))) for folder in folders]
     if junit is not None:
-        write_report(junit, junit_xml(runs))
+        from visioneval.report.junit import junit_xml
+
+        write_report(junit, junit_xml([(run.folder, run.info, run.records) for run in runs]))
     if markdown is not None:
-        write_report(markdown, "\n".join(summary_markdown(summarize(info, records)) for _, info, records in runs))
+        from visioneval.report.markdown import summary_markdown
+
+        write_report(markdown, "\n".join(summary_markdown(run.summary) for run in runs))

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in one line."""
+"""Usage errors as one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]
-"""What typer raises for all of it; its name is not public."""
+"""The base class of typer's usage errors, which has no public name."""
 _FORMS = {
     "int_parsing": "{input!r} is not a whole number",
     "int_from_float": "{input!r} is not a whole number",
@@ -17,33 +17,33 @@ _FORMS = {
 }
 
 
-def told(error: Any, command: str | None) -> str | None:
-    """``visioneval COMMAND: what is wrong; see visioneval COMMAND --help``; ``None`` where help was printed instead.
+def usage_message(error: Any, command: str | None) -> str | None:
+    """``visioneval COMMAND: what is wrong; see visioneval COMMAND --help``; ``None`` if help was printed instead.
 
-    ``command`` is the first word of the command, for errors that do not know theirs.
+    ``command`` is the name of the command, for errors that do not know it.
     """
-    found = _wrong_value(error) or error.format_message().rstrip(".")
-    if not found:
+    message = _value_message(error) or error.format_message().rstrip(".")
+    if not message:
         return None
-    name = " ".join(["visioneval", *(_words(error.ctx) or ([command] if command else []))])
-    return f"{name}: {' '.join(found.split())}; see {name} --help"
+    name = " ".join(["visioneval", *(_command_names(error.ctx) or ([command] if command else []))])
+    return f"{name}: {' '.join(message.split())}; see {name} --help"
 
 
-def _words(context: Any) -> list[str]:
-    """The names of a command, without the program's."""
+def _command_names(context: Any) -> list[str]:
+    """The names of a command, without the program."""
     if context is None or context.parent is None:
         return []
-    return [*_words(context.parent), str(context.info_name)]
+    return [*_command_names(context.parent), str(context.info_name)]
 
 
-def _wrong_value(error: Any) -> str:
-    """The option, and what is wrong with its value; empty where something else is."""
-    parts: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
-    if not parts:
+def _value_message(error: Any) -> str:
+    """The option and the problem with its value; empty for other errors."""
+    problems: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
+    if not problems:
         return ""
-    part = parts[0]
-    form = _FORMS.get(part["type"])
-    bounds = {name: f"{bound:f}".rstrip("0").rstrip(".") for name, bound in part.get("ctx", {}).items() if form}
-    what = form.format(input=part["input"], **bounds) if form else error.message
+    problem = problems[0]
+    form = _FORMS.get(problem["type"])
+    bounds = {name: f"{bound:f}".rstrip("0").rstrip(".") for name, bound in problem.get("ctx", {}).items() if form}
+    text = form.format(input=problem["input"], **bounds) if form else error.message
     name = error.param.opts[0] if error.param.opts[0].startswith("-") else error.param.make_metavar(error.ctx)
-    return f"{name}: {what.removeprefix('Value error, ').rstrip('.')}"
+    return f"{name}: {text.removeprefix('Value error, ').rstrip('.')}"

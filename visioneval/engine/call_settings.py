@@ -16,7 +16,7 @@ from visioneval.engine.calls.paid_calls import budget_warnings, paid_configs, pr
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
-from visioneval.plan import Plan
+from visioneval.expansion import Plan
 
 MAX_CONCURRENCY = 64
 

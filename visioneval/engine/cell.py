@@ -21,9 +21,9 @@ from visioneval.engine.grading import CellGrades, grade, raise_refused_key
 from visioneval.engine.sanitize import amount
 from visioneval.engine.user_code import describe_error
 from visioneval.errors import ImageError, ProviderError, StoppedError
+from visioneval.expansion import Call, generation_key, grade_key
 from visioneval.media import images
 from visioneval.media.formats import artifact, ending
-from visioneval.plan import Call, generation_key, grade_key
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.links import is_inside
 from visioneval.records.model import CellError, Record

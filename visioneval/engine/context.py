@@ -12,7 +12,7 @@ from visioneval.engine.components import Components
 from visioneval.engine.image_cache import ImageCache
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.single_flight import SingleFlight
-from visioneval.plan import HashOf, Plan, needed_keys
+from visioneval.expansion import HashOf, Plan, needed_keys
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 

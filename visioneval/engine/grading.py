@@ -17,8 +17,8 @@ from visioneval.engine.image_cache import CellImages
 from visioneval.engine.sanitize import Sanitizer, amount, scalar
 from visioneval.engine.user_code import call_user_code, describe_error
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.expansion import Call
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.plan import Call
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
 from visioneval.records.model import CellError, Fingerprint, GraderRecord

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,10 +11,11 @@ from typing import cast
 from visioneval.engine.calls.calls import Calls, Meter
 from visioneval.engine.components import Components
 from visioneval.engine.context import sanitizer_for
-from visioneval.engine.shutdown import Progress, interrupts
+from visioneval.engine.loop import run_to_end
+from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
+from visioneval.expansion import Plan, applies
 from visioneval.graders.base import QuestionMaker
-from visioneval.plan import Plan, applies
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.resources import builtin
@@ -92,15 +92,10 @@ def make_questions(
     The first interrupt lets running prompts finish, the second cancels them. Raises ``AuthError`` and
     ``StorageError`` after the calls in flight have ended.
     """
-    return asyncio.run(_make_all(plan, components, ask, Progress(calls), watch, say))
-
-
-async def _make_all(
-    plan: Plan, components: Components, ask: AskAbout, progress: Progress, watch: Watch, say: Callable[[str], None]
-) -> QuestionsOutcome:
     tasks = prompt_tasks(plan)
     results: dict[int, PromptResult] = {}
     turns = iter(enumerate(tasks))
+    progress = Progress(calls)
 
     async def pull() -> None:
         for index, task in turns:
@@ -112,14 +107,16 @@ async def _make_all(
             if progress.is_over:
                 return
 
-    stopped_now = contextlib.suppress(asyncio.CancelledError)
-    with interrupts(asyncio.get_running_loop(), progress, say), stopped_now:
+    async def make_all() -> Outcome:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(AT_ONCE, len(tasks))):
                 group.create_task(pull())
-    progress.check()
+        progress.check()
+        return Outcome(complete=len(results) == len(tasks))
+
+    run_to_end(make_all, progress, say)
     complete = len(results) == len(tasks)
-    return QuestionsOutcome([results[index] for index in sorted(results)], complete, progress.calls.budget.refusal)
+    return QuestionsOutcome([results[index] for index in sorted(results)], complete, calls.budget.refusal)
 
 
 async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask, ask: AskAbout) -> PromptResult:

@@ -11,7 +11,7 @@ from visioneval.engine.cell import Job, StoredOutput
 from visioneval.engine.context import sanitizer_for
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
-from visioneval.plan import Call, HashOf, Plan, generation_key
+from visioneval.expansion import Call, HashOf, Plan, generation_key
 from visioneval.records.model import CellError, CellKey, Record
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.types import Status, Verdict

@@ -10,7 +10,7 @@ from typing import Literal
 
 from visioneval.engine.cell import Job, StoredOutput
 from visioneval.engine.run import Jobs, hashes
-from visioneval.plan import Call, HashOf, Plan, generation_key, grade_key
+from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
 from visioneval.records.links import file_inside
 from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.records.preferences import forget_preferences

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,12 +15,14 @@ from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.engine.cell import Job, run_job
 from visioneval.engine.components import Components
 from visioneval.engine.context import RunContext, sanitizer_for
-from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory, unmap_large_blocks
+from visioneval.engine.listener import Listener
+from visioneval.engine.loop import run_to_end
+from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory
 from visioneval.engine.pairwise.session import PairwiseSession, judge_matchups, matchups_within
-from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
+from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.expansion import Plan
 from visioneval.media.images import MAX_BYTES
-from visioneval.plan import Plan
-from visioneval.records.model import Record, read_records
+from visioneval.records.model import read_records
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 from visioneval.resources import builtin
@@ -40,17 +40,6 @@ def every_cell(plan: Plan) -> Iterator[Job]:
     return (Job(call, call.samples) for call in plan.calls())
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Callbacks of a run: finished records, waiting calls, messages, notes and unexpected exceptions."""
-
-    record: Callable[[Record], None] = lambda _: None
-    waiting: Callable[[list[str]], None] = lambda _: None
-    say: Callable[[str], None] = print
-    debug: Callable[[BaseException], None] = lambda _: None
-    note: Callable[[str], None] = lambda _: None
-
-
 def execute(
     plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
 ) -> Outcome:
@@ -59,61 +48,59 @@ def execute(
     The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. Raises ``StorageError`` if the
     run cannot be written, and ``AuthError`` if a provider refuses an API key, after the calls in flight have ended.
     """
-    unmap_large_blocks()
-    try:
-        return asyncio.run(_execute(plan, components, writer, calls, listener, jobs))
-    except BaseExceptionGroup as group:
-        raise root_error(group) from None
-    finally:
-        release_memory()
+    progress = Progress(calls)
+    return run_to_end(
+        lambda: _execute(plan, components, writer, calls, listener, jobs, progress),
+        progress,
+        listener.say,
+        listener.started,
+    )
 
 
 async def _execute(
-    plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs
+    plan: Plan,
+    components: Components,
+    writer: RunWriter,
+    calls: Calls,
+    listener: Listener,
+    jobs: Jobs,
+    progress: Progress,
 ) -> Outcome:
-    loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
-        loop.set_default_executor(threads)
-        questions = QuestionsWriter(writer.folder)
-        context = RunContext(
-            plan,
-            components,
-            calls,
-            writer,
-            hashes(plan.folder),
-            sanitizer_for(plan),
-            questions,
-            template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
-            debug=listener.debug,
-        )
-        progress = Progress(calls)
-        quiet = contextlib.suppress(asyncio.CancelledError)
-        with interrupts(loop, progress, listener.say), quiet, contextlib.closing(questions):
-            jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
-            background = [
-                asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), _trim_memory())
-            ]
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for limit_key, key_jobs in jobs_by_key:
-                        for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, plan.cells)):
-                            group.create_task(_run_worker(key_jobs, progress, context, listener))
-            finally:
-                for task in background:
-                    task.cancel()
+    questions = QuestionsWriter(writer.folder)
+    context = RunContext(
+        plan,
+        components,
+        calls,
+        writer,
+        hashes(plan.folder),
+        sanitizer_for(plan),
+        questions,
+        template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
+        debug=listener.debug,
+    )
+    with contextlib.closing(questions):
+        jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
+        background = [
+            asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), _trim_memory())
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for limit_key, key_jobs in jobs_by_key:
+                    for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, plan.cells)):
+                        group.create_task(_run_worker(key_jobs, progress, context, listener))
+        finally:
+            for task in background:
+                task.cancel()
+        progress.check()
+        is_left = progress.left > 0 or any(next(key_jobs, None) is not None for _, key_jobs in jobs_by_key)
+        if not is_left:
+            await _run_pairwise(context, progress, listener)
             progress.check()
-            left = progress.left or any(next(key_jobs, None) is not None for _, key_jobs in jobs_by_key)
-            if not left:
-                await _run_pairwise(context, progress, listener)
-                progress.check()
-                left = progress.left
-            out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # includes refused judge calls
-            if calls.budget.refusal is not None:
-                listener.say(calls.budget.refusal)
-            return Outcome(complete=not left and not out_of_budget, out_of_budget=out_of_budget)
-        if progress.failure is not None:  # an interrupt came first
-            listener.say(str(progress.failure))
-        return Outcome(complete=False)
+            is_left = progress.left > 0
+        out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # includes refused judge calls
+        if calls.budget.refusal is not None:
+            listener.say(calls.budget.refusal)
+        return Outcome(complete=not is_left and not out_of_budget, out_of_budget=out_of_budget)
 
 
 def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:

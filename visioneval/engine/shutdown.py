@@ -69,9 +69,12 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def interrupts(loop: asyncio.AbstractEventLoop, progress: Progress, say: Callable[[str], None]) -> Iterator[None]:
-    """The first interrupt lets running calls finish, the second cancels the current task."""
-    running = asyncio.current_task()
+def interrupts(progress: Progress, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """The first interrupt lets running calls finish, the second cancels the current task.
+
+    Handles Ctrl-C and SIGTERM in the main thread. Yields a function that interrupts from any thread.
+    """
+    loop, running = asyncio.get_running_loop(), asyncio.current_task()
     assert running is not None
 
     def interrupt() -> None:
@@ -81,17 +84,20 @@ def interrupts(loop: asyncio.AbstractEventLoop, progress: Progress, say: Callabl
             say("stopping after the running calls finish; interrupt again to stop now")
         progress.stop()
 
+    def interrupt_from_thread() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(interrupt)
+
+    handled: list[signal.Signals] = []
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # another thread, or no signals here
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupt)
+            handled.append(number)
     try:
-        loop.add_signal_handler(signal.SIGINT, interrupt)
-        loop.add_signal_handler(signal.SIGTERM, interrupt)
-    except (NotImplementedError, RuntimeError, ValueError):  # not the main thread, or a system without signals
-        yield
-        return
-    try:
-        yield
+        yield interrupt_from_thread
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_signal_handler(signal.SIGTERM)
+        for number in handled:
+            loop.remove_signal_handler(number)
 
 
 def root_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

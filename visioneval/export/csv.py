@@ -37,19 +37,23 @@ def write_csv(records: Iterable[Record], metrics: Sequence[str], out: TextIO) ->
     """
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*_FIELDS, *_LIST_FIELDS, "error", *map(escape_formula, metrics)])
-    for record in records:
-        error = record.error
-        writer.writerow(
-            [_cell(getattr(record, name)) for name in _FIELDS]
-            + [escape_formula("; ".join(getattr(record, name))) for name in _LIST_FIELDS]
-            + [clean(f"{error.stage}/{error.kind}: {error.message}") if error else ""]
-            + [_cell(record.scores.get(name)) for name in metrics]
-        )
+    writer.writerows(map(_cell, cell_row(record, metrics).values()) for record in records)
+
+
+def cell_row(record: Record, metrics: Iterable[str]) -> dict[str, Any]:
+    """The fields of a cell and its score for each metric, which is ``None`` if it was not measured."""
+    error = record.error
+    row: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
+    row |= {name: list(getattr(record, name)) for name in _LIST_FIELDS}
+    row["error"] = f"{error.stage}/{error.kind}: {error.message}" if error else None
+    return row | {metric: record.scores.get(metric) for metric in metrics}
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        return escape_formula("; ".join(value))
     if isinstance(value, str):
         return escape_formula(value)
     return "" if value is None else value

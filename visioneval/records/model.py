@@ -59,6 +59,10 @@ class Fingerprint(Frozen):
     """The ``version`` of the grader's class, if it has one."""
 
 
+StoppedBy = Literal["budget", "refused_key"]
+"""What ended a run before all of its cells were done."""
+
+
 class GraderRecord(Frozen):
     """The result of one grader."""
 
@@ -168,7 +172,7 @@ class RunInfo(Frozen):
     state: RunState
     started_at: fields.WrittenTime
     ended_at: fields.WrittenTime | None = None
-    stopped_by: Literal["budget"] | None = None
+    stopped_by: StoppedBy | None = None
     reused_since: fields.WrittenTime | None = None
     """When the oldest image from the cache was generated."""
     resumed_at: tuple[fields.WrittenTime, ...] = ()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Literal, Self
+from typing import BinaryIO, Self
 
 from pydantic import BaseModel
 from pydantic_core import to_json
@@ -21,7 +21,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.jsonl import repair_last_line
 from visioneval.records.links import is_inside
-from visioneval.records.model import CellKey, Record, RunInfo, RunState, read_records
+from visioneval.records.model import CellKey, Record, RunInfo, RunState, StoppedBy, read_records
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
@@ -137,7 +137,7 @@ class RunWriter:
         state: RunState,
         ended_at: str,
         *,
-        stopped_by: Literal["budget"] | None = None,
+        stopped_by: StoppedBy | None = None,
         reused_since: str | None = None,
     ) -> RunInfo:
         """Writes the end state of the run to ``run.json``. Returns the new contents."""

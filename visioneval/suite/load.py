@@ -38,6 +38,8 @@ class LoadedSuite:
     trust: Trust
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Values of secret variables from flags, by name. Only prompts use them; no file contains them."""
+    is_from_run: bool = False
+    """Whether the suite was stored in a run, not read from its file."""
 
 
 SHORTEST_SECRET = 4
@@ -130,7 +132,7 @@ def recheck_suite(
         messages = (str(problem) if isinstance(problem, Problem) else problem[1] for problem in problems)
         raise SuiteError(Problem(f"{path} as stored in the run", 0, 0, message) for message in messages)
     secrets = _secrets(variables or {}, hidden)
-    return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary, secrets)
+    return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary, secrets, is_from_run=True)
 
 
 def _check_cases(document: Document) -> None:
@@ -182,14 +184,19 @@ def _secrets(variables: Mapping[str, str], hidden: Collection[str] = ()) -> dict
 def _judges(declared: Any, judges: Mapping[str, str]) -> dict[str, Any]:
     entries: dict[str, Any] = dict(declared) if isinstance(declared, dict) else {}
     for name, text in judges.items():
-        provider, _, model = text.partition(":")
         if name not in entries:
             names = ", ".join(map(str, entries)) or "none"
             raise UsageError(f"--judge {name}: the suite has no such judge (known: {names})")
-        if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
-            raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
-        entries[name] = {"provider": provider, "model": model}
+        entries[name] = judge_of_flag(name, text)
     return entries
+
+
+def judge_of_flag(name: str, text: str) -> dict[str, str]:
+    """The entry of a judge from ``--judge NAME=PROVIDER:MODEL``. Raises ``UsageError``."""
+    provider, _, model = text.partition(":")
+    if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
+        raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
+    return {"provider": provider, "model": model}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
+from pathlib import Path
 from typing import Literal
 
 from visioneval.analysis.stats.basic import Interval, wilson_interval
 from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap_mean
-from visioneval.records.preferences import Preference
+from visioneval.records.preferences import NAME, Preference, read_preferences
 
 Result = Literal["a", "b", "tie", "flip", "error"]
 _POINTS: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
@@ -63,6 +64,16 @@ class PreferenceFinding:
     def errors(self) -> int:
         """The number of pairs that could not be judged."""
         return self.count("error")
+
+
+def preferences_within(folder: Path, run_id: str) -> tuple[PreferenceFinding, ...]:
+    """Summarizes the pairs of a run's own model runs; empty if its suite compares none.
+
+    Raises ``RunFormatError``.
+    """
+    if not (folder / NAME).is_file():
+        return ()
+    return summarize_preferences(line for line in read_preferences(folder) if line.is_within(run_id))
 
 
 def summarize_preferences(lines: Iterable[Preference]) -> tuple[PreferenceFinding, ...]:

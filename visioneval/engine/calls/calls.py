@@ -22,7 +22,7 @@ from visioneval.engine.checked_media import CheckedMedia, check_media
 from visioneval.engine.sanitize import Sanitizer, amount
 from visioneval.engine.user_code import call_user_code
 from visioneval.errors import ProviderError, StoppedError, StorageError
-from visioneval.plan import Call, HashOf, call_key, digest
+from visioneval.expansion import Call, HashOf, call_key, digest
 from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Part, Question, Reply, ToolCall
 from visioneval.suite.judges import BaseJudge
 from visioneval.types import TaskType
@@ -30,6 +30,8 @@ from visioneval.types import TaskType
 T = TypeVar("T")
 ReusedGenerations = Literal["none", "own", "all"]
 """Which cached generations may be reused: none, those that this run paid for, or all."""
+ReuseChoice = Literal["all", "judges", "none"]
+"""What ``--reuse`` takes; ``judges`` reuses answers about identical images."""
 
 
 SMALL = 256_000
@@ -43,6 +45,12 @@ class Reuse:
     generations: ReusedGenerations = "none"
     judgements: bool = True
     offline: bool = False
+
+    @classmethod
+    def of(cls, choice: ReuseChoice, *, offline: bool, resumes: bool) -> Reuse:
+        """All answers if offline; a resumed run always reuses what it has paid for."""
+        generations: ReusedGenerations = "all" if offline or choice == "all" else "own" if resumes else "none"
+        return cls(generations, offline or choice != "none", offline)
 
 
 @dataclass(frozen=True, slots=True)

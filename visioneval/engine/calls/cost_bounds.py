@@ -10,7 +10,7 @@ import orjson
 
 from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import RateLimitKey
-from visioneval.plan import Call
+from visioneval.expansion import Call
 from visioneval.providers.base import Part, Question, VideoPart
 from visioneval.suite.judges import BaseJudge
 

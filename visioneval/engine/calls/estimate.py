@@ -13,8 +13,8 @@ from visioneval.engine.calls.calls import generation_limit_key, judge_limit_key
 from visioneval.engine.calls.paid_calls import budget_warnings, prices_of
 from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.expansion import Plan, asks
 from visioneval.media.urls import is_url
-from visioneval.plan import Plan, asks
 from visioneval.suite.graders import BaseGrader
 from visioneval.types import ModelRun
 

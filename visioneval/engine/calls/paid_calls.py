@@ -10,7 +10,7 @@ from visioneval.engine.calls.calls import generation_limit_key, judge_limit_key
 from visioneval.engine.calls.cost_bounds import CallSize, bound_of, minimum_generation_size, stated_maximum
 from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import RateLimitKey
-from visioneval.plan import Plan
+from visioneval.expansion import Plan
 from visioneval.suite.remote import Remote
 
 

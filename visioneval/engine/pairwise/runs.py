@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,15 +16,17 @@ from visioneval.engine.call_settings import CallSettings, check_budget, open_cal
 from visioneval.engine.calls.calls import Meter
 from visioneval.engine.components import build_components
 from visioneval.engine.context import sanitizer_for
-from visioneval.engine.memory import unmap_large_blocks
+from visioneval.engine.listener import Listener
+from visioneval.engine.loop import run_to_end
 from visioneval.engine.pairwise.session import Matchups, PairwiseSession, judge_matchups, matchups_of
-from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
+from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import UsageError
-from visioneval.plan import Plan
+from visioneval.expansion import Plan
 from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_preferences
-from visioneval.registry import GRADERS, JUDGES, config_of
+from visioneval.registry import GRADERS, config_of
 from visioneval.resources import builtin
+from visioneval.suite.load import judge_of_flag
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import JudgeEntry, template_folders
 
@@ -61,8 +59,8 @@ class RunPairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """The outcome of a comparison: its preferences so far, and the calls and cost of this time."""
+class PairwiseResult:
+    """The outcome of judging the pairs of two runs: all preferences so far, and the calls and cost of this time."""
 
     complete: bool
     out_of_budget: bool
@@ -87,7 +85,7 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
     name = name or (graders[0].judge_name if graders else None) or "default"
     judges: dict[str, Any] = dict(plan.suite.judges)
     if model:
-        judges[name] = _judge_entry(name, model)
+        judges[name] = _ENTRY.validate_python(judge_of_flag(name, model))
     if name not in judges:
         hint = did_you_mean(name, judges) if judges else ""
         raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; add one with --judge {name}=PROVIDER:MODEL")
@@ -98,13 +96,6 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
     config = config.model_copy(update={"judge": name, "when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
     return replace(plan, suite=suite, generates=False)
-
-
-def _judge_entry(name: str, text: str) -> Any:
-    provider, _, model = text.partition(":")
-    if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
-        raise UsageError(f"--judge {name}={text}: expected PROVIDER:MODEL with provider openai or gemini")
-    return _ENTRY.validate_python({"provider": provider, "model": model})
 
 
 def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], renamed: Sequence[str]) -> RunPairs:
@@ -144,43 +135,31 @@ def _cell(pair: CellPair, side: str) -> tuple[str, str, int]:
 
 
 def compare_runs(
-    plan: Plan, pairs_of_runs: RunPairs, folder: Path, settings: CallSettings, say: Callable[[str], None]
-) -> Compared:
+    plan: Plan, pairs_of_runs: RunPairs, folder: Path, settings: CallSettings, listener: Listener
+) -> PairwiseResult:
     """Asks the judge about the pairs, and stores its answers in ``folder``, the folder of run B."""
     (config,) = (grader for grader in plan.suite.graders if grader.after_run)
     check_budget(plan, settings)
     components = build_components(plan, offline=settings.reuse.offline)
-    with open_calls(plan, settings, read_info(folder).run_id, say) as calls:
+    with open_calls(plan, settings, read_info(folder).run_id, listener.say) as calls:
         folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
         session = PairwiseSession(plan, config, components, calls, folder, folders, sanitizer_for(plan))
         refresh = not settings.reuse.judgements
-        ended = _judge_pairs(session, pairs_of_runs, say, refresh=refresh)
+        ended = _judge_pairs(session, pairs_of_runs, listener, refresh=refresh)
     judge = session.judge.title
     judged = (line for line in read_preferences(folder) if line.judge == judge)
     lines = (line for line in judged if (line.test_id, line.sample_index, line.a, line.b) in pairs_of_runs.pair_keys)
-    return Compared(ended.complete, ended.out_of_budget, summarize_preferences(lines), session.meter)
+    return PairwiseResult(ended.complete, ended.out_of_budget, summarize_preferences(lines), session.meter)
 
 
-def _judge_pairs(
-    session: PairwiseSession, pairs_of_runs: RunPairs, say: Callable[[str], None], *, refresh: bool
-) -> Outcome:
-    async def work() -> Outcome:
-        loop = asyncio.get_running_loop()
-        progress = Progress(session.calls)
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pairs") as threads:
-            loop.set_default_executor(threads)
-            with interrupts(loop, progress, say), contextlib.suppress(asyncio.CancelledError):
-                await judge_matchups(session, pairs_of_runs.matchups.pairs, progress, refresh=refresh)
-                progress.check()
-                if session.calls.budget.refusal is not None:
-                    say(session.calls.budget.refusal)
-                return Outcome(complete=not progress.left, out_of_budget=progress.out_of_budget)
-            if progress.failure is not None:  # an interrupt came first
-                say(str(progress.failure))
-            return Outcome(complete=False)
+def _judge_pairs(session: PairwiseSession, pairs_of_runs: RunPairs, listener: Listener, *, refresh: bool) -> Outcome:
+    progress = Progress(session.calls)
 
-    unmap_large_blocks()
-    try:
-        return asyncio.run(work())
-    except BaseExceptionGroup as group:
-        raise root_error(group) from None
+    async def judge() -> Outcome:
+        await judge_matchups(session, pairs_of_runs.matchups.pairs, progress, refresh=refresh)
+        progress.check()
+        if session.calls.budget.refusal is not None:
+            listener.say(session.calls.budget.refusal)
+        return Outcome(complete=not progress.left, out_of_budget=progress.out_of_budget)
+
+    return run_to_end(judge, progress, listener.say, listener.started)

@@ -17,10 +17,10 @@ from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
 from visioneval.engine.user_code import describe_error
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
+from visioneval.expansion import Call, Plan
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
 from visioneval.media import images
-from visioneval.plan import Call, Plan
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
 from visioneval.records.links import is_inside

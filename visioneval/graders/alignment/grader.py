@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from visioneval.expansion import digest
 from visioneval.graders.alignment.config import (
     JUDGE_SCORE,
     MAX_REQUIREMENTS,
@@ -22,7 +23,6 @@ from visioneval.judging.ask import (
     reply_texts,
 )
 from visioneval.judging.attachments import Attachment, as_parts, load_attachments
-from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
 from visioneval.templates.render import render_file, template_digest
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from visioneval.expansion import digest
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.gecko.answers import ParsedAnswer, answers_schema, chosen_text
 from visioneval.graders.gecko.asking import AnswerSet, ask_all, ask_past_cache
@@ -26,7 +27,6 @@ from visioneval.graders.gecko.making import (
 from visioneval.graders.gecko.score import OnUnanswered, Points, points, shares
 from visioneval.judging.ask import MAX_REPLY_CHARS, Ask
 from visioneval.judging.attachments import as_parts, output_attachments
-from visioneval.plan import digest
 from visioneval.providers.base import Part
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.suite.case import TestCase

@@ -12,6 +12,7 @@ from typing import Any
 
 from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
+from visioneval.expansion import digest
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.metrics import RubricMetric
@@ -35,7 +36,6 @@ from visioneval.judging.ask import (
 )
 from visioneval.judging.attachments import Attachment, as_parts, load_attachments
 from visioneval.judging.crops import CropTool
-from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.judge_prompt import REASON
 from visioneval.templates.render import render_file, template_digest

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from visioneval.expansion import digest
 from visioneval.graders.base import GradingContext
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, TextGrader, text_contexts
 from visioneval.graders.text.copy_match import Reading
@@ -20,7 +21,6 @@ from visioneval.judging.ask import (
     ask_for_json,
     object_schema,
 )
-from visioneval.plan import digest
 from visioneval.providers.base import Question, Reply
 from visioneval.templates.render import render_file, template_digest
 

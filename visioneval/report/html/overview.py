@@ -15,7 +15,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
-from visioneval.report.terminal.summary import reused, show_rate
+from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text
 
 GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
 OUTCOME_TITLES = {
@@ -88,6 +88,8 @@ def _outcome(summary: Summary) -> tuple[str, str]:
         return "error", "Stopped by its budget"
     if summary.state in UNFINISHED_TITLES:
         return "error", UNFINISHED_TITLES[summary.state]
+    if summary.unjudged_pairs:
+        return "error", f"Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}"
     return OUTCOME_TITLES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from visioneval.analysis.compare.preferences import preferences_within
+from visioneval.analysis.findings import Summary
 from visioneval.analysis.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
@@ -63,7 +65,7 @@ def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
         _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
     page = render(
         "report.html.j2",
-        **overview(run.info, run.cells, summarize(run.info, run.cells)),
+        **overview(run.info, run.cells, _summary(run)),
         policy=policy(),
         style="",
         script="",
@@ -79,7 +81,7 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     blocks.append(as_block("index", as_json(index_of(run, _thumbs(run.cells, images)))))
     page = render(
         "report.html.j2",
-        **overview(run.info, run.cells, summarize(run.info, run.cells)),
+        **overview(run.info, run.cells, _summary(run)),
         policy=policy(script("report"), style()),
         style=style(),
         script=script("report"),
@@ -87,6 +89,10 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     )
     target.parent.mkdir(parents=True, exist_ok=True)
     return _save(target, page)
+
+
+def _summary(run: SlimRun) -> Summary:
+    return summarize(run.info, run.cells, preferences_within(run.folder, run.info.run_id))
 
 
 def _prepare_folder(target: Path) -> None:

@@ -74,6 +74,11 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
     )
 
 
+def unjudged_pairs_text(unjudged: int) -> str:
+    """How many pairs of outputs have no answer from a judge."""
+    return f"{unjudged:,} pair{'s' * (unjudged != 1)} could not be judged"
+
+
 def _headline(summary: Summary, width: int) -> Text:
     counts = summary.counts
     parts = [
@@ -85,6 +90,8 @@ def _headline(summary: Summary, width: int) -> Text:
     ]
     if summary.state != "complete":
         parts.append(Text(summary.state, style="bold yellow"))
+    if summary.unjudged_pairs:
+        parts.append(Text(unjudged_pairs_text(summary.unjudged_pairs), style="bold yellow"))
     if summary.reused_outputs:
         parts.append(Text(reused(summary), style="yellow"))
     return _wrap_parts(parts, width)

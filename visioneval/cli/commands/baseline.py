@@ -1,4 +1,4 @@
-"""The commands ``baseline``: set, list."""
+"""The commands ``baseline set`` and ``baseline list``."""
 
 from __future__ import annotations
 
@@ -7,33 +7,31 @@ from typing import Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.run_lookup import read_run
 from visioneval.errors import UsageError
 
-app = typer.Typer(help="Keep a run's results in a small file that a repository can hold.", no_args_is_help=True)
+app = typer.Typer(help="Store a run's results in a small file for a repository.", no_args_is_help=True)
 
 
 @app.command("set")
 def set_baseline(
     run: options.RunName,
-    name: Annotated[str, options.value("--name", "NAME", "Which baseline.")] = "main",
-    out: options.RunsFolder = options.RUNS,
+    name: Annotated[str, options.value("--name", "NAME", "The name of the baseline.")] = "main",
+    runs: options.RunsFolder = options.RUNS,
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed."""
     from visioneval.analysis.cells import writers_of
+    from visioneval.analysis.run_lookup import read_run
     from visioneval.records.baselines import baseline_path, make_baseline, write_baseline
 
     path = baseline_path(name)
-    folder, info, records = read_run(run, out)
+    folder, info, records = read_run(run, runs, options.say)
     if info.state != "complete":
-        raise UsageError(f"{folder}: the run is {info.state}: a baseline needs a complete one")
+        raise UsageError(f"{folder}: the run is {info.state}: a baseline needs a complete run")
     if not records or len(records) < info.planned_cells:
-        raise UsageError(
-            f"{folder}: the run holds {len(records):,} of {info.planned_cells:,} cells: nothing was written"
-        )
-    made = make_baseline(info, records, writers_of(info))
-    write_baseline(made, path)
-    print(f"wrote {path}: {len(made.lines):,} cells; commit it, then: visioneval compare baseline:{name} latest")
+        raise UsageError(f"{folder}: the run has {len(records):,} of {info.planned_cells:,} cells: nothing was written")
+    baseline = make_baseline(info, records, writers_of(info))
+    write_baseline(baseline, path)
+    print(f"wrote {path}: {len(baseline.lines):,} cells; commit it, then: visioneval compare baseline:{name} latest")
 
 
 @app.command("list")
@@ -51,10 +49,10 @@ def list_baselines() -> None:
         return
     rows = []
     for path in paths:
-        found = read_baseline(path)
-        verdicts = [line.verdict for line in found.lines]
+        baseline = read_baseline(path)
+        verdicts = [line.verdict for line in baseline.lines]
         passed, failed = verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL)
-        rows.append([path.stem, found.header.suite, str(len(verdicts)), show_rate(rate(passed, passed + failed))])
+        rows.append([path.stem, baseline.header.suite, str(len(verdicts)), show_rate(rate(passed, passed + failed))])
     console = options.console()
     columns = (
         Column("baseline", min_width=12),

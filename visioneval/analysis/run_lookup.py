@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from visioneval.cli import options
-from visioneval.cli.running import rest_hint
+from visioneval.analysis.cells import Side, read_cells, side_of_baseline, side_of_records, side_of_run
+from visioneval.analysis.summary import select_model_run
 from visioneval.errors import UsageError
-
-if TYPE_CHECKING:
-    from visioneval.analysis.cells import Side
-    from visioneval.records.labels import Label
-    from visioneval.records.model import Record, RunInfo
+from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
+from visioneval.records.labels import Label
+from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
+from visioneval.records.resume_command import missing_cells_hint
+from visioneval.records.run_state import with_current_state
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.outputs import split_run
 
 BASELINE = "baseline"
+Warn = Callable[[str], None]
+
+
+def ignore(_: str) -> None:
+    """A ``Warn`` for callers that print nothing."""
 
 
 def named_run(name: str, out: Path) -> tuple[Path, RunInfo, str | None]:
     """A run's folder and what was run, and the model run where ``name`` ends in ``@LABEL``. Raises ``UsageError``."""
-    from visioneval.records.model import find_run, read_info
-    from visioneval.records.run_state import with_current_state
-
     run, label = _split(name)
     folder = find_run(run, out)
     info = with_current_state(folder, read_info(folder))
@@ -34,42 +37,42 @@ def named_run(name: str, out: Path) -> tuple[Path, RunInfo, str | None]:
     return folder, info, label
 
 
-def read_run(name: str, out: Path) -> tuple[Path, RunInfo, list[Record]]:
-    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it. Raises ``UsageError``."""
-    from visioneval.analysis.summary import select_model_run
-    from visioneval.records.model import read_records
+def read_run(name: str, out: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, list[Record]]:
+    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it; ``warn`` gets a line where cells are missing.
 
+    Raises ``UsageError``.
+    """
     folder, info, label = named_run(name, out)
     records = list(read_records(folder))
-    say_missing(folder, info, len(records))
+    warn_missing(folder, info, len(records), warn)
     if label is None:
         return folder, info, records
     records = [record for record in records if record.model_label == label]
     return folder, select_model_run(info, label, len(records)), records
 
 
-def say_missing(folder: Path, info: RunInfo, cells: int) -> None:
-    """Tells of a run that is complete but for cells whose lines are gone: a last one that was cut off, for example."""
+def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:
+    """Warns of a complete run whose results lack cells, such as a last line that was cut off."""
     if info.state == "complete" and cells < info.planned_cells:
-        options.say(
+        warn(
             f"{folder}: said to be complete, but results.jsonl holds {cells:,} of {info.planned_cells:,} cells;"
-            f" {rest_hint(folder, info)}"
+            f" {missing_cells_hint(folder, info)}"
         )
 
 
-def labels_of(name: str, records: list[Record], labels: list[Label]) -> list[Label]:
+def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> list[Label]:
     """The labels of a run, or, where ``name`` ends in ``@LABEL``, those of one model run."""
     if _split(name)[1] is None:
-        return labels
+        return list(labels)
     shown = {record.model_label for record in records}
     return [label for label in labels if label.model_label in shown]
 
 
-def read_side(name: str, out: Path) -> Side:
+def read_side(name: str, out: Path, warn: Warn = ignore) -> Side:
     """One side of a comparison: what ``read_run`` takes, a file of records, ``baseline`` or ``baseline:NAME``."""
     run, label = _split(name)
     with _uncollected():
-        side = _whole_side(name, run, out)
+        side = _whole_side(name, run, out, warn)
     if label is None:
         return side
     check_label(label, side.labels, run)
@@ -77,11 +80,7 @@ def read_side(name: str, out: Path) -> Side:
     return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
 
 
-def _whole_side(name: str, run: str, out: Path) -> Side:
-    from visioneval.analysis.cells import read_cells, side_of_baseline, side_of_records, side_of_run
-    from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
-    from visioneval.records.model import find_run, read_info
-    from visioneval.records.run_state import with_current_state
+def _whole_side(name: str, run: str, out: Path, warn: Warn) -> Side:
 
     kind, _, own = run.partition(":")
     if kind == BASELINE and not Path(run).exists():
@@ -97,7 +96,7 @@ def _whole_side(name: str, run: str, out: Path) -> Side:
     folder = find_run(str(Path(run).parent) if Path(run).is_file() else run, out)
     info = with_current_state(folder, read_info(folder))
     cells = read_cells(folder / "results.jsonl")
-    say_missing(folder, info, len(cells))
+    warn_missing(folder, info, len(cells), warn)
     if info.state == "complete" and len(cells) < info.planned_cells:
         info = info.model_copy(update={"state": "interrupted"})  # a gate over what is left would hold for what is gone
     return side_of_run(name, info, cells, folder)
@@ -105,14 +104,11 @@ def _whole_side(name: str, run: str, out: Path) -> Side:
 
 def check_label(label: str, labels: list[str] | tuple[str, ...], where: str) -> None:
     """Raises ``UsageError`` for a model run that is not there."""
-    from visioneval.suite.loading.messages import did_you_mean
-
     if label not in labels:
         raise UsageError(f"no model run {label!r} in {where}{did_you_mean(label, labels)}")
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    from visioneval.suite.outputs import split_run
 
     path = Path(name)
     return (name, None) if path.is_file() or (path / "run.json").is_file() else split_run(name)

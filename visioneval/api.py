@@ -1,0 +1,311 @@
+"""The Python API, for scripts and notebooks; the command line is a thin layer over it.
+
+A run is: load a suite, expand it, then for each cell generate, grade, decide and record; then summarize.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Unpack
+
+from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree
+from visioneval.analysis.agreement.answers import LabeledRun
+from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
+from visioneval.analysis.compare.compare import compare as compare_sides
+from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
+from visioneval.analysis.compare.preferences import preferences_within
+from visioneval.analysis.findings import Summary
+from visioneval.analysis.past_costs import read_past_costs
+from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run, read_side
+from visioneval.analysis.summary import summarize
+from visioneval.engine.call_settings import CallSettings, open_calls
+from visioneval.engine.calls.estimate import Estimate, estimate
+from visioneval.engine.listener import Interrupt, Listener
+from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
+from visioneval.engine.planning import RUNS, Planned, load_plans, load_stored_plan
+from visioneval.engine.prepare import (
+    PreparedRun,
+    RunOptions,
+    RunToGrade,
+    check_runs,
+    plan_runs,
+    prepare_grading,
+    prepare_run,
+)
+from visioneval.engine.provenance import now
+from visioneval.engine.run import execute
+from visioneval.errors import AuthError, StorageError, UsageError
+from visioneval.expansion import Plan
+from visioneval.records.labels import LABELS, read_anchors, read_labels
+from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
+from visioneval.records.resume_command import resume_hint
+from visioneval.settings import CallKeywords, RunKeywords, run_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LOG = logging.getLogger("visioneval")
+
+Watch = Callable[[PreparedRun], AbstractContextManager[Listener]]
+"""Provides the listener of a prepared run, for example a progress bar."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, or one model run of it (``label``), with its summary.
+
+    ``error`` is the message of a provider that refused the API key, which ended the run.
+    """
+
+    folder: Path
+    info: RunInfo
+    summary: Summary
+    label: str | None = None
+    resume_hint: str | None = None
+    error: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line exits with: 0 passed, 1 a gate failed, 3 incomplete, 130 interrupted."""
+        return self.summary.exit_code
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """One record per cell, read from the folder when first used. Raises ``RunFormatError``."""
+        return tuple(record for record in read_records(self.folder) if self.label in (None, record.model_label))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per cell, with a column per metric. Raises ``UsageError`` if pandas is not installed."""
+        from visioneval.export.csv import cell_row
+
+        try:
+            import pandas as pd
+        except ImportError:
+            raise UsageError("to_pandas needs pandas: pip install pandas") from None
+        return pd.DataFrame([cell_row(record, self.info.metrics) for record in self.records])
+
+    def __str__(self) -> str:
+        return str(self.folder) if self.label is None else f"{self.folder}@{self.label}"
+
+
+@dataclass(frozen=True, slots=True)
+class SuitePlan:
+    """What a run of a suite would do and cost."""
+
+    plan: Plan
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResult:
+    """A comparison of two runs and its gates."""
+
+    comparison: Comparison
+    gates: tuple[GateResult, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all gates passed, 1 if one failed, 3 if one could not be measured."""
+        return exit_code(self.comparison, self.gates)
+
+
+def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
+    """Runs a suite, or resumes a run. See ``RunKeywords`` for the settings.
+
+    Works in a running event loop too, which waits meanwhile. Raises ``SuiteError``, ``UsageError``, ``BudgetError`` and
+    ``StorageError``. Calls that fail are errors of their cells.
+    """
+    return _run(suite, run_options(**settings), _logging)
+
+
+async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
+    """Like ``run``, without blocking the event loop. When cancelled, it waits for the calls in flight."""
+    options, interrupt = run_options(**settings), list[Interrupt]()
+
+    def watch(prepared: PreparedRun) -> AbstractContextManager[Listener]:
+        with _logging(prepared) as listener:
+            return nullcontext(replace(listener, started=interrupt.append))
+
+    work = asyncio.ensure_future(asyncio.to_thread(_run, suite, options, watch))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        for stop in interrupt:
+            stop()
+        with suppress(Exception):
+            await work
+        raise
+
+
+def grade(source: Run | Path | str, suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
+    """Grades the outputs of a run again, by its own suite or another, into a new run. Generates nothing."""
+    options = run_options(**settings)
+    return grade_run(str(source), None if suite is None else Path(suite), options, _logging)
+
+
+def plan(suite: Path | str, **settings: Unpack[RunKeywords]) -> SuitePlan:
+    """Loads and expands a suite, and estimates its cost, without calling a provider. Raises ``SuiteError``."""
+    options = run_options(**settings)
+    (planned,) = load_plans([Path(suite)], options.suite)
+    return estimate_plan(planned, options)
+
+
+def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn = _LOG.warning) -> Run:
+    """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
+    folder, info, records = read_run(str(name), Path(runs), warn)
+    label = named_run(str(name), Path(runs))[2]
+    summary = summarize(info, records, preferences_within(folder, info.run_id))
+    return Run(folder, info, summary, label, resume_hint(folder, info))
+
+
+def compare(
+    a: Run | Path | str,
+    b: Run | Path | str,
+    *,
+    fail_on: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    model_map: Sequence[str] = (),
+    runs: Path | str = RUNS,
+    warn: Warn = _LOG.warning,
+) -> ComparisonResult:
+    """Compares run B with run A, cell by cell, and checks the gates ``fail_on``.
+
+    A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
+    with different labels, as ``OLD=NEW``. Raises ``UsageError``.
+    """
+    gates = parse_fail_on(fail_on)
+    sides = read_side(str(a), Path(runs), warn), read_side(str(b), Path(runs), warn)
+    comparison = compare_sides(*sides, ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases)), model_map)
+    return ComparisonResult(comparison, check_gates(comparison, gates))
+
+
+def agreement(
+    *names: Run | Path | str,
+    minimums: Mapping[str, float] | None = None,
+    runs: Path | str = RUNS,
+    warn: Warn = _LOG.warning,
+) -> Agreement:
+    """Compares graders with human labels; several runs are pooled. ``minimums`` are required values by metric."""
+    labeled = [_labeled_run(str(name), Path(runs), warn) for name in names]
+    return agree(labeled, [Minimum(metric, value) for metric, value in (minimums or {}).items()])
+
+
+def pairwise(
+    a: Run | Path | str,
+    b: Run | Path | str,
+    *,
+    judge: str | None = None,
+    model_map: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    limit: int | None = None,
+    **settings: Unpack[CallKeywords],
+) -> PairwiseResult:
+    """Asks a judge which outputs it prefers, those of run A or of run B. The answers are stored in run B.
+
+    ``judge`` is a judge of B's suite, or ``NAME=PROVIDER:MODEL``.
+    """
+    options = run_options(cases=cases, tags=tags, limit=limit, **settings)
+    job = plan_pairs(str(a), str(b), judge, model_map, options, _LOG.warning)
+    return compare_runs(job.plan, job.pairs, job.folder, options.calls, _listener())
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseJob:
+    """The pairs of two runs for a judge. ``folder`` is that of run B, which gets the answers."""
+
+    plan: Plan
+    pairs: RunPairs
+    folder: Path
+
+
+def plan_pairs(
+    a: str, b: str, judge: str | None, model_map: Sequence[str], options: RunOptions, warn: Warn
+) -> PairwiseJob:
+    """Pairs the outputs of two runs. Raises ``UsageError``."""
+    runs = options.suite.runs
+    folders = named_run(a, runs)[0], named_run(b, runs)[0]
+    judged = pairwise_plan(load_stored_plan(folders[1], options.suite).plan, judge)
+    sides = read_side(a, runs, warn), read_side(b, runs, warn)
+    return PairwiseJob(judged, pair_runs(judged, sides, folders, model_map), folders[1])
+
+
+def estimate_plan(planned: Planned, options: RunOptions) -> SuitePlan:
+    """The work and the cost of a plan, from its prices and from earlier runs."""
+    past_costs = lambda: read_past_costs(options.suite.runs)  # noqa: E731 - read only if prices are unknown
+    return SuitePlan(planned.plan, estimate(planned.plan, past_costs, options.calls.budget_usd))
+
+
+def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
+    """Executes plans one after the other. All of them are checked before the first starts; an interrupt ends all."""
+    components = check_runs(planned, options, warn)
+    for suite, parts in zip(planned, components, strict=True):
+        finished = _finish(prepare_run(suite, parts, options), options.calls, watch)
+        yield finished
+        if finished.info.state == "interrupted" and finished.info.stopped_by is None:
+            return
+
+
+def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch) -> Run:
+    """Grades the run ``name`` again, into a new run."""
+    source = RunToGrade(*named_run(name, options.suite.runs))
+    return _finish(prepare_grading(source, suite, options), options.calls, watch)
+
+
+def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
+    planned = plan_runs([] if suite is None else [Path(suite)], options)
+    (finished,) = run_planned(planned, options, watch, _LOG.warning)
+    return finished
+
+
+def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch) -> Run:
+    """Executes a prepared run and summarizes it, which decides its exit code."""
+    folder = prepared.writer.folder
+    with watch(prepared) as listener:
+        info, error = _execute(prepared, calls, listener)
+    summary = summarize(info, read_records(folder), preferences_within(folder, info.run_id))
+    prepared.writer.write_summary(summary)
+    return Run(folder, info, summary, None, prepared.resume_hint, error)
+
+
+def _execute(prepared: PreparedRun, calls: CallSettings, listener: Listener) -> tuple[RunInfo, str | None]:
+    """Runs the cells. Whatever happens, ``run.json`` says how the run ended."""
+    writer, error = prepared.writer, None
+    try:
+        with open_calls(prepared.plan, calls, writer.info.run_id, listener.say) as session:
+            outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs)
+        stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
+    except AuthError as refusal:
+        error, stopped_by = str(refusal), "refused_key"
+    except BaseException:
+        with suppress(StorageError):
+            writer.finish("interrupted", now())
+        listener.say(f"stopped; the records in {writer.folder} are complete up to here; {prepared.resume_hint}")
+        raise
+    is_complete = error is None and outcome.complete
+    state: Literal["complete", "interrupted"] = "complete" if is_complete else "interrupted"
+    return writer.finish(state, now(), stopped_by=stopped_by, reused_since=session.reused_since), error
+
+
+def _labeled_run(name: str, runs: Path, warn: Warn) -> LabeledRun:
+    folder, info, records = read_run(name, runs, warn)
+    return LabeledRun(info, records, labels_of(name, records, read_labels(folder / LABELS)), read_anchors(folder, info))
+
+
+def _listener() -> Listener:
+    return Listener(say=_LOG.warning, note=_LOG.info, debug=lambda error: _LOG.debug("unexpected", exc_info=error))
+
+
+def _logging(prepared: PreparedRun) -> AbstractContextManager[Listener]:
+    """Sends the messages of a run to the logger ``visioneval``."""
+    for note in prepared.notes:
+        _LOG.info(note)
+    return nullcontext(_listener())

@@ -1,0 +1,129 @@
+"""The commands ``label``, ``label import`` and ``label export``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from visioneval.cli import options
+from visioneval.cli.commands import label_page
+from visioneval.errors import UsageError
+
+if TYPE_CHECKING:
+    from visioneval.label.importing import Imported
+
+PAGE = "page"
+
+
+class RunOrCommand(TyperGroup):
+    """``label RUN`` is short for ``label page RUN``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Inserts ``page`` before arguments that do not start with a command."""
+        if PAGE in self.commands and args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = [PAGE, *args]
+        return super().parse_args(ctx, args)
+
+
+label = typer.Typer(
+    cls=RunOrCommand,
+    no_args_is_help=True,
+    help="Collect human labels of a run's images. 'label RUN' is short for 'label page RUN'.",
+)
+label.command(PAGE)(label_page.page)
+
+
+@label.command("import")
+def import_file(
+    file: Annotated[Path, options.argument("FILE", "Labels from elsewhere: .csv, .tsv or .jsonl.")],
+    run: options.RunName,
+    mapped: Annotated[
+        list[str] | None,
+        options.value("--map", "FIELD=COLUMN", "The column of a field, or of a question by its key. Repeatable."),
+    ] = None,
+    fixed: Annotated[
+        list[str] | None,
+        options.value("--set", "FIELD=VALUE", "The value of a field for all rows, such as rater=ann. Repeatable."),
+    ] = None,
+    runs: options.RunsFolder = options.RUNS,
+) -> None:
+    """Add labels from a file to a run. Reports and skips invalid rows.
+
+    Fields: case, model, sample, rater, question, answer, other, seconds, at.
+    """
+    from datetime import UTC, datetime
+
+    from visioneval.analysis.run_lookup import read_run
+    from visioneval.label.importing import Target, import_labels
+    from visioneval.records.labels import LABELS, append_labels, read_labels
+
+    folder, info, records = read_run(run, runs, options.say)
+    images = {record.cell: record.artifact_sha256 for record in records}
+    target = Target(info.suite.resolved_labels, images, read_labels(folder / LABELS))
+    columns = options.pairs("--map", "FIELD=COLUMN", mapped)
+    values = options.pairs("--set", "FIELD=VALUE", fixed)
+    result = import_labels(file, target, columns, values, now=datetime.now(UTC).isoformat(timespec="seconds"))
+    append_labels(folder / LABELS, result.labels)
+    _report(result, folder)
+    if result.problems and not result.labels and not result.known:
+        raise typer.Exit(2)
+
+
+def _report(result: Imported, folder: Path) -> None:
+    from visioneval.errors import SHOWN_PROBLEMS
+    from visioneval.report.text import clean
+
+    for problem in result.problems[:SHOWN_PROBLEMS]:
+        options.say(clean(str(problem)))
+    if (more := len(result.problems) - SHOWN_PROBLEMS) > 0:
+        options.say(f"... and {more:,} more")
+    if result.again:
+        options.say(f"repeated answers, stored as given again: {result.again:,}")
+    cells = {label.cell for label in result.labels}
+    raters = {label.rater for label in result.labels}
+    print(
+        f"{clean(folder.name)}: labels added: {len(result.labels):,} (cells: {len(cells):,}, raters: {len(raters):,});"
+        f" already present: {result.known:,}; skipped: {len(result.problems):,}"
+    )
+
+
+@label.command("export")
+def export_labels(
+    run: options.RunName,
+    output: Annotated[
+        Path | None,
+        options.value("--output/-o", "FILE", "Write to this file (.csv, .tsv, .jsonl) instead of standard output."),
+    ] = None,
+    form: Annotated[
+        str | None, options.value("--format", "csv|tsv|jsonl", "The format; default: by the file extension.")
+    ] = None,
+    include_all: Annotated[bool, options.flag("--all", "Include answers that were replaced or withdrawn.")] = False,
+    runs: options.RunsFolder = options.RUNS,
+) -> None:
+    """Write a run's labels as a table that 'label import' can read."""
+    from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
+    from visioneval.analysis.run_lookup import labels_of, read_run
+    from visioneval.export.labels import format_of, write_labels
+    from visioneval.records.labels import LABELS, newest, read_labels
+
+    folder, info, records = read_run(run, runs, options.say)
+    labels = labels_of(run, records, read_labels(folder / LABELS))
+    if not include_all:
+        (current,), outdated = drop_outdated_labels([LabeledRun(info, records, labels)])
+        labels = newest(current.labels)
+        if outdated:
+            options.say(f"labels of replaced images, left out: {outdated:,} (--all includes them)")
+    file_format = format_of(form, output)
+    if output is None:
+        write_labels(labels, file_format, sys.stdout)
+        return
+    try:
+        with output.open("w", encoding="utf-8", newline="") as file:
+            write_labels(labels, file_format, file)
+    except OSError as error:
+        raise UsageError(f"{output}: cannot write: {error.strerror or error}") from None
+    print(f"wrote {len(labels):,} labels to {output}")

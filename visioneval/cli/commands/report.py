@@ -1,0 +1,55 @@
+"""The command ``report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from visioneval.bounds import MEGAPIXELS
+from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
+
+
+@bounded(MEGAPIXELS)
+def report(
+    run: options.RunName,
+    output: Annotated[
+        Path | None,
+        options.value("--output/-o", "PATH", "Where to write the report (default: 'report' in the run's folder)."),
+    ] = None,
+    single_file: Annotated[
+        bool, options.flag("--single-file", "Write one file that contains everything; --output can name it.")
+    ] = False,
+    open_page: Annotated[bool, options.flag("--open", "Open the report in a browser.")] = False,
+    trust_suite: Annotated[
+        bool,
+        options.flag("--trust-suite", "Show inputs outside the suite's folder and the working directory."),
+    ] = False,
+    runs: Annotated[Path, options.value("--runs", "DIR", "The folder of runs.")] = options.RUNS,
+) -> None:
+    """Write a run as static HTML: overview, gallery, and every cell with its images, scores and reasons."""
+    from visioneval.analysis.run_lookup import named_run, warn_missing
+    from visioneval.report.html.report import target_of, write_report
+    from visioneval.report.html.slim_run import read_slim
+
+    folder, info, label = named_run(run, runs)
+    target = target_of(folder, output, single_file=single_file)
+    slim_run = read_slim(folder, info, label)
+    if label is None:
+        warn_missing(folder, info, len(slim_run.cells), options.say)
+    page = write_report(slim_run, target, single_file=single_file, trust=trust_suite)
+    print(f"wrote {page}")
+    if open_page:
+        _open(page.resolve().as_uri())
+
+
+def _open(address: str) -> None:
+    """Opens the page, or prints its address if there is no browser."""
+    import webbrowser
+
+    try:
+        is_open = webbrowser.open(address)
+    except (webbrowser.Error, ValueError):  # BROWSER is not a command
+        is_open = False
+    if not is_open:
+        options.say(f"cannot open a browser; open {address}")

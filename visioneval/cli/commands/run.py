@@ -1,0 +1,163 @@
+"""The command ``run``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visioneval import bounds
+from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
+from visioneval.errors import UsageError
+
+if TYPE_CHECKING:
+    from visioneval.engine.planning import Planned
+    from visioneval.engine.prepare import RunOptions
+
+SEVERITY = (130, 2, 3, 1, 0)
+"""Exit codes, the most severe first."""
+
+
+@bounded(*bounds.ALL)
+def run(
+    suites: options.OptionalSuites = None,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    model: options.Models = None,
+    grader: options.Graders = None,
+    limit: options.Limit = None,
+    samples: options.Samples = None,
+    var: options.Variables = None,
+    judge: options.Judges = None,
+    runs: options.Runs = options.RUNS,
+    run_id: options.RunId = None,
+    note: options.Note = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    junit: options.Junit = None,
+    markdown: options.Markdown = None,
+    no_fail: options.NoFail = False,
+    resume: Annotated[
+        str | None,
+        options.value("--resume", "RUN", "Resume a run, with its own suite or the given one.", options.CALLS),
+    ] = None,
+    keep_errors: Annotated[
+        bool,
+        options.flag("--keep-errors", "With --resume: do not repeat cells that ended in an error.", options.CALLS),
+    ] = False,
+    reuse: options.ReuseAnswers = options.ReuseFlag.judges,
+    offline: options.Offline = False,
+    cache: options.CacheFolder = None,
+    budget: options.BudgetUsd = None,
+    max_concurrency: options.MaxConcurrency = 64,
+    log_file: options.LogFile = None,
+    debug: options.Debug = False,
+    dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; make no calls and write nothing.")] = False,
+    trust_suite: options.TrustSuite = False,
+) -> None:
+    """Run suites: generate or read every image, grade it, and check the gates.
+
+    Each suite becomes one run; the exit code is the most severe one. All suites are checked first.
+    """
+    from visioneval.engine.prepare import plan_runs
+    from visioneval.settings import run_options
+
+    _check_usage(
+        suites or [],
+        resume,
+        run_id=run_id,
+        note=note,
+        as_json=as_json,
+        dry_run=dry_run,
+        keep_errors=keep_errors,
+        reports=(junit, markdown),
+    )
+    settings = run_options(
+        cases=case or (),
+        tags=tag or (),
+        models=model or (),
+        graders=grader or (),
+        limit=limit,
+        samples=samples,
+        variables=options.pairs("--var", "NAME=VALUE", var),
+        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
+        runs=runs,
+        run_id=run_id,
+        note=note,
+        resume=resume,
+        keep_errors=keep_errors,
+        reuse=reuse.value,
+        offline=offline,
+        cache=cache,
+        budget_usd=options.checked_budget(budget),
+        max_concurrency=max_concurrency,
+        log_file=log_file,
+        debug=debug,
+        trust_suite=trust_suite,
+        command_line=tuple(sys.argv[1:]),
+    )
+    planned = plan_runs(suites or [], settings)
+    if dry_run:
+        _print_plans(planned, settings)
+        return
+    code = _run(planned, settings, options.Output(as_json, quiet), junit, markdown)
+    raise typer.Exit(0 if no_fail and code == 1 else code)
+
+
+def _check_usage(
+    suites: list[Path],
+    resume: str | None,
+    *,
+    run_id: str | None,
+    note: str | None,
+    as_json: bool,
+    dry_run: bool,
+    keep_errors: bool,
+    reports: tuple[Path | None, ...],
+) -> None:
+    if not suites and resume is None:
+        raise UsageError("name a suite, or a run to resume: --resume RUN")
+    if resume is not None and (len(suites) > 1 or run_id is not None or note is not None):
+        raise UsageError("--resume takes at most one suite, and neither --run-id nor --note")
+    if keep_errors and resume is None:
+        raise UsageError("--keep-errors needs --resume")
+    if run_id is not None and len(suites) > 1:
+        raise UsageError("--run-id names one run: give one suite")
+    if dry_run and (as_json or any(value is not None for value in (run_id, note, *reports))):
+        raise UsageError("--dry-run writes nothing: leave out --json, --run-id, --note, --junit and --markdown")
+
+
+def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
+    from visioneval.api import estimate_plan
+    from visioneval.cli.plan_table import print_plan
+
+    for suite in planned:
+        print_plan(estimate_plan(suite, settings), options.console())
+
+
+def _run(
+    planned: Sequence[Planned],
+    settings: RunOptions,
+    output: options.Output,
+    junit: Path | None,
+    markdown: Path | None,
+) -> int:
+    """Runs all suites, shows each result and writes the reports. Returns the most severe exit code."""
+    from visioneval.api import Run, run_planned
+    from visioneval.cli.progress import progress_of
+    from visioneval.cli.reports import check_reports, write_reports
+    from visioneval.cli.result import show_result
+
+    check_reports(junit, markdown)
+    finished: list[Run] = []
+    try:
+        for result in run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say):
+            finished.append(result)
+            show_result(result, output)
+    finally:
+        write_reports(finished, junit, markdown)
+    return min((result.exit_code for result in finished), key=SEVERITY.index)

@@ -1,0 +1,178 @@
+"""Commands that read runs: runs, show, export."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+from visioneval.cli import options
+from visioneval.errors import RunFormatError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from visioneval.analysis.findings import Counts
+    from visioneval.api import Run
+    from visioneval.records.model import Record, RunInfo
+    from visioneval.suite.case import TestCase
+
+
+MAX_STOPPED = 5
+
+
+class VerdictChoice(StrEnum):
+    """The values of ``--verdict``."""
+
+    passed = "PASS"
+    failed = "FAIL"
+    error = "ERROR"
+
+
+def list_all(
+    runs: options.RunsFolder = options.RUNS,
+    experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
+) -> None:
+    """List the runs of a folder, by experiment, oldest first."""
+    from visioneval.records.model import list_runs
+    from visioneval.records.resume_command import resume_command
+    from visioneval.records.run_state import current_state
+    from visioneval.report.terminal.run_list import ListedRun, print_runs
+
+    listed = list_runs(runs)
+    for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
+        options.say(f"{path}: skipped: its run.json cannot be read")
+    selected = [
+        (path, {**info, "state": current_state(path, info.get("state"))})
+        for path, info in listed
+        if experiment in (None, info.get("experiment"))
+    ]
+    if not selected:
+        print(f"{runs}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
+        return
+    print_runs([ListedRun(path.name, info, _counts(path)) for path, info in selected], options.console())
+    stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
+    for path in stopped[-MAX_STOPPED:]:
+        options.say(f"{path} was killed; to resume: {resume_command(path)}")
+
+
+def _counts(folder: Path) -> Counts | None:
+    from visioneval.analysis.accumulators import count
+    from visioneval.records.model import read_records
+    from visioneval.report.text import clean
+
+    try:
+        return count(read_records(folder))
+    except RunFormatError as error:
+        options.say(clean(str(error)))
+        return None
+
+
+def show(
+    run: options.RunName,
+    case: Annotated[str | None, options.argument("CASE", "A case id: show its cells in full.")] = None,
+    sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of the case.", min=0)] = None,
+    verdict: Annotated[
+        VerdictChoice | None,
+        options.value("--verdict", "PASS|FAIL|ERROR", "Only cells with this verdict.", case_sensitive=False),
+    ] = None,
+    runs: options.RunsFolder = options.RUNS,
+) -> None:
+    """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
+    from visioneval.api import load_run
+    from visioneval.cli.result import print_pairs
+    from visioneval.report.terminal.summary import print_summary
+
+    result = load_run(run, runs=runs, warn=options.say)
+    if case is not None:
+        _show_case(result, case, sample, verdict)
+        return
+    if sample is not None or verdict is not None:
+        raise UsageError("--sample and --verdict need a CASE")
+    print_summary(result.summary, options.console())
+    print_pairs(result)
+    if result.resume_hint is not None:
+        options.say(result.resume_hint)
+
+
+def _show_case(result: Run, case: str, sample: int | None, verdict: VerdictChoice | None) -> None:
+    from visioneval.analysis.summary import in_order
+    from visioneval.report.terminal.cell import print_cells
+
+    cells = [
+        record
+        for record in in_order(result.info, result.records)
+        if record.test_id == case
+        and sample in (None, record.sample_index)
+        and (verdict is None or record.verdict.value == verdict.value)
+    ]
+    if not cells:
+        raise UsageError(_no_cell(case, result.records))
+    print_cells(cells, _rendered_case(result.info, case), result.folder, options.console())
+
+
+def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
+    """The case, with its criteria as judges saw them."""
+    from visioneval.errors import TemplateError
+    from visioneval.suite.prompts import rendered
+
+    case = next((case for case in info.suite.cases if case.id == case_id), None)
+    if case is None or not case.criteria:
+        return case
+    with suppress(TemplateError):
+        return case.model_copy(update={"criteria": rendered(case, info.suite.vars)[1]})
+    return case
+
+
+def _no_cell(case: str, records: Sequence[Record]) -> str:
+    from visioneval.suite.loading.messages import did_you_mean
+
+    ids = {record.test_id for record in records}
+    if case in ids:
+        return f"{case!r}: no matching cells of this case in this run"
+    return f"no case {case!r} in this run{did_you_mean(case, ids)}"
+
+
+def export(
+    run: options.RunName,
+    output: Annotated[
+        Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
+    ] = None,
+    form: Annotated[
+        str | None,
+        options.value(
+            "--format", "csv|jsonl", "csv: a row per cell; jsonl: whole records. Default: by the file extension."
+        ),
+    ] = None,
+    runs: options.RunsFolder = options.RUNS,
+) -> None:
+    """Export the cells of a run.
+
+    In CSV, text that starts with =, +, - or @ gets a leading apostrophe: spreadsheets would read it as a formula.
+    """
+    from visioneval.analysis.run_lookup import read_run
+    from visioneval.analysis.summary import in_order
+    from visioneval.export.csv import write_csv
+    from visioneval.export.labels import format_of
+
+    file_format = format_of(form, output, ("csv", "jsonl"))
+    _, info, records = read_run(run, runs, options.say)
+    cells = in_order(info, records)
+
+    def write(target: TextIO) -> None:
+        if file_format == "csv":
+            write_csv(cells, list(info.metrics), target)
+        else:
+            target.writelines(cell.model_dump_json() + "\n" for cell in cells)
+
+    if output is None:
+        write(sys.stdout)
+        return
+    try:
+        with output.open("w", encoding="utf-8", newline="") as file:
+            write(file)
+    except OSError as error:
+        raise UsageError(f"{output}: cannot write: {error.strerror or error}") from None
+    print(f"wrote {output}")

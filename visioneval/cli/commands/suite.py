@@ -1,0 +1,169 @@
+"""The commands about suites: ``init``, ``validate``, ``plan`` and ``schema``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from visioneval import bounds
+from visioneval.cli import options
+from visioneval.cli.bound_flags import bounded
+from visioneval.errors import UsageError
+
+
+class Template(StrEnum):
+    """The values of ``init --template``."""
+
+    quickstart = "quickstart"
+    generation = "generation"
+    editing = "editing"
+    gecko = "gecko"
+
+    @property
+    def folder(self) -> str:
+        """The folder under ``suites/`` to copy."""
+        return "gecko_offline" if self is Template.gecko else self.value
+
+
+class Ci(StrEnum):
+    """The values of ``init --ci``."""
+
+    github = "github"
+
+
+WORKFLOWS = {Ci.github: (Path(__file__).parents[1] / "github.yml", Path(".github/workflows/visioneval.yml"))}
+
+
+def init(
+    folder: Annotated[Path, options.argument("DIR", "Where to write it; default: here.")] = Path(),
+    template: Annotated[
+        Template | None, options.value("--template", "NAME", "quickstart (default), generation, editing or gecko.")
+    ] = None,
+    ci: Annotated[
+        Ci | None, options.value("--ci", "NAME", "github: a workflow; without --template, only the workflow.")
+    ] = None,
+) -> None:
+    """Write a runnable, commented suite with its images, or a CI workflow."""
+    from visioneval.resources import builtin
+
+    files: dict[Path, Path] = {}
+    if template is not None or ci is None:
+        source = builtin("suites") / (template or Template.quickstart).folder
+        paths = (path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        files = {path.relative_to(source): path for path in sorted(paths)}
+    if ci is not None:
+        source_file, target = WORKFLOWS[ci]
+        files[target] = source_file
+    _copy(files, folder)
+    if Path("suite.yaml") in files:
+        print(f"next: visioneval run {folder / 'suite.yaml'}")
+    else:
+        print("next: set SUITE in the workflow, then: visioneval baseline set latest")
+
+
+def _copy(files: Mapping[Path, Path], folder: Path) -> None:
+    """Copies all files, or none if one exists already. Raises ``UsageError``."""
+    from shutil import copyfile
+
+    existing = [str(folder / name) for name in files if (folder / name).exists()]
+    if existing:
+        raise UsageError(
+            f"{existing[0]}: already exists; nothing was written. Choose another folder: visioneval init DIR"
+        )
+    try:
+        for name, source in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(source, folder / name)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write: {error.strerror or error}") from None
+    for name in files:
+        print(f"wrote {folder / name}")
+
+
+@bounded(*bounds.ALL)
+def validate(
+    suites: options.Suites,
+    var: options.Variables = None,
+    judge: options.Judges = None,
+    trust_suite: options.TrustSuite = False,
+    runs: options.RunsFolder = options.RUNS,
+) -> None:
+    """Check suites. Prints all problems at once, as file:line:column."""
+    from visioneval.cli.plan_table import count_of, missing_keys
+    from visioneval.engine.planning import load_plan
+    from visioneval.errors import Problem, SuiteError
+    from visioneval.settings import run_options
+
+    settings = run_options(
+        variables=options.pairs("--var", "NAME=VALUE", var),
+        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
+        runs=runs,
+        trust_suite=trust_suite,
+    )
+    problems: list[Problem] = []
+    for path in suites:
+        try:
+            plan = load_plan(path, settings.suite).plan
+        except SuiteError as error:
+            problems.extend(error.problems)
+            continue
+        counts = ((len(plan.suite.cases), "case"), (len(plan.runs), "model run"), (plan.cells, "cell"))
+        print(f"{path}: valid: {', '.join(count_of(number, name) for number, name in counts)}")
+        for line in missing_keys(plan):
+            print(f"{path}: missing key: {line}")
+    if problems:
+        raise SuiteError(problems)
+
+
+@bounded(*bounds.ALL)
+def plan(
+    suites: options.Suites,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    model: options.Models = None,
+    grader: options.Graders = None,
+    limit: options.Limit = None,
+    samples: options.Samples = None,
+    var: options.Variables = None,
+    judge: options.Judges = None,
+    trust_suite: options.TrustSuite = False,
+    runs: options.RunsFolder = options.RUNS,
+    as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
+) -> None:
+    """Show what a run would do and cost. Makes no calls and writes nothing."""
+    from visioneval.api import estimate_plan
+    from visioneval.cli.plan_table import plan_json, print_plan
+    from visioneval.engine.planning import load_plans
+    from visioneval.settings import run_options
+
+    settings = run_options(
+        cases=case or (),
+        tags=tag or (),
+        models=model or (),
+        graders=grader or (),
+        limit=limit,
+        samples=samples,
+        variables=options.pairs("--var", "NAME=VALUE", var),
+        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
+        runs=runs,
+        trust_suite=trust_suite,
+    )
+    for planned in load_plans(suites, settings.suite):
+        suite_plan = estimate_plan(planned, settings)
+        if as_json:
+            print(plan_json(suite_plan))
+        else:
+            print_plan(suite_plan, options.console())
+
+
+def schema() -> None:
+    """Print the JSON Schema of a suite, for editors.
+
+    visioneval schema > visioneval.schema.json
+    """
+    from visioneval.suite.model import json_schema
+
+    print(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,52 @@
+"""Prints the result of a run: its summary, its pairs, why it stopped, and what to do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visioneval.cli import options
+
+if TYPE_CHECKING:
+    from visioneval.api import Run
+
+
+def show_result(result: Run, output: options.Output) -> None:
+    """Prints a finished run. A reader that has closed the output does not change the exit code."""
+    from visioneval.report.terminal.summary import last_line, print_summary
+
+    summary = result.summary
+    with options.ignore_closed_output():
+        if output.as_json:
+            print(summary.model_dump_json())
+        if result.error is not None:
+            options.say(result.error)
+            options.say(f"stopped: the records in {result.folder} are complete up to here; {result.resume_hint}")
+            return
+        if not output.as_json and not output.quiet:
+            print_summary(summary, options.console())
+        if summary.unjudged_pairs:
+            from visioneval.report.terminal.summary import unjudged_pairs_text
+
+            options.say(f"{unjudged_pairs_text(summary.unjudged_pairs)}; {result.resume_hint}")
+        if summary.state == "interrupted":
+            reason = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
+            options.say(f"{reason}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
+            options.say(str(result.resume_hint))
+        if not output.as_json and not output.quiet:
+            print_pairs(result)
+        line = last_line(result.folder, summary, options.RUNS)
+        if output.as_json:
+            options.say(line)
+        else:
+            print(line)
+
+
+def print_pairs(result: Run) -> None:
+    """Prints what judges preferred among the model runs of a run, if its suite compares them."""
+    from visioneval.analysis.compare.preferences import preferences_within
+
+    if preferences := preferences_within(result.folder, result.info.run_id):
+        from visioneval.report.terminal.preferences import print_preferences
+
+        print_preferences(preferences, options.console())
+        print()

@@ -1,0 +1,108 @@
+"""The first two steps of a run: a suite is loaded, from its file or from a run, and expanded into a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from visioneval.engine.context import sanitizer_for
+from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.expansion import Plan, expand, run_labels
+from visioneval.records.model import RunInfo, Selection, read_info
+from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteOptions:
+    """What is selected of a suite, what is changed in it, how far it is trusted, and where other runs are."""
+
+    selection: Selection = field(default_factory=Selection)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Replace the suite's ``vars``."""
+    judges: Mapping[str, str] = field(default_factory=dict)
+    """``PROVIDER:MODEL`` by the name of a judge of the suite."""
+    samples: int | None = None
+    """Instead of the suite's."""
+    trust: bool = False
+    """Whether the suite may run code of its own and read files outside its folder."""
+    runs: Path = RUNS
+    """The folder of runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A suite and its plan."""
+
+    loaded: LoadedSuite
+    plan: Plan
+
+
+def load_plan(path: Path, options: SuiteOptions) -> Planned:
+    """A suite from its file, expanded. Raises ``SuiteError`` and ``UsageError``."""
+    loaded = load_suite(
+        path,
+        trust=options.trust,
+        variables=options.variables,
+        judges=options.judges,
+        run_labels=run_labels(options.runs),
+    )
+    return Planned(loaded, expand(loaded, options.selection, samples=options.samples, runs_root=options.runs))
+
+
+def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
+    """Several suites, all of them checked before one is used. Raises ``SuiteError`` with the problems of all."""
+    plans: list[Planned] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            plans.append(load_plan(path, options))
+        except SuiteError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise SuiteError(problems)
+    return plans
+
+
+def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
+    """The suite that a run holds, checked and expanded again. Raises ``SuiteError`` and ``UsageError``."""
+    info = read_info(folder)
+    check_secrets(folder, info.hidden_vars, options)
+    loaded = recheck_suite(
+        info.suite,
+        Path(info.suite_path),
+        source_sha256=info.source_sha256,
+        trust=options.trust,
+        variables=options.variables,
+        judges=options.judges,
+        hidden=info.hidden_vars,
+        run_labels=run_labels(options.runs),
+    )
+    return Planned(loaded, expand(loaded, options.selection, samples=options.samples, runs_root=options.runs))
+
+
+def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
+    """The secret variables of a run that the plan's suite has too, without a secret value."""
+    sanitizer, variables = sanitizer_for(plan), plan.suite.vars
+    return [name for name in info.hidden_vars if name in variables and not sanitizer.hides(variables[name])]
+
+
+def check_secrets(folder: Path, names: Iterable[str], options: SuiteOptions) -> None:
+    """Raises ``UsageError`` where a secret variable of a run is not given again: no file holds its value."""
+    missing = [name for name in names if name not in options.variables]
+    if missing:
+        again = " ".join(f"--var {name}=VALUE" for name in missing)
+        raise UsageError(f"{folder}: a run does not keep the value of a secret variable: give it again, {again}")
+
+
+def check_same_suite(folder: Path, plan: Plan, options: SuiteOptions) -> None:
+    """Raises ``UsageError`` where a run is of another suite or lacks its secrets: all its cells would be set aside."""
+    info = read_info(folder)
+    check_secrets(folder, secrets_to_give(info, plan), options)
+    if info.suite.name != plan.suite.name:
+        raise UsageError(
+            f"{folder}: is a run of the suite {info.suite.name!r}, not of {plan.suite.name!r}:"
+            " --resume needs the same suite"
+        )

@@ -1,0 +1,187 @@
+"""From a plan to a run that can be executed: a new run, a resumed one, or the outputs of a run graded again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from visioneval.engine.call_settings import CallSettings, check_budget, check_session
+from visioneval.engine.components import Components, build_components
+from visioneval.engine.planning import (
+    Planned,
+    SuiteOptions,
+    check_same_suite,
+    check_secrets,
+    load_plan,
+    load_plans,
+    load_stored_plan,
+    secrets_to_give,
+)
+from visioneval.engine.provenance import describe_run, resumed_info
+from visioneval.engine.regrade import copy_questions, plan_regrade
+from visioneval.engine.resume import forget_changed_pairs, plan_resume
+from visioneval.engine.run import Jobs, every_cell
+from visioneval.errors import UsageError
+from visioneval.expansion import Plan
+from visioneval.records.model import RunInfo, Selection, read_info, read_records
+from visioneval.records.resume_command import resume_command
+from visioneval.records.writer import RunWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Everything that a run is asked for beside its suite."""
+
+    suite: SuiteOptions = field(default_factory=SuiteOptions)
+    calls: CallSettings = field(default_factory=CallSettings)
+    run_id: str | None = None
+    note: str | None = None
+    resume: Path | None = None
+    """The folder of the run to resume."""
+    keep_errors: bool = False
+    """Whether a resumed run leaves cells that ended in an error as they are."""
+    command_line: tuple[str, ...] = ()
+    """As typed, for ``run.json`` and for the command that resumes the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run that is ready to be executed: its writer is open, and ``jobs`` makes ``cells`` cells."""
+
+    plan: Plan
+    components: Components
+    writer: RunWriter
+    jobs: Jobs
+    cells: int
+    resume_hint: str
+    """How to get the remaining cells if the run stops early."""
+    notes: tuple[str, ...] = ()
+    """One line for each thing that the user should know before the run starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunToGrade:
+    """The run whose outputs are graded again, or one model run of it."""
+
+    folder: Path
+    info: RunInfo
+    label: str | None
+
+    @property
+    def name(self) -> str:
+        """``RUN_ID`` or ``RUN_ID@label``."""
+        return self.info.run_id if self.label is None else f"{self.info.run_id}@{self.label}"
+
+
+def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
+    """The plans of all suites; without a suite, that of the run to resume. Raises ``SuiteError`` and ``UsageError``."""
+    if options.resume is None:
+        return load_plans(suites, options.suite)
+    if options.suite.selection.narrows:
+        raise UsageError("--resume takes a whole run: leave out --case, --tag, --model, --grader and --limit")
+    info = read_info(options.resume)
+    suite_options = replace(options.suite, selection=info.selection)
+    if suites:
+        planned = load_plans(suites, suite_options)
+    elif suite_options.judges or not suite_options.variables.keys() <= set(info.hidden_vars):
+        raise UsageError("--var and --judge change a suite: name the suite beside --resume")
+    else:
+        planned = [load_stored_plan(options.resume, suite_options)]
+    check_same_suite(options.resume, planned[0].plan, suite_options)
+    return planned
+
+
+def check_runs(planned: Sequence[Planned], options: RunOptions, warn: Callable[[str], None]) -> list[Components]:
+    """Checks keys, prices, the cache and the log of all runs before the first starts. Returns their components.
+
+    Raises ``UsageError`` and ``BudgetError``.
+    """
+    for each in planned:
+        check_budget(each.plan, options.calls)
+    for each in planned:
+        check_session(each.plan, options.calls, warn)
+    return [build_components(each.plan, offline=options.calls.reuse.offline) for each in planned]
+
+
+def prepare_run(planned: Planned, components: Components, options: RunOptions) -> PreparedRun:
+    """A new run, or the run to resume with what is left to do. Raises ``UsageError``."""
+    plan, loaded = planned.plan, planned.loaded
+    selection = options.suite.selection if options.resume is None else read_info(options.resume).selection
+    info = describe_run(
+        plan, loaded, selection, run_id=options.run_id, note=options.note, command_line=options.command_line
+    )
+    if options.resume is None:
+        writer = RunWriter.create(options.suite.runs, info)
+        hint = resume_command(writer.folder, info.command_line, loaded.path, info.hidden_vars)
+        return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}")
+    return _resume(planned, components, info, options)
+
+
+def _resume(planned: Planned, components: Components, info: RunInfo, options: RunOptions) -> PreparedRun:
+    plan, folder = planned.plan, options.resume
+    assert folder is not None
+    stored = read_info(folder)
+    if stored.graded_from is not None:
+        raise UsageError(f"{folder} grades the outputs of {stored.graded_from}: run that 'visioneval grade' again")
+    uses_stored_suite = planned.loaded.is_from_run
+    rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors)
+    writer = RunWriter.resume(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), rest.stale)
+    forget_changed_pairs(rest, stored, plan, folder)
+    notes = [f"resuming {folder}: {rest}"]
+    if rest.stale:
+        notes.append(f"{len(rest.stale)} cells are no longer in the suite: moved to stale.jsonl")
+    suite = None if uses_stored_suite else planned.loaded.path
+    hint = resume_command(writer.folder, info.command_line, suite, info.hidden_vars)
+    return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
+
+
+def prepare_grading(source: RunToGrade, suite: Path | None, options: RunOptions) -> PreparedRun:
+    """A new run that grades the outputs of ``source`` by its own suite, or by ``suite``; it generates nothing.
+
+    Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
+    """
+    planned, recorded_selection = _plan_grading(source, suite, options.suite)
+    plan = replace(planned.plan, generates=False)
+    info = describe_run(
+        plan,
+        planned.loaded,
+        recorded_selection,
+        run_id=options.run_id,
+        note=options.note,
+        command_line=options.command_line,
+    ).model_copy(update={"graded_from": source.name})
+    check_budget(plan, options.calls)
+    components = build_components(plan, offline=options.calls.reuse.offline)
+    grading = plan_regrade(plan, read_records(source.folder), source.folder, source.info.run_id)
+    writer = RunWriter.create(options.suite.runs, info)
+    copy_questions(source.folder, writer.folder)
+    notes = (str(grading),) if str(grading) else ()
+    return PreparedRun(plan, components, writer, grading.jobs, plan.cells, _grade_again_hint(options), notes)
+
+
+def _plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> tuple[Planned, Selection]:
+    """The plan, and the selection that ``run.json`` states: where nothing is selected, that of the source."""
+    before, selection = source.info.selection, options.selection
+    if source.label is not None:
+        selection = selection.model_copy(update={"models": (source.label,)})
+    options = replace(options, samples=source.info.suite.samples)
+    if suite is None:
+        planned = load_stored_plan(source.folder, replace(options, selection=selection))
+        return planned, selection if selection.narrows else before
+    if not selection.narrows:
+        selection = before.model_copy(update={"graders": ()})
+    options = replace(options, selection=selection)
+    planned = load_plan(suite, options)
+    check_secrets(source.folder, secrets_to_give(source.info, planned.plan), options)
+    return planned, selection
+
+
+def _grade_again_hint(options: RunOptions) -> str:
+    """How to grade it all: into a new run, as the name of this one is taken."""
+    again = "to grade the rest: the same command again" + (
+        " with another --run-id" if options.run_id is not None else ""
+    )
+    if not options.calls.reuse.judgements:
+        return f"{again}: it asks all judges again; without --reuse none, it reuses cached answers"
+    return f"{again}: answers of judges are cached"

@@ -1,0 +1,54 @@
+"""The command line that resumes a run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from visioneval import bounds
+from visioneval.records.model import RunInfo
+from visioneval.suite.load import HIDDEN
+
+
+def resume_command(
+    folder: Path, typed: Sequence[str] = (), suite: Path | None = None, hidden: Sequence[str] = ()
+) -> str:
+    """The command that resumes a run.
+
+    Of the arguments that were ``typed`` it keeps those without which the run would stop or pay again. The arguments
+    that a run on disk holds are not meant: a run may come from a stranger, who must not say whom to trust. A ``suite``
+    that was named and lies outside the working directory is named again, with what changed it. The values of
+    ``hidden`` variables must be given again: ``***`` stands for them.
+    """
+    named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
+    with_value = {"--cache", "--reuse", "--budget", "--env-file", *(bound.flag for bound in bounds.ALL)}
+    with_value |= {"--var", "--judge", "--samples"} if named else set()
+    before: list[str] = []
+    after: list[str] = []
+    arguments = iter(typed)
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
+        if argument in ("--trust-suite", "--offline"):
+            after.append(argument)
+        elif name in with_value:
+            (before if name == "--env-file" else after).extend((name, value if sign else next(arguments, "")))
+    if not named:
+        after += [argument for name in hidden for argument in ("--var", f"{name}={HIDDEN}")]
+    return shlex.join(("visioneval", *before, "run", *named, "--resume", str(folder), *after))
+
+
+def resume_hint(folder: Path, info: RunInfo) -> str | None:
+    """How to resume a run that did not end; ``None`` for one that ended or is still running."""
+    if info.state not in ("stopped", "interrupted"):
+        return None
+    reasons = {"budget": "stopped by its budget", "refused_key": "stopped by a refused API key", None: "interrupted"}
+    how = "killed" if info.state == "stopped" else reasons[info.stopped_by]
+    return f"{folder} was {how}; {missing_cells_hint(folder, info)}"
+
+
+def missing_cells_hint(folder: Path, info: RunInfo) -> str:
+    """How to get the cells that a run lacks."""
+    if info.graded_from is not None:
+        return "grade its source again, into a new run"
+    return f"to resume: {resume_command(folder, hidden=info.hidden_vars)}"

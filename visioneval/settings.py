@@ -1,0 +1,115 @@
+"""The settings of a run: keywords of the Python API and flags of the command line, as one options object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from visioneval.engine.call_settings import MAX_CONCURRENCY, CallSettings
+from visioneval.engine.calls.calls import Reuse, ReuseChoice
+from visioneval.engine.planning import RUNS, SuiteOptions
+from visioneval.engine.prepare import RunOptions
+from visioneval.records.model import Selection, find_run
+
+
+class CallKeywords(TypedDict, total=False):
+    """How providers are called."""
+
+    variables: Mapping[str, Any]
+    """Override the suite's ``vars``, as ``--var`` does: a text is read as YAML."""
+    runs: Path | str
+    """The folder of runs; ``runs`` by default."""
+    reuse: ReuseChoice
+    """Which cached answers to reuse: ``all``, ``judges`` (default: answers about identical images) or ``none``."""
+    offline: bool
+    """Makes no network calls: all answers come from the cache."""
+    cache: Path | str
+    """The cache folder, instead of the user's."""
+    budget_usd: float
+    """The maximum cost in US dollars, instead of the suite's."""
+    max_concurrency: int
+    """Concurrent calls per model; 64 by default."""
+    log_file: Path | str
+    """Gets one line of JSON per call."""
+    trust_suite: bool
+    """Allows the suite to run its own code and to read files outside its folder."""
+
+
+class RunKeywords(CallKeywords, total=False):
+    """Everything that a run takes besides its suite. Lists of names select; patterns are globs."""
+
+    cases: Sequence[str]
+    tags: Sequence[str]
+    models: Sequence[str]
+    graders: Sequence[str]
+    limit: int
+    """Only the first cases that are selected."""
+    samples: int
+    """Outputs per case and model run, instead of the suite's."""
+    judges: Mapping[str, str]
+    """``PROVIDER:MODEL`` by the name of a judge of the suite."""
+    run_id: str
+    note: str
+    resume: Path | str
+    """The run to resume."""
+    keep_errors: bool
+    """Does not repeat the cells of a resumed run that ended in an error."""
+
+
+def run_options(
+    *,
+    cases: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    models: Sequence[str] = (),
+    graders: Sequence[str] = (),
+    limit: int | None = None,
+    samples: int | None = None,
+    variables: Mapping[str, Any] | None = None,
+    judges: Mapping[str, str] | None = None,
+    runs: Path | str = RUNS,
+    run_id: str | None = None,
+    note: str | None = None,
+    resume: Path | str | None = None,
+    keep_errors: bool = False,
+    reuse: ReuseChoice = "judges",
+    offline: bool = False,
+    cache: Path | str | None = None,
+    budget_usd: float | None = None,
+    max_concurrency: int = MAX_CONCURRENCY,
+    log_file: Path | str | None = None,
+    debug: bool = False,
+    trust_suite: bool = False,
+    command_line: tuple[str, ...] = (),
+) -> RunOptions:
+    """The options of a run. Raises ``UsageError``."""
+    selection = Selection(
+        cases=tuple(cases), tags=tuple(tags), models=tuple(models), graders=tuple(graders), limit=limit
+    )
+    suite = SuiteOptions(
+        selection=selection,
+        variables={name: v if isinstance(v, str) else json.dumps(v) for name, v in (variables or {}).items()},
+        judges=judges or {},
+        samples=samples,
+        trust=trust_suite,
+        runs=Path(runs),
+    )
+    calls = CallSettings(
+        max_concurrency,
+        None if cache is None else Path(cache),
+        Reuse.of(reuse, offline=offline, resumes=resume is not None),
+        budget_usd,
+        None if log_file is None else Path(log_file),
+        debug,
+    )
+    folder = None if resume is None else find_run(str(resume), Path(runs))
+    return RunOptions(
+        suite=suite,
+        calls=calls,
+        run_id=run_id,
+        note=note,
+        resume=folder,
+        keep_errors=keep_errors,
+        command_line=command_line,
+    )
