@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.cli.suite import Template
+from visioneval.cli.commands.suite import Template
 from visioneval.records.model import read_records
 from visioneval.types import Verdict
 
