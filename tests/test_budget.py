@@ -28,7 +28,7 @@ from visioneval.engine.calls.cost_bounds import (
 from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.errors import BudgetError
-from visioneval.suite.limits import Price
+from visioneval.suite.entries.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)
 

@@ -25,7 +25,7 @@ from visioneval.engine.calls.throttle import Throttle
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.suite.limits import Price
+from visioneval.suite.entries.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)
 

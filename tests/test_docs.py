@@ -16,9 +16,10 @@ from visioneval.records import labels, preferences
 from visioneval.records import questions as question_file
 from visioneval.records.model import Record
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
-from visioneval.suite import case, judges, limits, model, questions
+from visioneval.suite import case, model, questions
 from visioneval.suite import filters as scope
 from visioneval.suite import labels as suite_labels
+from visioneval.suite.entries import judges, limits
 
 ROOT = Path(__file__).parent.parent
 SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when"}

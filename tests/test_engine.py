@@ -199,7 +199,7 @@ def test_workers_pull_jobs_on_demand(toy: Toy, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_samples_share_cost_and_time_and_missing_sample_is_an_error(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.suite.providers import CustomProvider
+    from visioneval.suite.entries.providers import CustomProvider
 
     monkeypatch.setattr(CustomProvider, "outputs_per_call", lambda self, params: 2)
     toy.run({}, samples=2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from asked import Asked, context
 
-from visioneval.engine.single_flight import SingleFlight
+from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade
 from visioneval.graders.gecko.config import GeckoGrader

@@ -14,8 +14,8 @@ from fake_api import FakeAPI
 from paid import Paid, prompt, scripted
 
 from visioneval.analysis.summary import summarize
-from visioneval.engine import provenance
 from visioneval.engine.calls import cache as cache_module
+from visioneval.engine.prepare import provenance
 from visioneval.records.model import read_info
 from visioneval.report.html.overview import overview
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, Part, config_of, load_object
-from visioneval.suite.graders import BaseGrader
-from visioneval.suite.judges import BaseJudge
-from visioneval.suite.providers import BaseProvider
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judges import BaseJudge
+from visioneval.suite.entries.providers import BaseProvider
 
 PACKAGE = Path(__file__).parent.parent / "visioneval"
 CONCRETE = re.compile(

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from writing import suite
 
+from visioneval.suite.entries.sweep import grid_sweep
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.yaml_reader import read_yaml
 from visioneval.suite.outputs import split_run
 from visioneval.suite.runs import model_runs
-from visioneval.suite.sweep import grid_sweep
 
 
 def test_the_last_key_varies_fastest() -> None:

@@ -13,7 +13,7 @@ from stories import Clock, play, settle
 from visioneval.engine.calls import throttle
 from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
 from visioneval.errors import BudgetError, ClosingError, ProviderError
-from visioneval.suite.limits import MAX_ATTEMPTS, Limits
+from visioneval.suite.entries.limits import MAX_ATTEMPTS, Limits
 
 GENERATE = RateLimitKey("openai", "painter", "generate")
 OTHER = RateLimitKey("openai", "sketcher", "generate")

@@ -6,7 +6,7 @@ from typing import Any
 
 from toys import Toy
 
-from visioneval.engine.grading import checked_scores
+from visioneval.engine.cells.grading import checked_scores
 from visioneval.records.model import read_records
 from visioneval.types import Metric, Verdict
 

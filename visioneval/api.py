@@ -28,8 +28,9 @@ from visioneval.engine.call_settings import CallSettings, open_calls
 from visioneval.engine.calls.estimate import Estimate, estimate
 from visioneval.engine.listener import Interrupt, Listener
 from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
-from visioneval.engine.planning import RUNS, Planned, load_plans, load_stored_plan
-from visioneval.engine.prepare import (
+from visioneval.engine.prepare.planning import RUNS, Planned, load_plans, load_stored_plan
+from visioneval.engine.prepare.provenance import now
+from visioneval.engine.prepare.runs import (
     PreparedRun,
     RunOptions,
     RunToGrade,
@@ -38,7 +39,6 @@ from visioneval.engine.prepare import (
     prepare_grading,
     prepare_run,
 )
-from visioneval.engine.provenance import now
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan

@@ -18,16 +18,16 @@ from visioneval.records.model import Selection, find_run, read_info
 from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judges import BaseJudge
+from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.filters import VerdictRule, any_glob
-from visioneval.suite.graders import BaseGrader
-from visioneval.suite.judges import BaseJudge
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.output_of import dependents_by_case, with_output_sources
 from visioneval.suite.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.prompts import rendered
-from visioneval.suite.providers import BaseProvider
 from visioneval.suite.remote_media import addressed
 from visioneval.suite.runs import model_runs
 from visioneval.suite.size import cell_problem

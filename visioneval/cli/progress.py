@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from visioneval.engine.listener import Listener
-    from visioneval.engine.prepare import PreparedRun
+    from visioneval.engine.prepare.runs import PreparedRun
     from visioneval.records.model import Record
 
 INTERVAL_S = 10.0

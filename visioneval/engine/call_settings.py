@@ -14,7 +14,7 @@ from visioneval.engine.calls.calls import Calls, Reuse
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.paid_calls import budget_warnings, paid_configs, prices_of
 from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.context import sanitizer_for
+from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
 from visioneval.expansion import Plan
 

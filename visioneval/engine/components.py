@@ -13,7 +13,7 @@ from visioneval.expansion import Plan, asks, needed_keys
 from visioneval.graders.base import Grader
 from visioneval.providers.base import CellRef, Editor, Generation, GenerationRequest, Generator, Judge, Question, Reply
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS
-from visioneval.suite.judges import BaseJudge
+from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.plugins import build
 from visioneval.types import ModelRun, TaskType
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import cast
 
 from visioneval.engine.calls.calls import Calls, Meter
+from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import Components
-from visioneval.engine.context import sanitizer_for
 from visioneval.engine.loop import run_to_end
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
@@ -20,7 +20,7 @@ from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.resources import builtin
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import BaseGrader
+from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.model import template_folders
 from visioneval.suite.prompts import rendered
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from visioneval.engine.calls.calls import Calls, generation_limit_key
 from visioneval.engine.calls.throttle import RateLimitKey
-from visioneval.engine.cell import Job, run_job
+from visioneval.engine.cells.cell import Job, run_job
+from visioneval.engine.cells.context import RunContext, sanitizer_for
 from visioneval.engine.components import Components
-from visioneval.engine.context import RunContext, sanitizer_for
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import run_to_end
 from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory

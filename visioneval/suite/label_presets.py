@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from visioneval.suite.graders import BaseGrader
+from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.labels import VERDICT, LabelPair, LabelQuestion, Labels
 from visioneval.types import TaskType
 

@@ -11,14 +11,14 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from visioneval.registry import CUSTOM, GRADERS, JUDGES, PROVIDERS, Part, config_of
 from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.entries.graders import BaseGrader, CustomGrader
+from visioneval.suite.entries.judges import BaseJudge, CustomJudge
+from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
+from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
-from visioneval.suite.graders import BaseGrader, CustomGrader
-from visioneval.suite.judges import BaseJudge, CustomJudge
 from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import Labels
-from visioneval.suite.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
 from visioneval.suite.outputs import FilePath
-from visioneval.suite.providers import BaseProvider, CustomProvider
 from visioneval.types import CaseFiles, Frozen, TaskType
 
 

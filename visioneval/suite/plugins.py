@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.registry import Part, load_class
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import BaseGrader, CustomGrader, Declared
-from visioneval.suite.judges import CustomJudge
+from visioneval.suite.entries.graders import BaseGrader, CustomGrader, Declared
+from visioneval.suite.entries.judges import CustomJudge
+from visioneval.suite.entries.providers import CustomProvider
 from visioneval.suite.loading.messages import Loc, did_you_mean, document_path, explain
 from visioneval.suite.model import Suite
-from visioneval.suite.providers import CustomProvider
 from visioneval.types import Metric
 
 Custom = CustomGrader | CustomProvider | CustomJudge

@@ -6,8 +6,8 @@ import mimetypes
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from visioneval.suite.graders import BaseGrader
-from visioneval.suite.judges import BaseJudge
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judges import BaseJudge
 
 
 def address_of(params: Mapping[str, Any]) -> str | None:

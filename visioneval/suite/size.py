@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from visioneval.bounds import CELLS, MODEL_RUNS
+from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.model import Suite
-from visioneval.suite.providers import BaseProvider, GeneratingProvider
 from visioneval.types import ModelRun
 
 

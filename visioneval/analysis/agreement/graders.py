@@ -21,7 +21,7 @@ from visioneval.analysis.stats.ranking import kendall, mean_ranks, spearman
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Rule, parse_rule
-from visioneval.suite.graders import rubric_scale
+from visioneval.suite.entries.graders import rubric_scale
 from visioneval.suite.labels import VERDICT
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric, Verdict

@@ -38,7 +38,7 @@ def questions(
     """
     from visioneval.engine.call_settings import check_budget, open_calls
     from visioneval.engine.components import build_components
-    from visioneval.engine.planning import load_plan
+    from visioneval.engine.prepare.planning import load_plan
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
     from visioneval.report.terminal.questions import pinned_yaml
     from visioneval.settings import run_options

@@ -15,8 +15,8 @@ from visioneval.cli.bound_flags import bounded
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.planning import Planned
-    from visioneval.engine.prepare import RunOptions
+    from visioneval.engine.prepare.planning import Planned
+    from visioneval.engine.prepare.runs import RunOptions
 
 SEVERITY = (130, 2, 3, 1, 0)
 """Exit codes, the most severe first."""
@@ -63,7 +63,7 @@ def run(
 
     Each suite becomes one run; the exit code is the most severe one. All suites are checked first.
     """
-    from visioneval.engine.prepare import plan_runs
+    from visioneval.engine.prepare.runs import plan_runs
     from visioneval.settings import run_options
 
     _check_usage(

@@ -93,7 +93,7 @@ def validate(
 ) -> None:
     """Check suites. Prints all problems at once, as file:line:column."""
     from visioneval.cli.plan_table import count_of, missing_keys
-    from visioneval.engine.planning import load_plan
+    from visioneval.engine.prepare.planning import load_plan
     from visioneval.errors import Problem, SuiteError
     from visioneval.settings import run_options
 
@@ -136,7 +136,7 @@ def plan(
     """Show what a run would do and cost. Makes no calls and writes nothing."""
     from visioneval.api import estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
-    from visioneval.engine.planning import load_plans
+    from visioneval.engine.prepare.planning import load_plans
     from visioneval.settings import run_options
 
     settings = run_options(

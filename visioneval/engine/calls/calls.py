@@ -14,17 +14,17 @@ from typing import Any, Literal, TypeVar
 from visioneval.aio import run_in_thread
 from visioneval.engine.calls.budget import Budget, Claim
 from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
+from visioneval.engine.calls.checked_media import CheckedMedia, check_media
 from visioneval.engine.calls.cost_bounds import CallSize, bound_of, generation_size, question_size
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.pricing import Prices, tokens_of
 from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
-from visioneval.engine.checked_media import CheckedMedia, check_media
+from visioneval.engine.calls.user_code import call_user_code
 from visioneval.engine.sanitize import Sanitizer, amount
-from visioneval.engine.user_code import call_user_code
 from visioneval.errors import ProviderError, StoppedError, StorageError
 from visioneval.expansion import Call, HashOf, call_key, digest
 from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Part, Question, Reply, ToolCall
-from visioneval.suite.judges import BaseJudge
+from visioneval.suite.entries.judges import BaseJudge
 from visioneval.types import TaskType
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.expansion import Call
 from visioneval.providers.base import Part, Question, VideoPart
-from visioneval.suite.judges import BaseJudge
+from visioneval.suite.entries.judges import BaseJudge
 
 IMAGE_TOKENS = 16_384
 """Input tokens reserved for each image sent: no current model uses more at full detail."""

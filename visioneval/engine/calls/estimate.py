@@ -15,7 +15,7 @@ from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.expansion import Plan, asks
 from visioneval.media.urls import is_url
-from visioneval.suite.graders import BaseGrader
+from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import ModelRun
 
 Basis = Literal["prices", "earlier runs", "tokens", "none"]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from visioneval.engine.calls.throttle import RateLimitKey
-from visioneval.suite.limits import Price
+from visioneval.suite.entries.limits import Price
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo

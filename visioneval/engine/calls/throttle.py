@@ -21,7 +21,7 @@ from typing import Literal, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from visioneval.errors import LONGEST_RETRY_AFTER_S, ClosingError, ProviderError
-from visioneval.suite.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
+from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 T = TypeVar("T")
 Kind = Literal["generate", "judge"]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal, cast
 
 from visioneval.engine.calls.calls import Calls, Meter, judge_limit_key
+from visioneval.engine.calls.user_code import describe_error
+from visioneval.engine.cells.grading import raise_refused_key
+from visioneval.engine.cells.image_cache import ImageCache
 from visioneval.engine.components import Components
-from visioneval.engine.grading import raise_refused_key
-from visioneval.engine.image_cache import ImageCache
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
-from visioneval.engine.user_code import describe_error
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion import Call, Plan
 from visioneval.graders.base import GradingContext, PairGrader
@@ -26,8 +26,8 @@ from visioneval.providers.conversation import converse
 from visioneval.records.links import is_inside
 from visioneval.records.model import Record
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
-from visioneval.suite.graders import BaseGrader
-from visioneval.suite.judges import BaseJudge
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.remote_media import address_of
 from visioneval.types import Output
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
-from visioneval.suite.graders import BaseGrader
-from visioneval.suite.judge_prompt import SHOWN, media_of
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judge_prompt import SHOWN, media_of
 from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
 from visioneval.types import Frozen, Metric

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
-from visioneval.suite.graders import SHARE_UP, BaseGrader
+from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
 from visioneval.suite.outputs import FilePath, FrameCount
 from visioneval.suite.prompts import rendered
 from visioneval.suite.questions import TYPES, GeckoQuestion, Media, folded_text

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judge_prompt import REASON, SHOWN, media_of
 from visioneval.suite.filters import any_glob
-from visioneval.suite.graders import BaseGrader
-from visioneval.suite.judge_prompt import REASON, SHOWN, media_of
 from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
 from visioneval.types import Frozen, Metric

@@ -18,7 +18,7 @@ from visioneval.graders.pairwise.config import (
 from visioneval.judging.ask import Ask, ask_for_json, object_schema
 from visioneval.judging.attachments import Attachment, as_parts, cell_attachments, output_attachments
 from visioneval.providers.base import Question
-from visioneval.suite.judge_prompt import REASON
+from visioneval.suite.entries.judge_prompt import REASON
 from visioneval.templates.render import render_file
 from visioneval.types import Output
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import SHARE_DOWN, SSIM, YES, BaseGrader, Share, is_video
+from visioneval.suite.entries.graders import SHARE_DOWN, SSIM, YES, BaseGrader, Share, is_video
 from visioneval.types import Metric
 
 

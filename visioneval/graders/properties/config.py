@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import YES, BaseGrader, is_video
+from visioneval.suite.entries.graders import YES, BaseGrader, is_video
 from visioneval.types import Metric
 
 

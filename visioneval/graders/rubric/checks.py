@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.suite.checks.rules import Problems
-from visioneval.suite.graders import is_video
+from visioneval.suite.entries.graders import is_video
 from visioneval.suite.model import Suite
 
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 from visioneval.graders.rubric.metrics import PassFail, RubricOptions, ScaleScore
 from visioneval.graders.rubric.prompt import rubric_context, rubric_groups, rules_over
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import BaseGrader
-from visioneval.suite.judge_prompt import SHOWN
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judge_prompt import SHOWN
 from visioneval.suite.labels import MAX_STEPS, LabelQuestion
 from visioneval.types import Metric
 

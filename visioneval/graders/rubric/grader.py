@@ -37,7 +37,7 @@ from visioneval.judging.ask import (
 from visioneval.judging.attachments import Attachment, as_parts, load_attachments
 from visioneval.judging.crops import CropTool
 from visioneval.providers.base import Question, Reply
-from visioneval.suite.judge_prompt import REASON
+from visioneval.suite.entries.judge_prompt import REASON
 from visioneval.templates.render import render_file, template_digest
 from visioneval.types import Score
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from visioneval.suite.case import Name, Text
-from visioneval.suite.graders import YES
+from visioneval.suite.entries.graders import YES
 from visioneval.suite.outputs import FrameCount
 from visioneval.types import Frozen, Metric
 

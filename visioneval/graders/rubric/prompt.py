@@ -8,7 +8,7 @@ from typing import Any
 from visioneval.graders.rubric.metrics import PassFail, RubricMetric, RubricOptions
 from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
-from visioneval.suite.judge_prompt import REASON, media_of
+from visioneval.suite.entries.judge_prompt import REASON, media_of
 from visioneval.suite.prompts import context
 
 VERDICT, TAGS = "verdict", "failure_tags"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from visioneval.suite.case import Name, TestCase
-from visioneval.suite.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
+from visioneval.suite.entries.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
 from visioneval.types import Metric
 
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"

@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 
 from visioneval.providers.files.dataset import OutputDataset, dataset_labels, dataset_outputs
 from visioneval.suite.case import TestCase
+from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.outputs import FilePath, Finished, RunLabels, split_run
-from visioneval.suite.providers import BaseProvider
 from visioneval.types import TaskType
 
 

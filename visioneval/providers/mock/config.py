@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import ValidationError
 
 from visioneval.suite.case import Size
+from visioneval.suite.entries.providers import GeneratingProvider
 from visioneval.suite.loading.messages import explain
-from visioneval.suite.providers import GeneratingProvider
 from visioneval.types import Frozen, TaskType
 
 Flaw = Literal["none", "typo", "missing_line", "extra_text", "spill", "drift", "blank", "wrong_size"]

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from visioneval.suite.case import Text
-from visioneval.suite.judges import BaseJudge, check_params
-from visioneval.suite.providers import GeneratingProvider, model_and_n
+from visioneval.suite.entries.judges import BaseJudge, check_params
+from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import MaskMode, OpenAIOptions
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from visioneval.errors import Problem, TemplateError
 from visioneval.registry import JUDGES, check_of
 from visioneval.resources import builtin
-from visioneval.suite.judges import BaseJudge
+from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.loading.messages import Loc, did_you_mean, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite, template_folders

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from visioneval.suite.graders import rubric_scale
+from visioneval.suite.entries.graders import rubric_scale
 from visioneval.suite.label_presets import READY
 from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, Labels, metric_mismatch
 from visioneval.suite.loading.messages import Loc, did_you_mean

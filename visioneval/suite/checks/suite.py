@@ -21,13 +21,13 @@ from visioneval.suite.checks.labels import label_problems
 from visioneval.suite.checks.output_of import output_of_problems
 from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, rule_problems
-from visioneval.suite.graders import BaseGrader
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.loading.messages import Loc, did_you_mean, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.suite.outputs import RunLabels
 from visioneval.suite.prompts import RESERVED, context
-from visioneval.suite.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.runs import model_runs
 from visioneval.suite.size import cell_problem, grid_problems
 from visioneval.templates.render import render

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import BaseGrader
+from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import read_bytes
 from visioneval.suite.loading.messages import Loc, did_you_mean

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from visioneval.errors import Problem, SuiteError
-from visioneval.suite.sweep import WrittenFloat
+from visioneval.suite.entries.sweep import WrittenFloat
 
 Path = tuple[str | int, ...]
 Position = tuple[int, int]

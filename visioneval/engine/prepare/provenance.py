@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval import __version__
-from visioneval.engine.context import sanitizer_for
+from visioneval.engine.cells.context import sanitizer_for
 from visioneval.expansion import Plan
 from visioneval.records.model import RunInfo, Selection
 from visioneval.suite.load import HIDDEN, LoadedSuite

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session
 from visioneval.engine.components import Components, build_components
-from visioneval.engine.planning import (
+from visioneval.engine.prepare.planning import (
     Planned,
     SuiteOptions,
     check_same_suite,
@@ -18,9 +18,9 @@ from visioneval.engine.planning import (
     load_stored_plan,
     secrets_to_give,
 )
-from visioneval.engine.provenance import describe_run, resumed_info
-from visioneval.engine.regrade import copy_questions, plan_regrade
-from visioneval.engine.resume import forget_changed_pairs, plan_resume
+from visioneval.engine.prepare.provenance import describe_run, resumed_info
+from visioneval.engine.prepare.regrade import copy_questions, plan_regrade
+from visioneval.engine.prepare.resume import forget_changed_pairs, plan_resume
 from visioneval.engine.run import Jobs, every_cell
 from visioneval.errors import UsageError
 from visioneval.expansion import Plan

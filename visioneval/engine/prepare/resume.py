@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visioneval.engine.cell import Job, StoredOutput
+from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.run import Jobs, hashes
 from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
 from visioneval.records.links import file_inside

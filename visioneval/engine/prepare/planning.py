@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from visioneval.engine.context import sanitizer_for
+from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.expansion import Plan, expand, run_labels
 from visioneval.records.model import RunInfo, Selection, read_info

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from visioneval.engine.cell import Job, StoredOutput
-from visioneval.engine.context import sanitizer_for
+from visioneval.engine.cells.cell import Job, StoredOutput
+from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
 from visioneval.expansion import Call, HashOf, Plan, generation_key

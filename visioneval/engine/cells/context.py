@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.engine.calls.calls import Calls
+from visioneval.engine.cells.image_cache import ImageCache
+from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.engine.components import Components
-from visioneval.engine.image_cache import ImageCache
 from visioneval.engine.sanitize import Sanitizer
-from visioneval.engine.single_flight import SingleFlight
 from visioneval.expansion import HashOf, Plan, needed_keys
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter

@@ -11,10 +11,10 @@ from pydantic import Field, StringConstraints, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.suite.case import TestCase
-from visioneval.suite.graders import Declared, ModuleClass
+from visioneval.suite.entries.graders import Declared, ModuleClass
+from visioneval.suite.entries.sweep import grid_sweep
 from visioneval.suite.outputs import Finished, RunLabels
 from visioneval.suite.remote import EnvName
-from visioneval.suite.sweep import grid_sweep
 from visioneval.types import Frozen, TaskType
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]

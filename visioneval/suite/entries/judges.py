@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from visioneval.suite.graders import Declared, ModuleClass
+from visioneval.suite.entries.graders import Declared, ModuleClass
 from visioneval.suite.remote import EnvName
 from visioneval.types import Frozen
 

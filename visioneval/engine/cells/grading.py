@@ -12,10 +12,10 @@ from typing import Any
 
 from visioneval.aio import gather_all
 from visioneval.engine.calls.calls import Meter
-from visioneval.engine.context import RunContext
-from visioneval.engine.image_cache import CellImages
+from visioneval.engine.calls.user_code import call_user_code, describe_error
+from visioneval.engine.cells.context import RunContext
+from visioneval.engine.cells.image_cache import CellImages
 from visioneval.engine.sanitize import Sanitizer, amount, scalar
-from visioneval.engine.user_code import call_user_code, describe_error
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion import Call
 from visioneval.graders.base import Grade, GradingContext
@@ -23,7 +23,7 @@ from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.conversation import converse
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
-from visioneval.suite.graders import BaseGrader
+from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import Metric, Output, Score
 
 
