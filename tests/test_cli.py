@@ -250,7 +250,7 @@ def test_a_line_that_a_power_cut_left_is_named_with_what_to_do(swept: Toy) -> No
         assert line.endswith(f": delete this line; then 'visioneval run --resume {name}' runs this cell again")
     results.write_bytes(first + b"".join(rest))
     shown = swept("show", "latest")
-    assert "said to be complete, but results.jsonl holds 7 of 8 cells; to resume: visioneval run" in shown.stderr
+    assert "marked complete, but results.jsonl has 7 of 8 cells; to resume: visioneval run" in shown.stderr
     assert "the run holds 7 of 8 cells" in swept("baseline", "set", "latest").stderr
     swept("run", "--resume", "latest", "--trust-suite")
     assert swept("baseline", "set", "latest").exit_code == 0
@@ -260,14 +260,14 @@ def test_a_run_without_its_results_is_not_shown_as_an_empty_one(swept: Toy) -> N
     results = swept.latest / "results.jsonl"
     swept("baseline", "set", "latest")
     results.write_bytes(b"")
-    assert "said to be complete, but results.jsonl holds 0 of 8 cells" in swept("show", "latest").stderr
+    assert "marked complete, but results.jsonl has 0 of 8 cells" in swept("show", "latest").stderr
     assert "empty" in swept("runs").stdout
     assert swept("baseline", "set", "latest").exit_code == 2
     for sides in (["latest", "baseline"], ["baseline", "latest"]):
         compared = swept("compare", *sides)
         assert compared.exit_code == 2
         missing, empty = compared.stderr.splitlines()
-        assert "said to be complete, but results.jsonl holds 0 of 8 cells" in missing
+        assert "marked complete, but results.jsonl has 0 of 8 cells" in missing
         assert empty == "latest: there is nothing to compare: the run is empty"
     results.unlink()
     gone = swept("show", "latest")

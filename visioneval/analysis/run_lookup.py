@@ -1,4 +1,4 @@
-"""Runs by the names that commands take: a path, an id, a unique prefix, ``latest``, a file, a baseline."""
+"""Finds runs by name: a path, an id, a unique prefix, ``latest``, a file or a baseline."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def ignore(_: str) -> None:
     """A ``Warn`` for callers that print nothing."""
 
 
-def named_run(name: str, out: Path) -> tuple[Path, RunInfo, str | None]:
-    """A run's folder and what was run, and the model run where ``name`` ends in ``@LABEL``. Raises ``UsageError``."""
+def named_run(name: str, runs: Path) -> tuple[Path, RunInfo, str | None]:
+    """Returns a run's folder, its ``run.json``, and the label if ``name`` ends in ``@LABEL``. Raises ``UsageError``."""
     run, label = _split(name)
-    folder = find_run(run, out)
+    folder = find_run(run, runs)
     info = with_current_state(folder, read_info(folder))
     if label is not None:
         check_label(label, [str(entry.label) for entry in info.suite.models], folder.name)
     return folder, info, label
 
 
-def read_run(name: str, out: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, list[Record]]:
-    """A run, or, where ``name`` ends in ``@LABEL``, one model run of it; ``warn`` gets a line where cells are missing.
+def read_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, list[Record]]:
+    """Reads a run, or one model run if ``name`` ends in ``@LABEL``. Calls ``warn`` if cells are missing.
 
     Raises ``UsageError``.
     """
-    folder, info, label = named_run(name, out)
+    folder, info, label = named_run(name, runs)
     records = list(read_records(folder))
     warn_missing(folder, info, len(records), warn)
     if label is None:
@@ -55,24 +55,24 @@ def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:
     """Warns of a complete run whose results lack cells, such as a last line that was cut off."""
     if info.state == "complete" and cells < info.planned_cells:
         warn(
-            f"{folder}: said to be complete, but results.jsonl holds {cells:,} of {info.planned_cells:,} cells;"
+            f"{folder}: marked complete, but results.jsonl has {cells:,} of {info.planned_cells:,} cells;"
             f" {missing_cells_hint(folder, info)}"
         )
 
 
 def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> list[Label]:
-    """The labels of a run, or, where ``name`` ends in ``@LABEL``, those of one model run."""
+    """The labels of a run, or of one model run if ``name`` ends in ``@LABEL``."""
     if _split(name)[1] is None:
         return list(labels)
-    shown = {record.model_label for record in records}
-    return [label for label in labels if label.model_label in shown]
+    model_labels = {record.model_label for record in records}
+    return [label for label in labels if label.model_label in model_labels]
 
 
-def read_side(name: str, out: Path, warn: Warn = ignore) -> Side:
-    """One side of a comparison: what ``read_run`` takes, a file of records, ``baseline`` or ``baseline:NAME``."""
+def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
+    """Reads one side of a comparison: a run as for ``read_run``, a file of records, ``baseline`` or ``baseline:NAME``."""
     run, label = _split(name)
-    with _uncollected():
-        side = _whole_side(name, run, out, warn)
+    with _without_garbage_collection():
+        side = _whole_side(name, run, runs, warn)
     if label is None:
         return side
     check_label(label, side.labels, run)
@@ -80,43 +80,42 @@ def read_side(name: str, out: Path, warn: Warn = ignore) -> Side:
     return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
 
 
-def _whole_side(name: str, run: str, out: Path, warn: Warn) -> Side:
-
-    kind, _, own = run.partition(":")
+def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
+    kind, _, baseline_name = run.partition(":")
     if kind == BASELINE and not Path(run).exists():
-        path = baseline_path(own or DEFAULT)
+        path = baseline_path(baseline_name or DEFAULT)
         if not path.is_file():
-            raise UsageError(f"{path}: there is no such baseline ('visioneval baseline set RUN' writes one)")
+            raise UsageError(f"{path}: no such baseline ('visioneval baseline set RUN' writes one)")
         return side_of_baseline(name, read_baseline(path))
     if Path(run).is_file() and not (Path(run).parent / "run.json").is_file():
         path = Path(run)
         if is_baseline(path):
             return side_of_baseline(name, read_baseline(path))
         return side_of_records(name, read_cells(path))
-    folder = find_run(str(Path(run).parent) if Path(run).is_file() else run, out)
+    folder = find_run(str(Path(run).parent) if Path(run).is_file() else run, runs)
     info = with_current_state(folder, read_info(folder))
     cells = read_cells(folder / "results.jsonl")
     warn_missing(folder, info, len(cells), warn)
     if info.state == "complete" and len(cells) < info.planned_cells:
-        info = info.model_copy(update={"state": "interrupted"})  # a gate over what is left would hold for what is gone
+        # A gate over the remaining cells would also pass for the missing ones.
+        info = info.model_copy(update={"state": "interrupted"})
     return side_of_run(name, info, cells, folder)
 
 
-def check_label(label: str, labels: list[str] | tuple[str, ...], where: str) -> None:
-    """Raises ``UsageError`` for a model run that is not there."""
+def check_label(label: str, labels: Sequence[str], where: str) -> None:
+    """Raises ``UsageError`` for an unknown model run."""
     if label not in labels:
         raise UsageError(f"no model run {label!r} in {where}{did_you_mean(label, labels)}")
 
 
 def _split(name: str) -> tuple[str, str | None]:
-
     path = Path(name)
     return (name, None) if path.is_file() or (path / "run.json").is_file() else split_run(name)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """The collector walks all that is kept again and again while records are read, and finds nothing to free."""
+def _without_garbage_collection() -> Iterator[None]:
+    """While records are read, the collector would scan them again and again and free nothing."""
     gc.disable()
     try:
         yield

@@ -16,10 +16,9 @@ def resume_command(
 ) -> str:
     """The command that resumes a run.
 
-    Of the arguments that were ``typed`` it keeps those without which the run would stop or pay again. The arguments
-    that a run on disk holds are not meant: a run may come from a stranger, who must not say whom to trust. A ``suite``
-    that was named and lies outside the working directory is named again, with what changed it. The values of
-    ``hidden`` variables must be given again: ``***`` stands for them.
+    Keeps those ``typed`` arguments without which the run would stop or pay again. Never pass the arguments stored in a
+    run on disk: an untrusted run must not choose what to trust. A ``suite`` outside the working directory is named
+    again, with the flags that change it. The values of ``hidden`` variables must be given again: ``***`` replaces them.
     """
     named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
     with_value = {"--cache", "--reuse", "--budget", "--env-file", *(bound.flag for bound in bounds.ALL)}
@@ -39,7 +38,7 @@ def resume_command(
 
 
 def resume_hint(folder: Path, info: RunInfo) -> str | None:
-    """How to resume a run that did not end; ``None`` for one that ended or is still running."""
+    """How to resume a run that stopped early; ``None`` for a complete or running one."""
     if info.state not in ("stopped", "interrupted"):
         return None
     reasons = {"budget": "stopped by its budget", "refused_key": "stopped by a refused API key", None: "interrupted"}
@@ -48,7 +47,7 @@ def resume_hint(folder: Path, info: RunInfo) -> str | None:
 
 
 def missing_cells_hint(folder: Path, info: RunInfo) -> str:
-    """How to get the cells that a run lacks."""
+    """How to get the missing cells of a run."""
     if info.graded_from is not None:
-        return "grade its source again, into a new run"
+        return "grade its source again, as a new run"
     return f"to resume: {resume_command(folder, hidden=info.hidden_vars)}"

@@ -1,4 +1,4 @@
-"""The first two steps of a run: a suite is loaded, from its file or from a run, and expanded into a plan."""
+"""The first two steps of a run: load a suite, from its file or from a run, and expand it into a plan."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteOptions:
-    """What is selected of a suite, what is changed in it, how far it is trusted, and where other runs are."""
+    """Selection, overrides and trust for a suite, and the folder of runs."""
 
     selection: Selection = field(default_factory=Selection)
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Replace the suite's ``vars``."""
+    """Override the suite's ``vars``."""
     judges: Mapping[str, str] = field(default_factory=dict)
-    """``PROVIDER:MODEL`` by the name of a judge of the suite."""
+    """Overrides: ``PROVIDER:MODEL`` by the name of a judge of the suite."""
     samples: int | None = None
-    """Instead of the suite's."""
+    """Overrides the suite's."""
     trust: bool = False
-    """Whether the suite may run code of its own and read files outside its folder."""
+    """Whether the suite may run its own code and read files outside its folder."""
     runs: Path = RUNS
     """The folder of runs."""
 
@@ -41,7 +41,7 @@ class Planned:
 
 
 def load_plan(path: Path, options: SuiteOptions) -> Planned:
-    """A suite from its file, expanded. Raises ``SuiteError`` and ``UsageError``."""
+    """Loads and expands a suite. Raises ``SuiteError`` and ``UsageError``."""
     loaded = load_suite(
         path,
         trust=options.trust,
@@ -53,7 +53,7 @@ def load_plan(path: Path, options: SuiteOptions) -> Planned:
 
 
 def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
-    """Several suites, all of them checked before one is used. Raises ``SuiteError`` with the problems of all."""
+    """Loads and expands several suites. Raises one ``SuiteError`` with the problems of all."""
     plans: list[Planned] = []
     problems: list[Problem] = []
     for path in paths:
@@ -67,7 +67,7 @@ def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
 
 
 def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
-    """The suite that a run holds, checked and expanded again. Raises ``SuiteError`` and ``UsageError``."""
+    """Checks and expands the suite stored in a run. Raises ``SuiteError`` and ``UsageError``."""
     info = read_info(folder)
     check_secrets(folder, info.hidden_vars, options)
     loaded = recheck_suite(
@@ -84,21 +84,21 @@ def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
 
 
 def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
-    """The secret variables of a run that the plan's suite has too, without a secret value."""
+    """The secret variables of a run that the plan's suite also has, but without a secret value."""
     sanitizer, variables = sanitizer_for(plan), plan.suite.vars
     return [name for name in info.hidden_vars if name in variables and not sanitizer.hides(variables[name])]
 
 
 def check_secrets(folder: Path, names: Iterable[str], options: SuiteOptions) -> None:
-    """Raises ``UsageError`` where a secret variable of a run is not given again: no file holds its value."""
+    """Raises ``UsageError`` if a secret variable of a run is not given again: no file contains its value."""
     missing = [name for name in names if name not in options.variables]
     if missing:
-        again = " ".join(f"--var {name}=VALUE" for name in missing)
-        raise UsageError(f"{folder}: a run does not keep the value of a secret variable: give it again, {again}")
+        flags = " ".join(f"--var {name}=VALUE" for name in missing)
+        raise UsageError(f"{folder}: a run does not store the values of secret variables: add {flags}")
 
 
 def check_same_suite(folder: Path, plan: Plan, options: SuiteOptions) -> None:
-    """Raises ``UsageError`` where a run is of another suite or lacks its secrets: all its cells would be set aside."""
+    """Raises ``UsageError`` if the run belongs to another suite or lacks its secrets: all its cells would be stale."""
     info = read_info(folder)
     check_secrets(folder, secrets_to_give(info, plan), options)
     if info.suite.name != plan.suite.name:

@@ -1,4 +1,4 @@
-"""From a plan to a run that can be executed: a new run, a resumed one, or the outputs of a run graded again."""
+"""From a plan to a run that can be executed: a new run, a resumed run, or a run that grades existing outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from visioneval.records.writer import RunWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Everything that a run is asked for beside its suite."""
+    """All settings of a run except its suite."""
 
     suite: SuiteOptions = field(default_factory=SuiteOptions)
     calls: CallSettings = field(default_factory=CallSettings)
@@ -40,14 +40,14 @@ class RunOptions:
     resume: Path | None = None
     """The folder of the run to resume."""
     keep_errors: bool = False
-    """Whether a resumed run leaves cells that ended in an error as they are."""
+    """Whether a resumed run does not repeat cells that ended in an error."""
     command_line: tuple[str, ...] = ()
     """As typed, for ``run.json`` and for the command that resumes the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that is ready to be executed: its writer is open, and ``jobs`` makes ``cells`` cells."""
+    """A run that is ready to be executed: its writer is open, and ``jobs`` produces ``cells`` cells."""
 
     plan: Plan
     components: Components
@@ -57,12 +57,12 @@ class PreparedRun:
     resume_hint: str
     """How to get the remaining cells if the run stops early."""
     notes: tuple[str, ...] = ()
-    """One line for each thing that the user should know before the run starts."""
+    """Messages for the user before the run starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunToGrade:
-    """The run whose outputs are graded again, or one model run of it."""
+    """The run, or model run, whose outputs are graded again."""
 
     folder: Path
     info: RunInfo
@@ -75,17 +75,17 @@ class RunToGrade:
 
 
 def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
-    """The plans of all suites; without a suite, that of the run to resume. Raises ``SuiteError`` and ``UsageError``."""
+    """Plans all suites; without a suite, the run to resume. Raises ``SuiteError`` and ``UsageError``."""
     if options.resume is None:
         return load_plans(suites, options.suite)
     if options.suite.selection.narrows:
-        raise UsageError("--resume takes a whole run: leave out --case, --tag, --model, --grader and --limit")
+        raise UsageError("--resume applies to the whole run: leave out --case, --tag, --model, --grader and --limit")
     info = read_info(options.resume)
     suite_options = replace(options.suite, selection=info.selection)
     if suites:
         planned = load_plans(suites, suite_options)
     elif suite_options.judges or not suite_options.variables.keys() <= set(info.hidden_vars):
-        raise UsageError("--var and --judge change a suite: name the suite beside --resume")
+        raise UsageError("--var and --judge change the suite: name the suite as well as --resume")
     else:
         planned = [load_stored_plan(options.resume, suite_options)]
     check_same_suite(options.resume, planned[0].plan, suite_options)
@@ -97,15 +97,15 @@ def check_runs(planned: Sequence[Planned], options: RunOptions, warn: Callable[[
 
     Raises ``UsageError`` and ``BudgetError``.
     """
-    for each in planned:
-        check_budget(each.plan, options.calls)
-    for each in planned:
-        check_session(each.plan, options.calls, warn)
-    return [build_components(each.plan, offline=options.calls.reuse.offline) for each in planned]
+    for suite in planned:
+        check_budget(suite.plan, options.calls)
+    for suite in planned:
+        check_session(suite.plan, options.calls, warn)
+    return [build_components(suite.plan, offline=options.calls.reuse.offline) for suite in planned]
 
 
 def prepare_run(planned: Planned, components: Components, options: RunOptions) -> PreparedRun:
-    """A new run, or the run to resume with what is left to do. Raises ``UsageError``."""
+    """Creates a run, or opens the run to resume with its remaining work. Raises ``UsageError``."""
     plan, loaded = planned.plan, planned.loaded
     selection = options.suite.selection if options.resume is None else read_info(options.resume).selection
     info = describe_run(
@@ -137,7 +137,7 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
 
 
 def prepare_grading(source: RunToGrade, suite: Path | None, options: RunOptions) -> PreparedRun:
-    """A new run that grades the outputs of ``source`` by its own suite, or by ``suite``; it generates nothing.
+    """Creates a run that grades the outputs of ``source`` by its own suite, or by ``suite``. Generates nothing.
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
@@ -161,7 +161,7 @@ def prepare_grading(source: RunToGrade, suite: Path | None, options: RunOptions)
 
 
 def _plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> tuple[Planned, Selection]:
-    """The plan, and the selection that ``run.json`` states: where nothing is selected, that of the source."""
+    """The plan, and the selection for ``run.json``: by default that of the source."""
     before, selection = source.info.selection, options.selection
     if source.label is not None:
         selection = selection.model_copy(update={"models": (source.label,)})
@@ -178,10 +178,10 @@ def _plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions)
 
 
 def _grade_again_hint(options: RunOptions) -> str:
-    """How to grade it all: into a new run, as the name of this one is taken."""
+    """How to grade the rest: in a new run, because the id of this one exists."""
     again = "to grade the rest: the same command again" + (
         " with another --run-id" if options.run_id is not None else ""
     )
     if not options.calls.reuse.judgements:
-        return f"{again}: it asks all judges again; without --reuse none, it reuses cached answers"
-    return f"{again}: answers of judges are cached"
+        return f"{again}, which asks all judges again; without --reuse none, it reuses cached answers"
+    return f"{again}, which reuses cached answers of judges"
