@@ -69,7 +69,7 @@ def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> 
 
 
 def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
-    """Reads one side of a comparison: a run as for ``read_run``, a file of records, ``baseline`` or ``baseline:NAME``."""
+    """Reads one side of a comparison: a run as for ``read_run``, a file of records or ``baseline:NAME``."""
     run, label = _split(name)
     with _without_garbage_collection():
         side = _whole_side(name, run, runs, warn)
