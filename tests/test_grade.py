@@ -194,9 +194,9 @@ def test_grade_needs_only_the_judge_key(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "to go on: the same command again: answers of judges are cached"),
-        (("--run-id", "b"), "to go on: the same command again with another --run-id: answers of judges are cached"),
-        (("--reuse", "none"), "to go on: the same command again: it asks all judges again; without --reuse none"),
+        ((), "to resume: the same command again: answers of judges are cached"),
+        (("--run-id", "b"), "to resume: the same command again with another --run-id: answers of judges are cached"),
+        (("--reuse", "none"), "to resume: the same command again: it asks all judges again; without --reuse none"),
     ],
 )
 def test_budget_stops_grade_and_prints_a_command_to_continue(

@@ -68,7 +68,7 @@ HEAD = "case,model,rater,question,answer\n"
 def test_imports_a_plain_file_without_options(run: Folder) -> None:
     done = run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,clarity,4\none,n,bo,usable,FALSE\n")
     assert done.exit_code == 0, done.output
-    assert done.output == "r: labels added: 3 (cells: 2, raters: 2); there already: 0; skipped: 0\n"
+    assert done.output == "r: labels added: 3 (cells: 2, raters: 2); already present: 0; skipped: 0\n"
     first = run.labels[0]
     assert (first.rater, first.cell, first.question, first.answer) == ("ann", ("one", "m", 0), "usable", True)
     assert (first.source, first.seconds, first.other) == ("import", None, None)
@@ -121,7 +121,7 @@ def test_bad_row_is_reported_and_skipped(run: Folder, row: str, expected: str) -
     where, _, message = done.stderr.strip().partition(": ")
     assert where.endswith("in.csv:3:1")
     assert message == expected
-    assert done.stdout.endswith("labels added: 2 (cells: 2, raters: 1); there already: 0; skipped: 1\n")
+    assert done.stdout.endswith("labels added: 2 (cells: 2, raters: 1); already present: 0; skipped: 1\n")
     assert len(run.labels) == 2
 
 
@@ -221,7 +221,7 @@ def test_a_file_imported_again_adds_only_what_is_new(run: Folder) -> None:
     text = HEAD + "one,m,ann,usable,yes\none,m,ann,usable,yes\none,m,ann,clarity,1\n"
     run.add(text)
     second = run.add(text + "one,n,ann,usable,no\n")
-    assert second.stdout == "r: labels added: 1 (cells: 1, raters: 1); there already: 3; skipped: 0\n"
+    assert second.stdout == "r: labels added: 1 (cells: 1, raters: 1); already present: 3; skipped: 0\n"
     assert len(run.labels) == 4
 
 
@@ -319,7 +319,7 @@ def test_answer_with_the_same_time_is_a_duplicate(run: Folder) -> None:
     row = "one,m,ann,usable,yes,2025-06-14T09:00:00Z\n"
     done = run.add("case,model,rater,question,answer,at\n" + row + row)
     assert done.stdout.startswith("r: labels added: 1 ")
-    assert "there already: 1; skipped: 0" in done.stdout
+    assert "already present: 1; skipped: 0" in done.stdout
     page = [label.model_copy(update={"source": "page"}) for label in run.labels]
     run.path.unlink()
     append_labels(run.path, page)

@@ -67,7 +67,7 @@ def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> 
         result = toy(*words, url)
         assert result.exit_code == 2, result.output
         (line,) = result.stderr.splitlines()
-        assert line == f"{url}: is a URL, and this is read or written on this machine only: give a path", name
+        assert line == f"{url}: is a URL, but this must be a path on this machine", name
     assert sorted(toy.folder.rglob("*")) == before
 
 

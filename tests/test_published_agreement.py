@@ -91,7 +91,7 @@ def test_viescore_judge_agrees_with_three_raters_as_published(
     columns = ["--map", "case=uid", "--map", "rater=who", "--map", "model=drawn_by", "--map", "answer=rating"]
     done = call("label", "import", "ratings.tsv", "edits", *columns, "--set", "question=follows")
     assert done.exit_code == 0, done.output
-    assert done.stdout == "edits: labels added: 2,148 (cells: 716, raters: 3); there already: 0; skipped: 537\n"
+    assert done.stdout == "edits: labels added: 2,148 (cells: 716, raters: 3); already present: 0; skipped: 537\n"
     assert "ratings.tsv:6:1: this run has no model run 'Imagic'" in done.stderr
     for name, published in SPEARMAN.items():
         (result,) = agreed(f"edits@{name}")["graders"]
@@ -176,7 +176,7 @@ def test_dsg_scores_agree_with_five_ratings_of_800_images_as_published(
     flags = [word for column in columns for word in ("--map", column)]
     done = call("label", "import", str(data / "likert.csv"), "dsg", *flags)
     assert done.exit_code == 0, done.output
-    assert done.stdout == "dsg: labels added: 7,990 (cells: 800, raters: 5); there already: 0; skipped: 0\n"
+    assert done.stdout == "dsg: labels added: 7,990 (cells: 800, raters: 5); already present: 0; skipped: 0\n"
     result = agreed("dsg", "--min", "dsg:0.57", "--min", "flat:0.57")
     for finding, published in zip(result["graders"], ((0.5707, 0.4583), (0.5703, 0.4570)), strict=True):
         assert (finding["kind"], finding["headline"], finding["cells"]) == ("continuous", "spearman", 800)

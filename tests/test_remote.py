@@ -58,7 +58,7 @@ def test_another_host_needs_a_key_of_its_own_and_trust(url: str) -> None:
         said = problem(url, usual, trusted=True)
         assert said is not None
         assert f"so that {usual or 'OPENAI_API_KEY'} is not sent there" in said
-    assert "pass --trust-suite, or list it in VISIONEVAL_TRUSTED_HOSTS" in str(problem(url, "LOCAL_KEY"))
+    assert "pass --trust-suite, or add it to VISIONEVAL_TRUSTED_HOSTS" in str(problem(url, "LOCAL_KEY"))
     assert problem(url, "LOCAL_KEY", trusted=True) is None
 
 

@@ -32,7 +32,7 @@ def finished(toy: Toy, image: str = "a.png", **case: Any) -> Path:
         toy.outputs("a.png")
     suite = {
         "name": "s",
-        "cases": [{"id": "one", "prompt": "p", "images": {"m": [image]}, **case}],
+        "cases": [{"id": "one", "prompt": "p", "outputs": {"m": [image]}, **case}],
         "models": [{"provider": "files"}],
         "graders": [{"key": "file", "type": "properties"}],
         "verdict": ["not file.blank"],
