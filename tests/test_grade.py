@@ -1,4 +1,4 @@
-"""``visioneval grade``: grades the images of a run with a changed suite into a new run, without generation."""
+"""``visioneval grade``: grades the outputs of a run with a changed suite into a new run, without generation."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def source(toy: Toy, *cases: dict[str, Any], **changes: Any) -> None:
     """Creates the run ``a`` and resets the count of generations."""
     result = toy.run(*cases, arguments=("--run-id", "a", "--quiet"), **changes)
     assert result.exit_code in (0, 1, 3), result.output
-    sys.modules["mine"].Draw.started = 0
+    sys.modules["mine"].Generate.started = 0
 
 
 def graded(toy: Toy, *arguments: str, run_id: str = "b", code: int = 0) -> dict[str, Record]:
     result = toy("grade", "a", "--run-id", run_id, "--trust-suite", *arguments)
     assert result.exit_code == code, result.output
-    assert sys.modules["mine"].Draw.started == 0
+    assert sys.modules["mine"].Generate.started == 0
     return {record.test_id: record for record in read_records(toy.folder / "runs" / run_id)}
 
 
@@ -149,7 +149,7 @@ def test_regrade_cannot_be_resumed_by_run(toy: Toy) -> None:
     graded(toy)
     result = toy("run", "--resume", "b", "--trust-suite")
     assert result.exit_code == 2
-    assert "grades the images of a" in result.stderr
+    assert "grades the outputs of a" in result.stderr
 
 
 JUDGED = """\
@@ -194,9 +194,15 @@ def test_grade_needs_only_the_judge_key(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "to resume: the same command again: answers of judges are cached"),
-        (("--run-id", "b"), "to resume: the same command again with another --run-id: answers of judges are cached"),
-        (("--reuse", "none"), "to resume: the same command again: it asks all judges again; without --reuse none"),
+        ((), "to grade the rest: the same command again, which reuses cached answers of judges"),
+        (
+            ("--run-id", "b"),
+            "to grade the rest: the same command again with another --run-id, which reuses cached answers of judges",
+        ),
+        (
+            ("--reuse", "none"),
+            "to grade the rest: the same command again, which asks all judges again; without --reuse none",
+        ),
     ],
 )
 def test_budget_stops_grade_and_prints_a_command_to_continue(

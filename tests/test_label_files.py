@@ -104,7 +104,7 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
         ("two,n,ann,usable,yes", "no sample given, and 'two' on 'n' has 2"),
         ("one,m,,usable,yes", "no rater"),
         ("one,m,ann,useable,yes", "the suite has no question 'useable' (did you mean 'usable'?)"),
-        ("one,m,ann,usable,maybe", "usable: 'maybe' is neither yes nor no"),
+        ("one,m,ann,usable,maybe", "usable: 'maybe' is not yes or no"),
         ("one,m,ann,usable,", "usable: no answer"),
         ("one,m,ann,clarity,6", "clarity: 6 is not on the scale from 1 to 5"),
         ("one,m,ann,clarity,2.5", "clarity: 2.5 is not on the scale from 1 to 5"),
@@ -112,7 +112,7 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
         ("one,m,ann,artifacts,Minor", "artifacts: 'Minor' is not one of none, minor, major"),
         ("one,m,ann,wrong,size", "wrong: 'size' is not one of color, cut, or fit, logo"),
         ("one,m,ann,better,a", "better: a pair needs 'other': RUN_ID@label of the second image"),
-        ("one,m,ann", "3 cells, but the header has 5"),
+        ("one,m,ann", "the row has 3 cells, but the header has 5"),
     ],
 )
 def test_bad_row_is_reported_and_skipped(run: Folder, row: str, expected: str) -> None:
@@ -185,7 +185,7 @@ def test_a_wide_file_answers_several_questions_in_a_row(run: Folder) -> None:
         ("case,model,usable\none,m,yes\n", (), "no column 'rater'"),
         ("case,rater,score\none,m,3\n", (), "no column 'question'"),
         ("rater,usable\nann,yes\n", (), "no column 'case'"),
-        (b"\xff\xfe", (), "not UTF-8"),
+        (b"\xff\xfe", (), "not valid UTF-8"),
     ],
 )  # fmt: skip
 def test_missing_columns_are_a_usage_error(run: Folder, text: Any, flags: tuple[str, ...], expected: str) -> None:
@@ -197,7 +197,7 @@ def test_missing_columns_are_a_usage_error(run: Folder, text: Any, flags: tuple[
 
 
 def test_unsupported_files_are_a_usage_error(run: Folder, tmp_path: Path) -> None:
-    for name, expected in (("in.xlsx", "ends in .jsonl"), ("none.csv", "no such file")):
+    for name, expected in (("in.xlsx", "must end in .jsonl"), ("none.csv", "no such file")):
         done = run.call("import", str(tmp_path / name), "r")
         assert (done.exit_code, expected in done.stderr) == (2, True), done.output
     assert run.call("import", str(tmp_path), "nope").exit_code == 2
@@ -328,16 +328,16 @@ def test_answer_with_the_same_time_is_a_duplicate(run: Folder) -> None:
 
 def test_reports_repeated_rows_without_a_time(run: Folder) -> None:
     done = run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,usable,yes\none,m,ann,usable,no\n")
-    assert done.stderr == "answers that another row gave already, kept as given again: 1\n"
+    assert done.stderr == "repeated answers, stored as given again: 1\n"
     assert [label.answer for label in run.labels] == [True, True, False]
 
 
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ({"rater": {"a": 1}}, "{'a': 1} is not a text"),
-        ({"case": ["one"]}, "['one'] is not a text"),
-        ({"answer": ["x"]}, "['x'] is not a text"),
+        ({"rater": {"a": 1}}, "{'a': 1} is not text"),
+        ({"case": ["one"]}, "['one'] is not text"),
+        ({"answer": ["x"]}, "['x'] is not text"),
         ({"at": "yesterday"}, "at: 'yesterday' is not a valid time; expected for example 2025-06-14T09:00:00+00:00"),
     ],
 )

@@ -32,7 +32,7 @@ def paths() -> Iterator[tuple[list[str], str]]:
     for words, command in commands(typer.main.get_command(app)):
         arguments = [each for each in command.params if each.param_type_name == "argument" and each.required]
         for each in command.params:
-            if "DIR" in str(each.metavar) or "FILE" in str(each.metavar) or "SUITE" in str(each.metavar):
+            if any(name in str(each.metavar) for name in ("DIR", "FILE", "PATH", "SUITE")):
                 if each.param_type_name == "option":
                     yield [*words, *("x" for _ in arguments), each.opts[0]], each.opts[0]
                 else:
@@ -108,11 +108,11 @@ def test_clear_asks_first_and_needs_a_yes_without_a_terminal(toy: Toy) -> None:
     result = toy("cache", "clear", "--cache", cache)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        f"this would drop all answers (1) in {cache}: pass --yes, or --older-than DAYS for old answers only\n"
+        f"this would delete all answers (1) in {cache}: add --yes, or --older-than DAYS for old answers only\n"
     )
     assert toy("cache", "clear", "--cache", cache, "--older-than", "0").exit_code == 2
-    assert "dropped 0 answers" in toy("cache", "clear", "--cache", cache, "--older-than", "1").stdout
-    assert "dropped 1 answers" in toy("cache", "clear", "--cache", cache, "--yes").stdout
+    assert "deleted 0 answers" in toy("cache", "clear", "--cache", cache, "--older-than", "1").stdout
+    assert "deleted 1 answers" in toy("cache", "clear", "--cache", cache, "--yes").stdout
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_clear_at_a_terminal(toy: Toy, typed: str, dropped: bool) -> None:
     stdout, stderr = program.communicate(timeout=60)
     os.close(inner)
     os.close(outer)
-    assert f"Drop all answers (1) in {cache}?" in stderr
-    assert (program.returncode, "dropped 1 answers" in stdout, "nothing was dropped" in stdout) == (
+    assert f"Delete all answers (1) in {cache}?" in stderr
+    assert (program.returncode, "deleted 1 answers" in stdout, "nothing was deleted" in stdout) == (
         0,
         dropped,
         not dropped,

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from made import UNMEASURED, record
 
 from visioneval.cli import progress
+from visioneval.cli.options import Output
+from visioneval.engine.listener import Listener
+
+
+def watching(cells: int, *, quiet: bool = False) -> AbstractContextManager[Listener]:
+    """Shows the progress of a run with this number of cells."""
+    prepared: Any = SimpleNamespace(
+        notes=(),
+        cells=cells,
+        plan=SimpleNamespace(suite=SimpleNamespace(name="toy")),
+        writer=SimpleNamespace(folder="runs/r"),
+    )
+    return progress.progress_of(Output(quiet=quiet), debug=False)(prepared)
 
 
 def test_prints_plain_progress_lines_without_terminal(
@@ -13,12 +30,13 @@ def test_prints_plain_progress_lines_without_terminal(
 ) -> None:
     seconds = iter(range(0, 1000, 4))
     monkeypatch.setattr(progress, "monotonic", lambda: float(next(seconds)))
-    with progress.listening(12, quiet=False) as listener:
+    with watching(12) as listener:
         for at in range(12):
             listener.record(record(sample_index=at, verdict="FAIL" if at % 2 else "PASS", cost_usd=0.5))
     out, errors = capsys.readouterr()
     assert out == ""
     assert errors.splitlines() == [
+        "toy: 12 cells into runs/r",
         "3 of 12 cells: 2 pass 1 fail 0 error 1.50 USD",
         "6 of 12 cells: 3 pass 3 fail 0 error 3.00 USD",
         "9 of 12 cells: 5 pass 4 fail 0 error 4.50 USD; about 12 s left",
@@ -26,7 +44,7 @@ def test_prints_plain_progress_lines_without_terminal(
 
 
 def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.listening(1, quiet=True) as listener:
+    with watching(1, quiet=True) as listener:
         listener.record(record())
     assert capsys.readouterr() == ("", "")
 
@@ -39,7 +57,7 @@ def test_live_line_shows_verdicts_and_cost_and_is_removed(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
-    with progress.listening(2, quiet=False) as listener:
+    with watching(2) as listener:
         listener.record(record(cost_usd=0.25))
         listener.record(record(sample_index=1, verdict="ERROR", error=UNMEASURED))
     errors = capsys.readouterr().err

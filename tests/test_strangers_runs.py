@@ -66,7 +66,7 @@ def far(secret: Path) -> Callable[[str], str]:
         data = json.loads(text)
         data["suite_path"] = "/nothing.yaml"
         (case,) = data["suite"]["cases"]
-        case["images"] = {"m": [{"path": str(secret).lstrip("/")}]}
+        case["outputs"] = {"m": [{"path": str(secret).lstrip("/")}]}
         case["reference"] = str(secret).lstrip("/")
         return json.dumps(data)
 
@@ -201,7 +201,7 @@ def test_linked_cell_folder_is_not_written(toy: Toy, secret: Path) -> None:
     shutil.rmtree(run / "artifacts" / "one")
     (run / "artifacts" / "one").symlink_to(outside)
     result = toy("run", "--resume", "r")
-    assert (result.exit_code, "is a link to a file outside the run" in result.stderr) == (3, True), result.output
+    assert (result.exit_code, "is a link to a folder outside the run" in result.stderr) == (3, True), result.output
     assert list(outside.iterdir()) == []
 
 
@@ -269,7 +269,7 @@ def test_linked_report_folder_is_not_written(toy: Toy, secret: Path) -> None:
     outside.mkdir()
     (run / "report").symlink_to(outside)
     result = toy("report", "r")
-    assert (result.exit_code, "report: is a link" in result.stderr) == (2, True), result.output
+    assert (result.exit_code, "report: is a symbolic link" in result.stderr) == (2, True), result.output
     assert list(outside.iterdir()) == []
 
 
@@ -280,7 +280,7 @@ def test_outside_anchors_are_not_read(toy: Toy, secret: Path) -> None:
     def change(text: str) -> str:
         data = json.loads(text)
         data["suite_path"] = "/nothing.yaml"
-        data["suite"]["labels"] = {"ready": "ui", "anchors": str(secret.parent / "agreed.jsonl").lstrip("/")}
+        data["suite"]["labels"] = {"preset": "ui", "anchors": str(secret.parent / "agreed.jsonl").lstrip("/")}
         return json.dumps(data)
 
     as_a_strangers(run, change)

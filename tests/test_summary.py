@@ -248,7 +248,17 @@ CODES: list[tuple[RunState, list[tuple[str, str]], int]] = [
 
 @pytest.mark.parametrize(("run_state", "gates", "code"), CODES)
 def test_exit_code(run_state: RunState, gates: list[tuple[str, str]], code: int) -> None:
-    assert exit_code(run_state, [result(*gate_entry) for gate_entry in gates]) == code
+    info = run_of(CASES, ["m"], [], METRICS).model_copy(update={"state": run_state})
+    assert exit_code(info, [result(*gate_entry) for gate_entry in gates]) == code
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "unjudged_pairs", "code"), [("budget", 0, 3), ("refused_key", 0, 3), (None, 1, 3)]
+)
+def test_exit_code_of_a_run_without_all_its_values(stopped_by: Any, unjudged_pairs: int, code: int) -> None:
+    state = "interrupted" if stopped_by else "complete"
+    info = run_of(CASES, ["m"], [], METRICS).model_copy(update={"state": state, "stopped_by": stopped_by})
+    assert exit_code(info, [result("pass_rate == 1", "failed")], unjudged_pairs) == code
 
 
 def test_select_model_run_narrows_gates() -> None:

@@ -55,8 +55,8 @@ def local_path(text: str | Path) -> Path:
 
 
 def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
-    """Values named DIR, FILE or SUITE are paths."""
-    return local_path if metavar.strip("[].") in ("DIR", "FILE", "SUITE") else None
+    """Values named DIR, FILE, PATH or SUITE are paths."""
+    return local_path if metavar.strip("[].") in ("DIR", "FILE", "PATH", "SUITE") else None
 
 
 Suites = Annotated[list[Path], argument("SUITE", "Suite files.")]
