@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 
 import visioneval as ve
 from visioneval.cli import app
+from visioneval.settings import RunKeywords
 
 ROOT = Path(__file__).parent.parent
 SIX_LINES = """\
@@ -149,6 +151,17 @@ def test_grade_compares_with_its_source(toy: Toy) -> None:
     graded = ve.grade(run, trust_suite=True)
     assert (graded.info.graded_from, len(graded.records)) == ("first", 2)
     assert ve.compare(run, graded).comparison.counts["broken"] == 0
+
+
+def test_documented_example_runs(quickstart: Path) -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=quickstart)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == "0 3 3"
+    functions = [name for name in ve.__all__ if name.islower()]
+    assert [name for name in functions if f"`{name}(" not in text and f"`await {name}(" not in text] == []
+    assert [name for name in RunKeywords.__annotations__ if f"`{name}`" not in text] == []
 
 
 def test_errors_are_ours(quickstart: Path) -> None:
