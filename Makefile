@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo quick test soak check figures bench wheel clean
+.PHONY: demo quick test soak check figures sentences bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ check: $(READY)
 
 figures: $(READY)  ## How long functions are, how names repeat, how deep a call goes
 	$(BIN)/python tests/figures.py
+
+sentences: $(READY)  ## Every sentence that a user can see, to be read by an editor
+	$(BIN)/python tests/sentences.py
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine
