@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from visioneval.engine.call_settings import MAX_CONCURRENCY, CallSettings
-from visioneval.engine.calls.calls import Reuse, ReuseChoice
+from visioneval.engine.calls.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import RUNS, SuiteOptions
 from visioneval.engine.prepare.runs import RunOptions
 from visioneval.records.model import Selection, find_run

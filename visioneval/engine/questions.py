@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
-from visioneval.engine.calls.calls import Calls, Meter
+from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.meter import Meter
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import Components
 from visioneval.engine.loop import run_to_end

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from visioneval.aio import run_in_thread
 from visioneval.engine.calls.budget import Budget, Claim
@@ -17,7 +17,9 @@ from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media
 from visioneval.engine.calls.cost_bounds import CallSize, bound_of, generation_size, question_size
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.meter import Meter
 from visioneval.engine.calls.pricing import Prices, tokens_of
+from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
 from visioneval.engine.calls.user_code import call_user_code
 from visioneval.engine.sanitize import Sanitizer, amount
@@ -28,29 +30,9 @@ from visioneval.suite.entries.judges import BaseJudge
 from visioneval.types import TaskType
 
 T = TypeVar("T")
-ReusedGenerations = Literal["none", "own", "all"]
-"""Which cached generations may be reused: none, those that this run paid for, or all."""
-ReuseChoice = Literal["all", "judges", "none"]
-"""What ``--reuse`` takes; ``judges`` reuses answers about identical images."""
-
 
 SMALL = 256_000
 """Reading and hashing fewer bytes than this is faster than starting a thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reuse:
-    """Which cached answers replace new calls."""
-
-    generations: ReusedGenerations = "none"
-    judgements: bool = True
-    offline: bool = False
-
-    @classmethod
-    def of(cls, choice: ReuseChoice, *, offline: bool, resumes: bool) -> Reuse:
-        """All answers if offline; a resumed run always reuses what it has paid for."""
-        generations: ReusedGenerations = "all" if offline or choice == "all" else "own" if resumes else "none"
-        return cls(generations, offline or choice != "none", offline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +47,6 @@ class GenerationResult:
     attempts: int = 1
     stored_at: str | None = None
     """When the answer was cached; ``None`` for a new answer."""
-
-
-@dataclass(slots=True)
-class Meter:
-    """The usage and cost of one grader's judge calls for one cell."""
-
-    calls: int = 0
-    cached: int = 0
-    usage: dict[str, int] = field(default_factory=dict)
-    cost_usd: float | None = 0.0
-
-    def __str__(self) -> str:
-        cost = "unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
-        return f"asked {self.calls} questions, {self.cached} of them answered from the cache; cost: {cost}"
-
-    def add(self, reply: Reply, *, cached: bool) -> None:
-        """Adds one call. An unknown cost makes the total unknown."""
-        self.calls += 1
-        self.cached += cached
-        for kind, tokens in (reply.usage or {}).items():
-            self.usage[kind] = self.usage.get(kind, 0) + tokens
-        self.cost_usd = None if self.cost_usd is None or reply.cost_usd is None else self.cost_usd + reply.cost_usd
 
 
 @dataclass(slots=True)

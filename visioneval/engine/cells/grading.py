@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from visioneval.aio import gather_all
-from visioneval.engine.calls.calls import Meter
+from visioneval.engine.calls.meter import Meter
 from visioneval.engine.calls.user_code import call_user_code, describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.image_cache import CellImages

@@ -9,7 +9,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, cast
 
-from visioneval.engine.calls.calls import Calls, Meter, judge_limit_key
+from visioneval.engine.calls.calls import Calls, judge_limit_key
+from visioneval.engine.calls.meter import Meter
 from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.grading import raise_refused_key
 from visioneval.engine.cells.image_cache import ImageCache

@@ -1,0 +1,26 @@
+"""Which cached answers replace new calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ReusedGenerations = Literal["none", "own", "all"]
+"""Which cached generations may be reused: none, those that this run paid for, or all."""
+ReuseChoice = Literal["all", "judges", "none"]
+"""What ``--reuse`` takes; ``judges`` reuses answers about identical images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Which cached answers replace new calls."""
+
+    generations: ReusedGenerations = "none"
+    judgements: bool = True
+    offline: bool = False
+
+    @classmethod
+    def of(cls, choice: ReuseChoice, *, offline: bool, resumes: bool) -> Reuse:
+        """All answers if offline; a resumed run always reuses what it has paid for."""
+        generations: ReusedGenerations = "all" if offline or choice == "all" else "own" if resumes else "none"
+        return cls(generations, offline or choice != "none", offline)
