@@ -19,7 +19,7 @@ from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cost_bounds import (
     ANSWER_TOKENS,
     GENERATED_TOKENS,
-    Bound,
+    CostBound,
     CallSize,
     bound_of,
     minimum_generation_size,
@@ -156,15 +156,17 @@ def test_custom_host_has_no_public_price() -> None:
     assert prices.knows(GENERATE)
 
 
-def exactly(usd: float) -> Callable[[], Bound]:
-    return lambda: Bound(usd, is_strict=True)
+def exactly(usd: float) -> Callable[[], CostBound]:
+    return lambda: CostBound(usd, is_strict=True)
 
 
-def about(usd: float) -> Callable[[], Bound]:
-    return lambda: Bound(usd, is_strict=False)
+def about(usd: float) -> Callable[[], CostBound]:
+    return lambda: CostBound(usd, is_strict=False)
 
 
-async def paid(budget: Budget, bound: Callable[[], Bound], cost: float | None, lane: RateLimitKey = GENERATE) -> None:
+async def paid(
+    budget: Budget, bound: Callable[[], CostBound], cost: float | None, lane: RateLimitKey = GENERATE
+) -> None:
     async with budget.reserve(lane, 1, bound) as claim:
         await asyncio.sleep(0)
         budget.settle(claim, cost)
@@ -217,7 +219,7 @@ def test_failed_call_releases_its_reservation() -> None:
 
 
 def test_no_budget_refuses_nothing_and_computes_no_bound() -> None:
-    def nobody() -> Bound:
+    def nobody() -> CostBound:
         raise AssertionError
 
     async def story() -> None:

@@ -442,9 +442,9 @@ def test_internal_error_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) ->
     paid = Paid(tmp_path, api, CELLS)
     api.latency["images"] = (0.2, 0.6)
     code = (
-        "from visioneval.cli.progress import _Lines\n"
+        "from visioneval.cli.progress import _PlainProgress\n"
         "def leaves(self, record): raise BrokenPipeError\n"
-        "_Lines.add = leaves\n"
+        "_PlainProgress.add = leaves\n"
         "from visioneval.cli import main; main()"
     )
     program = started(paid, *paid.words("--max-concurrency", "6"), code=code)

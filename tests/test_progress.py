@@ -10,7 +10,7 @@ import pytest
 from made import UNMEASURED, record
 
 from visioneval.cli import progress
-from visioneval.cli.options import Output
+from visioneval.cli.options import ResultOptions
 from visioneval.engine.listener import Listener
 
 
@@ -22,7 +22,7 @@ def watching(cells: int, *, quiet: bool = False) -> AbstractContextManager[Liste
         plan=SimpleNamespace(suite=SimpleNamespace(name="toy")),
         writer=SimpleNamespace(folder="runs/r"),
     )
-    return progress.progress_of(Output(quiet=quiet), debug=False)(prepared)
+    return progress.progress_of(ResultOptions(quiet=quiet), debug=False)(prepared)
 
 
 def test_prints_plain_progress_lines_without_terminal(

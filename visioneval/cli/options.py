@@ -136,7 +136,7 @@ Debug = Annotated[bool, flag("--debug", "Print each call and full tracebacks of 
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class ResultOptions:
     """How the result of a run is printed."""
 
     as_json: bool = False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from visioneval.cli.options import Output, console, say
+from visioneval.cli.options import ResultOptions, console, say
 from visioneval.records.model import known_sum
 from visioneval.types import Verdict
 
@@ -44,7 +44,7 @@ class ProgressCounts:
         return text if self.cost is None else f"{text} {self.cost:.2f} USD"
 
 
-def progress_of(output: Output, *, debug: bool) -> Callable[[PreparedRun], AbstractContextManager[Listener]]:
+def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun], AbstractContextManager[Listener]]:
     """Returns a function that shows the progress of a prepared run."""
 
     @contextmanager
@@ -62,7 +62,7 @@ def progress_of(output: Output, *, debug: bool) -> Callable[[PreparedRun], Abstr
             with _live(prepared.cells) as live:
                 yield Listener(live.add, live.set_waiting, say, on_error, say)
         else:
-            lines = _Lines(prepared.cells)
+            lines = _PlainProgress(prepared.cells)
             yield Listener(lines.add, lines.set_waiting, say, on_error, say)
 
     return watch
@@ -73,7 +73,7 @@ def _print_traceback(error: BaseException) -> None:
 
 
 @contextmanager
-def _live(total: int) -> Iterator[_Live]:
+def _live(total: int) -> Iterator[_LiveProgress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -84,10 +84,10 @@ def _live(total: int) -> Iterator[_Live]:
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=console(errors=True), transient=True) as progress:
-        yield _Live(progress, total)
+        yield _LiveProgress(progress, total)
 
 
-class _Live:
+class _LiveProgress:
     """A live line with a progress bar, and the calls that wait for a rate limit."""
 
     def __init__(self, progress: Progress, total: int) -> None:
@@ -111,7 +111,7 @@ class _Live:
         self._progress.update(self._task, counts=f"{self._counts}{rate}{self._waiting}")
 
 
-class _Lines:
+class _PlainProgress:
     """A plain line at intervals."""
 
     def __init__(self, total: int) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from visioneval.api import Run
 
 
-def show_result(result: Run, output: options.Output) -> None:
+def show_result(result: Run, output: options.ResultOptions) -> None:
     """Prints a finished run. A reader that has closed the output does not change the exit code."""
     from visioneval.report.terminal.summary import last_line, print_summary
 

@@ -97,7 +97,7 @@ async def exchange(ask: Ask, question: Question, check: Check, unrecorded: Mappi
     return _answer(usable, question, first_reply, second_reply)
 
 
-def _answer(reading: Reading, question: Question, *replies: Reply) -> Answer:
+def _answer(reading: ReadReply, question: Question, *replies: Reply) -> Answer:
     assert reading.how is not None
     return Answer(reading.data, reading.how, replies, extra_keys_of(reading.data, question.schema))
 
@@ -110,7 +110,7 @@ def _recorded_answer(reply: Reply, check: Check, unrecorded: Mapping[str, Any]) 
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadReply:
     """A parsed reply. ``how`` is ``None`` if it is unusable; ``problems`` also lists tolerated JSON errors."""
 
     data: Any = None
@@ -123,33 +123,33 @@ class Reading:
         return self.how in ("json", "extracted")
 
 
-async def _read(reply: Reply, check: Check) -> Reading:
+async def _read(reply: Reply, check: Check) -> ReadReply:
     return await run_in_thread(read_reply, reply, check, when=len(reply.text) > SHORT)
 
 
-def read_reply(reply: Reply, check: Check) -> Reading:
+def read_reply(reply: Reply, check: Check) -> ReadReply:
     """Finds the JSON object in a reply that passes the check. Several different ones make the reply unusable."""
     if reply.stopped:
-        return Reading(problems=(f"the answer was cut off ({reply.stopped})",))
+        return ReadReply(problems=(f"the answer was cut off ({reply.stopped})",))
     if not reply.text.strip():
-        return Reading(problems=("the answer was empty",))
+        return ReadReply(problems=("the answer was empty",))
     try:
         objects = read_objects(reply.text)
     except UnreadableReplyError as error:
-        return Reading(problems=(str(error),))
+        return ReadReply(problems=(str(error),))
     problems = [check(parsed.value) for parsed in objects]
     valid = [parsed for parsed, mismatches in zip(objects, problems, strict=True) if not mismatches]
     if not valid:
-        return Reading(problems=tuple(problems[-1]))
+        return ReadReply(problems=tuple(problems[-1]))
     if len({json.dumps(parsed.value, sort_keys=True) for parsed in valid}) > 1:
-        return Reading(problems=(f"the answer contains {len(valid)} different JSON objects that match the schema",))
+        return ReadReply(problems=(f"the answer contains {len(valid)} different JSON objects that match the schema",))
     return _reading(min(valid, key=lambda parsed: parsed.repair is not None))
 
 
-def _reading(parsed: JSONObject) -> Reading:
+def _reading(parsed: JSONObject) -> ReadReply:
     if parsed.repair:
-        return Reading(parsed.value, "repaired", (f"not JSON: {parsed.repair}",))
-    return Reading(parsed.value, "json" if parsed.is_alone else "extracted")
+        return ReadReply(parsed.value, "repaired", (f"not JSON: {parsed.repair}",))
+    return ReadReply(parsed.value, "json" if parsed.is_alone else "extracted")
 
 
 def extra_keys_of(data: Any, schema: Mapping[str, Any] | None) -> dict[str, str]:

@@ -79,7 +79,7 @@ def grade(
         command_line=tuple(sys.argv[1:]),
     )
     check_reports(junit, markdown)
-    output = options.Output(as_json, quiet)
+    output = options.ResultOptions(as_json, quiet)
     result = grade_run(name, suite, settings, progress_of(output, debug=debug))
     show_result(result, output)
     write_reports([result], junit, markdown)

@@ -104,7 +104,7 @@ def run(
     if dry_run:
         _print_plans(planned, settings)
         return
-    code = _run(planned, settings, options.Output(as_json, quiet), junit, markdown)
+    code = _run(planned, settings, options.ResultOptions(as_json, quiet), junit, markdown)
     raise typer.Exit(0 if no_fail and code == 1 else code)
 
 
@@ -142,7 +142,7 @@ def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
 def _run(
     planned: Sequence[Planned],
     settings: RunOptions,
-    output: options.Output,
+    output: options.ResultOptions,
     junit: Path | None,
     markdown: Path | None,
 ) -> int:

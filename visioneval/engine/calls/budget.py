@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from visioneval.engine.calls.cost_bounds import Bound
+from visioneval.engine.calls.cost_bounds import CostBound
 from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.errors import BudgetError
 
@@ -42,7 +42,9 @@ class Budget:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @asynccontextmanager
-    async def reserve(self, limit_key: RateLimitKey, images: int, bound: Callable[[], Bound]) -> AsyncIterator[Claim]:
+    async def reserve(
+        self, limit_key: RateLimitKey, images: int, bound: Callable[[], CostBound]
+    ) -> AsyncIterator[Claim]:
         """Reserves the cost of one paid call. Waits while calls in flight may still leave enough of the budget.
 
         Raises ``BudgetError`` if they cannot. Calls ``bound`` only if there is a budget.
@@ -68,7 +70,7 @@ class Budget:
             largest = self._largest.get(claim.limit_key, 0.0)
             self._largest[claim.limit_key] = max(largest, cost / max(1, claim.images))
 
-    async def _claim(self, limit_key: RateLimitKey, images: int, bound: Bound, limit_usd: float) -> Claim:
+    async def _claim(self, limit_key: RateLimitKey, images: int, bound: CostBound, limit_usd: float) -> Claim:
         while True:
             largest = None if bound.is_strict else self._largest.get(limit_key)
             claim = Claim(limit_key, images, bound.usd if largest is None else largest * max(1, images))
@@ -80,7 +82,7 @@ class Budget:
                 return claim
             await self._changed.wait()
 
-    def _check_affordable(self, claim: Claim, bound: Bound, limit_usd: float) -> None:
+    def _check_affordable(self, claim: Claim, bound: CostBound, limit_usd: float) -> None:
         """Raises ``BudgetError`` if the call exceeds the budget even when all calls in flight cost nothing."""
         if _is_within(self.spent + claim.usd, limit_usd):
             return
@@ -95,7 +97,7 @@ class Budget:
         raise BudgetError(message)
 
 
-def budget_too_small(limit_usd: float, limit_key: RateLimitKey, bound: Bound) -> str:
+def budget_too_small(limit_usd: float, limit_key: RateLimitKey, bound: CostBound) -> str:
     """The message for a budget that is smaller than the cost of one call."""
     hint = ""
     if not bound.is_strict:

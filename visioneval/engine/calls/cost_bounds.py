@@ -47,23 +47,23 @@ class CallSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class CostBound:
     """The maximum cost of a call in US dollars; an estimate unless ``is_strict``."""
 
     usd: float
     is_strict: bool
 
 
-def bound_of(prices: Prices, limit_key: RateLimitKey, size: CallSize) -> Bound:
+def bound_of(prices: Prices, limit_key: RateLimitKey, size: CallSize) -> CostBound:
     """The cost bound of a call: strict if only calls and images are priced, or a maximum of output tokens is set."""
     price = prices.stated(limit_key)
     if price is not None and not (price.input_per_million or price.output_per_million):
-        return Bound(prices.cost(limit_key, None, size.images) or 0.0, is_strict=True)
+        return CostBound(prices.cost(limit_key, None, size.images) or 0.0, is_strict=True)
     output_tokens = size.likely_output_tokens if size.max_output_tokens is None else size.max_output_tokens
     text_usage = {"input_tokens": size.input_tokens, "output_tokens": output_tokens}
     image_usage = {**text_usage, "input_image_tokens": size.input_tokens, "output_image_tokens": output_tokens}
     costs = (prices.cost(limit_key, usage, size.images) for usage in (text_usage, image_usage))
-    return Bound(max(cost or 0.0 for cost in costs), is_strict=size.max_output_tokens is not None)
+    return CostBound(max(cost or 0.0 for cost in costs), is_strict=size.max_output_tokens is not None)
 
 
 def generation_size(call: Call) -> CallSize:
