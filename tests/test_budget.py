@@ -19,8 +19,8 @@ from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cost_bounds import (
     ANSWER_TOKENS,
     GENERATED_TOKENS,
-    CostBound,
     CallSize,
+    CostBound,
     bound_of,
     minimum_generation_size,
     stated_maximum,
