@@ -24,6 +24,7 @@ test: $(READY)
 
 soak: $(READY)  ## Takes minutes: many kills, many faults, many cells; prints the measurements
 	$(BIN)/python -m pytest -n 0 tests/soak
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n auto -m hypothesis
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -21,8 +21,13 @@ from visioneval.suite.load import LoadedSuite, load_suite
 __all__ = ["browser", "open_page", "rate", "serve"]
 
 ROOT = Path(__file__).parent.parent
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+settings.register_profile(
+    "repeatable", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
+)
+settings.register_profile(
+    "random", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000, print_blob=True
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 _LEAKS = re.compile(
     r".*(_API_KEY|_TOKEN|_SECRET)|(GOOGLE|OPENAI|GEMINI|ANTHROPIC|AZURE|AWS|VISIONEVAL|XDG|HF)_.*"
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLUMNS|LINES|GITHUB_ACTIONS|CI"
@@ -43,8 +48,9 @@ verdict: [not image.blank]
 
 SLOW = frozenset(
     [
-        "agree_command",
         "agreement",
+        "agreement_command",
+        "api",
         "bounds",
         "browser",
         "buckets",
@@ -88,14 +94,15 @@ SLOW = frozenset(
         "local_paths",
         "locality",
         "logo_suite",
-        "lookers",
+        "mock",
         "ocr",
         "openai",
         "openai_judge",
+        "output_of",
         "own_suites",
         "paid_storage",
-        "plan",
         "pairwise",
+        "plan",
         "processors",
         "published_agreement",
         "real_data",
@@ -105,7 +112,6 @@ SLOW = frozenset(
         "resampling",
         "resume",
         "secret_variables",
-        "mock",
         "start_up",
         "stats",
         "storage",
