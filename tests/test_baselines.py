@@ -128,4 +128,4 @@ def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:
     path.write_text(path.read_text().replace('"state": "complete"', '"state": "interrupted"'))
     refused = toy("baseline", "set", "first")
     assert refused.exit_code == 2
-    assert "the run is interrupted: a baseline needs a complete one" in refused.stderr
+    assert "the run is interrupted: a baseline needs a complete run" in refused.stderr
