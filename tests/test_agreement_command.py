@@ -59,8 +59,8 @@ def test_printed_output(tmp_path: Path, call: Any) -> None:
     assert "recall of FAIL 1.000 [" in text
     assert "no 7 0 yes 1 8" in text
     assert "Largest disagreements" in text
-    assert "holds good 0.6 0.875 (kappa)" in text
-    assert "NOT MEASURED blank 0 nothing to tell it by" in text
+    assert "passed good 0.6 0.875 (kappa)" in text
+    assert "NOT MEASURED blank 0 not measured" in text
     assert done.exit_code == 3
     assert not {"\x1b", "\u202e"} & set(done.output)
     assert "<script>[bold]" in text

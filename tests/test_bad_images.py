@@ -183,7 +183,7 @@ def test_a_cached_image_that_was_never_decoded_is_decoded_before_it_is_used(payi
     with contextlib.closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
         (answer,) = index.execute("SELECT answer FROM answers WHERE kind = 'generate'").fetchone()
         kept = json.loads(answer)
-        (known,) = kept["images"]
+        (known,) = kept["outputs"]
         del known["decoded"]
         known["sha256"] = digest
         index.execute("UPDATE answers SET answer = ?, files = ? WHERE kind = 'generate'", (json.dumps(kept), digest))

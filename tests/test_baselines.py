@@ -115,7 +115,9 @@ def test_baseline_commands(toy: Toy) -> None:
     assert result.stdout.startswith("wrote baselines/main.jsonl: 2 cells; commit it")
     assert "main" in toy("baseline", "list").stdout
     assert toy("compare", "baseline", "first").exit_code == 0
-    assert "flips" not in toy("compare", "baseline:main@toy", "first").stdout
+    compared = toy("compare", "baseline:main@toy", "first").stdout
+    assert "Broken (" not in compared
+    assert "Fixed (" not in compared
     toy("baseline", "set", "first", "--name", "other")
     assert Path("baselines/other.jsonl").read_bytes() == Path("baselines/main.jsonl").read_bytes()
     refused = toy("baseline", "set", "first", "--name", "../x")
@@ -128,4 +130,4 @@ def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:
     path.write_text(path.read_text().replace('"state": "complete"', '"state": "interrupted"'))
     refused = toy("baseline", "set", "first")
     assert refused.exit_code == 2
-    assert "the run is interrupted: a baseline needs a complete one" in refused.stderr
+    assert "the run is interrupted: a baseline needs a complete run" in refused.stderr

@@ -265,7 +265,7 @@ def test_run_stops_at_budget_and_can_be_resumed(paying: Paying) -> None:
     assert f"to resume: visioneval run --resume {paying.out}/r" in result.stderr
     shown = CliRunner().invoke(app, ["show", f"{paying.out}/r"])
     assert (
-        shown.stderr == f"{paying.out}/r was ended by its budget; to resume: visioneval run --resume {paying.out}/r\n"
+        shown.stderr == f"{paying.out}/r was stopped by its budget; to resume: visioneval run --resume {paying.out}/r\n"
     )
     generated = paying.called[0]
     assert 4 <= generated <= 6

@@ -228,7 +228,7 @@ def test_pairwise_comparison_stays_within_budget(paying: Paying) -> None:
                  **LOCAL)  # fmt: skip
     first = images(paying)
     paying.api.script.generate(lambda asked: None)
-    from fake_api import outputs
+    from fake_api import images as outputs
 
     paying.api.script.generate(lambda asked: [outputs.generated(64, 64, "png", 5)])
     assert paying.run(run_id="b").exit_code == 0
@@ -275,7 +275,7 @@ def test_without_maximum_first_call_runs_alone_within_estimate(paying: Paying) -
     suite = paying.folder / "suite.yaml"
     result = paying("grade", "r", "--suite", suite, "--runs", paying.out, "--budget", "0.01", "--reuse", "none")
     assert result.exit_code == 3
-    (line,) = [line for line in result.stderr.splitlines() if "cannot pay" in line]
+    (line,) = [line for line in result.stderr.splitlines() if "too small for one call" in line]
     assert line.startswith(f"the budget of 0.01 USD is too small for one call of {JUDGE}, which may cost 0.1")
     assert line.endswith("USD; set a maximum of output tokens in its params to lower this")
 

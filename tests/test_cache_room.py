@@ -38,10 +38,10 @@ def test_oldest_answers_are_deleted_first(opened: Opened, monkeypatch: pytest.Mo
     assert opened.warned == []
 
 
-@pytest.mark.parametrize("told", ["much", "-1", "0", "nan", "inf"])
-def test_invalid_size_is_a_usage_error(opened: Opened, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
-    monkeypatch.setenv(MAX_GB_VARIABLE, told)
-    with pytest.raises(UsageError, match=f"{MAX_GB_VARIABLE}: '{told}' is not a number of gigabytes"), opened():
+@pytest.mark.parametrize("setting", ["much", "-1", "0", "nan", "inf"])
+def test_invalid_size_is_a_usage_error(opened: Opened, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    monkeypatch.setenv(MAX_GB_VARIABLE, setting)
+    with pytest.raises(UsageError, match=f"{MAX_GB_VARIABLE}: '{setting}' is not a number of gigabytes"), opened():
         pass
 
 
@@ -77,8 +77,8 @@ def test_cache_commands_show_and_clear(opened: Opened) -> None:
         cache.put("b", "judge", {})
         cache.put("c", "judge", {})
     opened.age(a="2025-01-01T00:00:00+00:00")
-    told = dict(line.split(maxsplit=1) for line in command("info", "--cache", str(opened.folder)))
-    assert told == {
+    shown = dict(line.split(maxsplit=1) for line in command("info", "--cache", str(opened.folder)))
+    assert shown == {
         "folder": str(opened.folder),
         "generations": "1",
         "judgements": "2",
@@ -86,9 +86,9 @@ def test_cache_commands_show_and_clear(opened: Opened) -> None:
         "oldest": "2025-01-01T00:00:00+00:00",
     }
     where = ("--cache", str(opened.folder))
-    assert command("clear", "--older-than", "30", *where) == [f"dropped 1 answers from {opened.folder}"]
-    assert command("clear", "--yes", *where) == [f"dropped 2 answers from {opened.folder}"]
-    assert command("info", *where)[-1] == "oldest      -"
+    assert command("clear", "--older-than", "30", *where) == [f"deleted 1 answers from {opened.folder}"]
+    assert command("clear", "--yes", *where) == [f"deleted 2 answers from {opened.folder}"]
+    assert command("info", *where)[-1] == "oldest       -"
 
 
 def test_cache_commands_use_default_folder() -> None:
@@ -96,8 +96,8 @@ def test_cache_commands_use_default_folder() -> None:
     assert own == Path(os.environ["XDG_CACHE_HOME"]) / "visioneval"
     with Cache(own) as cache:
         cache.put("b", "judge", {})
-    assert f"folder      {own}" in command("info")
-    assert command("clear", "--yes") == [f"dropped 1 answers from {own}"]
+    assert f"folder       {own}" in command("info")
+    assert command("clear", "--yes") == [f"deleted 1 answers from {own}"]
 
 
 def test_default_folder_is_in_home(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def test_the_comparisons_run_as_they_stand(toy: Toy, workflow: dict[str, Any]) -
 
 def test_nothing_is_overwritten(toy: Toy, workflow: dict[str, Any]) -> None:
     again = toy("init", "--ci", "github")
-    assert (again.exit_code, "exists already; nothing was written" in again.stderr) == (2, True)
+    assert (again.exit_code, "already exists; nothing was written" in again.stderr) == (2, True)
     both = toy("init", "new", "--ci", "github", "--template", "editing")
     assert both.exit_code == 0
     assert (toy.folder / "new" / "suite.yaml").is_file()

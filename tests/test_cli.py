@@ -51,12 +51,12 @@ def test_every_command_has_help_that_fits_80_columns(toy: Toy, command: str) -> 
     assert "--runs" in result.stdout or command in ("init", "schema")
 
 
-def test_validate_says_what_is_fine_and_tells_every_problem_of_every_suite(toy: Toy) -> None:
+def test_validate_reports_valid_suites_and_all_problems_of_others(toy: Toy) -> None:
     good = toy.write({}, name="good.yaml", **GRID)
     bad = toy.write({"id": "a b"}, name="bad.yaml", verdict=["fin"])
     result = toy("validate", good, bad, "--trust-suite")
     assert result.exit_code == 2
-    assert "good.yaml: fine: 1 case, 2 model runs, 2 cells" in result.stdout
+    assert "good.yaml: valid: 1 case, 2 model runs, 2 cells" in result.stdout
     assert "bad.yaml:1:" in result.stderr
 
 
@@ -66,35 +66,35 @@ def test_plan_shows_cases_by_model_runs_and_the_work(toy: Toy) -> None:
     cases: list[dict[str, Any]] = [{"id": "generate"}, {"id": "change", "images": ["base.png"]}]
     path = toy.write(*cases, models=[*GRID["models"], only], samples=2)
     lines = toy("plan", path, "--trust-suite", COLUMNS="80").stdout.splitlines()
-    assert "1  m,q=low    mine:Generate" in [line.strip() for line in lines]
-    assert "generate    image_generation   2   2   2" in lines
-    assert "change  image_editing      2   2   -" in lines
+    assert "1  m,q=low     mine:Generate" in [line.strip() for line in lines]
+    assert "generate  image_generation   2   2   2" in lines
+    assert "change    image_editing      2   2   -" in lines
     assert "work  10 generation calls, 10 images, 10 grader calls" in [line.strip() for line in lines]
     assert "cost  unknown for 3 of 3" in [line.strip() for line in lines]
 
 
-def test_a_plan_of_many_model_runs_is_cut_and_told_whole_as_json(toy: Toy) -> None:
+def test_plan_of_many_model_runs_is_shortened_but_complete_as_json(toy: Toy) -> None:
     many = [{"provider": "mine:Generate", "label": "m", "grid": {"q": list(range(45))}}]
     path = toy.write({"id": "a"}, {"id": "b"}, models=many, samples=2)
     lines = toy("plan", path, "--trust-suite").stdout.splitlines()
-    assert "... and 5 more: 'visioneval plan --json' tells all" in lines
+    assert "... and 5 more; 'visioneval plan --json' lists all" in lines
     assert any("m,q=39" in line for line in lines)
     assert not any("m,q=40" in line or "#41" in line for line in lines)
-    told = json.loads(toy("plan", path, "--trust-suite", "--json").stdout)
-    assert [run["label"] for run in told["model_runs"]] == [f"m,q={at}" for at in range(45)]
-    assert told["model_runs"][44]["outputs"] == {"a": 2, "b": 2}
-    assert (told["generation_calls"], told["cells"], told["cases"]) == (180, 180, ["a", "b"])
-    assert told["costs"][0] == {"name": "m,q=0", "usd": None, "basis": "none", "seen": 0}
+    printed = json.loads(toy("plan", path, "--trust-suite", "--json").stdout)
+    assert [run["label"] for run in printed["model_runs"]] == [f"m,q={at}" for at in range(45)]
+    assert printed["model_runs"][44]["outputs"] == {"a": 2, "b": 2}
+    assert (printed["generation_calls"], printed["cells"], printed["cases"]) == (180, 180, ["a", "b"])
+    assert printed["costs"][0] == {"name": "m,q=0", "usd": None, "basis": "none", "seen": 0}
 
 
 def test_a_plan_of_finished_images_costs_nothing_and_names_the_missing_ones(toy: Toy) -> None:
     model = {"provider": "files", "label": "old", "path": "{case}.png"}
     image = {"graders": [{"key": "file", "type": "properties"}], "verdict": ["file"]}
     path = toy.write(*[{} for _ in range(8)], models=[model], **image)
-    said = toy("plan", path).stdout
-    assert "nothing: all of it runs on this machine" in said
-    assert "missing image  case0.png" in said
-    assert "... and 3 more" in said
+    printed = toy("plan", path).stdout
+    assert "none: no paid calls" in printed
+    assert "missing image  case0.png" in printed
+    assert "... and 3 more" in printed
 
 
 def test_run_ends_with_the_run_and_the_next_command(toy: Toy) -> None:
@@ -124,7 +124,7 @@ def test_quiet_prints_the_last_line_alone(toy: Toy) -> None:
     assert result.stdout.startswith("run: runs/")
 
 
-def test_json_is_a_line_for_each_suite_and_says_what_summary_json_says(toy: Toy) -> None:
+def test_json_is_a_line_per_suite_equal_to_summary_json(toy: Toy) -> None:
     path = toy.write({}, {"metadata": {"look": "bad"}})
     result = toy("run", path, path, "--trust-suite", "--json")
     first, second = map(json.loads, result.stdout.splitlines())
@@ -139,17 +139,20 @@ def test_runs_lists_by_experiment_and_keeps_notes(toy: Toy) -> None:
     toy.run({"metadata": {"generate": "raises"}}, arguments=("--run-id", "loose"))
     (toy.folder / "runs" / "loose" / "results.jsonl").write_text("broken\n{}\n")
     (toy.folder / "runs" / "notes").mkdir()
-    said = toy("runs", COLUMNS="100").stdout
+    printed = toy("runs", COLUMNS="100").stdout
     assert (
-        said.index("no experiment") < said.index("loose") < said.index("experiment brand") < said.index("first [try]")
+        printed.index("no experiment")
+        < printed.index("loose")
+        < printed.index("experiment brand")
+        < printed.index("first [try]")
     )
-    assert "cannot be read" in said
+    assert "unreadable" in printed
     (toy.folder / "runs" / "hollow").mkdir()
     (toy.folder / "runs" / "hollow" / "run.json").write_bytes(b"")
     hollow, loose = toy("runs").stderr.splitlines()
-    assert hollow == "runs/hollow: left out: its run.json cannot be read"
-    assert loose.startswith("runs/loose/results.jsonl:1: not a record: damaged or cut off: delete this line;")
-    assert "100.0% [20.7, 100.0] n=1" in said
+    assert hollow == "runs/hollow: skipped: its run.json cannot be read"
+    assert loose.startswith("runs/loose/results.jsonl:1: not a record: damaged or truncated: delete this line;")
+    assert "100.0% [20.7, 100.0] n=1" in printed
     only = toy("runs", "--experiment", "brand").stdout
     assert "loose" not in only
     assert toy("runs", "--experiment", "nope").stdout == "runs: no runs here of the experiment 'nope'\n"
@@ -168,14 +171,14 @@ def swept(toy: Toy) -> Toy:
 
 def test_show_prints_a_summary_or_the_cells_of_a_case(swept: Toy) -> None:
     assert "8 of 8 cells  4 PASS  4 FAIL  0 ERROR" in swept("show", "latest").stdout
-    said = swept("show", "latest", "bad").stdout
-    assert said.count("prompt") == 1
-    assert "criteria  It is bad." in said
-    assert "the middle" in said
-    assert said.count("sample 0") == said.count("sample 1") == 2
-    assert said.index("m,q=low  sample 0") < said.index("m,q=low  sample 1") < said.index("m,q=high  sample 0")
-    assert said.count("all is ill") == 4
-    assert f"runs/{swept.latest.name}/artifacts/bad/" in said
+    printed = swept("show", "latest", "bad").stdout
+    assert printed.count("prompt") == 1
+    assert "criteria  It is bad." in printed
+    assert "the middle" in printed
+    assert printed.count("sample 0") == printed.count("sample 1") == 2
+    assert printed.index("m,q=low  sample 0") < printed.index("m,q=low  sample 1") < printed.index("m,q=high  sample 0")
+    assert printed.count("all is ill") == 4
+    assert f"runs/{swept.latest.name}/artifacts/bad/" in printed
 
 
 def test_show_narrows_to_a_model_run_a_sample_and_a_verdict(swept: Toy) -> None:
@@ -188,22 +191,22 @@ def test_show_narrows_to_a_model_run_a_sample_and_a_verdict(swept: Toy) -> None:
 
 BAD_NAMES = [
     (["latest", "goo"], "no case 'goo' in this run (did you mean 'good'?)"),
-    (["latest", "good", "--verdict", "FAIL"], "'good': this run has no such cell of this case"),
-    (["latest", "good", "--sample", "7"], "'good': this run has no such cell of this case"),
+    (["latest", "good", "--verdict", "FAIL"], "'good': no matching cells of this case in this run"),
+    (["latest", "good", "--sample", "7"], "'good': no matching cells of this case in this run"),
     (["latest@m,q=lo", "good"], "no model run 'm,q=lo' in"),
-    (["latest", "--sample", "1"], "name one"),
+    (["latest", "--sample", "1"], "--sample and --verdict need a CASE"),
 ]
 
 
 @pytest.mark.parametrize(("words", "message"), BAD_NAMES)
-def test_show_tells_what_is_not_there(swept: Toy, words: list[str], message: str) -> None:
+def test_show_reports_what_does_not_exist(swept: Toy, words: list[str], message: str) -> None:
     result = swept("show", *words)
     assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
 
 
 def test_export_makes_a_flat_table(swept: Toy) -> None:
-    said = swept("export", "latest").stdout
-    rows = list(csv.DictReader(io.StringIO(said)))
+    printed = swept("export", "latest").stdout
+    rows = list(csv.DictReader(io.StringIO(printed)))
     assert [(row["test_id"], row["model_label"], row["sample_index"]) for row in rows][:3] == [
         ("good", "m,q=low", "0"),
         ("good", "m,q=low", "1"),
@@ -227,7 +230,7 @@ def test_a_table_holds_no_formula(toy: Toy) -> None:
     assert "apostrophe" in toy("export", "--help").stdout
 
 
-def test_a_damaged_run_is_told_in_a_line(swept: Toy) -> None:
+def test_damaged_run_is_reported_in_one_line(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     results.write_bytes(results.read_bytes().replace(b'"PASS"', b'"MAYBE"', 1))
     for words in (["show", "latest"], ["export", "latest"]):
@@ -237,7 +240,7 @@ def test_a_damaged_run_is_told_in_a_line(swept: Toy) -> None:
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_line_that_a_power_cut_left_is_named_with_what_to_do(swept: Toy) -> None:
+def test_truncated_line_is_reported_with_a_remedy(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     first, second, *rest = results.read_bytes().splitlines(keepends=True)
     results.write_bytes(first + second[:40] + b"\n" + b"".join(rest))
@@ -251,12 +254,12 @@ def test_a_line_that_a_power_cut_left_is_named_with_what_to_do(swept: Toy) -> No
     results.write_bytes(first + b"".join(rest))
     shown = swept("show", "latest")
     assert "marked complete, but results.jsonl has 7 of 8 cells; to resume: visioneval run" in shown.stderr
-    assert "the run holds 7 of 8 cells" in swept("baseline", "set", "latest").stderr
+    assert "the run has 7 of 8 cells: nothing was written" in swept("baseline", "set", "latest").stderr
     swept("run", "--resume", "latest", "--trust-suite")
     assert swept("baseline", "set", "latest").exit_code == 0
 
 
-def test_a_run_without_its_results_is_not_shown_as_an_empty_one(swept: Toy) -> None:
+def test_run_without_results_is_not_shown_as_empty(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     swept("baseline", "set", "latest")
     results.write_bytes(b"")
@@ -268,7 +271,7 @@ def test_a_run_without_its_results_is_not_shown_as_an_empty_one(swept: Toy) -> N
         assert compared.exit_code == 2
         missing, empty = compared.stderr.splitlines()
         assert "marked complete, but results.jsonl has 0 of 8 cells" in missing
-        assert empty == "latest: there is nothing to compare: the run is empty"
+        assert empty == "latest: the run has no cells to compare"
     results.unlink()
     gone = swept("show", "latest")
     assert gone.exit_code == 2
@@ -285,20 +288,20 @@ def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:
     assert len(info.source_sha256) == 64
 
 
-def test_an_emptied_gate_is_said_to_be_skipped(toy: Toy) -> None:
+def test_gate_without_cells_is_reported_as_skipped(toy: Toy) -> None:
     gates = [{"rule": "pass_rate == 1", "cases": ["case1"]}, "pass_rate >= 0"]
     result = toy.run({}, {}, gates=gates, graders=[LOOK], arguments=("--case", "case0"))
     assert result.exit_code == 0
     assert "skipped" in result.stdout
 
 
-def test_init_writes_a_suite_that_is_valid_and_nothing_over_another(toy: Toy) -> None:
+def test_init_writes_a_valid_suite_and_overwrites_nothing(toy: Toy) -> None:
     assert toy("init", "first").exit_code == 0
     assert toy("validate", toy.folder / "first" / "suite.yaml").exit_code == 0
     before = files(toy.folder)
     result = toy("init", "first", "--template", "editing")
     assert result.exit_code == 2
-    assert "exists already; nothing was written" in result.stderr
+    assert "already exists; nothing was written" in result.stderr
     assert files(toy.folder) == before
 
 

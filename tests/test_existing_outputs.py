@@ -74,9 +74,9 @@ def test_rows_that_cannot_be_read_are_errors_that_name_their_line(toy: Toy) -> N
     assert told == {
         "prompt 1": "d.jsonl:2: gone.png: No such file or directory",
         "prompt 2": "d.jsonl:3: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)",
-        "prompt 3": "d.jsonl:4: the cell holds no contents with a file_uri",
-        "prompt 4": "d.jsonl:5: the cell is neither a path nor JSON",
-        "prompt 5": "d.jsonl:6: the row names no image",
+        "prompt 3": "d.jsonl:4: the cell has no contents with a file_uri",
+        "prompt 4": "d.jsonl:5: the cell is not a path or valid JSON",
+        "prompt 5": "d.jsonl:6: the row has no output: fill in its path",
     }
 
 

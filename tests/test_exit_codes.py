@@ -77,7 +77,7 @@ USAGE = [
     (["run", "suite.yaml", "suite.yaml", "--run-id", "x", "--trust-suite"], "--run-id names one run"),
     (["run", "suite.yaml", "--trust-suite", "--var", "a"], "--var 'a': write NAME=VALUE"),
     (["run", "suite.yaml", "--trust-suite", "--var", "a=b"], "--var a: the suite has no such variable"),
-    (["run", "suite.yaml", "--trust-suite", "--model", "x"], "--model: nothing is called 'x'"),
+    (["run", "suite.yaml", "--trust-suite", "--model", "x"], "--model: no match for 'x'"),
     (["run", "suite.yaml", "--trust-suite", "--run-id", "../x"], "--run-id: '../x' is not valid"),
     (["run", "suite.yaml"], "pass --trust-suite"),
     (["show", "nope"], "'nope': no such run in runs"),

@@ -47,7 +47,7 @@ def test_tifa_sample_gives_its_published_figures(shared_data: Path, tmp_path: Pa
     assert {record.graders[0].details["reply_shape"] for record in records} == {"recorded"}
 
 
-def test_a_image_without_recorded_answers_is_an_error_and_not_wrong(shared_data: Path, tmp_path: Path) -> None:
+def test_image_without_recorded_answers_is_an_error(shared_data: Path, tmp_path: Path) -> None:
     suite = tifa_suite(shared_data / "tifa_sample", tmp_path, without=["drawbench_52"])
     code, summary, records, _ = run(suite)
     found = {record.test_id: record for record in records}
@@ -55,7 +55,7 @@ def test_a_image_without_recorded_answers_is_an_error_and_not_wrong(shared_data:
     assert found["coco_301091"].verdict is Verdict.PASS
     assert found["drawbench_52"].verdict is Verdict.ERROR
     assert set(found["drawbench_52"].scores.values()) == {None}
-    assert "8 of 8 questions of 'gecko' unanswered" in (found["drawbench_52"].graders[0].error or "")
+    assert "8 of 8 questions of 'gecko' have no usable answer" in (found["drawbench_52"].graders[0].error or "")
     assert summary.models[0].metrics["gecko"].value == 1.0
     assert summary.questions["gecko"].models["cases"].types["counting"].unmeasured == 3
 

@@ -144,9 +144,9 @@ def test_list_of_runs_names_unreadable_runs(folder: Path) -> None:
     _changed(folder, lambda one: one.pop("verdict"))
     done = call("runs")
     assert f"runs/{RUN}/results.jsonl:4: verdict: Field required" in done.stderr
-    assert "cannot be read" in done.stdout
+    assert "unreadable" in done.stdout
     (folder / "runs" / OTHER / "run.json").write_text("{")
-    assert f"runs/{OTHER}: left out: its run.json cannot be read" in call("runs").stderr
+    assert f"runs/{OTHER}: skipped: its run.json cannot be read" in call("runs").stderr
 
 
 def test_truncated_last_line_is_always_reported(folder: Path) -> None:

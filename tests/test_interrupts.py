@@ -126,7 +126,7 @@ def test_kill_loses_no_finished_cell(toy: Toy) -> None:
     assert "to resume: visioneval run --resume runs/r" in listed.stderr
     refused = toy("baseline", "set", "latest")
     assert refused.exit_code == 2
-    assert "the run is stopped: a baseline needs a complete one" in refused.stderr
+    assert "the run is stopped: a baseline needs a complete run" in refused.stderr
     assert toy("report", "latest").exit_code == 0
     assert "Stopped before it was complete" in (toy.latest / "report" / "index.html").read_text()
 
@@ -164,7 +164,7 @@ def test_running_run_is_distinguished_from_killed_run(toy: Toy) -> None:
     program.communicate(timeout=60)
     assert "running" in shown.stdout
     assert "running" in listed.stdout
-    assert "to go on" not in shown.stderr + listed.stderr
+    assert "to resume" not in shown.stderr + listed.stderr
     assert read_info(toy.latest).state == "running"
 
 

@@ -80,7 +80,7 @@ def test_run_killed_at_start_can_be_resumed(tmp_path: Path, api: FakeAPI) -> Non
 
 
 def asked_to_stop(program: subprocess.Popen[str]) -> None:
-    """Sends the first interrupt and waits until it is told."""
+    """Sends the first interrupt and waits until the program confirms it."""
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None
     while "stopping after" not in program.stderr.readline():

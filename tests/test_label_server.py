@@ -142,7 +142,7 @@ def test_a_large_body_is_refused(closed: Server, chunked: bool) -> None:
         ({"seconds": 1e9}, "seconds: "),
         ({"seconds": None}, "seconds: "),
         ({"answers": []}, "answers: "),
-        ({"answers": {"usable": 1, "clarity": 4}}, "usable: 1 is neither yes nor no"),
+        ({"answers": {"usable": 1, "clarity": 4}}, "usable: 1 is not yes or no"),
         ({"path": "/etc/passwd"}, "path: "),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_missing_key_is_named_before_anything_is_called(api: FakeAPI, monkeypa
     result = run(api)
     assert (result.exit_code, api.requests, Path("runs").exists()) == (2, [], False)
     (line,) = result.stderr.splitlines()
-    assert line.startswith("set the environment variable LOCAL_KEY: gpt-image-1.5")
+    assert line.startswith("set the environment variable LOCAL_KEY: required by gpt-image-1.5")
     assert line.count("gpt-image-1.5") == 4
 
 

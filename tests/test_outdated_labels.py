@@ -63,8 +63,8 @@ def call(*words: str | Path) -> Any:
         ((THEN, THEN), (THEN, NOW), False),
     ],
 )
-def test_a_label_is_of_the_images_that_it_names(said: Any, images: Any, same: bool) -> None:
-    one = label("a", "ann", "usable", True, artifact_sha256=said[0], other_sha256=said[1])
+def test_a_label_is_of_the_images_that_it_names(labels: Any, images: Any, same: bool) -> None:
+    one = label("a", "ann", "usable", True, artifact_sha256=labels[0], other_sha256=labels[1])
     assert is_current(images, one) is same
 
 
@@ -148,7 +148,7 @@ def test_export_omits_outdated_labels_with_a_note(tmp_path: Path) -> None:
     generate_again(run, NOW)
     result = call("label", "export", "r", "--runs", tmp_path)
     assert {row.split(",")[1] for row in result.stdout.splitlines()[1:]} == {"one"}
-    assert result.stderr == "labels about images that were generated again since, left out: 3 (--all keeps them)\n"
+    assert result.stderr == "labels of replaced images, left out: 3 (--all includes them)\n"
     assert THEN in call("label", "export", "r", "--all", "--runs", tmp_path).stdout
 
 
@@ -179,7 +179,7 @@ def test_export_omits_a_pair_if_one_image_was_generated_again(tmp_path: Path) ->
     generate_again(run, NOW)
     result = call("label", "export", run, "--format", "jsonl")
     assert "two" not in result.stdout
-    assert "generated again since, left out: 1" in result.stderr
+    assert "labels of replaced images, left out: 1" in result.stderr
 
 
 def test_importing_the_same_file_after_a_new_image_adds_nothing(tmp_path: Path) -> None:

@@ -23,14 +23,14 @@ BLOCKS = [
 WITHOUT_LIBYAML = "import yaml; del yaml.CSafeLoader; from visioneval.cli import main; main()"
 
 
-def test_every_shipped_suite_is_fine() -> None:
+def test_every_shipped_suite_is_valid() -> None:
     assert len(SUITES) > 10
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_LIBYAML, "validate", *map(str, SUITES)],
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count(": fine: ") == len(SUITES)
+    assert done.stdout.count(": valid: ") == len(SUITES)
 
 
 @pytest.mark.parametrize(("name", "text"), BLOCKS, ids=[name for name, _ in BLOCKS])

@@ -174,7 +174,7 @@ def test_converts_formats_that_browsers_do_not_support(tmp_path: Path) -> None:
     shown = shelf.input("base.tif")["src"]
     assert shown.endswith(".png")
     assert (tmp_path / "out" / shown).read_bytes().startswith(b"\x89PNG")
-    assert "not an image" in shelf.input("words.png")["why"]
+    assert "not a supported image" in shelf.input("words.png")["why"]
     assert not list((tmp_path / "out" / "images").glob("*words*"))
 
 

@@ -61,7 +61,7 @@ class Resumed:
 
     def _record_work(self, result: Any) -> Any:
         self.generated, self.graded = self._take_calls("generated"), self._take_calls("graded")
-        self.plan = next((line for line in result.stderr.splitlines() if line.startswith("going on")), "")
+        self.plan = next((line for line in result.stderr.splitlines() if line.startswith("resuming ")), "")
         return result
 
     def _take_calls(self, name: str) -> list[str]:
@@ -237,7 +237,7 @@ def test_removed_cells_move_to_stale_file(run: Resumed) -> None:
     run.begin()
     result = run.resumed_info(cases=ONES[:2])
     assert (result.exit_code, run.generated, run.plan) == (0, [], plan_line("0", "0", 2))
-    assert "1 cells are not in the suite any more: they are now in stale.jsonl" in result.stderr
+    assert "1 cells are no longer in the suite: moved to stale.jsonl" in result.stderr
     (gone,) = (run.folder / "stale.jsonl").read_text().splitlines()
     assert json.loads(gone)["test_id"] == "c"
     assert set(run.verdicts()) == {"a", "b"}
@@ -294,24 +294,27 @@ def test_stored_suite_works_from_any_folder(run: Resumed, tmp_path: Path, monkey
 WRONG: list[tuple[list[str], str]] = [
     (["--resume", "nothing"], "'nothing': no such run in runs"),
     (["--resume", ""], "matches 2 runs"),
-    (["--resume", "r", "suite.yaml", "suite.yaml"], "it goes with one suite at most"),
-    (["--resume", "r", "--run-id", "s"], "without --run-id and --note"),
-    (["--resume", "r", "--note", "s"], "without --run-id and --note"),
-    (["--resume", "r", "--var", "a=b"], "--var and --judge change a suite: name it beside --resume"),
-    (["suite.yaml", "--keep-errors"], "it goes with --resume"),
+    (
+        ["--resume", "r", "suite.yaml", "suite.yaml"],
+        "--resume takes at most one suite, and neither --run-id nor --note",
+    ),
+    (["--resume", "r", "--run-id", "s"], "--resume takes at most one suite, and neither --run-id nor --note"),
+    (["--resume", "r", "--note", "s"], "--resume takes at most one suite, and neither --run-id nor --note"),
+    (["--resume", "r", "--var", "a=b"], "--var and --judge change the suite: name the suite as well as --resume"),
+    (["suite.yaml", "--keep-errors"], "--keep-errors needs --resume"),
     ([], "name a suite, or a run to resume"),
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), WRONG)
-def test_conflicting_flags_are_a_usage_error(run: Resumed, words: list[str], plan: str) -> None:
+@pytest.mark.parametrize(("words", "message"), WRONG)
+def test_conflicting_flags_are_a_usage_error(run: Resumed, words: list[str], message: str) -> None:
     run.begin()
     run.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r2")
     before = run.results.read_bytes()
     result = run.toy("run", *words, "--trust-suite")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert plan in line
+    assert message in line
     assert run.results.read_bytes() == before
 
 
@@ -347,5 +350,5 @@ def test_resume_keeps_the_selection(toy: Toy, monkeypatch: pytest.MonkeyPatch) -
     assert "to generate: 0; to grade again: 0; unchanged: 2" in again.stderr
     refused = toy("run", "--trust-suite", "--resume", "r", "--case", "a")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert "--resume goes on with a whole run: leave out --case" in refused.stderr
+    assert "--resume applies to the whole run: leave out --case" in refused.stderr
     assert len(list(read_records(toy.latest))) == 2

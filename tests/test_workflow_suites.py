@@ -108,7 +108,7 @@ def test_a_flyer_with_the_brands_own_name_passes(api: FakeAPI, run: Any) -> None
     pen.text((160, 700), "Oakline Bicycles", "black", ImageFont.load_default(60))
     data = io.BytesIO()
     image.save(data, "PNG")
-    api.script.draw(data.getvalue())
+    api.script.generate(data.getvalue())
     api.script.judge(best)
     code, _, _, records = run("marketing", "--case", "minimal_text", "--model", "*quality=high,size=1024x1024")
     assert code == 0
