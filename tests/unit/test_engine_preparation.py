@@ -26,7 +26,6 @@ from visioneval.errors import BudgetError, UsageError
 from visioneval.records.model import Record, Selection, read_info, read_records
 from visioneval.records.writer import RunWriter
 
-
 OPENAI: dict[str, Any] = {"models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}}]}
 
 
@@ -104,7 +103,7 @@ class TestCheckRuns:
 
     def test_a_budget_needs_prices(self, toy: Toy) -> None:
         suite = planned(toy.write())
-        with pytest.raises(UsageError, match="the budget needs the price of every call.*mine:Generate"):
+        with pytest.raises(UsageError, match=r"the budget needs the price of every call.*mine:Generate"):
             check_runs([suite], options(calls=CallSettings(budget_usd=1)), print)
 
     def test_a_budget_below_the_price_of_a_call_is_refused(self, toy: Toy) -> None:
