@@ -96,7 +96,7 @@ def test_a_folder_without_a_run_has_no_stored_plan(toy: Toy) -> None:
 
 def test_a_stored_plan_needs_its_secrets_again(toy: Toy) -> None:
     folder = secret_run(toy)
-    with pytest.raises(UsageError, match="give it again, --var site_token=VALUE"):
+    with pytest.raises(UsageError, match="--var site_token=VALUE"):
         load_stored_plan(folder, TRUSTED)
     options = SuiteOptions(variables={"site_token": SECRET}, trust=True)
     plan = load_stored_plan(folder, options).plan
@@ -105,7 +105,7 @@ def test_a_stored_plan_needs_its_secrets_again(toy: Toy) -> None:
 
 def test_all_missing_secrets_are_named() -> None:
     options = SuiteOptions(variables={"b": "x"})
-    with pytest.raises(UsageError, match=r"^runs/r: .*, --var a=VALUE --var c=VALUE$"):
+    with pytest.raises(UsageError, match=r"^runs/r: .* --var a=VALUE --var c=VALUE$"):
         check_secrets(Path("runs/r"), ["a", "b", "c"], options)
 
 
