@@ -142,7 +142,7 @@ def test_an_interrupt_lets_running_cells_finish(toy: Toy) -> None:
 
     run = Run(toy.write(*[{}] * 9, **PRICED), Drawing(interrupt))
     assert run.execute() == Outcome(complete=False)
-    assert run.provider.cases == [record.test_id for record in run.records]
+    assert sorted(run.provider.cases) == sorted(record.test_id for record in run.records)
     assert 1 <= len(run.records) < 9
     assert {record.verdict for record in run.records} == {"PASS"}
     assert len(run.messages) == 1
