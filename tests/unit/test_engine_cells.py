@@ -155,7 +155,7 @@ def test_dependents_are_graded_from_the_new_image_for_free(toy: Toy) -> None:
     first, dependent = run(toy, toy.write({}, COUNTER))
     assert (dependent.prompt, dependent.artifact_sha256) == ("three trees", first.artifact_sha256)
     assert (dependent.cost_usd, dependent.usage, dependent.attempts, dependent.seconds) == (0.0, None, 0, 0.0)
-    assert dependent.total_cost_usd == 0.25, "its own grading costs"
+    assert dependent.total_cost_usd == 0.25, "only its grading costs"
 
 
 @pytest.mark.parametrize("error", [AuthError("refused key"), StorageError("disk full"), ClosingError("stopping")])

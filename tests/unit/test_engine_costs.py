@@ -18,7 +18,6 @@ from visioneval.engine.calls.cost_bounds import (
     generation_size,
     minimum_generation_size,
     question_size,
-    stated_maximum,
 )
 from visioneval.engine.calls.estimate import estimate
 from visioneval.engine.calls.paid_calls import budget_warnings, paid_configs, prices_of
@@ -94,22 +93,6 @@ class TestGenerationSize:
         ]
         assert sizes == [512, 2048, GENERATED_TOKENS]
         assert minimum_generation_size("gemini", {"quality": "low"}, 2).likely_output_tokens == 2 * 4096
-
-    @pytest.mark.parametrize(
-        ("provider", "params", "maximum"),
-        [
-            ("openai", {}, None),
-            ("openai", {"max_tokens": 10, "max_completion_tokens": 20}, 20),
-            ("openai", {"max_tokens": 10, "n": 3}, 30),
-            ("gemini", {"maxOutputTokens": 10, "candidateCount": 2}, 20),
-            ("openai", {"max_tokens": "10"}, None),
-            ("mine:Generate", {"max_tokens": 10}, None),
-        ],
-    )
-    def test_a_maximum_in_the_parameters_counts(
-        self, provider: str, params: dict[str, Any], maximum: int | None
-    ) -> None:
-        assert stated_maximum(provider, params) == maximum
 
 
 class TestPaidCalls:

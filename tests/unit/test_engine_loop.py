@@ -100,7 +100,7 @@ def test_the_first_interrupt_lets_running_work_finish(progress: Progress, run: R
         await asyncio.sleep(0)
         return Outcome(complete=False, out_of_budget=True)
 
-    assert run(work, progress, messages.append, interrupts.append).out_of_budget, "the work returned its own outcome"
+    assert run(work, progress, messages.append, interrupts.append).out_of_budget, "the outcome of the work counts"
     assert len(messages) == 1
 
 

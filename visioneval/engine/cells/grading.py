@@ -162,7 +162,7 @@ async def _ask(
         if isinstance(error, TimeoutError) and limit.expired():
             timeout_s = context.plan.suite.cell_timeout_s
             kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
-        else:  # includes a timeout of the grader's own
+        else:  # includes a TimeoutError that the grader raised
             context.debug(error)
             kind, failed = "internal", Grade(scores={}, error=describe_error(error))
     return (*_checked_grade(config, subject, context, failed, start, meter), kind)

@@ -210,7 +210,7 @@ async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal
     except Exception as failure:
         if isinstance(failure, TimeoutError) and limit.expired():
             error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s"
-        else:  # includes a timeout of the judge's own
+        else:  # includes a TimeoutError that the judge raised
             session.debug(failure)
             error = session.sanitizer.text(describe_error(failure))
     return Preference(
