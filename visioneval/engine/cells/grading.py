@@ -144,8 +144,9 @@ async def _ask(
     models: list[str] = []
     grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter, models))
     kind = "unmeasured"
+    limit = asyncio.timeout_at(deadline)
     try:
-        async with asyncio.timeout_at(deadline):
+        async with limit:
             result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
         if result.judge_model is None and models:
             result = replace(result, judge_model=models[-1])
@@ -157,12 +158,13 @@ async def _ask(
     except (GraderError, ProviderError, ImageError) as error:
         kind = error.kind if isinstance(error, ProviderError) else kind
         failed = Grade(scores={}, error=str(error) or type(error).__name__)
-    except TimeoutError:
-        timeout_s = context.plan.suite.cell_timeout_s
-        kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
     except Exception as error:
-        context.debug(error)
-        kind, failed = "internal", Grade(scores={}, error=describe_error(error))
+        if isinstance(error, TimeoutError) and limit.expired():
+            timeout_s = context.plan.suite.cell_timeout_s
+            kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
+        else:  # includes a TimeoutError that the grader raised
+            context.debug(error)
+            kind, failed = "internal", Grade(scores={}, error=describe_error(error))
     return (*_checked_grade(config, subject, context, failed, start, meter), kind)
 
 

@@ -193,11 +193,11 @@ async def _run_worker(
 
 async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
     """Asks about one pair in one order; an error replaces the answer."""
-    limit = session.plan.suite.cell_timeout_s
+    limit = asyncio.timeout(session.plan.suite.cell_timeout_s)
     answer: Literal["a", "b", "tie"] | None = None
     reason = error = extra_keys = None
     try:
-        async with asyncio.timeout(limit):
+        async with limit:
             question = await asyncio.to_thread(_question, session, matchup, first)
             choice = await session.grader.choose(_judge_asker(session, matchup), question)
         second: Literal["a", "b"] = "b" if first == "a" else "a"
@@ -208,11 +208,12 @@ async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal
         raise
     except (GraderError, ProviderError, ImageError) as failure:
         error = session.sanitizer.text(str(failure) or type(failure).__name__)
-    except TimeoutError:
-        error = f"exceeded the cell timeout of {limit:g} s"
     except Exception as failure:
-        session.debug(failure)
-        error = session.sanitizer.text(describe_error(failure))
+        if isinstance(failure, TimeoutError) and limit.expired():
+            error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s"
+        else:  # includes a TimeoutError that the judge raised
+            session.debug(failure)
+            error = session.sanitizer.text(describe_error(failure))
     return Preference(
         test_id=matchup.call.case.id,
         sample_index=matchup.sample,

@@ -1,0 +1,213 @@
+"""Executing a plan: workers, records, messages, and what ends a run early."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_parts import calls_for, info_of, plan_of, planned
+from made import generated_png
+from toys import Toy
+
+from visioneval.engine import run as run_module
+from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.cells.cell import Job
+from visioneval.engine.components import Components
+from visioneval.engine.listener import Interrupt, Listener
+from visioneval.engine.memory import release_memory, unmap_large_blocks
+from visioneval.engine.run import by_limit_key, every_cell, execute, hashes
+from visioneval.engine.shutdown import Outcome
+from visioneval.errors import AuthError, ProviderError, StorageError
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.records.model import Record, read_records
+from visioneval.records.writer import RunWriter
+
+PNG = generated_png("red")
+PRICED: dict[str, Any] = {
+    "prices": {"mine:Generate": {"per_call": 1}},
+    "limits": {"mine:Generate": {"max_concurrency": 1}},
+}
+DONE = Outcome(complete=True)
+
+
+class Drawing:
+    """A provider that calls ``before`` for each request."""
+
+    def __init__(self, before: Callable[[GenerationRequest], Any] = lambda _: None) -> None:
+        self.before = before
+        self.cases: list[str] = []
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        self.cases.append(request.case.id)
+        self.before(request)
+        return Generation(outputs=(PNG,))
+
+
+class Looking:
+    async def grade(self, context: GradingContext) -> Grade:
+        return Grade(scores={"fine": True, "level": 0.5})
+
+
+class Run:
+    """Executes the plan of a suite, and collects its records and messages."""
+
+    def __init__(self, path: Path, provider: Any = None) -> None:
+        suite = planned(path)
+        self.plan = suite.plan
+        self.provider = provider or Drawing()
+        self.records: list[Record] = []
+        self.messages: list[str] = []
+        self.interrupts: list[Interrupt] = []
+        self.writer = RunWriter.create(Path("runs"), info_of(suite))
+
+    def execute(self, **options: Any) -> Outcome:
+        providers = {run.label: self.provider for run in self.plan.runs}
+        listener = Listener(self.records.append, say=self.messages.append, started=self.interrupts.append)
+        parts = Components(providers, {"look": Looking()})
+        try:
+            return execute(self.plan, parts, self.writer, calls_for(self.plan), listener, **options)
+        finally:
+            self.writer.finish("complete", "2025-01-01T00:00:00+00:00")
+
+
+def test_every_cell_is_recorded_and_reported(toy: Toy) -> None:
+    run = Run(toy.write(*[{}] * 5, samples=2))
+    assert run.execute() == DONE
+    written = list(read_records(run.writer.folder))
+    assert len({record.cell for record in written}) == 10
+    assert run.records == written
+    assert {record.verdict for record in written} == {"PASS"}
+    assert run.messages == []
+
+
+def test_only_the_given_jobs_run(toy: Toy) -> None:
+    run = Run(toy.write({}, {}, {}))
+    jobs = lambda plan: (job for job in every_cell(plan) if job.call.case.id != "case1")  # noqa: E731
+    assert run.execute(jobs=jobs) == DONE
+    assert sorted(run.provider.cases) == ["case0", "case2"]
+
+
+def test_a_failed_cell_does_not_stop_the_run(toy: Toy) -> None:
+    def fail(request: GenerationRequest) -> None:
+        if request.case.id == "case1":
+            raise RuntimeError("a bug")
+
+    run = Run(toy.write({}, {}, {}), Drawing(fail))
+    assert run.execute() == DONE
+    assert sorted((record.test_id, str(record.verdict)) for record in run.records) == [
+        ("case0", "PASS"), ("case1", "ERROR"), ("case2", "PASS")
+    ]  # fmt: skip
+
+
+def test_an_exhausted_budget_ends_the_run_early(toy: Toy) -> None:
+    run = Run(toy.write(*[{}] * 9, budget_usd=2.5, **PRICED))
+    assert run.execute() == Outcome(complete=False, out_of_budget=True)
+    assert len(run.provider.cases) == len(run.records) == 2
+    (message,) = run.messages
+    assert message.startswith("the budget of 2.5 USD is used up: 2 USD spent")
+
+
+def test_a_refused_key_ends_the_run(toy: Toy) -> None:
+    def refuse(request: GenerationRequest) -> None:
+        raise ProviderError("401", kind="auth")
+
+    run = Run(toy.write(*[{}] * 9, **PRICED), Drawing(refuse))
+    with pytest.raises(AuthError, match="toy: the provider refused the API key: 401"):
+        run.execute()
+    assert (run.provider.cases, run.records) == (["case0"], [])
+
+
+def test_a_record_that_cannot_be_written_ends_the_run(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(toy.write(*[{}] * 9, **PRICED))
+
+    def refuse(record: Record) -> None:
+        raise StorageError("disk full")
+
+    monkeypatch.setattr(run.writer, "append", refuse)
+    with pytest.raises(StorageError, match="disk full"):
+        run.execute()
+    assert run.records == []
+    assert len(run.provider.cases) < 9
+
+
+def test_an_interrupt_lets_running_cells_finish(toy: Toy) -> None:
+    def interrupt(request: GenerationRequest) -> None:
+        if request.case.id == "case0":
+            run.interrupts[0]()
+
+    run = Run(toy.write(*[{}] * 9, **PRICED), Drawing(interrupt))
+    assert run.execute() == Outcome(complete=False)
+    assert sorted(run.provider.cases) == sorted(record.test_id for record in run.records)
+    assert 1 <= len(run.records) < 9
+    assert {record.verdict for record in run.records} == {"PASS"}
+    assert len(run.messages) == 1
+
+
+def test_an_interrupt_in_the_last_cell_leaves_nothing_to_do(toy: Toy) -> None:
+    run = Run(toy.write({}))
+    run.provider.before = lambda _: run.interrupts[0]()
+    assert run.execute() == DONE
+
+
+def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "STATUS_INTERVAL_S", 0)
+    monkeypatch.setattr(run_module, "TRIM_INTERVAL_S", 0)
+    suite = planned(toy.write())
+    statuses: list[list[str]] = []
+    writer = RunWriter.create(Path("runs"), info_of(suite))
+    parts = Components({"toy": Drawing()}, {"look": Looking()})
+    listener = Listener(waiting=statuses.append)
+    assert execute(suite.plan, parts, writer, calls_for(suite.plan), listener) == DONE
+    writer.finish("complete", "2025-01-01T00:00:00+00:00")
+    assert [] in statuses
+
+
+def test_every_cell_of_a_call_is_a_job(toy: Toy) -> None:
+    models = [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5", "n": 2}}]
+    jobs = list(every_cell(plan_of(toy.write({}, {}, models=models, samples=2))))
+    assert [(job.call.case.id, job.generate) for job in jobs] == [
+        ("case0", (0, 1)), ("case0", (2, 3)), ("case1", (0, 1)), ("case1", (2, 3))
+    ]  # fmt: skip
+    assert all(isinstance(job, Job) and job.regrade == () for job in jobs)
+
+
+def test_model_runs_are_grouped_by_rate_limit(toy: Toy) -> None:
+    openai = {"provider": "openai", "params": {"model": "gpt-image-1.5"}}
+    models = [{**openai, "label": "a"}, {"provider": "mine:Generate", "label": "b"}, {**openai, "label": "c"}]
+    plan = plan_of(toy.write(models=models))
+    groups = by_limit_key(plan)
+    assert {key: [run.label for run in part.runs] for key, part in groups.items()} == {
+        RateLimitKey("openai", "gpt-image-1.5", "generate"): ["a", "c"],
+        RateLimitKey("mine:Generate", None, "generate"): ["b"],
+    }
+    assert sum(part.cells for part in groups.values()) == plan.cells
+
+
+class TestHashes:
+    """Digests of input files."""
+
+    def test_a_file_is_hashed_once(self, tmp_path: Path) -> None:
+        hash_of = hashes(tmp_path)
+        (tmp_path / "a").write_bytes(b"x")
+        assert hash_of(Path("a")) == sha256(b"x").hexdigest()
+        (tmp_path / "a").write_bytes(b"y")
+        assert hash_of(Path("a")) == sha256(b"x").hexdigest()
+        assert hashes(tmp_path)(tmp_path / "a") == sha256(b"y").hexdigest()
+
+    @pytest.mark.parametrize("name", ["none", ".", "a\0b", "long" * 100])
+    def test_what_is_no_file_is_missing(self, tmp_path: Path, name: str) -> None:
+        assert hashes(tmp_path)(Path(name)) == "missing"
+
+    def test_a_file_that_no_run_reads_is_not_hashed(self, tmp_path: Path) -> None:
+        with (tmp_path / "a").open("wb") as file:
+            os.truncate(file.fileno(), run_module.MAX_BYTES + 1)
+        assert hashes(tmp_path)(Path("a")) == "too large"
+
+
+def test_memory_is_released_or_the_system_has_no_glibc() -> None:
+    assert unmap_large_blocks() == release_memory()

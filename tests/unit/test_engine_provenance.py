@@ -1,0 +1,153 @@
+"""What ``run.json`` states about a new and a resumed run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_parts import info_of, planned
+from toys import Toy
+
+from visioneval import __version__
+from visioneval.engine.prepare.planning import Planned
+from visioneval.engine.prepare.provenance import describe_run, new_run_id, now, resumed_info
+from visioneval.records.model import Selection
+from visioneval.suite.load import HIDDEN
+
+SECRET = "hunter2-hunter2"
+
+
+def test_the_time_is_iso_8601_in_utc_to_the_second() -> None:
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", now())
+
+
+def test_a_run_id_contains_the_suite_in_safe_characters() -> None:
+    ids = {new_run_id("my suite/ü") for _ in range(4)}
+    assert all(re.fullmatch(r"\d{8}-\d{6}-my-suite---[0-9a-f]{4}", run_id) for run_id in ids)
+    assert len(ids) > 1
+
+
+def test_a_new_run_describes_its_plan(toy: Toy) -> None:
+    suite = planned(toy.write({}, {}, samples=3, experiment="spring"))
+    selection = Selection(tags=("x",))
+    info = describe_run(suite.plan, suite.loaded, selection, run_id="r", note="hello", command_line=("run", "s.yaml"))
+    assert (info.run_id, info.state, info.planned_cells, info.selection) == ("r", "running", 6, selection)
+    assert (info.experiment, info.note, info.command_line) == ("spring", "hello", ("run", "s.yaml"))
+    assert (info.visioneval_version, info.suite_path) == (__version__, str(toy.folder / "suite.yaml"))
+    assert (info.hidden_vars, info.suite) == ((), suite.plan.suite)
+    assert list(info.metrics) == ["fine", "level"]
+
+
+def test_without_a_run_id_the_suite_names_the_run(toy: Toy) -> None:
+    suite = planned(toy.write())
+    info = describe_run(suite.plan, suite.loaded, Selection(), run_id=None, note=None, command_line=())
+    assert "-toy-" in info.run_id
+    assert info.note is None
+
+
+def secret_suite(toy: Toy, **options: Any) -> Planned:
+    path = toy.write({"prompt": "a tree {{ site_token }}"}, vars={"site_token": "none", "color": "red"})
+    return planned(path, variables={"site_token": SECRET}, **options)
+
+
+@pytest.mark.parametrize(
+    ("typed", "stored"),
+    [
+        (("--var", f"site_token={SECRET}"), ("--var", "site_token=***")),
+        ((f"--var=site_token={SECRET}",), ("--var=site_token=***",)),
+        (("--var", "site_token=short"), ("--var", "site_token=***")),
+        (("--var", "color=blue"), ("--var", "color=blue")),
+        (("--note", f"about {SECRET}!"), ("--note", "about ***!")),
+        (("--var", "my_site_token=other"), ("--var", "my_site_token=other")),
+    ],
+)
+def test_values_of_hidden_variables_are_masked_in_the_command_line(
+    toy: Toy, typed: tuple[str, ...], stored: tuple[str, ...]
+) -> None:
+    assert info_of(secret_suite(toy), typed=typed).command_line == stored
+
+
+def test_hidden_variables_are_masked_everywhere_in_the_run(toy: Toy) -> None:
+    suite = secret_suite(toy)
+    info = info_of(suite, note=f"with {SECRET}")
+    assert info.hidden_vars == ("site_token",)
+    assert info.suite.vars == {"site_token": HIDDEN, "color": "red"}
+    assert info.note == "with ***"
+    assert SECRET not in info.model_dump_json()
+    assert suite.plan.suite.vars["site_token"] == SECRET, "the plan itself still has the value"
+
+
+def test_a_variable_that_contains_a_key_of_the_environment_is_hidden(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SITE_API_KEY", SECRET)
+    info = info_of(planned(toy.write(vars={"address": f"https://x/{SECRET}"})))
+    assert (info.hidden_vars, info.suite.vars) == (("address",), {"address": HIDDEN})
+
+
+def test_the_commit_is_that_of_the_folder_of_the_suite(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(toy.folder.parent))
+    suite = planned(toy.write())
+    assert info_of(suite).git_commit is None
+    git = ("git", "-C", str(toy.folder), "-c", "user.name=a", "-c", "user.email=a@b.c")
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "x"], check=True)
+    commit = info_of(suite).git_commit
+    assert commit is not None
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+
+
+def test_without_git_there_is_no_commit(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(toy.folder))
+    assert info_of(planned(toy.write())).git_commit is None
+
+
+class TestResumedInfo:
+    """``run.json`` after a resume."""
+
+    def test_it_runs_again_and_notes_the_time(self, toy: Toy) -> None:
+        stored = info_of(planned(toy.write())).model_copy(
+            update={"state": "interrupted", "ended_at": now(), "stopped_by": "budget", "note": "first"}
+        )
+        again = resumed_info(stored, info_of(planned(toy.write()), note="second"), uses_stored_suite=False)
+        assert (again.state, again.ended_at, again.stopped_by, len(again.resumed_at)) == ("running", None, None, 1)
+        assert (again.run_id, again.started_at, again.note) == (stored.run_id, stored.started_at, "first")
+        twice = resumed_info(again, stored, uses_stored_suite=False)
+        assert twice.resumed_at[:1] == again.resumed_at
+        assert len(twice.resumed_at) == 2
+
+    def test_the_current_suite_replaces_the_stored_suite(self, toy: Toy) -> None:
+        stored = info_of(planned(toy.write({}))).model_copy(update={"visioneval_version": "0.0.1"})
+        current = info_of(planned(toy.write({}, {}, experiment="b", name="other.yaml")))
+        again = resumed_info(stored, current, uses_stored_suite=False)
+        assert (again.planned_cells, again.experiment, again.suite) == (2, "b", current.suite)
+        assert (again.visioneval_version, again.suite_path) == (__version__, current.suite_path)
+        assert (again.source_sha256, again.metrics) == (current.source_sha256, current.metrics)
+
+    @pytest.mark.parametrize(("uses_stored_suite", "typed"), [(True, ("run", "s.yaml")), (False, ("run", "t.yaml"))])
+    def test_the_command_line_stays_with_the_stored_suite(
+        self, toy: Toy, uses_stored_suite: bool, typed: tuple[str, ...]
+    ) -> None:
+        suite = planned(toy.write())
+        stored, current = info_of(suite, typed=("run", "s.yaml")), info_of(suite, typed=("run", "t.yaml"))
+        assert resumed_info(stored, current, uses_stored_suite=uses_stored_suite).command_line == typed
+
+    def test_an_empty_selection_does_not_widen_the_run(self, toy: Toy) -> None:
+        info = info_of(planned(toy.write()))
+        narrow = info.model_copy(update={"selection": Selection(limit=1)})
+        assert resumed_info(narrow, info, uses_stored_suite=False).selection == Selection(limit=1)
+        assert resumed_info(info, narrow, uses_stored_suite=False).selection == Selection(limit=1)
+
+    def test_the_current_hidden_variables_count(self, toy: Toy) -> None:
+        stored = info_of(planned(toy.write(vars={"site_token": "none", "color": "red"})))
+        again = resumed_info(stored, info_of(secret_suite(toy)), uses_stored_suite=False)
+        assert (again.hidden_vars, again.suite.vars["site_token"]) == (("site_token",), HIDDEN)
+        assert SECRET not in again.model_dump_json()
+
+
+def test_the_path_of_the_suite_is_free_of_secrets(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SITE_TOKEN", SECRET)
+    (toy.folder / SECRET).mkdir()
+    path = toy.write(name=f"{SECRET}/suite.yaml", models=[{"provider": "mock"}], graders=[{"key": "i", "type": "properties"}], verdict=["not i.blank"])  # fmt: skip
+    assert Path(info_of(planned(path)).suite_path).parts[-2:] == (HIDDEN, "suite.yaml")

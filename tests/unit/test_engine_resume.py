@@ -1,0 +1,292 @@
+"""Resume decisions: which cells are generated or graded again, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_parts import info_of, plan_of, planned, record_of, recorded
+from toys import LOOK, SECOND, Toy
+
+from visioneval.engine.prepare.resume import ResumePlan, changes, forget_changed_pairs, plan_resume
+from visioneval.expansion import Plan
+from visioneval.records.model import CellError, Record
+from visioneval.records.preferences import Preference, append_preferences, read_preferences
+from visioneval.types import Verdict
+
+CELL = ("case0", "toy", 0)
+FAILED = CellError(stage="generate", kind="transient", message="the host is down")
+ERROR = {"status": "error", "verdict": "ERROR", "error": FAILED, "artifact_path": None, "mime": None}
+UNGRADED = {"verdict": Verdict.ERROR, "error": CellError(stage="grade", kind="internal", message="look: broken")}
+COUNTER = {"id": "counter", "prompt": "three trees", "output_of": "case0"}
+
+
+def resumed(
+    toy: Toy, records: list[Record], *cases: dict[str, Any], keep_errors: bool = False, **suite: Any
+) -> ResumePlan:
+    """The decisions for a run in the toy's folder with these records, by a suite with these cases."""
+    return plan_resume(plan_of(toy.write(*cases, **suite)), records, toy.folder, keep_errors=keep_errors)
+
+
+def done(toy: Toy, *cases: dict[str, Any], suite: dict[str, Any] | None = None, **changed: Any) -> list[Record]:
+    """The records of a complete run, whose fields may be ``changed``."""
+    return recorded(toy.folder, plan_of(toy.write(*cases, **(suite or {}))), **changed)
+
+
+def test_resume_generates_every_cell_without_records(toy: Toy) -> None:
+    rest = resumed(toy, [], {}, {}, samples=2)
+    assert rest.reasons == {("generate", "not done yet"): 4}
+    assert (rest.cells, len(rest.touched), rest.stale) == (4, 4, frozenset())
+    assert str(rest) == "to generate: 4 (4 not done yet); to grade again: 0; unchanged: 0"
+
+
+def test_resume_leaves_a_complete_run_unchanged(toy: Toy) -> None:
+    rest = resumed(toy, done(toy, {}, COUNTER), {}, COUNTER)
+    assert (rest.counts, rest.cells, rest.touched) == ({"keep": 2}, 0, frozenset())
+    assert list(rest.jobs(plan_of(toy.folder / "suite.yaml"))) == []
+    assert str(rest) == "to generate: 0; to grade again: 0; unchanged: 2"
+
+
+@pytest.mark.parametrize(
+    ("case", "suite", "reason"),
+    [
+        ({"prompt": "a boat"}, {}, "prompt changed"),
+        ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "params": {"seed": 2}}]}, "params changed"),
+        ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "options": {"a": 1}}]}, "model changed"),
+        (
+            {"prompt": "a boat"},
+            {"models": [{"provider": "mine:Generate", "label": "toy", "params": {"seed": 2}}]},
+            "params and prompt changed",
+        ),
+    ],
+)
+def test_resume_generates_again_when_the_generation_key_changed(
+    toy: Toy, case: dict[str, Any], suite: dict[str, Any], reason: str
+) -> None:
+    assert resumed(toy, done(toy), case, **suite).reasons == {("generate", reason): 1}
+
+
+@pytest.mark.parametrize(
+    ("case", "suite", "reason"),
+    [
+        ({}, {"verdict": ["fine", "level > 0.1"]}, "rules changed"),
+        ({"criteria": "it is calm"}, {}, "case changed"),
+        ({}, {"graders": [LOOK, SECOND]}, "grader.second changed"),
+        ({}, {"graders": [{**LOOK, "options": {"strict": True}}]}, "grader.look changed"),
+        ({"tags": ["x"]}, {"verdict": ["level > 0.1"]}, "case and rules changed"),
+    ],
+)
+def test_resume_grades_again_when_the_grade_key_changed(
+    toy: Toy, case: dict[str, Any], suite: dict[str, Any], reason: str
+) -> None:
+    records = done(toy)
+    rest = resumed(toy, records, case, **suite)
+    assert rest.reasons == {("grade", reason): 1}
+    (job,) = rest.jobs(plan_of(toy.folder / "suite.yaml"))
+    assert job.generate == ()
+    (stored,) = job.regrade
+    assert (stored.record, stored.folder, stored.is_new, stored.is_of_another_run) == (
+        records[0], toy.folder, False, False
+    )  # fmt: skip
+
+
+def test_resume_generates_again_when_an_input_image_changed(toy: Toy) -> None:
+    toy.outputs("base.png")
+    editing = {"images": ["base.png"]}
+    records = done(toy, editing)
+    assert resumed(toy, records, editing).counts == {"keep": 1}
+    (toy.folder / "base.png").write_bytes((toy.folder / "base.png").read_bytes() + b"more")
+    assert resumed(toy, records, editing).reasons == {("generate", "images changed"): 1}
+
+
+def test_resume_generates_an_image_that_is_missing(toy: Toy) -> None:
+    records = done(toy)
+    (toy.folder / str(records[0].artifact_path)).unlink()
+    assert resumed(toy, records).reasons == {("generate", "missing their image"): 1}
+
+
+def test_resume_generates_an_image_that_links_out_of_the_run(
+    toy: Toy, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    records = done(toy)
+    image = toy.folder / str(records[0].artifact_path)
+    outside = tmp_path_factory.mktemp("outside") / "0.png"
+    image.rename(outside)
+    image.symlink_to(outside)
+    assert resumed(toy, records).reasons == {("generate", "missing their image"): 1}
+
+
+def test_resume_leaves_a_refused_cell_unchanged(toy: Toy) -> None:
+    refused = done(toy, status="refused", verdict="FAIL", artifact_path=None, mime=None)
+    assert resumed(toy, refused).counts == {"keep": 1}
+
+
+@pytest.mark.parametrize(
+    ("record", "keep_errors", "reasons"),
+    [
+        (ERROR, False, {("generate", "ended in an error"): 1}),
+        (ERROR, True, {}),
+        (UNGRADED, False, {("grade", "ended in an error"): 1}),
+        (UNGRADED, True, {}),
+    ],
+)
+def test_resume_repeats_errors_unless_they_stay(
+    toy: Toy, record: dict[str, Any], keep_errors: bool, reasons: dict[Any, int]
+) -> None:
+    assert resumed(toy, done(toy, **record), keep_errors=keep_errors).reasons == reasons
+
+
+@pytest.mark.parametrize(
+    ("record", "change", "reasons"),
+    [
+        (ERROR, {"prompt": "a boat"}, {("generate", "prompt changed"): 1}),
+        (ERROR, {"criteria": "it is calm"}, {}),
+        (UNGRADED, {"prompt": "a boat"}, {("generate", "prompt changed"): 1}),
+        (UNGRADED, {"criteria": "it is calm"}, {("grade", "case changed"): 1}),
+    ],
+)
+def test_keep_errors_does_not_hide_a_changed_suite(
+    toy: Toy, record: dict[str, Any], change: dict[str, Any], reasons: dict[Any, int]
+) -> None:
+    assert resumed(toy, done(toy, **record), change, keep_errors=True).reasons == reasons
+
+
+def test_the_last_record_of_a_cell_decides(toy: Toy) -> None:
+    (passed,) = done(toy)
+    failed = passed.model_copy(update={"verdict": Verdict.ERROR})
+    assert resumed(toy, [failed, passed]).cells == 0
+    assert resumed(toy, [passed, failed]).counts == {"grade": 1}
+
+
+def test_cells_that_left_the_suite_are_stale(toy: Toy) -> None:
+    records = done(toy, {}, {}, suite={"samples": 2})
+    rest = resumed(toy, records, {}, samples=1)
+    assert rest.stale == {("case0", "toy", 1), ("case1", "toy", 0), ("case1", "toy", 1)}
+    assert (rest.counts, rest.touched) == ({"keep": 1}, frozenset())
+
+
+def test_resume_generates_only_the_missing_sample_of_a_call(toy: Toy) -> None:
+    models = [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5", "n": 3}}]
+    path = toy.write({}, models=models)
+    plan = plan_of(path)
+    (call,) = plan.calls()
+    records = [record_of(toy.folder, plan, call, sample) for sample in (0, 2)]
+    rest = plan_resume(plan, records, toy.folder, keep_errors=False)
+    (job,) = rest.jobs(plan)
+    assert (job.call.samples, job.generate, job.regrade) == ((0, 1, 2), (1,), ())
+
+
+def test_jobs_cover_only_the_given_part_of_the_plan(toy: Toy) -> None:
+    models = [{"provider": "mine:Generate", "label": label} for label in ("a", "b")]
+    path = toy.write({}, {}, models=models)
+    rest = plan_resume(plan_of(path), [], toy.folder, keep_errors=False)
+    jobs = list(rest.jobs(plan_of(path, models=("b",))))
+    assert [(job.call.case.id, job.call.run.label) for job in jobs] == [("case0", "b"), ("case1", "b")]
+
+
+class TestDependents:
+    """Cells that use the image of another cell."""
+
+    @pytest.fixture
+    def records(self, toy: Toy) -> list[Record]:
+        return done(toy, {}, COUNTER)
+
+    def test_they_follow_an_image_that_is_generated_again(self, toy: Toy, records: list[Record]) -> None:
+        rest = resumed(toy, records, {"prompt": "a boat"}, COUNTER)
+        assert rest.reasons == {
+            ("generate", "prompt changed"): 1,
+            ("generate", "use an image that is generated again"): 1,
+        }
+        (job,) = rest.jobs(plan_of(toy.folder / "suite.yaml"))
+        assert (job.generate, job.regrade) == ((0,), ())
+
+    def test_a_new_dependent_is_graded_from_the_stored_image(self, toy: Toy, records: list[Record]) -> None:
+        rest = resumed(toy, records[:1], {}, COUNTER)
+        assert rest.reasons == {("grade", "not done yet"): 1}
+        (job,) = rest.jobs(plan_of(toy.folder / "suite.yaml"))
+        assert (job.generate, [stored.call.case.id for stored in job.regrade]) == ((), ["counter"])
+        assert job.regrade[0].record == records[0]
+
+    def test_a_changed_prompt_grades_only_the_dependent(self, toy: Toy, records: list[Record]) -> None:
+        rest = resumed(toy, records, {}, {**COUNTER, "prompt": "four trees"})
+        assert (rest.counts, rest.reasons) == ({"keep": 1, "grade": 1}, {("grade", "case changed"): 1})
+        assert rest.touched == {("counter", "toy", 0)}
+
+    @pytest.mark.parametrize(("keep_errors", "counts"), [(False, {"keep": 1, "grade": 1}), (True, {"keep": 2})])
+    def test_errors_are_graded_again_unless_they_stay(
+        self, toy: Toy, records: list[Record], keep_errors: bool, counts: dict[str, int]
+    ) -> None:
+        records[1] = records[1].model_copy(update=UNGRADED)
+        assert resumed(toy, records, {}, COUNTER, keep_errors=keep_errors).counts == counts
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("model:1 prompt:2", "model:1 prompt:2", ""),
+        ("model:1 prompt:2", "prompt:2 model:1", ""),
+        ("model:1 prompt:2", "model:1 prompt:3", "prompt"),
+        ("model:1", "model:1 images:4", "images"),
+        ("model:1 prompt:2 masks:3", "model:9 prompt:2", "masks and model"),
+        ("grader.a:b:1", "grader.a:b:2", "grader.a:b"),
+        ("", "case:1", "case"),
+    ],
+)
+def test_changes_names_the_parts_that_differ(old: str, new: str, names: str) -> None:
+    assert changes(old, new) == names
+
+
+PAIRWISE = {"key": "better", "type": "pairwise"}
+COMPARED: dict[str, Any] = {
+    "models": [{"provider": "mine:Generate", "label": label} for label in ("a", "b")],
+    "judges": {"default": {"provider": "openai", "model": "gpt-5.4"}},
+    "graders": [LOOK, PAIRWISE],
+}
+
+
+def preferences(*cases: str) -> list[Preference]:
+    return [
+        Preference(
+            test_id=case, sample_index=0, a="r@a", b="r@b", first="a", answer="b", reason="", judge="j", error=None
+        )
+        for case in cases
+    ]
+
+
+def forget(toy: Toy, records: list[Record], *cases: dict[str, Any], **suite: Any) -> list[str]:
+    """The cases whose preferences stay when a run of two cases is resumed by this suite."""
+    before = planned(toy.write({}, {}, **COMPARED))
+    append_preferences(toy.folder, preferences("case0", "case1"))
+    (toy.folder / "results.jsonl").write_text("".join(f"{record.model_dump_json()}\n" for record in records))
+    plan: Plan = plan_of(toy.write(*cases, **{**COMPARED, **suite}))
+    rest = plan_resume(plan, records, toy.folder, keep_errors=False)
+    forget_changed_pairs(rest, info_of(before), plan, toy.folder)
+    return [preference.test_id for preference in read_preferences(toy.folder)]
+
+
+@pytest.mark.parametrize(
+    ("cases", "suite", "remaining"),
+    [
+        ([{}, {}], {}, ["case0", "case1"]),
+        ([{"prompt": "a boat"}, {}], {}, ["case1"]),
+        ([{"criteria": "calm"}, {}], {}, ["case1"]),
+        ([{}], {}, ["case0"]),
+        ([{}, {}], {"graders": [LOOK, {**PAIRWISE, "key": "best"}]}, []),
+        ([{}, {}], {"judges": {"default": {"provider": "openai", "model": "gpt-5.4-mini"}}}, []),
+        ([{}, {}], {"graders": [LOOK]}, []),
+    ],
+    ids=["unchanged", "generated again", "graded again", "stale", "other grader", "other judge", "no grader"],
+)
+def test_resume_forgets_preferences_of_changed_pairs(
+    toy: Toy, cases: list[dict[str, Any]], suite: dict[str, Any], remaining: list[str]
+) -> None:
+    records = done(toy, {}, {}, suite=COMPARED)
+    assert forget(toy, records, *cases, **suite) == remaining
+
+
+def test_a_resumed_run_without_preferences_has_nothing_to_forget(toy: Toy) -> None:
+    suite = planned(toy.write())
+    rest = plan_resume(suite.plan, [], toy.folder, keep_errors=False)
+    forget_changed_pairs(rest, info_of(suite), suite.plan, toy.folder)
+    assert not Path(toy.folder, "preferences.jsonl").exists()
