@@ -241,7 +241,7 @@ class TestPrepareGrading:
         hint = self.prepare(self.source(toy), **asked).resume_hint
         assert ("another --run-id" in hint) == needs_another_id
         assert ("asks all judges again" in hint) == ("without --reuse none" in hint) == asks_again
-        assert ("answers of judges are cached" in hint) != asks_again
+        assert ("cached answers of judges" in hint) != asks_again
 
     def test_records_of_the_source_stay_unchanged(self, toy: Toy) -> None:
         source = self.source(toy, {})
