@@ -174,7 +174,9 @@ class TestPrepareRun:
         folder = store(planned(toy.write()), graded_from="source")
         asked = options(resume=folder)
         (suite,) = plan_runs([], asked)
-        with pytest.raises(UsageError, match="grades the outputs of source: run that 'visioneval grade' again"):
+        with pytest.raises(
+            UsageError, match="grades the outputs of source: repeat that 'visioneval grade' command instead"
+        ):
             self.prepare(suite, asked)
 
 
@@ -214,7 +216,7 @@ class TestPrepareGrading:
         assert list(prepared.components.graders) == ["second"]
         assert (prepared.plan.suite.samples, prepared.cells) == (2, 6)
         assert prepared.notes == (
-            "2 cells are missing in the source run and become ERROR, because nothing is generated",
+            "2 cells are missing from the source run and become ERROR, because nothing is generated",
         )  # fmt: skip
 
     def test_the_selection_of_the_source_stays(self, toy: Toy) -> None:

@@ -45,7 +45,7 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
     except VisionEvalError:
         raise
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{name}: cannot be built: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{name}: cannot be created: {type(error).__name__}: {error}") from error
 
 
 def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) -> tuple[Suite, list[tuple[Loc, str]]]:
