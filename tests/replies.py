@@ -116,12 +116,12 @@ KINDS: dict[str, Kind] = {
         ),
         dressed(RUBRIC),
     ),
-    "text": Kind(partial(read, partial(text_judge._faults, ["lines"]), keys("lines")), dressed(LINES)),
+    "text": Kind(partial(read, partial(text_judge._reply_problems, ["lines"]), keys("lines")), dressed(LINES)),
     "checked text": Kind(
-        partial(read, partial(text_judge._faults, [*CHECKED]), keys("lines", "criteria_met")), dressed(CHECKED)
+        partial(read, partial(text_judge._reply_problems, [*CHECKED]), keys("lines", "criteria_met")), dressed(CHECKED)
     ),
     "description": Kind(
-        partial(read, text_judge._description_faults, keys("description")),
+        partial(read, text_judge._description_problems, keys("description")),
         dressed({"description": 'A red lamp.\nIt says "SALE {1}".'}),
     ),
     "alignment": Kind(

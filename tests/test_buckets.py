@@ -137,7 +137,7 @@ def test_two_datasets_of_a_model_run_each(toy: Toy, s3: str, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "endpoint"), [("s3://shut/d.jsonl", "AWS_ENDPOINT_URL"), ("gs://shut/d.jsonl", "STORAGE_EMULATOR_HOST")]
 )
-def test_a_bucket_that_refuses_is_told_in_a_line(
+def test_a_bucket_that_denies_access_is_reported_on_one_line(
     toy: Toy, monkeypatch: pytest.MonkeyPatch, name: str, endpoint: str
 ) -> None:
     with web_server({"": REFUSED}, status=403) as url:
@@ -146,10 +146,10 @@ def test_a_bucket_that_refuses_is_told_in_a_line(
     assert result.exit_code == 2
     told = [line for line in result.output.splitlines() if line]
     assert len(told) == 1, result.output
-    assert f"dataset: {name}: it refuses to be read" in told[0]
+    assert f"dataset: {name}: access denied" in told[0]
 
 
-def test_a_image_that_a_bucket_refuses_is_the_error_of_its_row(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denied_access_to_an_image_is_the_error_of_its_row(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     (toy.folder / "d.csv").write_text("prompt,image_uri,model\na bun,s3://shut/bun.png,m\n")
     with web_server({"": REFUSED}, status=403) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
@@ -157,13 +157,13 @@ def test_a_image_that_a_bucket_refuses_is_the_error_of_its_row(toy: Toy, monkeyp
     assert result.exit_code == 3
     error = toy.record.error
     assert error is not None
-    assert error.message.startswith("d.csv:2: s3://shut/bun.png: it refuses to be read")
+    assert error.message.startswith("d.csv:2: s3://shut/bun.png: access denied")
 
 
 def test_a_page_that_is_forbidden_and_one_that_is_gone() -> None:
     with (
         web_server({"": b"no"}, status=403) as url,
-        pytest.raises(UsageError, match=r"it refuses to be read: 403, message='Forbidden'"),
+        pytest.raises(UsageError, match=r"access denied: 403, message='Forbidden'"),
     ):
         fetch(f"{url}/a.jsonl", 1000)
     with web_server({}) as url, pytest.raises(UsageError, match="there is no such file"):
@@ -184,7 +184,7 @@ def test_what_is_too_large_is_not_read_on(s3: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_dataset_of_another_kind_is_not_fetched() -> None:
-    with pytest.raises(UsageError, match="a dataset ends in"):
+    with pytest.raises(UsageError, match="a dataset's name must end in"):
         read_rows("s3://nowhere/x.parquet", "s3://nowhere/x.parquet")
 
 
@@ -203,6 +203,6 @@ def test_a_missing_extra_says_what_to_install(tmp_path: Path, scheme: str, libra
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert done.returncode == 2
-    told = f"{scheme}://b/d.csv: {scheme}:// needs a library: pip install '.[{extra}]' in a checkout of visioneval"
+    told = f"{scheme}://b/d.csv: {scheme}:// needs an extra: run pip install '.[{extra}]' in a checkout of visioneval"
     assert done.stderr.strip().endswith(told), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -18,7 +18,7 @@ FAILED_GENERATIONS = [
     ("no_such_way", "internal", "AttributeError"),
     ("gives_path", "bad_image", "the provider must return an image as bytes, not PosixPath"),
     ("limited", "rate_limit", "slow down"),
-    ("text", "bad_image", "not an image we can read"),
+    ("text", "bad_image", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
     ("empty", "bad_image", "the file is empty"),
     ("cut", "bad_image", "does not decode"),
     ("few", "missing_output", "images requested: 1, received: 0"),
@@ -182,17 +182,17 @@ def test_concurrent_generations_stay_within_limit(toy: Toy, limit: int) -> None:
 
 
 def test_workers_pull_jobs_on_demand(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval import plan as plans
+    from visioneval.expansion import Plan
 
     ahead: list[int] = []
-    calls = plans.Plan.calls
+    calls = Plan.calls
 
-    def counted(plan: plans.Plan) -> Any:
+    def counted(plan: Plan) -> Any:
         for made, call in enumerate(calls(plan), 1):
             ahead.append(made - sys.modules["mine"].Generate.started)
             yield call
 
-    monkeypatch.setattr(plans.Plan, "calls", counted)
+    monkeypatch.setattr(Plan, "calls", counted)
     toy.run(*[{} for _ in range(40)], arguments=("--max-concurrency", "2"))
     assert len(ahead) == 40
     assert max(ahead) <= 4  # two are generated, and two more are graded or wait for their turn

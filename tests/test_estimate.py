@@ -62,7 +62,7 @@ def test_unknown_cost_is_reported(toy: Toy) -> None:
     assert costs(work) == {"own": (None, "none", 0), "look by default": (None, "tokens", 0)}
     text = toy("plan", "suite.yaml").stdout
     assert "unknown for 2 of 2" in text
-    assert "own: unknown: no price; state it under 'prices:'" in text
+    assert "own: unknown: no price; add it under 'prices:'" in text
     assert "look by default: unknown: priced by tokens" in text
 
 
@@ -77,7 +77,7 @@ def test_earlier_runs_give_mean_cost(toy: Toy) -> None:
     assert costs(work) == {"toy": (1.5, "earlier runs", 2)}
     text = toy("plan", "suite.yaml", "--trust-suite").stdout
     assert "about 1.50 USD" in text
-    assert "toy: 1.5000 USD, by 2 cells of earlier runs" in text
+    assert "toy: 1.5000 USD, from 2 cells of earlier runs" in text
     work = estimated(toy.write({}, models=[{"provider": "mine:Generate", "label": "other"}]))
     assert costs(work) == {"other": (None, "none", 0)}
 
@@ -160,4 +160,4 @@ def test_questions_are_counted_per_rendered_prompt(toy: Toy) -> None:
 def test_free_providers_have_no_line(toy: Toy) -> None:
     path = toy.write({}, models=[{"provider": "mock"}], graders=[SECOND], verdict=["second"])
     assert estimated(path).costs == ()
-    assert "nothing: all of it runs on this machine" in toy("plan", path, "--trust-suite").stdout
+    assert "none: no paid calls" in toy("plan", path, "--trust-suite").stdout

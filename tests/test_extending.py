@@ -202,7 +202,7 @@ def test_a_plain_function_that_breaks_is_the_error_of_its_cell(toy: Toy, folder:
     ("judge", "told"),
     [
         ("", "this grader has no judge: name one in the suite, such as 'judge: default'"),
-        (" judge: defualt,", "suite.yaml:10:54: there is no judge 'defualt' under 'judges:' (did you mean 'default'?)"),
+        (" judge: defualt,", "suite.yaml:10:54: no judge 'defualt' under 'judges' (did you mean 'default'?)"),
     ],
 )
 def test_a_grader_asks_no_judge_that_the_suite_does_not_name(toy: Toy, folder: Path, judge: str, told: str) -> None:
@@ -227,14 +227,14 @@ def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: To
 @pytest.mark.parametrize(
     ("writes", "told"),
     [
-        ("{count: {}, cuont.counted: {}}", "suite.yaml:10:67: the class plugins:CountGrader writes no 'cuont.counted'"),
+        ("{count: {}, cuont.counted: {}}", "suite.yaml:10:67: the class plugins:CountGrader does not write 'cuont.counted'"),
         (
             "{count: {}}",
-            "the class plugins:CountGrader writes 'count.counted' too: name it, or leave 'writes' to the class",
+            "the class plugins:CountGrader also writes 'count.counted': add it, or remove 'writes'",
         ),
         (
             "{count: {type: number}, count.counted: {type: number, range: [0, null], better: none}}",
-            "means 'count' otherwise",
+            "the class plugins:CountGrader defines 'count' differently: remove 'writes'",
         ),
     ],
 )
@@ -246,7 +246,7 @@ def test_writes_is_checked_against_the_class(toy: Toy, folder: Path, writes: str
 def test_a_class_without_metrics_leaves_them_to_the_suite(toy: Toy, folder: Path) -> None:
     changed(folder, "plugins.py", ("def metrics(", "def _metrics("))
     missing = run(toy).stderr
-    assert "suite.yaml:10:5: the key 'writes' is missing: the class plugins:CountGrader has no metrics(case)" in missing
+    assert "suite.yaml:10:5: the key 'writes' is missing: list the metrics, since the class plugins:CountGrader has no metrics(case)" in missing
 
 
 @pytest.mark.parametrize("code", ["1 / 0", "return 3", "return {'x': {'type': 'colour'}}"])

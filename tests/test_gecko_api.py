@@ -170,7 +170,7 @@ def test_questions_for_people_to_look_at_and_pin(
     again = CliRunner().invoke(app, ["questions", str(path), "-o", str(made_file)])
     assert (again.exit_code, again.output) == (
         2,
-        f"{made_file}: exists already, and may hold edits; name another file\n",
+        f"{made_file}: already exists and may contain edits; choose another file\n",
     )
 
 

@@ -104,7 +104,7 @@ def test_usable_questions_and_their_coverage() -> None:
         ({**TWO, "question": "are there  DOGS?"}, "the same question as 'q1'"),
         ({**TWO, "question": ""}, "question: Field required"),
         ({**TWO, "choices": ["red", "blue"], "answer": "red"}, "the choices are not yes and no"),
-        ({**TWO, "choices": ["yes", "YES."], "answer": "yes"}, "choices: 'YES.' stands here twice"),
+        ({**TWO, "choices": ["yes", "YES."], "answer": "yes"}, "choices: 'YES.' is listed twice"),
         ("Are there dogs?", "not an object"),
         (None, "not an object"),
     ],

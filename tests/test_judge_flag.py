@@ -62,4 +62,4 @@ def test_params_do_not_replace_the_question(suite: Path, judge: str, key: str) -
     suite.write_text(SUITE.replace("{provider: openai, model: gpt-5.4}", judge), encoding="utf-8")
     result = CliRunner().invoke(app, ["validate", str(suite)])
     assert result.exit_code == 2
-    assert f"params: {key!r} is set by the grader: leave it out" in result.stderr
+    assert f"params: {key!r} is set by the grader: remove it" in result.stderr

@@ -173,7 +173,7 @@ def test_cases(problems: Problems, cases: str, told: str) -> None:
             "3:10: params and grid both set flaw: remove one of them",
         ),
         (r'[{provider: mock, label: "a\x1b"}]', r"3:34: label: 'a\x1b' is not valid: control characters are not allowed"),
-        ("[{provider: files, path: a, run: b}]", "3:10: files takes one source of images, not path and run"),
+        ("[{provider: files, path: a, run: b}]", "3:10: files takes one source of outputs, not path and run"),
         ("[{provider: files, path: '{cse}'}]", "3:10: path may contain {case}, {model} and {sample}, and no other braces"),
         ("[{provider: files, path: '{case!r}'}]", "3:10: path may contain {case}, {model} and {sample}, and no other braces"),
         ("[{provider: files, path: '{case'}]", "3:10: path may contain {case}, {model} and {sample}, and no other braces"),
@@ -393,7 +393,7 @@ def test_variables_are_replaced_and_read_as_yaml(load: Load) -> None:
 def test_a_variable_that_the_suite_does_not_have(load: Load) -> None:
     with pytest.raises(UsageError, match=r"^--var colour: the suite has no such variable \(known: color\)$"):
         load(suite("vars: {color: red}"), variables={"colour": "blue"})
-    with pytest.raises(UsageError, match=r"^--var color: not UTF-8$"):
+    with pytest.raises(UsageError, match=r"^--var color: the value is not valid UTF-8$"):
         load(suite("vars: {color: red}"), variables={"color": "\udcff"})
 
 

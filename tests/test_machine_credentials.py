@@ -20,7 +20,7 @@ from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 pytest_plugins = ("fake_api.fixtures",)
 
 CLOUD = {"project": "shop", "location": "europe-west4"}
-TRUST = "pass --trust-suite if you trust this suite, or list the project 'shop' in VISIONEVAL_TRUSTED_PROJECTS"
+TRUST = "pass --trust-suite if you trust this suite, or add the project 'shop' to VISIONEVAL_TRUSTED_PROJECTS"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_host_in_the_name_of_a_project_or_a_location_gets_no_token(
         result = toy(words[0], path, *words[1:], VISIONEVAL_TRUSTED_PROJECTS="shop,evil.example/")
         assert result.exit_code == 2
         (line,) = result.stderr.splitlines()
-        assert line.endswith(f"{key}: 'evil.example/' does not fit: a-z, 0-9 and -"), line
+        assert line.endswith(f"{key}: 'evil.example/' is not valid: use a-z, 0-9 and '-'"), line
         assert line.startswith(f"{path}:"), line
     assert (google.hosts, google.tokens, api.requests) == ([], [], [])
 
@@ -95,7 +95,7 @@ def test_a_resource_of_another_project_needs_that_project_too(toy: Toy, google: 
     path = suite(toy, CLOUD, model=False)
     path.write_text(path.read_text().replace('"gemini-2.5-flash"', '"projects/prod/locations/us/endpoints/1"'))
     result = toy("validate", path, VISIONEVAL_TRUSTED_PROJECTS="shop")
-    assert (result.exit_code, "list the project 'prod'" in result.stderr) == (2, True), result.output
+    assert (result.exit_code, "add the project 'prod' to VISIONEVAL_TRUSTED_PROJECTS" in result.stderr) == (2, True), result.output
     assert toy("validate", path, VISIONEVAL_TRUSTED_PROJECTS="shop,prod").exit_code == 0
 
 
@@ -108,7 +108,7 @@ def test_no_trust_sends_them_to_another_host(toy: Toy, google: Seen, url: str) -
     result = toy(
         "run", path, "--trust-suite", VISIONEVAL_TRUSTED_PROJECTS="shop", VISIONEVAL_TRUSTED_HOSTS="evil.example"
     )
-    assert (result.exit_code, result.stderr.count("credentials are sent to no other")) == (2, 2), result.output
+    assert (result.exit_code, result.stderr.count("this machine's Google credentials are sent only to Vertex AI")) == (2, 2), result.output
     assert (google.hosts, google.tokens) == ([], [])
 
 

@@ -39,7 +39,7 @@ MENU = tuple(f"{name} roll, ${price}.50" for price, name in enumerate(ROLLS, 2))
 def request(
     expect: Mapping[str, Any] | None = None, *, sample: int = 0, files: CaseFiles | None = None, **params: Any
 ) -> GenerationRequest:
-    metadata = {"generate": params.pop("generate")} if "generate" in params else {}
+    metadata = {"draw": params.pop("draw")} if "draw" in params else {}
     case = TestCase.model_validate(
         {"id": "c", "prompt": params.pop("prompt", "a flyer"), "expect": expect or {}, "metadata": metadata}
     )
@@ -215,7 +215,7 @@ def test_alpha_leaves_a_transparent_rim_and_the_copy_opaque():
 
 
 def test_alpha_in_a_format_without_it_is_an_error():
-    with pytest.raises(ProviderError, match="jpeg cannot hold") as caught:
+    with pytest.raises(ProviderError, match="requires transparency, which jpeg does not support") as caught:
         generated(request({"alpha": True, "format": "jpeg"}))
     assert caught.value.kind == "invalid"
 
@@ -284,15 +284,15 @@ def test_an_edit_keeps_the_base_size_and_says_so():
     assert output(request(text("BUTTER"), files=shop(), flaw="wrong_size")).size == (768, 576)
 
 
-def test_metadata_says_what_to_generate():
-    stated = output(request(text(SHOP, "BUTTER"), files=shop(), generate="BUTTER"))
+def test_metadata_says_what_to_draw():
+    stated = output(request(text(SHOP, "BUTTER"), files=shop(), draw="BUTTER"))
     assert not changed(stated, output(request(text("BUTTER"), files=shop()))).any()
     assert changed(stated, output(request(text(SHOP, "BUTTER"), files=shop()))).any()
 
 
-def test_without_copy_an_ellipse_is_generated_in_the_mask():
+def test_without_copy_an_ellipse_is_drawn_in_the_mask():
     difference = changed(
-        output(request(files=shop())), output(request(files=shop(), generate="X", flaw="missing_line"))
+        output(request(files=shop())), output(request(files=shop(), draw="X", flaw="missing_line"))
     )
     left, top, right, bottom = MASK
     assert difference[(top + bottom) // 2, (left + right) // 2]
@@ -368,7 +368,7 @@ def test_an_edit_needs_a_base_and_a_mask_that_fits(tmp_path: Path):
     with pytest.raises(ProviderError, match="no image to edit"):
         asyncio.run(Mock(None).edit(request()))
     Image.new("RGB", (90, 90)).save(tmp_path / "small.png")
-    with pytest.raises(ProviderError, match="not of the size"):
+    with pytest.raises(ProviderError, match="the mask and the base image have different sizes"):
         generated(request(files=shop("small.png", tmp_path)))
     Image.new("RGBA", (768, 768)).save(tmp_path / "all.png")
     whole = CaseFiles(images=shop().images, masks={"editable": tmp_path / "all.png"})

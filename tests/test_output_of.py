@@ -85,45 +85,45 @@ def test_finished_images_are_looked_at_too(toy: Toy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "problem"),
     [
-        ("output_of: on", "2:64: there is no case 'on' (did you mean 'one'?)"),
-        ("output_of: two", "2:64: 'two' is this case: name another case"),
+        ("output_of: on", "2:63: there is no case 'on' (did you mean 'one'?)"),
+        ("output_of: two", "2:63: 'two' is this case: name another case"),
         (
             "output_of: three",
-            "2:64: 'three' generates no image because it has 'output_of' too: name the case that generates the image",
+            "2:63: 'three' generates no image because it has 'output_of' too: name the case that generates the image",
         ),
         (
             "output_of: one, task: video_generation",
-            "2:75: the image is that of 'one', whose task is image_generation",
+            "2:74: the image comes from 'one', whose task is image_generation: use the same task or remove 'task'",
         ),
         (
             "output_of: one, images: [a.png]",
-            "2:77: this case looks at the image of 'one' and has no images of its own",
+            "2:76: this case uses the image of 'one': remove 'images'",
         ),
         (
             "output_of: one, outputs: {m: [a.png]}",
-            "2:79: this case looks at the image of 'one' and has no images of its own",
+            "2:77: this case uses the image of 'one': remove 'outputs'",
         ),
         (
             "output_of: one, expect: {refusal: true}",
-            "2:77: this case generates nothing, so nothing can be refused: state it at 'one'",
+            "2:76: this case generates nothing, so no model can refuse it: move 'refusal' to 'one'",
         ),
     ],
 )
-def test_what_cannot_be_looked_at(problems: Problems, save_image: Callable[..., Path], case: str, told: str) -> None:
+def test_invalid_output_of_is_reported(problems: Problems, save_image: Callable[..., Path], case: str, problem: str) -> None:
     save_image("a.png")
     three = "{id: three, prompt: z, output_of: one}"
     cases = f"cases: [{{id: one, prompt: x}}, {{id: two, prompt: y, {case}}}, {three}]"
     models = "models: [{provider: files, path: a.png}]"
-    assert f"suite.yaml:{told}" in problems(suite(cases=cases, models=models))
+    assert f"suite.yaml:{problem}" in problems(suite(cases=cases, models=models))
 
 
-def test_two_cases_that_look_at_each_other(problems: Problems) -> None:
+def test_two_cases_that_use_the_output_of_each_other(problems: Problems) -> None:
     cases = "cases: [{id: a, prompt: x, output_of: b}, {id: b, prompt: y, output_of: a}]"
     assert problems(suite(cases=cases)) == [
-        "suite.yaml:2:40: 'b' generates no image because it has 'output_of' too: name the case that generates the image",
-        "suite.yaml:2:75: 'a' generates no image because it has 'output_of' too: name the case that generates the image",
+        "suite.yaml:2:39: 'b' generates no image because it has 'output_of' too: name the case that generates the image",
+        "suite.yaml:2:73: 'a' generates no image because it has 'output_of' too: name the case that generates the image",
     ]
 
 
@@ -188,7 +188,7 @@ def test_a_separation_needs_both_kinds(problems: Problems) -> None:
     graders = "graders: [{key: r, type: reference}, {key: image, type: properties}]"
     told = problems(suite("gates: [separation(image) >= 0.5]", graders=graders))
     assert told == [
-        "suite.yaml:6:9: 'separation(image) >= 0.5': there are no counterexamples (expect: {aligned: false}) among its cases"
+        "suite.yaml:6:9: 'separation(image) >= 0.5': its cases include no counterexamples (expect: {aligned: false})"
     ]
 
 

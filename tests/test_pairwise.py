@@ -231,12 +231,12 @@ def test_a_image_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Sc
             ("r@x", "r@y", "--judge", "second"),
             "B's suite has no judge 'second' (known: default); add one with --judge second=PROVIDER:MODEL",
         ),
-        (("r@x", "r@y", "--judge", "default=claude:x"), "expected PROVIDER:MODEL with provider openai or gemini"),
+        (("r@x", "r@y", "--judge", "default=claude:x"), "write PROVIDER:MODEL with the provider openai or gemini"),
         (("r@x", "r@y", "--judge", "new=gemini:gemini-2.5-flash"), "GEMINI_API_KEY"),
         (("r@x", "nowhere"), "no such run"),
     ],
 )
-def test_what_a_user_gets_wrong_is_one_line(toy: Toy, api: FakeAPI, arguments: tuple[str, ...], message: str) -> None:
+def test_a_usage_error_is_one_line(toy: Toy, api: FakeAPI, arguments: tuple[str, ...], message: str) -> None:
     run(toy, suite(toy, api, cases=1))
     result = toy("pairwise", *arguments)
     assert result.exit_code == 2, result.output
@@ -244,23 +244,23 @@ def test_what_a_user_gets_wrong_is_one_line(toy: Toy, api: FakeAPI, arguments: t
     assert "Traceback" not in result.output
 
 
-def test_a_budget_ends_it_and_the_same_command_goes_on(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_a_budget_stops_it_and_the_same_command_continues(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api))
     result = toy("pairwise", "r@x", "r@y", "--budget", "0.025", "--max-concurrency", "1")
     assert result.exit_code == 3
-    assert "the budget is used up: the same command goes on" in result.stderr
+    assert "the budget is used up: to continue, repeat the command\n" in result.stderr
     assert len(api.requests) == 2  # a third one would be likely to cost more than is left
     assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6
 
 
-def test_where_all_is_asked_anew_the_same_command_does_not_go_on(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_with_reuse_none_the_same_command_does_not_continue(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api))
     few = ("--budget", "0.025", "--max-concurrency", "1")
     result = toy("pairwise", "r@x", "r@y", "--reuse", "none", *few)
-    assert "the same command asks all of it again; without --reuse none, only what has no answer" in result.stderr
+    assert "the budget is used up: to continue, repeat the command without --reuse none, which would ask about all pairs again" in result.stderr
     assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6
 
@@ -308,7 +308,7 @@ def test_a_pair_that_was_not_judged_leaves_the_run_incomplete(toy: Toy, api: Fak
     script.judge(lambda asked: Fault("refusal") if colour_of(asked.images[0].data) == "red" else fine(asked))
     result = toy("run", suite(toy, api, graders=GRADERS), "--run-id", "r")
     assert result.exit_code == 3
-    assert "3 pairs could not be judged; to ask again: visioneval run --resume runs/r" in result.stderr
+    assert "3 pairs could not be judged; to resume: visioneval run --resume runs/r" in result.stderr
     assert json.loads((toy.folder / "runs/r/summary.json").read_text())["exit_code"] == 3
     script.judge(fine)
     again = toy("run", "--resume", "runs/r")
@@ -336,7 +336,7 @@ def test_flags_that_leave_one_model_run_leave_nothing_to_compare(toy: Toy, api: 
     assert toy("grade", "r", "--quiet").exit_code == 0
     assert not api.requests
     result = toy("run", path, "--model", "x", "--grader", "better")
-    assert (result.exit_code, "comparing takes two model runs or more" in result.stderr) == (2, True)
+    assert (result.exit_code, "nothing to grade: a comparison needs at least two model runs" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

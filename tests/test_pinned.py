@@ -79,7 +79,7 @@ def test_a_recorded_judge_makes_no_questions(problems: Problems) -> None:
     assert problems(gecko("questions: [{id: q1, question: Q}]", judge=NOBODY), ANSWERS) == []
 
 
-def test_cells_without_a_image_are_for_recorded_judges(problems: Problems) -> None:
+def test_cells_without_an_image_are_for_recorded_judges(problems: Problems) -> None:
     blind = "models: [{provider: files, outputs: none, label: m}]"
     case = "cases: [{id: one, questions: [{id: q1, question: Q}]}]"
     assert (
@@ -97,7 +97,7 @@ def test_cells_without_a_image_are_for_recorded_judges(problems: Problems) -> No
     live = suite(JUDGE, cases=case, models=blind, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                  verdict="verdict: [gecko >= 0]")  # fmt: skip
     assert problems(live) == [
-        "suite.yaml:3:38: the grader 'gecko' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
+        "suite.yaml:3:37: the grader 'gecko' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
     both = "models: [{provider: files, outputs: none, label: m}, {provider: mock}]"
     told = problems(suite(NOBODY, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",

@@ -135,8 +135,8 @@ def test_animations_tell_their_frames(tmp_path: Path, photo: Any) -> None:
 
 
 @pytest.mark.parametrize("colour", ["white", "black", (127, 130, 90)])
-def test_flat_colour_is_blank(image: Any, colour: Any) -> None:
-    grade = graded(image(size=(300, 200), color=colour))
+def test_flat_colour_is_blank(save_image: Any, colour: Any) -> None:
+    grade = graded(save_image(size=(300, 200), color=colour))
     assert grade.scores == {"image": False, "image.blank": True}
     assert "blank" in grade.reasons["image.blank"]
 

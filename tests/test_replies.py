@@ -321,7 +321,7 @@ def test_the_limit_is_set_by_a_flag_or_else_by_the_environment(
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e9", "much"])
-def test_a_limit_that_is_none_is_wrong_usage(
+def test_an_invalid_limit_is_a_usage_error(
     tmp_path: Path, api: FakeAPI, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replying = Replying(tmp_path, api, "generation")
@@ -331,7 +331,7 @@ def test_a_limit_that_is_none_is_wrong_usage(
     monkeypatch.setenv("VISIONEVAL_MAX_REPLY_MB", text)
     result = replying.paid.run()
     assert (result.exit_code, len(result.stderr.splitlines()), api.requests) == (2, 1, [])
-    assert result.stderr.startswith(f"VISIONEVAL_MAX_REPLY_MB='{text}': write a whole number from 1 to")
+    assert result.stderr.startswith(f"VISIONEVAL_MAX_REPLY_MB='{text}': must be a whole number from 1 to")
 
 
 def test_the_line_to_resume_keeps_the_limit(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:

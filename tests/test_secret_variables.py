@@ -15,7 +15,7 @@ pytest_plugins = ("fake_api.fixtures",)
 
 VALUE = "hunter-2-of-the-team"
 FROM_ENVIRONMENT = "a-key-of-the-environment"
-AGAIN = "a run does not keep the value of a secret variable: give it again, --var api_token=VALUE"
+AGAIN = "a run does not store the values of secret variables: add --var api_token=VALUE"
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_grade_and_pairwise_ask_for_secret_values(toy: Toy, api: FakeAPI) -> Non
     assert run(toy, api).exit_code == 0
     for words in (["grade", "r"], ["grade", "r", "--suite", "s.yaml"], ["pairwise", "r", "r"]):
         missing = toy(*words)
-        assert (missing.exit_code, "give it again, --var api_token=VALUE" in missing.stderr) == (2, True), (
+        assert (missing.exit_code, "add --var api_token=VALUE" in missing.stderr) == (2, True), (
             missing.output
         )
     before = len(api.requests)
@@ -173,5 +173,5 @@ def test_var_and_judge_flags_combine_on_stored_suite(toy: Toy, api: FakeAPI) -> 
 def test_a_secret_that_is_too_short_to_hide_is_refused(toy: Toy, api: FakeAPI) -> None:
     result = toy("run", suite(toy, api), "--var", "api_token=abc")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "--var api_token: a secret value has at least 4 characters: else it shows\n"
+    assert result.stderr == "--var api_token: a secret value needs at least 4 characters to be hidden\n"
     assert api.requests == []

@@ -109,7 +109,7 @@ def test_the_reason_says_what_is_wrong(sign: Any, shown: str, reason: str) -> No
 
 def test_forbidden_and_extra_text_is_named(sign: Any) -> None:
     grade = graded(sign("SALE", "TRAINING", "TRAIN"), {"required": ["SALE"], "forbidden": ["TRAIN"], "extra": "forbid"})
-    assert grade.reasons["copy"] == 'forbidden "TRAIN" is there; extra text: TRAINING'
+    assert grade.reasons["copy"] == 'forbidden "TRAIN" is present; extra text: TRAINING'
     assert grade.scores["copy"] is False
 
 

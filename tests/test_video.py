@@ -70,11 +70,11 @@ def sound(path: Path) -> Path:
     return path
 
 
-def test_what_is_no_video(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_video(tmp_path: Path) -> None:
     whole = clip(tmp_path / "a.mp4", ["red", "blue"]).read_bytes()
     for data, told in (
-        (b"", "not a video we can read"),
-        (b"#EXTM3U\n/etc/passwd\n", "not a video we can read"),
+        (b"", "not a supported video"),
+        (b"#EXTM3U\n/etc/passwd\n", "not a supported video"),
         (whole[:60], "the video does not decode"),
         (whole[:8] + b"\0" * 4000, "the video does not decode"),
         (sound(tmp_path / "s.mkv").read_bytes(), "the file has no video, only audio"),
@@ -93,7 +93,7 @@ def test_a_video_without_frames(tmp_path: Path) -> None:
 
 
 def test_images_and_videos_are_not_taken_for_each_other(tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="not a video we can read"):
+    with pytest.raises(ImageError, match="not a supported video"):
         artifact(generated_png("red"), VIDEO)
     with pytest.raises(ImageError, match="say 'task: video_generation' in its case"):
         artifact(clip(tmp_path / "a.mp4", ["red"]).read_bytes(), TaskType.IMAGE_GENERATION)
@@ -116,6 +116,6 @@ def test_without_the_extra_a_line_says_what_to_install(tmp_path: Path) -> None:
         "try: sample_frames(Path(sys.argv[1]), 1)\nexcept ImageError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
-    assert done.stdout.strip() == "videos need a library: pip install '.[video]' in a checkout of visioneval", (
+    assert done.stdout.strip() == "videos need an extra: run pip install '.[video]' in a checkout of visioneval", (
         done.stderr
     )

@@ -148,7 +148,7 @@ def test_a_counter_example_looks_at_an_address_too(
     [
         (b"\0\0\0\x18ftypisom" + b"\0" * 3000, "the video does not decode"),
         (b"no video at all", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi)"),
-        (b"", "not a video we can read"),
+        (b"", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi)"),
     ],
 )
 def test_a_bad_video_is_an_error_of_its_cell(api: FakeAPI, tmp_path: Path, data: bytes, told: str) -> None:

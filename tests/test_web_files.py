@@ -113,7 +113,7 @@ def test_a_redirect_to_another_server_must_lead_to_a_public_one(monkeypatch: pyt
         result = validate(f"{server.url}/a.csv", "--trust-suite")
         assert (result.exit_code, other.seen, "signature" in result.stderr) == (2, [], False)
         assert (
-            f"it redirects to '{other.url}', which is not public over https: list its host in VISIONEVAL_TRUSTED_HOSTS"
+            f"it redirects to '{other.url}', which is not public over https: to read it, add its host to VISIONEVAL_TRUSTED_HOSTS"
             in result.stderr
         )
         monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
