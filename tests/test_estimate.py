@@ -62,7 +62,7 @@ def test_unknown_cost_is_reported(toy: Toy) -> None:
     assert costs(work) == {"own": (None, "none", 0), "look by default": (None, "tokens", 0)}
     text = toy("plan", "suite.yaml").stdout
     assert "unknown for 2 of 2" in text
-    assert "own: unknown: no price; add it under 'prices:'" in text
+    assert "own: unknown: no price; add one under 'prices:'" in text
     assert "look by default: unknown: priced by tokens" in text
 
 

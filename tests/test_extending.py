@@ -227,7 +227,10 @@ def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: To
 @pytest.mark.parametrize(
     ("writes", "told"),
     [
-        ("{count: {}, cuont.counted: {}}", "suite.yaml:10:67: the class plugins:CountGrader does not write 'cuont.counted'"),
+        (
+            "{count: {}, cuont.counted: {}}",
+            "suite.yaml:10:67: the class plugins:CountGrader does not write 'cuont.counted'",
+        ),
         (
             "{count: {}}",
             "the class plugins:CountGrader also writes 'count.counted': add it, or remove 'writes'",
@@ -246,7 +249,10 @@ def test_writes_is_checked_against_the_class(toy: Toy, folder: Path, writes: str
 def test_a_class_without_metrics_leaves_them_to_the_suite(toy: Toy, folder: Path) -> None:
     changed(folder, "plugins.py", ("def metrics(", "def _metrics("))
     missing = run(toy).stderr
-    assert "suite.yaml:10:5: the key 'writes' is missing: list the metrics, since the class plugins:CountGrader has no metrics(case)" in missing
+    assert (
+        "suite.yaml:10:5: the key 'writes' is missing: list the metrics, since the class plugins:CountGrader has no metrics(case)"
+        in missing
+    )
 
 
 @pytest.mark.parametrize("code", ["1 / 0", "return 3", "return {'x': {'type': 'colour'}}"])

@@ -37,10 +37,22 @@ def test_limits_and_prices_are_accepted_for_called_models(problems: Problems, li
 @pytest.mark.parametrize(
     ("line", "column", "said"),
     [
-        ("limits: {opnai: {max_concurrency: 8}}", 10, "the suite calls no provider or model 'opnai' (did you mean 'openai'?)"),
+        (
+            "limits: {opnai: {max_concurrency: 8}}",
+            10,
+            "the suite calls no provider or model 'opnai' (did you mean 'openai'?)",
+        ),
         ("limits: {gpt-image-1.5: {max_concurrency: 8}}", 10, "the suite calls no provider or model 'gpt-image-1.5'"),
-        ("limits: {'openai:gpt-image-2': {timeout_s: 8}}", 10, "the suite calls no provider or model 'openai:gpt-image-2'"),
-        ("prices: {gpt-image-15: {per_image: 1}}", 10, "the suite calls no provider or model 'gpt-image-15' (did you mean"),
+        (
+            "limits: {'openai:gpt-image-2': {timeout_s: 8}}",
+            10,
+            "the suite calls no provider or model 'openai:gpt-image-2'",
+        ),
+        (
+            "prices: {gpt-image-15: {per_image: 1}}",
+            10,
+            "the suite calls no provider or model 'gpt-image-15' (did you mean",
+        ),
         ("prices: {command: {per_call: 1}}", 10, "prices: the suite calls no provider or model 'command'"),
         ("limits: {openai: {max_concurency: 8}}", 19, "max_concurency"),
         ("limits: {openai: {max_concurrency: 0}}", 19, "max_concurrency"),

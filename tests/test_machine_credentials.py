@@ -95,7 +95,9 @@ def test_a_resource_of_another_project_needs_that_project_too(toy: Toy, google: 
     path = suite(toy, CLOUD, model=False)
     path.write_text(path.read_text().replace('"gemini-2.5-flash"', '"projects/prod/locations/us/endpoints/1"'))
     result = toy("validate", path, VISIONEVAL_TRUSTED_PROJECTS="shop")
-    assert (result.exit_code, "add the project 'prod' to VISIONEVAL_TRUSTED_PROJECTS" in result.stderr) == (2, True), result.output
+    assert (result.exit_code, "add the project 'prod' to VISIONEVAL_TRUSTED_PROJECTS" in result.stderr) == (2, True), (
+        result.output
+    )
     assert toy("validate", path, VISIONEVAL_TRUSTED_PROJECTS="shop,prod").exit_code == 0
 
 
@@ -108,7 +110,10 @@ def test_no_trust_sends_them_to_another_host(toy: Toy, google: Seen, url: str) -
     result = toy(
         "run", path, "--trust-suite", VISIONEVAL_TRUSTED_PROJECTS="shop", VISIONEVAL_TRUSTED_HOSTS="evil.example"
     )
-    assert (result.exit_code, result.stderr.count("this machine's Google credentials are sent only to Vertex AI")) == (2, 2), result.output
+    assert (result.exit_code, result.stderr.count("this machine's Google credentials are sent only to Vertex AI")) == (
+        2,
+        2,
+    ), result.output
     assert (google.hosts, google.tokens) == ([], [])
 
 

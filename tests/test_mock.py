@@ -291,9 +291,7 @@ def test_metadata_says_what_to_draw():
 
 
 def test_without_copy_an_ellipse_is_drawn_in_the_mask():
-    difference = changed(
-        output(request(files=shop())), output(request(files=shop(), draw="X", flaw="missing_line"))
-    )
+    difference = changed(output(request(files=shop())), output(request(files=shop(), draw="X", flaw="missing_line")))
     left, top, right, bottom = MASK
     assert difference[(top + bottom) // 2, (left + right) // 2]
     assert not difference[top + 2, left + 2]

@@ -111,7 +111,9 @@ def test_finished_images_are_looked_at_too(toy: Toy) -> None:
         ),
     ],
 )
-def test_invalid_output_of_is_reported(problems: Problems, save_image: Callable[..., Path], case: str, problem: str) -> None:
+def test_invalid_output_of_is_reported(
+    problems: Problems, save_image: Callable[..., Path], case: str, problem: str
+) -> None:
     save_image("a.png")
     three = "{id: three, prompt: z, output_of: one}"
     cases = f"cases: [{{id: one, prompt: x}}, {{id: two, prompt: y, {case}}}, {three}]"

@@ -154,7 +154,7 @@ def test_only_damaged_cached_images_are_generated_again(paid: Paid, harm: Callab
     result = paid.run("--reuse", "all", out="others")
     assert result.exit_code == 0, result.output
     harmed = 2 if harm is swapped else 1
-    warning = "cannot read a cached image: No such file" if harm is removed else "ignoring a damaged image of the cache"
+    warning = "cannot read a cached image: No such file" if harm is removed else "ignoring a damaged image in the cache"
     assert result.stderr.count(warning) == harmed
     assert (paid.generated, paid.judged) == (CELLS + harmed, CELLS)
     shutil.rmtree("runs")

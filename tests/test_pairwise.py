@@ -260,7 +260,10 @@ def test_with_reuse_none_the_same_command_does_not_continue(toy: Toy, api: FakeA
     run(toy, suite(toy, api))
     few = ("--budget", "0.025", "--max-concurrency", "1")
     result = toy("pairwise", "r@x", "r@y", "--reuse", "none", *few)
-    assert "the budget is used up: to continue, repeat the command without --reuse none, which would ask about all pairs again" in result.stderr
+    assert (
+        "the budget is used up: to continue, repeat the command without --reuse none, which would ask about all pairs again"
+        in result.stderr
+    )
     assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6
 
@@ -336,7 +339,10 @@ def test_flags_that_leave_one_model_run_leave_nothing_to_compare(toy: Toy, api: 
     assert toy("grade", "r", "--quiet").exit_code == 0
     assert not api.requests
     result = toy("run", path, "--model", "x", "--grader", "better")
-    assert (result.exit_code, "nothing to grade: a comparison needs at least two model runs" in result.stderr) == (2, True)
+    assert (result.exit_code, "nothing to grade: a comparison needs at least two model runs" in result.stderr) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,7 @@ def test_grade_and_pairwise_ask_for_secret_values(toy: Toy, api: FakeAPI) -> Non
     assert run(toy, api).exit_code == 0
     for words in (["grade", "r"], ["grade", "r", "--suite", "s.yaml"], ["pairwise", "r", "r"]):
         missing = toy(*words)
-        assert (missing.exit_code, "add --var api_token=VALUE" in missing.stderr) == (2, True), (
-            missing.output
-        )
+        assert (missing.exit_code, "add --var api_token=VALUE" in missing.stderr) == (2, True), missing.output
     before = len(api.requests)
     graded = toy("grade", "r", "--run-id", "g", "--reuse", "none", *VARS)
     assert graded.exit_code == 0, graded.output
