@@ -170,6 +170,13 @@ def test_errors_are_ours(quickstart: Path) -> None:
     (quickstart / "bad.yaml").write_text("name: [")
     with pytest.raises(ve.SuiteError, match=r"bad.yaml:2:1: invalid YAML"):
         ve.run("bad.yaml")
+    with pytest.raises(ve.UsageError, match="name a suite, or a run to resume"):
+        ve.run()
+    for wrong in ({"limit": 0}, {"samples": 0}, {"max_concurrency": 0}, {"budget_usd": -1.0}, {"reuse": "some"}):
+        with pytest.raises(ve.UsageError):
+            ve.run("suite.yaml", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="samples"):
+        ve.grade("latest", samples=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="budgt_usd"):
         ve.run("suite.yaml", budgt_usd=5)  # type: ignore[call-arg]
 

@@ -255,7 +255,7 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
     assert [line.split(": ", 1)[1][:38] for line in told] == [
         "unknown key 'bogus' (known: add_questi",
         "gone.png: there is no such file",
-        "two cases have the id 'b'",
+        "two cases have the ID 'b'",
         "flaw: 'tpyo' is not one of none, typo,",
         "unknown provider 'skech' (known: comma",
         "two graders have the key 'image'",
@@ -316,7 +316,7 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
         "sub/cases.yaml:2:8: id: '../b' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
         "sub/cases.yaml:3:28: sub/gone.png: there is no such file",
         "sub/cases.yaml:3:47: sub/no.png: there is no such file",
-        "sub/cases.yaml:4:8: two cases have the id 'a'",
+        "sub/cases.yaml:4:8: two cases have the ID 'a'",
         "sub/cases.yaml:4:19: undefined template variable: 'u' is not set (known: case, expect, metadata)",
     ]
 

@@ -39,7 +39,7 @@ MENU = tuple(f"{name} roll, ${price}.50" for price, name in enumerate(ROLLS, 2))
 def request(
     expect: Mapping[str, Any] | None = None, *, sample: int = 0, files: CaseFiles | None = None, **params: Any
 ) -> GenerationRequest:
-    metadata = {"draw": params.pop("draw")} if "draw" in params else {}
+    metadata = {"text": params.pop("draw")} if "draw" in params else {}
     case = TestCase.model_validate(
         {"id": "c", "prompt": params.pop("prompt", "a flyer"), "expect": expect or {}, "metadata": metadata}
     )
@@ -358,7 +358,7 @@ def test_what_the_font_lacks_is_an_error_and_never_a_box(line: str, named: str):
 def test_copy_that_does_not_fit_is_an_error():
     with pytest.raises(ProviderError, match="15 lines of text do not fit 64x64"):
         generated(request(text(*MENU), size="64x64"))
-    with pytest.raises(ProviderError, match="the mask has no room"):
+    with pytest.raises(ProviderError, match="the mask has no space"):
         generated(request(text("far too long " * 60), files=shop()))
 
 
@@ -370,7 +370,7 @@ def test_an_edit_needs_a_base_and_a_mask_that_fits(tmp_path: Path):
         generated(request(files=shop("small.png", tmp_path)))
     Image.new("RGBA", (768, 768)).save(tmp_path / "all.png")
     whole = CaseFiles(images=shop().images, masks={"editable": tmp_path / "all.png"})
-    with pytest.raises(ProviderError, match="no room for a spill"):
+    with pytest.raises(ProviderError, match="no space for a spill"):
         generated(request(files=whole, flaw="spill"))
     Image.new("RGBA", (768, 768), (0, 0, 0, 255)).save(tmp_path / "none.png")
     with pytest.raises(ProviderError, match="no transparent pixel"):

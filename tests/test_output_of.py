@@ -161,7 +161,7 @@ def test_the_summary_tells_both_groups_apart(toy: Toy) -> None:
             "auroc": 1.0,
         }
     }
-    assert "Counter-examples" in done.output
+    assert "Counterexamples" in done.output
     assert [gate["value"] for gate in toy.summary["gates"][:2]] == [0.25, 1.0]
     assert toy.run(*cases, gates=["separation(level) >= 0.3"]).exit_code == 1
 

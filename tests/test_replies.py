@@ -41,7 +41,7 @@ def test_no_redirect_is_followed(tmp_path: Path, api: FakeAPI, call: str) -> Non
         )
         assert (replying.result.exit_code, record.verdict, replying.calls, other.bodies) == (3, "ERROR", 1, [])
     origin = other.url.removesuffix("/v1")
-    assert error_of(record).startswith(f"307: the server redirects to '{origin}', which is not followed: ")
+    assert error_of(record).startswith(f"307: the server redirects to '{origin}'; redirects are not followed: ")
     assert "token" not in error_of(record)
     assert replying.logged(tmp_path / "log") == ["invalid"]
 
@@ -65,7 +65,9 @@ def test_a_redirect_is_told_by_its_host_alone(
     assert record.error is not None
     assert record.error.kind == "invalid"
     where = shown.format(port=api.port)
-    assert record.error.message.startswith(f"{status}: the server redirects to {where}, which"), record.error.message
+    assert record.error.message.startswith(
+        f"{status}: the server redirects to {where}; redirects are not followed: "
+    ), record.error.message
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -108,7 +108,7 @@ def test_resume_asks_for_secret_values_and_generates_nothing(toy: Toy, api: Fake
     assert (named.exit_code, AGAIN in named.stderr) == (2, True), named.output
     starred = toy("run", "--resume", "r", *VARS[:2], "--var", "who=***", "--var", "pin_password=s3cr")
     assert starred.exit_code == 2
-    assert "--var who: *** stands for a secret value" in starred.stderr
+    assert "--var who: *** is a placeholder for a secret" in starred.stderr
     for words in ([], ["s.yaml"]):
         again = toy("run", *words, "--resume", "r", *VARS)
         assert (again.exit_code, "to generate: 0; to grade again: 0; unchanged: 2" in again.stderr) == (0, True), (

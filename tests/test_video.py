@@ -75,8 +75,8 @@ def test_a_file_that_is_not_a_video(tmp_path: Path) -> None:
     for data, told in (
         (b"", "not a supported video"),
         (b"#EXTM3U\n/etc/passwd\n", "not a supported video"),
-        (whole[:60], "the video does not decode"),
-        (whole[:8] + b"\0" * 4000, "the video does not decode"),
+        (whole[:60], "the video cannot be decoded"),
+        (whole[:8] + b"\0" * 4000, "the video cannot be decoded"),
         (sound(tmp_path / "s.mkv").read_bytes(), "the file has no video, only audio"),
     ):
         with pytest.raises(ImageError, match=told):
@@ -88,14 +88,14 @@ def test_a_video_without_frames(tmp_path: Path) -> None:
         stream = container.add_stream("mpeg4", rate=10)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         container.start_encoding()
-    with pytest.raises(ImageError, match=r"the video has no frames|does not decode"):
+    with pytest.raises(ImageError, match=r"the video has no frames|cannot be decoded"):
         artifact((tmp_path / "a.mkv").read_bytes(), VIDEO)
 
 
 def test_images_and_videos_are_not_taken_for_each_other(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="not a supported video"):
         artifact(generated_png("red"), VIDEO)
-    with pytest.raises(ImageError, match="say 'task: video_generation' in its case"):
+    with pytest.raises(ImageError, match="set 'task: video_generation' in its case"):
         artifact(clip(tmp_path / "a.mp4", ["red"]).read_bytes(), TaskType.IMAGE_GENERATION)
     assert artifact(generated_png("red"), TaskType.IMAGE_EDITING).mime == "image/png"
 

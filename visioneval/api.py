@@ -26,7 +26,8 @@ from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run,
 from visioneval.analysis.summary import summarize
 from visioneval.engine.call_settings import CallSettings, open_calls
 from visioneval.engine.calls.estimate import Estimate, estimate
-from visioneval.engine.listener import Interrupt, Listener
+from visioneval.engine.listener import Listener
+from visioneval.engine.loop import InterruptRequest
 from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
 from visioneval.engine.prepare.planning import RUNS, Planned, load_plans, load_stored_plan
 from visioneval.engine.prepare.provenance import now
@@ -45,7 +46,7 @@ from visioneval.expansion import Plan
 from visioneval.records.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
 from visioneval.records.resume_command import resume_hint
-from visioneval.settings import CallKeywords, RunKeywords, run_options
+from visioneval.settings import CallKeywords, GradeKeywords, PlanKeywords, RunKeywords, checked_keywords, run_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,40 +127,39 @@ def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run
 
 async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
     """Like ``run``, without blocking the event loop. When cancelled, it waits for the calls in flight."""
-    options, interrupt = run_options(**settings), list[Interrupt]()
+    options, interrupt = run_options(**settings), InterruptRequest()
 
     def watch(prepared: PreparedRun) -> AbstractContextManager[Listener]:
         with _logging(prepared) as listener:
-            return nullcontext(replace(listener, started=interrupt.append))
+            return nullcontext(replace(listener, started=interrupt.connect))
 
     work = asyncio.ensure_future(asyncio.to_thread(_run, suite, options, watch))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        for stop in interrupt:
-            stop()
+        interrupt()
         with suppress(Exception):
             await work
         raise
 
 
-def grade(source: Run | Path | str, suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
+def grade(source: Run | Path | str, suite: Path | str | None = None, **settings: Unpack[GradeKeywords]) -> Run:
     """Grades the outputs of a run again, by its own suite or another, into a new run. Generates nothing."""
-    options = run_options(**settings)
-    return grade_run(str(source), None if suite is None else Path(suite), options, _logging)
+    options = run_options(**checked_keywords(settings, GradeKeywords))
+    return grade_run(str(source), None if suite is None else Path(suite), options, _logging, _LOG.warning)
 
 
-def plan(suite: Path | str, **settings: Unpack[RunKeywords]) -> SuitePlan:
+def plan(suite: Path | str, **settings: Unpack[PlanKeywords]) -> SuitePlan:
     """Loads and expands a suite, and estimates its cost, without calling a provider. Raises ``SuiteError``."""
-    options = run_options(**settings)
+    options = run_options(**checked_keywords(settings, PlanKeywords))
     (planned,) = load_plans([Path(suite)], options.suite)
     return estimate_plan(planned, options)
 
 
 def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn = _LOG.warning) -> Run:
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
-    folder, info, records = read_run(str(name), Path(runs), warn)
-    label = named_run(str(name), Path(runs))[2]
+    folder, _, label = named_run(str(name), Path(runs))
+    _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
     summary = summarize(info, records, preferences_within(folder, info.run_id))
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
@@ -254,10 +254,10 @@ def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, w
             return
 
 
-def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch) -> Run:
+def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, warn: Warn) -> Run:
     """Grades the run ``name`` again, into a new run."""
     source = RunToGrade(*named_run(name, options.suite.runs))
-    return _finish(prepare_grading(source, suite, options), options.calls, watch)
+    return _finish(prepare_grading(source, suite, options, warn), options.calls, watch)
 
 
 def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:

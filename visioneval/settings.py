@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args, get_type_hints
 
 from visioneval.engine.call_settings import MAX_CONCURRENCY, CallSettings
 from visioneval.engine.calls.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import RUNS, SuiteOptions
 from visioneval.engine.prepare.runs import RunOptions
+from visioneval.errors import UsageError
 from visioneval.records.model import Selection, find_run
 
 
@@ -37,8 +38,8 @@ class CallKeywords(TypedDict, total=False):
     """Allows the suite to run its own code and to read files outside its folder."""
 
 
-class RunKeywords(CallKeywords, total=False):
-    """Everything that a run takes besides its suite. Lists of names select; patterns are globs."""
+class SelectionKeywords(CallKeywords, total=False):
+    """What to run. Lists of names select; patterns are globs."""
 
     cases: Sequence[str]
     tags: Sequence[str]
@@ -46,16 +47,39 @@ class RunKeywords(CallKeywords, total=False):
     graders: Sequence[str]
     limit: int
     """Only the first cases that are selected."""
-    samples: int
-    """Outputs per case and model run, instead of the suite's."""
     judges: Mapping[str, str]
     """``PROVIDER:MODEL`` by the name of a judge of the suite."""
+
+
+class PlanKeywords(SelectionKeywords, total=False):
+    """The settings of a plan."""
+
+    samples: int
+    """Outputs per case and model run, instead of the suite's."""
+
+
+class GradeKeywords(SelectionKeywords, total=False):
+    """The settings of grading a run again."""
+
     run_id: str
     note: str
+
+
+class RunKeywords(PlanKeywords, GradeKeywords, total=False):
+    """All settings of a run."""
+
     resume: Path | str
     """The run to resume."""
     keep_errors: bool
     """Does not repeat the cells of a resumed run that ended in an error."""
+
+
+def checked_keywords(settings: Mapping[str, Any], keywords: type) -> dict[str, Any]:
+    """The settings as a dictionary. Raises ``TypeError`` for a setting that does not apply."""
+    unknown = settings.keys() - get_type_hints(keywords).keys()
+    if unknown:
+        raise TypeError(f"unexpected settings: {', '.join(sorted(unknown))}")
+    return dict(settings)
 
 
 def run_options(
@@ -84,6 +108,13 @@ def run_options(
     command_line: tuple[str, ...] = (),
 ) -> RunOptions:
     """The options of a run. Raises ``UsageError``."""
+    _check_range("limit", limit, 1, None)
+    _check_range("samples", samples, 1, 1000)
+    _check_range("max_concurrency", max_concurrency, 1, 4096)
+    if budget_usd is not None and not 0 < budget_usd < float("inf"):
+        raise UsageError(f"the budget must be a positive number of US dollars, not {budget_usd}")
+    if reuse not in get_args(ReuseChoice):
+        raise UsageError(f"reuse: {reuse!r} is not valid: use {', '.join(get_args(ReuseChoice))}")
     selection = Selection(
         cases=tuple(cases), tags=tuple(tags), models=tuple(models), graders=tuple(graders), limit=limit
     )
@@ -113,3 +144,9 @@ def run_options(
         keep_errors=keep_errors,
         command_line=command_line,
     )
+
+
+def _check_range(name: str, value: int | None, minimum: int, maximum: int | None) -> None:
+    if value is not None and (value < minimum or (maximum is not None and value > maximum)):
+        limits = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+        raise UsageError(f"{name} must be {limits}, not {value}")

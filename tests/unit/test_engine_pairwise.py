@@ -58,7 +58,7 @@ class TestPairwisePlan:
 
     def test_a_suite_without_pairwise_grader_gets_a_default(self, toy: Toy) -> None:
         (config,) = pairwise_plan(plan_of(toy.write(**suite("a", graders=[LOOK]))), None).suite.graders
-        assert (config.key, config.type_name, config.judge_name) == ("prefer", "pairwise", "default")
+        assert (config.key, config.type_name, config.judge_name) == ("pairwise", "pairwise", "default")
 
     def test_a_judge_may_be_added_by_the_flag(self, toy: Toy) -> None:
         plan = pairwise_plan(plan_of(toy.write(**suite("a", graders=[LOOK]))), "eye=gemini:gemini-2.5-pro")

@@ -184,7 +184,7 @@ class TestPrepareGrading:
     """A run that grades the outputs of another run."""
 
     def prepare(self, source: RunToGrade, suite: Path | None = None, **asked: Any) -> PreparedRun:
-        prepared = prepare_grading(source, suite, options(**{"run_id": "graded", **asked}))
+        prepared = prepare_grading(source, suite, options(**{"run_id": "graded", **asked}), print)
         finish(prepared)
         return prepared
 

@@ -7,7 +7,6 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -160,13 +159,6 @@ def pairs(flag: str, form: str, texts: list[str] | None) -> dict[str, str]:
             raise UsageError(f"{flag} {name}: given twice")
         values[name] = value
     return values
-
-
-def checked_budget(budget: float | None) -> float | None:
-    """The value of ``--budget``. Raises ``UsageError`` if it is not finite."""
-    if budget is not None and not isfinite(budget):
-        raise UsageError(f"--budget {budget}: must be a finite number")
-    return budget
 
 
 def console(*, errors: bool = False) -> Console:

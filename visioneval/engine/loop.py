@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +16,30 @@ from typing import Any
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.memory import release_memory, unmap_large_blocks
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
+
+
+class InterruptRequest:
+    """Interrupts a run from any thread, also with a request that comes before the run has started."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._interrupt: Interrupt | None = None
+        self._pending = 0
+
+    def connect(self, interrupt: Interrupt) -> None:
+        """Connects the started run, and passes on earlier requests."""
+        with self._lock:
+            self._interrupt = interrupt
+            pending, self._pending = self._pending, 0
+        for _ in range(pending):
+            interrupt()
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._interrupt is None:
+                self._pending += 1
+                return
+        self._interrupt()
 
 
 def run_to_end(
@@ -28,13 +53,13 @@ def run_to_end(
     ``started`` receives a function that interrupts the work from any thread. Raises what ``work`` raises, and only the
     most important error of several.
     """
-    interrupt: list[Interrupt] = []
+    request = InterruptRequest()
 
     async def supervised() -> Outcome:
         with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
             with interrupts(progress, say) as stop, contextlib.suppress(asyncio.CancelledError):
-                interrupt.append(stop)
+                request.connect(stop)
                 started(stop)
                 return await work()
             if progress.failure is not None:  # an interrupt came first
@@ -45,7 +70,7 @@ def run_to_end(
     try:
         if not _is_in_event_loop():
             return asyncio.run(supervised())
-        return _run_in_thread(supervised, lambda: interrupt[0]() if interrupt else None)
+        return _run_in_thread(supervised, request)
     except BaseExceptionGroup as group:
         raise root_error(group) from None
     finally:
@@ -63,9 +88,10 @@ def _is_in_event_loop() -> bool:
 def _run_in_thread(work: Callable[[], Coroutine[Any, Any, Outcome]], interrupt: Interrupt) -> Outcome:
     """Waits for the work in another thread; Ctrl-C here interrupts it there."""
     with ThreadPoolExecutor(1, thread_name_prefix="run") as thread:
-        future = thread.submit(lambda: asyncio.run(work()))
+        future = None
         while True:
             try:
+                future = future or thread.submit(lambda: asyncio.run(work()))
                 return future.result()
             except KeyboardInterrupt:
                 interrupt()

@@ -54,7 +54,7 @@ READY = {
                 key="garment_wrong",
                 ask="If not, what is wrong with it?",
                 type="tags",
-                choices=("colour", "pattern", "cut_or_length", "details", "logo_or_text"),
+                choices=("color", "pattern", "cut_or_length", "details", "logo_or_text"),
             ),
             LabelQuestion(
                 key="artifacts", ask="Are there artifacts?", type="one_of", choices=("none", "minor", "major")

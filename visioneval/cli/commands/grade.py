@@ -71,7 +71,7 @@ def grade(
         reuse=reuse.value,
         offline=offline,
         cache=cache,
-        budget_usd=options.checked_budget(budget),
+        budget_usd=budget,
         max_concurrency=max_concurrency,
         log_file=log_file,
         debug=debug,
@@ -80,7 +80,7 @@ def grade(
     )
     check_reports(junit, markdown)
     output = options.ResultOptions(as_json, quiet)
-    result = grade_run(name, suite, settings, progress_of(output, debug=debug))
+    result = grade_run(name, suite, settings, progress_of(output, debug=debug), options.say)
     show_result(result, output)
     write_reports([result], junit, markdown)
     raise typer.Exit(0 if no_fail and result.exit_code == 1 else result.exit_code)

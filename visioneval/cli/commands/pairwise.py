@@ -68,7 +68,7 @@ def pairwise(
         reuse=reuse.value,
         offline=offline,
         cache=cache,
-        budget_usd=options.checked_budget(budget),
+        budget_usd=budget,
         max_concurrency=max_concurrency,
         log_file=log_file,
         debug=debug,

@@ -66,16 +66,8 @@ def run(
     from visioneval.engine.prepare.runs import plan_runs
     from visioneval.settings import run_options
 
-    _check_usage(
-        suites or [],
-        resume,
-        run_id=run_id,
-        note=note,
-        as_json=as_json,
-        dry_run=dry_run,
-        keep_errors=keep_errors,
-        reports=(junit, markdown),
-    )
+    if dry_run and (as_json or any(value is not None for value in (run_id, note, junit, markdown))):
+        raise UsageError("--dry-run writes nothing: leave out --json, --run-id, --note, --junit and --markdown")
     settings = run_options(
         cases=case or (),
         tags=tag or (),
@@ -93,7 +85,7 @@ def run(
         reuse=reuse.value,
         offline=offline,
         cache=cache,
-        budget_usd=options.checked_budget(budget),
+        budget_usd=budget,
         max_concurrency=max_concurrency,
         log_file=log_file,
         debug=debug,
@@ -106,29 +98,6 @@ def run(
         return
     code = _run(planned, settings, options.ResultOptions(as_json, quiet), junit, markdown)
     raise typer.Exit(0 if no_fail and code == 1 else code)
-
-
-def _check_usage(
-    suites: list[Path],
-    resume: str | None,
-    *,
-    run_id: str | None,
-    note: str | None,
-    as_json: bool,
-    dry_run: bool,
-    keep_errors: bool,
-    reports: tuple[Path | None, ...],
-) -> None:
-    if not suites and resume is None:
-        raise UsageError("name a suite, or a run to resume: --resume RUN")
-    if resume is not None and (len(suites) > 1 or run_id is not None or note is not None):
-        raise UsageError("--resume takes at most one suite, and neither --run-id nor --note")
-    if keep_errors and resume is None:
-        raise UsageError("--keep-errors needs --resume")
-    if run_id is not None and len(suites) > 1:
-        raise UsageError("--run-id names one run: give one suite")
-    if dry_run and (as_json or any(value is not None for value in (run_id, note, *reports))):
-        raise UsageError("--dry-run writes nothing: leave out --json, --run-id, --note, --junit and --markdown")
 
 
 def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:

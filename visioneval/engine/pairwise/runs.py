@@ -92,7 +92,7 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
     if judges[name].is_recorded:
         raise UsageError(f"--judge {name}: recorded answers cover single images only: use another judge for pairs")
     config = next((grader for grader in graders if grader.judge_name == name), graders[0] if graders else None)
-    config = config or config_of(GRADERS, "pairwise")(key="prefer", type="pairwise")
+    config = config or config_of(GRADERS, "pairwise")(key="pairwise", type="pairwise")
     config = config.model_copy(update={"judge": name, "when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
     return replace(plan, suite=suite, generates=False)

@@ -76,6 +76,14 @@ class RunToGrade:
 
 def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
     """Plans all suites; without a suite, the run to resume. Raises ``SuiteError`` and ``UsageError``."""
+    if not suites and options.resume is None:
+        raise UsageError("name a suite, or a run to resume: --resume RUN")
+    if options.resume is not None and (len(suites) > 1 or options.run_id is not None or options.note is not None):
+        raise UsageError("--resume takes at most one suite, and neither --run-id nor --note")
+    if options.keep_errors and options.resume is None:
+        raise UsageError("--keep-errors needs --resume")
+    if options.run_id is not None and len(suites) > 1:
+        raise UsageError("--run-id names one run: give one suite")
     if options.resume is None:
         return load_plans(suites, options.suite)
     if options.suite.selection.narrows:
@@ -138,7 +146,9 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
     return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
 
 
-def prepare_grading(source: RunToGrade, suite: Path | None, options: RunOptions) -> PreparedRun:
+def prepare_grading(
+    source: RunToGrade, suite: Path | None, options: RunOptions, warn: Callable[[str], None]
+) -> PreparedRun:
     """Creates a run that grades the outputs of ``source`` by its own suite, or by ``suite``. Generates nothing.
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
@@ -154,6 +164,7 @@ def prepare_grading(source: RunToGrade, suite: Path | None, options: RunOptions)
         command_line=options.command_line,
     ).model_copy(update={"graded_from": source.name})
     check_budget(plan, options.calls)
+    check_session(plan, options.calls, warn)
     components = build_components(plan, offline=options.calls.reuse.offline)
     grading = plan_regrade(plan, read_records(source.folder), source.folder, source.info.run_id)
     writer = RunWriter.create(options.suite.runs, info)

@@ -29,8 +29,7 @@ def _questions(case: TestCase, grader: GeckoGrader, *, recorded: bool) -> Iterat
     if case.questions is None and recorded:
         yield (
             (),
-            f"the judge {grader.judge!r} replays recorded answers and cannot generate questions: add 'questions:'"
-            f" to the case",
+            f"the judge {grader.judge!r} replays recorded answers: add 'questions:' to the case",
         )
     elif case.questions is None and not case.prompt:
         yield (), "questions cannot be generated without a prompt: add 'questions:' to the case"

@@ -201,7 +201,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
     return {
         "tolerance": config.tolerance,
         "base_size": "x".join(map(str, finding.base_size)),
-        "picture_size": "x".join(map(str, finding.image_size)),
+        "output_size": "x".join(map(str, finding.image_size)),
         "registration": finding.registration.as_details(),
         "pixels_outside": finding.pixels_outside,
         "pixels_inside": finding.pixels_inside,

@@ -95,7 +95,7 @@ class Reference:
             },
             reasons={config.key: "; ".join(failures)} if failures else {},
             details={
-                "picture_size": sizes[0],
+                "output_size": sizes[0],
                 "reference_size": sizes[1],
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,

@@ -56,7 +56,7 @@ class Mock:
     async def edit(self, request: GenerationRequest) -> Generation:
         """Repaints the mask of the base image with text. Raises ``ProviderError``.
 
-        The text is the case's ``metadata.draw``, else its first required line, else an ellipse; without a mask it
+        The text is the case's ``metadata.text``, else its first required line, else an ellipse; without a mask it
         goes to the middle of the image. Only pixels inside the mask change, except by lossy encoding.
         """
         return await asyncio.to_thread(_edit, request)
@@ -219,9 +219,9 @@ def _load_base(request: GenerationRequest) -> _Base:
 
 
 def _line_to_draw(case: TestCase) -> str | None:
-    stated = case.metadata.get("draw")
+    stated = case.metadata.get("text")
     if stated is not None and not isinstance(stated, str):
-        raise ProviderError("mock: metadata.draw must be a string: the text to draw in the mask", kind="invalid")
+        raise ProviderError("mock: metadata.text must be a string: the text to draw in the mask", kind="invalid")
     lines = [stated] if stated else case.expect.text.required if case.expect.text else ()
     return next(iter(tidy(lines[:1])), None)
 
