@@ -153,7 +153,7 @@ def test_a_run_is_graded_without_the_class_that_made_its_images(toy: Toy, folder
     (folder / "circles.py").unlink()
     sys.modules.pop("circles", None)
     assert toy("grade", "latest", "--trust-suite").exit_code == 0
-    assert run(toy).stderr.startswith("circles:CirclesProvider: cannot be imported: ")
+    assert run(toy).stderr.startswith("suite.yaml:6:16: circles:CirclesProvider: cannot be imported: ")
 
 
 def test_the_work_may_be_async_everywhere(toy: Toy, folder: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_plain_function_that_breaks_is_the_error_of_its_cell(toy: Toy, folder:
     ("judge", "told"),
     [
         ("", "this grader has no judge to ask: name one in the suite, such as 'judge: default'"),
-        (" judge: defualt,", "suite.yaml:10:54: there is no judge 'defualt' under 'judges:' (did you mean 'default'?)"),
+        (" judge: defualt,", "suite.yaml:10:54: there is no judge 'defualt' under 'judges' (did you mean 'default'?)"),
     ],
 )
 def test_a_grader_asks_no_judge_that_the_suite_does_not_name(toy: Toy, folder: Path, judge: str, told: str) -> None:
@@ -227,14 +227,17 @@ def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: To
 @pytest.mark.parametrize(
     ("writes", "told"),
     [
-        ("{count: {}, cuont.counted: {}}", "suite.yaml:10:67: the class plugins:CountGrader writes no 'cuont.counted'"),
+        (
+            "{count: {}, cuont.counted: {}}",
+            "suite.yaml:10:67: the class plugins:CountGrader does not write 'cuont.counted'",
+        ),
         (
             "{count: {}}",
-            "the class plugins:CountGrader writes 'count.counted' too: name it, or leave 'writes' to the class",
+            "the class plugins:CountGrader also writes 'count.counted': add it, or remove 'writes'",
         ),
         (
             "{count: {type: number}, count.counted: {type: number, range: [0, null], better: none}}",
-            "means 'count' otherwise",
+            "defines 'count' differently: remove 'writes'",
         ),
     ],
 )
@@ -246,7 +249,10 @@ def test_writes_is_checked_against_the_class(toy: Toy, folder: Path, writes: str
 def test_a_class_without_metrics_leaves_them_to_the_suite(toy: Toy, folder: Path) -> None:
     changed(folder, "plugins.py", ("def metrics(", "def _metrics("))
     missing = run(toy).stderr
-    assert "suite.yaml:10:5: the key 'writes' is missing: the class plugins:CountGrader has no metrics(case)" in missing
+    assert (
+        "suite.yaml:10:5: the key 'writes' is missing: list the metrics, since the class plugins:CountGrader has no metrics(case)"
+        in missing
+    )
 
 
 @pytest.mark.parametrize("code", ["1 / 0", "return 3", "return {'x': {'type': 'colour'}}"])
@@ -258,12 +264,12 @@ def test_metrics_that_fail_are_told_in_one_line(toy: Toy, folder: Path, code: st
     )
     result = run(toy)
     assert result.exit_code == 2
-    assert result.stderr.startswith("plugins:CountGrader: metrics(case) failed for 'three': ")
+    assert result.stderr.startswith("suite.yaml:10:24: plugins:CountGrader: metrics(case) failed for 'three': ")
     assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_options_that_are_no_model_are_told_in_one_line(toy: Toy, folder: Path) -> None:
     changed(folder, "plugins.py", ("class Options(BaseModel):\n        tolerance", "class Options:\n        tolerance"))
     assert run(toy).stderr.strip() == (
-        "plugins:CountGrader: Options must be a pydantic model: derive it from pydantic.BaseModel"
+        "suite.yaml:10:24: plugins:CountGrader: Options must be a pydantic model: derive it from pydantic.BaseModel"
     )

@@ -151,7 +151,9 @@ def plan(
         runs=runs,
         trust_suite=trust_suite,
     )
-    for planned in load_plans(suites, settings.suite):
+    with options.prints_on_stderr():
+        plans = load_plans(suites, settings.suite)
+    for planned in plans:
         suite_plan = estimate_plan(planned, settings)
         if as_json:
             print(plan_json(suite_plan))
