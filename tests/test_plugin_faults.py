@@ -185,6 +185,7 @@ def test_a_class_whose_key_is_missing_is_not_built(ours: Ours) -> None:
     ("returned", "message"),
     [
         ("outputs=(encoded(), encoded())", "it returned 2 outputs, more than the requested 1"),
+        ("outputs=encoded()", "it returned outputs=bytes: it must be a tuple of bytes"),
         ("outputs=(encoded(),), refused='no'", "it returned both outputs and a refusal: return one of them"),
         (
             "outputs=(encoded(),), cost_usd=-1",

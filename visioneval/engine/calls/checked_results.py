@@ -12,6 +12,8 @@ from visioneval.providers.base import Generation, Reply
 
 def check_generation(generation: Generation, samples: int) -> None:
     """Raises ``BrokenCodeError`` for a generation that contradicts itself or its request."""
+    if not isinstance(generation.outputs, (tuple, list)):
+        raise BrokenCodeError(f"it returned outputs={type(generation.outputs).__name__}: it must be a tuple of bytes")
     outputs = len(generation.outputs)
     if generation.refused is not None and outputs:
         raise BrokenCodeError("it returned both outputs and a refusal: return one of them")
