@@ -149,13 +149,13 @@ def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
         ("--budget", calls.budget_usd),
         ("--samples", suite.samples),
         *(("--judge", f"{name}={judge}") for name, judge in suite.judges.items()),
-        *(("--var", f"{name}={_shown(name, value, info)}") for name, value in suite.variables.items()),
+        *(("--var", f"{name}={_typed_value(name, value, info)}") for name, value in suite.variables.items()),
     ]
     words = (str(word) for name, value in values if value is not None for word in (name, value))
     return (*(name for name, is_set in flags.items() if is_set), *words)
 
 
-def _shown(name: str, value: str, info: RunInfo) -> str:
+def _typed_value(name: str, value: str, info: RunInfo) -> str:
     return HIDDEN if name in info.hidden_vars else value
 
 
