@@ -128,8 +128,12 @@ def test_runs_with_different_questions_are_not_pooled() -> None:
     ("cells", "answers", "note"),
     [
         ({}, {}, "nothing to compare"),
-        (dict.fromkeys("abcd", True), dict.fromkeys("abcd", True), "people and grader give every cell the same answer"),
-        ({"a": True}, {"a": True}, "people and grader give every cell the same answer"),
+        (
+            dict.fromkeys("abcd", True),
+            dict.fromkeys("abcd", True),
+            "the raters and the grader give every cell the same answer",
+        ),
+        ({"a": True}, {"a": True}, "the raters and the grader give every cell the same answer"),
     ],
 )
 def test_constant_and_empty_columns_have_a_note(cells: dict[str, bool], answers: dict[str, bool], note: str) -> None:
@@ -184,8 +188,8 @@ def test_unmatched_labels_are_counted_and_ignored() -> None:
               label("a", "bo", "better", "a"), label("a", "bo", "usable", None)]  # fmt: skip
     result = agree([labeled(CELLS, labels)])
     assert result.labels == 8
-    assert "ignored: 1 label of cells that are not in the run" in result.notes
-    assert "ignored: 4 labels that match no question of the suite" in result.notes
+    assert "ignored: 1 label for cells that are not in the run" in result.notes
+    assert "ignored: 4 labels that match no question in the suite" in result.notes
 
 
 # Minimums
@@ -257,7 +261,7 @@ def test_measures_of_scales_tags_and_pairs() -> None:
     assert finding["wrong", "colour"].alpha["nominal"].value < 0
     assert finding["better", None].fleiss.value == 1
     assert finding["better", None].torn == ()
-    assert result.notes == ("no labeled cell has a score of the metric that its question names",)
+    assert result.notes == ("no labeled cell has a score for the metric of its question",)
 
 
 # Each rater

@@ -117,7 +117,7 @@ def test_an_input_that_does_not_decode_is_a_problem_of_the_suite(paying: Paying,
     for words in (("validate", path), ("run", path, "--runs", paying.out)):
         result = paying(*words, "--trust-suite")
         assert result.exit_code == 2
-        assert f"{broken}: the image does not decode: " in result.output
+        assert f"{broken}: the image cannot be decoded: " in result.output
     assert paying.called == (0, 0)
 
 

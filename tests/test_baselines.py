@@ -85,7 +85,7 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
 @pytest.mark.parametrize(
     ("at", "old", "new", "message"),
     [
-        (0, '"baseline": 2', '"baseline": 3', r"main\.jsonl:1: a baseline of version 3, not 2: upgrade visioneval"),
+        (0, '"baseline": 2', '"baseline": 3', r"main\.jsonl:1: baseline version 3, not 2: upgrade visioneval"),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
         (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),

@@ -151,7 +151,7 @@ def test_the_work_of_all_templates_of_a_suite_is_bounded() -> None:
     many = [{"id": f"c{at}", "prompt": f"{slow} {at}"} for at in range(300)]
     assert call("validate", write(cases=many[:3])).exit_code == 0
     told = refused("validate", write(cases=many), "--max-template-steps", "500000")
-    assert "the templates of the suite take over 25,000,000 steps of work" in told
+    assert "the suite's templates take over 25,000,000 steps of work" in told
 
 
 DEEP = "{% for a in [['x', 'x', 'x']] %}" + "{% for a in [[a, a, a]] %}" * 18

@@ -277,7 +277,7 @@ def test_without_maximum_first_call_runs_alone_within_estimate(paying: Paying) -
     assert result.exit_code == 3
     (line,) = [line for line in result.stderr.splitlines() if "too small for one call" in line]
     assert line.startswith(f"the budget of 0.01 USD is too small for one call of {JUDGE}, which may cost 0.1")
-    assert line.endswith("USD; set a maximum of output tokens in its params to lower this")
+    assert line.endswith("USD; to lower this, set a maximum number of output tokens in its params")
 
 
 def test_plan_warns_about_too_small_budget(paying: Paying) -> None:

@@ -77,7 +77,7 @@ def test_damaged_image_is_a_miss_and_is_replaced_by_next_answer(opened: Opened, 
         damage(cache.path(digest(ONE)))
         assert cache.read(digest(ONE)) is None
         (warning,) = opened.warned
-        assert warning == f"{cache.path(digest(ONE))}: ignoring a damaged image of the cache"
+        assert warning == f"{cache.path(digest(ONE))}: ignoring a damaged image in the cache"
         cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE
         damage(cache.path(digest(ONE)))
@@ -161,7 +161,7 @@ def test_commands_give_advice_for_damaged_index(opened: Opened, words: list[str]
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{opened.folder}: the cache cannot be used (")
-    assert line.endswith("use another folder, or a new one, with --cache")
+    assert line.endswith("choose another folder with --cache")
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "-1", "nan", "x"])
@@ -199,7 +199,7 @@ def test_newer_cache_stays_unchanged(opened: Opened) -> None:
 
 def test_rejects_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"contains other files and no cache: use another folder"):
+    with pytest.raises(UsageError, match=r"contains other files but no cache: use another folder"):
         Cache(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     other = sqlite3.connect(tmp_path / "index.sqlite")

@@ -261,7 +261,7 @@ def test_damaged_cached_image_is_reported_and_generated_again(paying: Paying) ->
     file.write_bytes(b"zeroed")
     result = paying.run("--cache", cache, "--reuse", "all", run_id="s")
     assert (result.exit_code, paying.called) == (0, (2, 1))
-    assert f"{file}: ignoring a damaged image of the cache" in result.stderr
+    assert f"{file}: ignoring a damaged image in the cache" in result.stderr
     file.unlink()
     assert paying.run("--cache", cache, "--offline", run_id="t").exit_code == 3
     assert paying.called == (2, 1)
@@ -325,4 +325,4 @@ def test_failing_log_loses_no_answers(paying: Paying) -> None:
     paying.write("tree", "boat")
     result = paying.run("--log-file", "/dev/full")
     assert (result.exit_code, paying.called) == (0, (2, 2)), result.output
-    assert result.stderr.count("--log-file: cannot write, so logging stops: No space left on device") == 1
+    assert result.stderr.count("--log-file: cannot write; logging stopped: No space left on device") == 1

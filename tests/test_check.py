@@ -27,7 +27,7 @@ def edit(image: str, mask: str = "mask.png") -> str:
     ("name", "content", "told"),
     [
         ("gone.png", None, "gone.png: there is no such file"),
-        (".", None, ".: it is a directory, not an image"),
+        (".", None, ".: it is a folder, not an image"),
         ("empty.png", b"", "empty.png: the file is empty"),
         ("text.png", b"hello", "text.png: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
         (
@@ -61,7 +61,7 @@ def test_a_image_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path,
     assert problems(edit(path.name)) == []
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     (told,) = problems(edit(path.name))
-    assert told.startswith(f"suite.yaml:2:37: a.{kind}: the image does not decode: ")
+    assert told.startswith(f"suite.yaml:2:37: a.{kind}: the image cannot be decoded: ")
 
 
 def test_a_image_that_many_cases_name_is_looked_at_once(problems: Problems, save_image: Make, mask: Make) -> None:
@@ -78,14 +78,14 @@ def test_masks(problems: Problems, save_image: Make, mask: Make) -> None:
     assert problems(edit("a.png")) == []
     assert problems(edit("large.png")) == ["suite.yaml:2:55: mask.png is 64 x 48 pixels, but the base image is 65 x 48"]
     assert problems(edit("a.png", "a.png")) == [
-        "suite.yaml:2:51: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask"
+        "suite.yaml:2:51: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0) the mask"
     ]
     assert problems(suite(cases="cases: [{id: a, prompt: x, masks: {clothing: mask.png}}]")) == [
         "suite.yaml:2:35: a mask needs a base image: add 'images' to the case"
     ]
     named = "cases: [{id: a, prompt: x, images: [a.png], masks: {editable: mask.png, occluders: a.png}}]"
     assert problems(suite(cases=named)) == [
-        "suite.yaml:2:84: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask"
+        "suite.yaml:2:84: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0) the mask"
     ]
 
 
@@ -108,7 +108,7 @@ def test_a_mask_fits_the_image_as_a_viewer_shows_it(problems: Problems, mask: Ma
     ("ids", "told"),
     [
         ("a, b, a", ["2:%d: two cases have the id 'a'"]),
-        ("a, A", ["2:%d: the ids 'a' and 'A' differ only by upper and lower case"]),
+        ("a, A", ["2:%d: the ids 'a' and 'A' differ only in upper and lower case"]),
         ("a, b, C.d-e_1", []),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
     ("cases", "models", "told"),
     [
         ("{id: a, prompt: x, task: image_editing}", "{provider: mock}",
-         ["2:9: an editing case needs 'images': the first is the image to edit"]),
+         ["2:9: an editing case needs 'images': the first is the base image"]),
         ("{id: a, prompt: x, task: video_generation}", "{provider: mock}",
          ["2:9: no model of this suite supports video_generation: add such a model or remove the case",
           "3:10: this model supports no task of this suite's cases",

@@ -191,8 +191,8 @@ def test_show_narrows_to_a_model_run_a_sample_and_a_verdict(swept: Toy) -> None:
 
 BAD_NAMES = [
     (["latest", "goo"], "no case 'goo' in this run (did you mean 'good'?)"),
-    (["latest", "good", "--verdict", "FAIL"], "'good': no matching cells of this case in this run"),
-    (["latest", "good", "--sample", "7"], "'good': no matching cells of this case in this run"),
+    (["latest", "good", "--verdict", "FAIL"], "'good': no matching cells in this run"),
+    (["latest", "good", "--sample", "7"], "'good': no matching cells in this run"),
     (["latest@m,q=lo", "good"], "no model run 'm,q=lo' in"),
     (["latest", "--sample", "1"], "--sample and --verdict need a CASE"),
 ]

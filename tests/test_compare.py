@@ -166,10 +166,10 @@ def test_filters() -> None:
     [
         (
             ComparisonFilters(metrics=("lok",)),
-            r"--metric 'lok': matches nothing in either run \(did you mean 'look'\?\)",
+            r"--metric 'lok': no match in either run \(did you mean 'look'\?\)",
         ),
-        (ComparisonFilters(cases=("zzz",)), r"--case 'zzz': matches nothing in either run \(known: one\)"),
-        (ComparisonFilters(tags=("x",)), "--tag 'x': matches nothing in either run"),
+        (ComparisonFilters(cases=("zzz",)), r"--case 'zzz': no match in either run \(known: one\)"),
+        (ComparisonFilters(tags=("x",)), "--tag 'x': no match in either run"),
     ],
 )
 def test_filters_without_matches_are_rejected(filters: ComparisonFilters, message: str) -> None:

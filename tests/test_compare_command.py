@@ -147,7 +147,7 @@ def test_interrupted_run_exits_3(toy: Toy) -> None:
         (["a", "b", "--map", "x"], "--map 'x': write OLD=NEW"),
         (["a", "b", "--fail-on", "x"], "--fail-on 'x': unknown gate"),
         (["a", "b", "--fail-on", "lvl:1"], "no metric 'lvl' in both runs (did you mean 'level'?)"),
-        (["a", "b", "--metric", "zzz"], "--metric 'zzz': matches nothing in either run"),
+        (["a", "b", "--metric", "zzz"], "--metric 'zzz': no match in either run"),
         (["a", "b", "--markdown", "."], ".: cannot write"),
         (["a"], "Missing argument"),
     ],

@@ -201,7 +201,7 @@ def test_a_plain_function_that_breaks_is_the_error_of_its_cell(toy: Toy, folder:
 @pytest.mark.parametrize(
     ("judge", "told"),
     [
-        ("", "this grader has no judge to ask: name one in the suite, such as 'judge: default'"),
+        ("", "this grader has no judge: name one in the suite, such as 'judge: default'"),
         (" judge: defualt,", "suite.yaml:10:54: there is no judge 'defualt' under 'judges' (did you mean 'default'?)"),
     ],
 )
@@ -219,7 +219,7 @@ def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: To
     assert run(toy).exit_code == 3
     record = toy.records["three"]
     assert record.scores["count"] is None
-    assert "the judge's reply did not match the schema: count: 'many' is not of the type integer" in str(
+    assert "the judge's answer does not match the schema: count: 'many' is not of the type integer" in str(
         record.graders[0].error
     )
 

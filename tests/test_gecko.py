@@ -82,7 +82,7 @@ def test_wrong_parent_scores_zero_and_stays_in_the_denominator(tmp_path: Path) -
     red = detail(found, "red")
     assert (red["right"], red["score"], red["depends_on"]) == (True, 0, ["dog"])
     assert found.reasons["gecko"] == (
-        "2 of 3 wrong: Is there a dog? no, not yes; Which colour is the dog? red, but what it depends on is wrong"
+        "2 of 3 wrong: Is there a dog? no, not yes; Which colour is the dog? red, but a question that it depends on has a wrong answer"
     )
 
 
@@ -118,7 +118,7 @@ def test_unreadable_replies_give_no_score(tmp_path: Path) -> None:
     judge = Asked("What a lovely image! I would say that everything fits.")
     found = grade(tmp_path, judge, PINNED)
     assert set(found.scores.values()) == {None}
-    assert "3 of 3 questions of 'gecko' have no usable answer, such as dog (the reply did not match the schema" in (
+    assert "3 of 3 questions of 'gecko' have no usable answer, such as dog (the answer does not match the schema" in (
         found.error or ""
     )
     assert found.details["replies"][0].startswith("What a lovely image!")

@@ -131,9 +131,9 @@ def test_over_the_limit() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (None, "the reply is not a complete JSON object with the keys 'keywords' and 'questions'"),
-        ([DOGS], "the reply is not a complete JSON object with the keys 'keywords' and 'questions'"),
-        ({"keywords": KEYWORDS}, "the reply is not a complete JSON object with the keys 'keywords' and 'questions'"),
+        (None, "the answer is not a complete JSON object with the keys 'keywords' and 'questions'"),
+        ([DOGS], "the answer is not a complete JSON object with the keys 'keywords' and 'questions'"),
+        ({"keywords": KEYWORDS}, "the answer is not a complete JSON object with the keys 'keywords' and 'questions'"),
         ({"keywords": KEYWORDS, "questions": []}, "no question is usable"),
         ({"keywords": KEYWORDS, "questions": [5]}, "no question is usable: not an object"),
         ({"keywords": "Two dogs", "questions": [DOGS]}, "in the form {1}[word]"),

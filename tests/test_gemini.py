@@ -204,8 +204,8 @@ def test_a_wrong_key_stays_secret(api: FakeAPI, monkeypatch: pytest.MonkeyPatch)
         ({"image_config": {"ratio": "1:1"}}, "bad parameter image_config.ratio"),
         ({"temperature": "hot"}, "bad parameter temperature"),
         ({"image_config": {"output_mime_type": "image/jpeg"}}, "output_mime_type parameter is only supported in"),
-        ({"http_options": {"base_url": "http://127.0.0.1:9"}}, "bad parameter http_options"),
-        ({"httpOptions": {"headers": {"x": "y"}}}, "bad parameter http_options"),
+        ({"http_options": {"base_url": "http://127.0.0.1:9"}}, "invalid parameter http_options"),
+        ({"httpOptions": {"headers": {"x": "y"}}}, "invalid parameter http_options"),
     ],
 )
 def test_a_bad_parameter_is_named_and_nothing_is_called(api: FakeAPI, params: Any, words: str) -> None:

@@ -194,14 +194,14 @@ def test_grade_needs_only_the_judge_key(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "to grade the rest: the same command again, which reuses cached answers of judges"),
+        ((), "to grade the rest, repeat the command, which reuses cached judge answers"),
         (
             ("--run-id", "b"),
-            "to grade the rest: the same command again with another --run-id, which reuses cached answers of judges",
+            "to grade the rest, repeat the command with another --run-id, which reuses cached judge answers",
         ),
         (
             ("--reuse", "none"),
-            "to grade the rest: the same command again, which asks all judges again; without --reuse none",
+            "to grade the rest, repeat the command, which asks all judges again; without --reuse none",
         ),
     ],
 )

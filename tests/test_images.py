@@ -168,7 +168,7 @@ def test_a_mask_without_alpha_is_refused(save_image: Make) -> None:
     assert not images.has_alpha(path)
     assert (
         refusal(lambda: images.load_mask(path))
-        == "a mask needs an alpha channel: transparent pixels (alpha 0) are inside"
+        == "a mask needs an alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
     )
 
 
@@ -177,10 +177,10 @@ NOISE = Image.effect_noise((120, 90), 60)
 BAD = {
     "empty": (b"", "the file is empty"),
     "text": (b"hello, world", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
-    "cut.png": (encoded(NOISE)[:-40], "the image does not decode: truncated File Read"),
-    "cut.jpg": (encoded(NOISE, "JPEG")[:900], "the image does not decode: image file is truncated"),
-    "cut.webp": (encoded(NOISE, "WEBP")[:200], "the image does not decode: "),
-    "cut.bmp": (encoded(NOISE, "BMP")[:600], "the image does not decode: image file is truncated"),
+    "cut.png": (encoded(NOISE)[:-40], "the image cannot be decoded: truncated File Read"),
+    "cut.jpg": (encoded(NOISE, "JPEG")[:900], "the image cannot be decoded: image file is truncated"),
+    "cut.webp": (encoded(NOISE, "WEBP")[:200], "the image cannot be decoded: "),
+    "cut.bmp": (encoded(NOISE, "BMP")[:600], "the image cannot be decoded: image file is truncated"),
     "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a supported image"),
     "bomb": (png(50_000, 50_000), "it declares more pixels than the limit of 50 million pixels"),
     "large": (png(12_000, 10_000), "it declares 12000 x 10000 pixels, over the limit of 50 million pixels"),
@@ -194,15 +194,15 @@ def test_what_is_no_image(tmp_path: Path, name: str, look: Callable[[Path], obje
     path = tmp_path / name
     path.write_bytes(data)
     if name == "cut.png" and look is not images.verify:
-        told = "the image does not decode: "
+        told = "the image cannot be decoded: "
     assert refusal(lambda: look(path)).startswith(told)
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     assert refusal(lambda: images.verify(tmp_path / "gone.png")) == "there is no such file"
-    assert refusal(lambda: images.verify(tmp_path)) == "it is a directory, not an image"
+    assert refusal(lambda: images.verify(tmp_path)) == "it is a folder, not an image"
     assert refusal(lambda: images.verify(Path("/dev/zero"))) == "it is not a regular file"
-    assert refusal(lambda: images.verify(tmp_path / ("x" * 300))) == "the image does not decode: file name too long"
+    assert refusal(lambda: images.verify(tmp_path / ("x" * 300))) == "the image cannot be decoded: file name too long"
 
 
 def test_a_file_over_the_limit_of_bytes_is_not_read(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_kill_loses_no_finished_cell(toy: Toy) -> None:
     assert refused.exit_code == 2
     assert "the run is stopped: a baseline needs a complete run" in refused.stderr
     assert toy("report", "latest").exit_code == 0
-    assert "Stopped before it was complete" in (toy.latest / "report" / "index.html").read_text()
+    assert "Stopped before completion" in (toy.latest / "report" / "index.html").read_text()
 
 
 @pytest.mark.parametrize(

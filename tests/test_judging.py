@@ -77,7 +77,7 @@ def test_an_answer_is_found_among_other_words(text: str, how: str) -> None:
         ('{"n": NaN}', "not JSON: NaN is not a number"),
         ("[" * 100_000, "the answer is not a JSON object"),
         ('{"n":' * 20_000, "nested over 32 levels deep"),
-        ('{"n": 4}' * 101, "the answer contains over 100 JSON objects"),
+        ('{"n": 4}' * 101, "the answer contains more than 100 JSON objects"),
         ('{"n": 4}' + "." * MAX_CHARS, "characters, over the limit of 262,144"),
     ],
 )

@@ -183,7 +183,7 @@ def test_anchors_are_asked_again_after_their_validity(run: Path) -> None:
     next_day = desk(run, NOON + timedelta(days=1))
     assert (next_day.next("ann")["item"]["case"], next_day.next("ann")["done"]) == ("two", 1)
     work = prepare(LabelRequest(str(run), run.parent))
-    assert work.notes == ("1 cell with an agreed answer not in this selection, skipped",)
+    assert work.notes == ("1 cell with an agreed answer skipped: not in this selection",)
 
 
 def test_page_data_hides_anchors_and_repetitions(run: Path) -> None:

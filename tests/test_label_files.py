@@ -111,8 +111,8 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
         ("one,m,ann,clarity,nan", "clarity: 'nan' is not on the scale from 1 to 5"),
         ("one,m,ann,artifacts,Minor", "artifacts: 'Minor' is not one of none, minor, major"),
         ("one,m,ann,wrong,size", "wrong: 'size' is not one of color, cut, or fit, logo"),
-        ("one,m,ann,better,a", "better: a pair needs 'other': RUN_ID@label of the second image"),
-        ("one,m,ann", "the row has 3 cells, but the header has 5"),
+        ("one,m,ann,better,a", "better: a pair needs 'other': RUN_ID@LABEL of the second image"),
+        ("one,m,ann", "the row has 3 values, but the header has 5"),
     ],
 )
 def test_bad_row_is_reported_and_skipped(run: Folder, row: str, expected: str) -> None:
@@ -233,7 +233,7 @@ def test_imports_pairs(run: Folder) -> None:
     assert {label.other for label in run.labels} == {"r@n"}
     assert [line.split(": ", 1)[1] for line in done.stderr.splitlines()] == [
         "better: 'left' is not one of a, b, tie",
-        "usable: a question about one image has no 'other'",
+        "usable: a question about one image takes no 'other'",
     ]
 
 
@@ -328,7 +328,7 @@ def test_answer_with_the_same_time_is_a_duplicate(run: Folder) -> None:
 
 def test_reports_repeated_rows_without_a_time(run: Folder) -> None:
     done = run.add(HEAD + "one,m,ann,usable,yes\none,m,ann,usable,yes\none,m,ann,usable,no\n")
-    assert done.stderr == "repeated answers, stored as given again: 1\n"
+    assert done.stderr == "repeated answers, stored as repeats: 1\n"
     assert [label.answer for label in run.labels] == [True, True, False]
 
 

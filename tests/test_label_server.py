@@ -238,7 +238,7 @@ def test_responses_hide_model_score_reason_and_file(tmp_path: Path, serve: Serve
 def test_port_in_use_is_a_one_line_error(toy: Toy, closed: Server) -> None:
     result = toy("label", closed.words[0], "--no-open", "--port", str(closed.port))
     assert result.exit_code == 2
-    assert result.stderr == f"127.0.0.1:{closed.port}: the port is in use; give another --port\n"
+    assert result.stderr == f"127.0.0.1:{closed.port}: the port is in use: use another --port\n"
 
 
 def test_two_servers_without_a_port(serve: Serve, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_two_servers_without_a_port(serve: Serve, tmp_path: Path) -> None:
         (["--pairs", "r@nobody"], "no model run 'nobody' in r"),
         (["--pairs", "gone"], "'gone': no such run in"),
         (["--repeat", "2"], "--repeat: 2 is more than 1"),
-        (["--rater", "a\nb"], "a rater's name needs 1 to 80 characters, on one line"),
+        (["--rater", "a\nb"], "a rater's name must be one line of 1 to 80 characters"),
         (["--seed", "-1"], "is less than 0"),
     ],
 )

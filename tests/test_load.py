@@ -325,7 +325,7 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
     ("entry", "content", "told"),
     [
         ("{file: c.yaml}", None, "suite.yaml:2:16: file: c.yaml: no such file or directory"),
-        ("{file: .}", None, "suite.yaml:2:16: file: .: is a directory: name a file in it"),
+        ("{file: .}", None, "suite.yaml:2:16: file: .: is a folder: name a file in it"),
         ("{file: 5}", None, "suite.yaml:2:16: file: expected text, not 5: put it in quotes"),
         ("{file: c.yaml, tags: [a]}", "[]", "suite.yaml:2:24: unknown key 'tags' (known: file)"),
         ("{file: c.yaml}, {file: ./c.yaml}", "- {id: a, prompt: x}", "suite.yaml:2:32: file: ./c.yaml is already included"),
@@ -366,7 +366,7 @@ def test_paths_in_a_file_of_cases_are_relative_to_that_file(
 def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
     for path, told in [
         (tmp_path / "gone.yaml", "no such file or directory"),
-        (tmp_path, "is a directory: name a file in it"),
+        (tmp_path, "is a folder: name a file in it"),
         (tmp_path / ("x" * 300), "file name too long"),
         (Path("/dev/null"), "is not a regular file"),
     ]:

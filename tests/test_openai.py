@@ -217,7 +217,7 @@ def test_an_address_instead_of_a_image_says_what_to_write() -> None:
         error = failed(server.url)
     assert (error.kind, str(error)) == (
         "invalid",
-        "the answer contains a URL: set params.response_format to b64_json",
+        "the answer contains a URL, not an image: set params.response_format to b64_json",
     )
 
 

@@ -226,7 +226,7 @@ def test_too_many_calls_are_forbidden_in_the_next_round(api: FakeAPI, script: Sc
 def test_a_judge_that_calls_tools_for_ever_is_stopped(api: FakeAPI, script: Script, way: str) -> None:
     script.judge(lambda request: ToolCall("crop", {"image_id": "a", "x1": 1}))
     error = failed(api.openai_base_url, way, looking(most=1))
-    assert (error.kind, str(error)) == ("invalid", "the judge keeps calling tools after 3 calls")
+    assert (error.kind, str(error)) == ("invalid", "the judge still called tools after 3 calls")
 
 
 @APIS

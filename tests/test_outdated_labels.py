@@ -99,7 +99,7 @@ def test_page_notes_outdated_labels_at_start(tmp_path: Path) -> None:
     assert prepare(LabelRequest(str(run), tmp_path)).notes == ()
     generate_again(run, NOW)
     (note,) = prepare(LabelRequest(str(run), tmp_path)).notes
-    assert note == "answers about replaced images, ignored: 3"
+    assert note == "labels for replaced images, ignored: 3"
 
 
 def test_anchors_of_old_images_are_not_shown(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_agreement_ignores_outdated_labels_with_a_note() -> None:
     run = replace(run, records=[entry.model_copy(update={"artifact_sha256": NOW}) for entry in run.records])
     result = agree([run])
     assert result.labels == 2
-    assert "ignored: 1 label of images that were generated again since" in result.notes
+    assert "ignored: 1 label for replaced images" in result.notes
     usable = next(entry for entry in result.graders if entry.question == "usable")
     assert (usable.cells, usable.value) == (2, 1.0)
     assert [(entry.rater, entry.himself.n, entry.anchors.n) for entry in result.raters] == [("ann", 0, 0), ("bo", 0, 0)]
@@ -148,7 +148,7 @@ def test_export_omits_outdated_labels_with_a_note(tmp_path: Path) -> None:
     generate_again(run, NOW)
     result = call("label", "export", "r", "--runs", tmp_path)
     assert {row.split(",")[1] for row in result.stdout.splitlines()[1:]} == {"one"}
-    assert result.stderr == "labels of replaced images, left out: 3 (--all includes them)\n"
+    assert result.stderr == "labels for replaced images, left out: 3 (--all includes them)\n"
     assert THEN in call("label", "export", "r", "--all", "--runs", tmp_path).stdout
 
 
@@ -179,7 +179,7 @@ def test_export_omits_a_pair_if_one_image_was_generated_again(tmp_path: Path) ->
     generate_again(run, NOW)
     result = call("label", "export", run, "--format", "jsonl")
     assert "two" not in result.stdout
-    assert "labels of replaced images, left out: 1" in result.stderr
+    assert "labels for replaced images, left out: 1" in result.stderr
 
 
 def test_importing_the_same_file_after_a_new_image_adds_nothing(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_separation_needs_both_kinds(problems: Problems) -> None:
     graders = "graders: [{key: r, type: reference}, {key: image, type: properties}]"
     told = problems(suite("gates: [separation(image) >= 0.5]", graders=graders))
     assert told == [
-        "suite.yaml:6:9: 'separation(image) >= 0.5': there are no counter-examples (expect: {aligned: false}) among its cases"
+        "suite.yaml:6:9: 'separation(image) >= 0.5': there are no counterexamples (expect: {aligned: false}) among its cases"
     ]
 
 

@@ -79,7 +79,7 @@ def test_full_cache_disk_stops_the_run(tmp_path: Path, paid: Paid) -> None:
         _, errors = program.communicate(timeout=60)
         assert program.returncode == 3, errors
         assert "Traceback" not in errors
-        assert "cache: cannot write the cache: " in errors.splitlines()[-1]
+        assert "cache: cannot write to the cache: " in errors.splitlines()[-1]
         kept = len(paid.records)
         assert kept < CELLS
         for record in paid.records:

@@ -343,7 +343,7 @@ def test_flags_that_leave_one_model_run_leave_nothing_to_compare(toy: Toy, api: 
     ("changes", "message"),
     [
         ({"graders": [*GRADERS[:1], {**PAIRWISE, "models": ["x", "q*"]}]}, "no model run is labeled 'q*'"),
-        ({"graders": [*GRADERS[:1], {**PAIRWISE, "models": ["x"]}]}, "comparing needs at least two model runs, not 1"),
+        ({"graders": [*GRADERS[:1], {**PAIRWISE, "models": ["x"]}]}, "a comparison needs at least two model runs, not 1"),
         ({"graders": [*GRADERS, {**PAIRWISE, "key": "again"}]}, "'better' already asks this judge model"),
         ({"graders": [*GRADERS[:1], {**PAIRWISE, "judge": "none"}]}, "there is no judge 'none'"),
         ({"graders": [*GRADERS[:1], {**PAIRWISE, "template": "x.j2"}]}, "x.j2"),

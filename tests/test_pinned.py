@@ -40,9 +40,9 @@ def gecko(case: str, options: str = "", judge: str = JUDGE, **changes: str) -> s
         ("questions: [{id: a, question: Q, answer: maybe}]",
          "2:47: answer: 'maybe' is not one of the choices (yes, no)"),
         ("questions: [{id: a, question: Q, choices: [x, y, X.]}]", "2:77: choices: 'X.' is listed twice"),
-        ("questions: [{id: a, question: Q}, {id: a, question: R}]", "2:74: two questions have the id 'a'"),
+        ("questions: [{id: a, question: Q}, {id: a, question: R}]", "2:74: two questions have the ID 'a'"),
         ("questions: [{id: a, question: Q}], add_questions: [{id: a, question: R}]",
-         "2:91: two questions have the id 'a'"),
+         "2:91: two questions have the ID 'a'"),
         ("questions: [{id: a, question: Q, depends_on: [b]}]",
          "2:80: 'a' depends on 'b', but there is no such question"),
         ("questions: [{id: a, question: Q, depends_on: [a]}]", "2:80: 'a' depends on itself"),
@@ -74,7 +74,7 @@ def test_a_recorded_judge_makes_no_questions(problems: Problems) -> None:
     (line,) = problems(gecko("tags: [a]", judge=NOBODY), ANSWERS)
     assert (
         line
-        == "suite.yaml:2:9: the judge 'eye' is recorded and cannot generate questions: add 'questions:' to the case"
+        == "suite.yaml:2:9: the judge 'eye' replays recorded answers and cannot generate questions: add 'questions:' to the case"
     )
     assert problems(gecko("questions: [{id: q1, question: Q}]", judge=NOBODY), ANSWERS) == []
 
@@ -140,14 +140,14 @@ def test_a_file_pins_the_questions_of_its_prompts(load: Callable[..., LoadedSuit
         ("a: b", "q.yaml:1:1: a question file must be a list: '- prompt: ...'"),
         ("- {prompt: a tree}", "q.yaml:1:3: the key 'questions' is missing"),
         ("- {prompt: a tree, questions: []}", "q.yaml:1:31: questions: must not be empty"),
-        ("- {questions: [{id: a, question: Q}]}", "q.yaml:1:3: an entry needs either 'case' or 'prompt', and 'questions'"),
+        ("- {questions: [{id: a, question: Q}]}", "q.yaml:1:3: an entry needs 'questions' and either 'case' or 'prompt'"),
         ("- {prompt: a bush, questions: [{id: a, question: Q}]}", "q.yaml:1:12: no case has this prompt: 'a bush'"),
         ("- {case: won, questions: [{id: a, question: Q}]}",
          "q.yaml:1:10: there is no case 'won' (did you mean 'one'?)"),
         ("- {case: one, questions: [{id: a, question: Q, answr: no}]}",
          "q.yaml:1:48: unknown key 'answr' (did you mean 'answer'?)"),
         ("- {case: one, questions: [{id: a, question: Q}, {id: a, question: R}]}",
-         "q.yaml:1:54: two questions have the id 'a'"),
+         "q.yaml:1:54: two questions have the ID 'a'"),
         ("- {case: one, questions: [{id: a, question: Q, depends_on: [z]}]}",
          "q.yaml:1:60: 'a' depends on 'z', but there is no such question"),
         ("- {prompt: a tree, questions: [{id: a, question: Q}]}\n- {prompt: a tree, questions: [{id: a, question: Q}]}",

@@ -135,11 +135,11 @@ def test_limits_on_lengths_are_named(written: dict[str, Any], message: str) -> N
         ("def generate", "def draw", f"{PROVIDER_AT}: ours:Draw: has no method 'generate' or 'edit'"),
         ("async def grade", "async def judge", f"{GRADER_AT}: ours:Look: has no method 'grade'"),
         ("def ask", "def reply", f"{JUDGE_AT}: ours:Answer: has no method 'ask'"),
-        ("self.options = config.options", "1 / 0", f"{GRADER_AT}: ours:Look: cannot be built: ZeroDivisionError: "),
+        ("self.options = config.options", "1 / 0", f"{GRADER_AT}: ours:Look: cannot be created: ZeroDivisionError: "),
         ("class Draw:", "class Draw:\n    def __new__(cls, config): raise OSError('no GPU\\nat all')",
-         f"{PROVIDER_AT}: ours:Draw: cannot be built: OSError: no GPU"),
+         f"{PROVIDER_AT}: ours:Draw: cannot be created: OSError: no GPU"),
         ("class Answer:\n    def __init__(self, config): self.config = config", "class Answer:",
-         f"{JUDGE_AT}: ours:Answer: cannot be built: the class needs an __init__(self, config)"),
+         f"{JUDGE_AT}: ours:Answer: cannot be created: the class needs an __init__(self, config)"),
         ("class Look:", "class Look:\n    class Options: pass",
          f"{GRADER_AT}: ours:Look: Options must be a pydantic model"),
         ("return {'look': {'type': 'bool'}}", "return case.nothing",
@@ -178,7 +178,7 @@ def test_a_class_whose_key_is_missing_is_not_built(ours: Ours) -> None:
     ours.suite('"ours:Draw",', '"ours:Draw", api_key_env: OUR_KEY,')
     assert ours.problems() == []
     result = ours.toy("validate", "suite.yaml", "--trust-suite", OUR_KEY="sk-0123456789")
-    assert f"{PROVIDER_AT}: ours:Draw: cannot be built: ZeroDivisionError" in result.stderr
+    assert f"{PROVIDER_AT}: ours:Draw: cannot be created: ZeroDivisionError" in result.stderr
 
 
 @pytest.mark.parametrize(

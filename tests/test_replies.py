@@ -206,7 +206,7 @@ def test_a_wait_without_end_is_given_up_in_a_short_line(
     replying = Replying(tmp_path, api, call)
     record = replying.meets(Fault(kind, retry_after_header=text))
     assert (record.verdict, replying.calls) == ("ERROR", 1)
-    assert error_of(record).endswith("(the provider asks to wait 30 days or more: resume the run after that)")
+    assert error_of(record).endswith("(the provider asks for a wait of 30 days or more: resume the run after that)")
     assert len(error_of(record)) < 250
 
 
@@ -218,7 +218,7 @@ def test_nobody_waits_for_a_wait_without_end(tmp_path: Path, api: FakeAPI) -> No
     messages = [record.error.message for record in replying.paid.records if record.error]
     assert len(messages) == 6
     assert all("30 days or more" in message for message in messages)
-    waited = "the provider asks to wait 30 days or more: resume the run after that"
+    waited = "the provider asks for a wait of 30 days or more: resume the run after that"
     assert (len(api.requests), sum(message == waited for message in messages)) == (2, 4)
     assert "00000000" not in result.output
 
@@ -296,7 +296,7 @@ def test_a_coding_that_nobody_asked_for_is_not_decompressed(
     record = replying.meets(fault, "--log-file", str(tmp_path / "log"))
     assert replying.logged(tmp_path / "log") == ["invalid"]
     coding = fault.coding or "gzip, gzip"
-    assert error_of(record) == f"the reply cannot be read: it is encoded as {coding!r}, which was not requested"
+    assert error_of(record) == f"the answer could not be read: it is encoded as {coding!r}, which was not requested"
     assert replying.api.requests[-1].headers["accept-encoding"] == "gzip, deflate"
 
 

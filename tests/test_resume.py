@@ -254,7 +254,7 @@ def test_running_run_cannot_be_resumed(run: Resumed) -> None:
         program = run.toy.program("run", "--resume", "r", "--trust-suite")
         _, errors = program.communicate(timeout=60)
     assert program.returncode == 2
-    assert errors.strip() == "runs/r: another visioneval process is writing this run"
+    assert errors.strip() == "runs/r: another visioneval process is writing this run: wait for it to finish"
     assert run.results.read_bytes() == before
     assert run.resumed_info().exit_code == 0
 

@@ -102,7 +102,7 @@ def test_reports_a_missing_key(key: str) -> None:
 def test_unusable_replies_give_null_scores_and_are_recorded(tmp_path: Path) -> None:
     grade, judge = graded(tmp_path, "It is lovely.")
     assert grade.scores == {"clear": None, "style": None}
-    assert grade.error == "the judge's reply did not match the schema: not JSON: it contains no JSON object"
+    assert grade.error == "the judge's answer does not match the schema: not JSON: it contains no JSON object"
     assert grade.details["replies"] == ["It is lovely."] * 2
     assert len(judge.questions) == 2
 
@@ -271,7 +271,7 @@ def test_crops_are_saved_per_call_and_reset_on_retry(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"metrics": {}}, "at least 1 item"),
-        ({"metrics": {"reason": METRICS["clear"]}}, "the name 'reason' is reserved for the judge's reply"),
+        ({"metrics": {"reason": METRICS["clear"]}}, "the name 'reason' is reserved for the judge's answer"),
         ({"metrics": {"a": {"type": "score", "scale": [5, 0], "description": "x"}}}, "5 is not below 0"),
         ({"metrics": {"a": {**METRICS["style"], "anchors": {6: "x"}}}}, "'6' is not on the scale from 0 to 5 by 1"),
         ({"metrics": {"a": {**METRICS["style"], "anchors": {"0 to 2": "x"}}}}, "is not on the scale"),

@@ -15,7 +15,7 @@ from PIL import Image
 from toys import Toy
 
 SECRET = (12, 34, 56)
-OUTSIDE = "is outside the working directory: run this from the suite's folder, or pass --trust-suite"
+OUTSIDE = "is outside the working directory: run visioneval from the suite's folder, or pass --trust-suite"
 
 
 @pytest.fixture

@@ -110,11 +110,11 @@ def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: An
     ("said", "error"),
     [
         (ProviderError("503: overloaded", kind="transient"), "503: overloaded"),
-        ("I see a sale.", "the judge's reply did not match the schema: not JSON: it contains no JSON object"),
-        ({"lines": "SPRING SALE"}, "the judge's reply did not match the schema: 'lines' is not a list of strings"),
-        ({"lines": [1]}, "the judge's reply did not match the schema: 'lines' is not a list of strings"),
-        ({"text": []}, "the judge's reply did not match the schema: the key 'lines' is missing"),
-        ([], "the judge's reply did not match the schema: the answer is not a JSON object"),
+        ("I see a sale.", "the judge's answer does not match the schema: not JSON: it contains no JSON object"),
+        ({"lines": "SPRING SALE"}, "the judge's answer does not match the schema: 'lines' is not a list of strings"),
+        ({"lines": [1]}, "the judge's answer does not match the schema: 'lines' is not a list of strings"),
+        ({"text": []}, "the judge's answer does not match the schema: the key 'lines' is missing"),
+        ([], "the judge's answer does not match the schema: the answer is not a JSON object"),
     ],
 )
 def test_a_judge_that_does_not_answer_leaves_null_beside_what_ocr_read(
@@ -171,7 +171,7 @@ def test_criteria_that_are_not_met_fail_with_their_reason(tmp_path: Path) -> Non
 def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_path: Path) -> None:
     grade, judge = graded(tmp_path, described, describe=True)
     assert set(grade.scores.values()) == {None}
-    assert grade.error == f"the judge's reply did not match the schema: {error}"
+    assert grade.error == f"the judge's answer does not match the schema: {error}"
     assert grade.details["replies"] == [described.text] * 2
     assert len(judge.questions) == 2
 
@@ -179,7 +179,7 @@ def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_p
 def test_a_second_call_off_the_schema_keeps_all_words(tmp_path: Path) -> None:
     said = {"description": "A lamp."}
     grade, _ = graded(tmp_path, said, {**CHECKED, "criteria_met": "yes"}, describe=True)
-    assert grade.error == "the judge's reply did not match the schema: 'criteria_met' is not true or false"
+    assert grade.error == "the judge's answer does not match the schema: 'criteria_met' is not true or false"
     assert grade.details["replies"][0] == '{"description": "A lamp."}'
     assert len(grade.details["replies"]) == 3
 

@@ -77,7 +77,7 @@ def test_what_is_no_video(tmp_path: Path) -> None:
         (b"#EXTM3U\n/etc/passwd\n", "not a video we can read"),
         (whole[:60], "the video does not decode"),
         (whole[:8] + b"\0" * 4000, "the video does not decode"),
-        (sound(tmp_path / "s.mkv").read_bytes(), "the file has no video, only sound"),
+        (sound(tmp_path / "s.mkv").read_bytes(), "the file has no video, only audio"),
     ):
         with pytest.raises(ImageError, match=told):
             artifact(data, VIDEO)

@@ -87,7 +87,7 @@ class Run:
         try:
             import pandas as pd
         except ImportError:
-            raise UsageError("to_pandas needs pandas: pip install pandas") from None
+            raise UsageError("to_pandas needs pandas: run pip install pandas") from None
         return pd.DataFrame([cell_row(record, self.info.metrics) for record in self.records])
 
     def __str__(self) -> str:

@@ -45,16 +45,18 @@ MEGAPIXELS = Bound(
     "--max-megapixels",
     "VISIONEVAL_MAX_MEGAPIXELS",
     50,
-    "Megapixels of one image, and of all images in memory at once.",
+    "Maximum megapixels of one image, and of all images in memory at once.",
 )
-CELLS = Bound("--max-cells", "VISIONEVAL_MAX_CELLS", 1_000_000, "Cells of one suite.")
+CELLS = Bound("--max-cells", "VISIONEVAL_MAX_CELLS", 1_000_000, "Maximum cells in one suite.")
 MODEL_RUNS = Bound(
-    "--max-model-runs", "VISIONEVAL_MAX_MODEL_RUNS", 10_000, "Model runs of one suite, with grids expanded."
+    "--max-model-runs", "VISIONEVAL_MAX_MODEL_RUNS", 10_000, "Maximum model runs in one suite, with grids expanded."
 )
 TEMPLATE_STEPS = Bound(
-    "--max-template-steps", "VISIONEVAL_MAX_TEMPLATE_STEPS", 1_000_000, "Steps of rendering one template."
+    "--max-template-steps", "VISIONEVAL_MAX_TEMPLATE_STEPS", 1_000_000, "Maximum steps to render one template."
 )
-REPLY_MB = Bound("--max-reply-mb", "VISIONEVAL_MAX_REPLY_MB", 64, "Megabytes of one provider reply, decompressed.")
+REPLY_MB = Bound(
+    "--max-reply-mb", "VISIONEVAL_MAX_REPLY_MB", 64, "Maximum megabytes of one provider reply, decompressed."
+)
 ALL = (MEGAPIXELS, CELLS, MODEL_RUNS, TEMPLATE_STEPS, REPLY_MB)
 
 

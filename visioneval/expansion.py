@@ -255,7 +255,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     cases = with_output_sources(cases, suite.cases)
     runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
     if not cases or not runs:
-        raise UsageError("nothing to run: no selected model supports the task of a selected case")
+        raise UsageError("nothing to run: no selected model run supports the task of any selected case")
     graders = tuple(narrowed for each in graders if (narrowed := each.narrowed([run.label for run in runs])))
     if not graders:
         raise UsageError("nothing to grade: a comparison needs at least two model runs")

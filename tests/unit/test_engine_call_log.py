@@ -82,5 +82,5 @@ def test_a_full_disk_ends_the_log_but_not_the_run(
     monkeypatch.setattr(log, "_echo", echo)
     log.call(KEY, "judge:1", "ok", 1, 0.0)
     log.call(KEY, "judge:2", "ok", 1, 0.0)
-    assert capsys.readouterr().err == "--log-file: cannot write, so logging stops: No space left on device\n"
+    assert capsys.readouterr().err == "--log-file: cannot write; logging stopped: No space left on device\n"
     assert len(echo.getvalue().splitlines()) == 2

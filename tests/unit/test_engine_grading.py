@@ -159,7 +159,7 @@ def test_the_cell_timeout_is_an_error_of_the_grader(toy: Toy) -> None:
         (Grade(scores={"fine": 1, "level": 0.5}), "fine is 1, not true or false"),
         (Grade(scores={"fine": True, "level": True}), "level is True, not a number"),
         (Grade(scores={"fine": True, "level": "0.5"}), "level is '0.5', not a number"),
-        (Grade(scores={"fine": True, "level": 7}), "level is 7, outside 0 to 1"),
+        (Grade(scores={"fine": True, "level": 7}), "level is 7, outside the range 0 to 1"),
         (Grade(scores={"fine": True, "level": float("nan")}), "level is nan, not a number"),
         (Grade(scores={"fine": True, "level": 0.5, "mood": 1}), "wrote the undeclared metric 'mood'"),
         (Grade(scores={"fine": True, "level": None}, error="no scale"), "no scale"),

@@ -174,7 +174,9 @@ class TestPrepareRun:
         folder = store(planned(toy.write()), graded_from="source")
         asked = options(resume=folder)
         (suite,) = plan_runs([], asked)
-        with pytest.raises(UsageError, match="grades the outputs of source: run that 'visioneval grade' again"):
+        with pytest.raises(
+            UsageError, match="grades the outputs of source: repeat that 'visioneval grade' command instead"
+        ):
             self.prepare(suite, asked)
 
 
@@ -214,7 +216,7 @@ class TestPrepareGrading:
         assert list(prepared.components.graders) == ["second"]
         assert (prepared.plan.suite.samples, prepared.cells) == (2, 6)
         assert prepared.notes == (
-            "2 cells are missing in the source run and become ERROR, because nothing is generated",
+            "2 cells are missing from the source run and become ERROR, because nothing is generated",
         )  # fmt: skip
 
     def test_the_selection_of_the_source_stays(self, toy: Toy) -> None:
@@ -241,7 +243,7 @@ class TestPrepareGrading:
         hint = self.prepare(self.source(toy), **asked).resume_hint
         assert ("another --run-id" in hint) == needs_another_id
         assert ("asks all judges again" in hint) == ("without --reuse none" in hint) == asks_again
-        assert ("reuses cached answers of judges" in hint) != asks_again
+        assert ("reuses cached judge answers" in hint) != asks_again
 
     def test_records_of_the_source_stay_unchanged(self, toy: Toy) -> None:
         source = self.source(toy, {})

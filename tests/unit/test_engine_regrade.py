@@ -42,7 +42,7 @@ def test_a_missing_cell_becomes_an_error_that_names_the_source(toy: Toy) -> None
     records = source(toy, {})
     grading, jobs = regraded(toy, records, {}, {})
     assert (grading.missing, grading.left_out) == (1, 0)
-    assert "1 cells are missing in the source run and become ERROR" in str(grading)
+    assert "1 cells are missing from the source run and become ERROR" in str(grading)
     (stored,) = jobs[1].regrade
     assert (stored.record.cell, stored.record.status, stored.record.mime) == (("case1", "toy", 0), "error", None)
     assert stored.record.error is not None

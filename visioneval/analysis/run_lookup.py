@@ -85,7 +85,7 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
     if kind == BASELINE and not Path(run).exists():
         path = baseline_path(baseline_name or DEFAULT)
         if not path.is_file():
-            raise UsageError(f"{path}: no such baseline ('visioneval baseline set RUN' writes one)")
+            raise UsageError(f"{path}: no such baseline: create one with 'visioneval baseline set RUN'")
         return side_of_baseline(name, read_baseline(path))
     if Path(run).is_file() and not (Path(run).parent / "run.json").is_file():
         path = Path(run)

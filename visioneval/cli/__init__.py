@@ -115,7 +115,11 @@ def _options(
     ] = False,
     env_file: Annotated[
         Path | None,
-        options.value("--env-file", "FILE", "Read keys from NAME=VALUE lines; existing variables take precedence."),
+        options.value(
+            "--env-file",
+            "FILE",
+            "Read keys from a file of NAME=VALUE lines; existing environment variables take precedence.",
+        ),
     ] = None,
 ) -> None:
     if env_file is not None:

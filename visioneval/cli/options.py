@@ -61,7 +61,7 @@ def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
 
 Suites = Annotated[list[Path], argument("SUITE", "Suite files.")]
 OptionalSuites = Annotated[list[Path] | None, argument("[SUITE]...", "Suite files; with --resume, none or one.")]
-RunName = Annotated[str, argument("RUN", "Path, id, unique prefix or 'latest'; RUN@LABEL for one model run.")]
+RunName = Annotated[str, argument("RUN", "Path, ID, unique prefix or 'latest'; RUN@LABEL for one model run.")]
 Runs = Annotated[Path, value("--runs", "DIR", "The folder of runs.", OUTPUT)]
 RunsFolder = Annotated[Path, value("--runs", "DIR", "The folder of runs.")]
 Cases = Annotated[list[str] | None, value("--case", "GLOB", "Only these cases. Repeatable.", SELECTION)]
@@ -73,7 +73,7 @@ Graders = Annotated[list[str] | None, value("--grader", "GLOB", "Only these grad
 Limit = Annotated[int | None, value("--limit", "N", "Only the first N selected cases.", SELECTION, min=1)]
 Samples = Annotated[
     int | None,
-    value("--samples", "N", "Images per case and model run; overrides the suite.", SELECTION, min=1, max=1000),
+    value("--samples", "N", "Samples per case and model run; overrides the suite.", SELECTION, min=1, max=1000),
 ]
 Variables = Annotated[
     list[str] | None, value("--var", "NAME=VALUE", "Override one of the suite's vars. Repeatable.", SELECTION)
@@ -86,7 +86,7 @@ ModelMap = Annotated[
     list[str] | None,
     value("--map", "OLD=NEW", "Pair the model run OLD of A with NEW of B. Repeatable.", SELECTION),
 ]
-RunId = Annotated[str | None, value("--run-id", "ID", "Use this id instead of a generated one.", OUTPUT)]
+RunId = Annotated[str | None, value("--run-id", "ID", "Use this ID instead of a generated one.", OUTPUT)]
 Note = Annotated[
     str | None, value("--note", "TEXT", "A note that is stored with the run and listed by 'runs'.", OUTPUT)
 ]
@@ -111,10 +111,15 @@ class ReuseFlag(StrEnum):
 
 ReuseAnswers = Annotated[
     ReuseFlag,
-    value("--reuse", "WHAT", "Cached answers to reuse: all, judges (about identical images) or none.", CALLS),
+    value(
+        "--reuse",
+        "WHAT",
+        "Cached answers to reuse: all, judges (only judges' answers about identical images) or none.",
+        CALLS,
+    ),
 ]
 Offline = Annotated[bool, flag("--offline", "Make no network calls; take all answers from the cache.", CALLS)]
-CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The cache folder, instead of the user's.", CALLS)]
+CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The cache folder; default: the user's.", CALLS)]
 BudgetUsd = Annotated[
     float | None, value("--budget", "USD", "Maximum spend per invocation, in US dollars.", CALLS, min=0.000001)
 ]
@@ -123,16 +128,17 @@ MaxConcurrency = Annotated[
     value(
         "--max-concurrency",
         "N",
-        "Concurrent calls per model, separately for generation and judging.",
+        "Maximum concurrent calls per model, counted separately for generation and judging.",
         CALLS,
         min=1,
         max=4096,
     ),
 ]
 LogFile = Annotated[
-    Path | None, value("--log-file", "FILE", "Append one line of JSON per call, without its content.", CALLS)
+    Path | None,
+    value("--log-file", "FILE", "Append one line of JSON per call to this file, without the call's content.", CALLS),
 ]
-Debug = Annotated[bool, flag("--debug", "Print each call and full tracebacks of unexpected errors.", CALLS)]
+Debug = Annotated[bool, flag("--debug", "Print each call, and full tracebacks of unexpected errors.", CALLS)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,8 @@ def _priced(cost: Cost) -> str:
         )
         return f"{cost.usd:.4f} USD, {basis}"
     if cost.basis == "tokens":
-        return "unknown: priced by tokens, and no earlier run here has a token count"
-    return "unknown: no price; add it under 'prices:'"
+        return "unknown: priced per token, and no earlier run here has a token count"
+    return "unknown: no price; add one under 'prices:'"
 
 
 def plan_json(suite_plan: SuitePlan) -> str:

@@ -81,7 +81,7 @@ def interrupts(progress: Progress, say: Callable[[str], None]) -> Iterator[Calla
         if progress.is_over:
             running.cancel()
         else:
-            say("stopping after the running calls finish; interrupt again to stop now")
+            say("stopping: waiting for the calls in flight (interrupt again to stop now)")
         progress.stop()
 
     def interrupt_from_thread() -> None:

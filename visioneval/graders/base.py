@@ -31,7 +31,7 @@ async def _run_directly(key: str, make: Callable[[], Awaitable[T]]) -> T:  # noq
 
 
 async def _no_judge(judge: str, question: Question) -> Reply:  # noqa: ARG001 - the default without judges
-    raise GraderError(f"there is no judge {judge!r} to ask")
+    raise GraderError(f"no judge {judge!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class GradingContext:
         reply matches or the grader has no judge, and ``ProviderError``.
         """
         if self.judge is None:
-            raise GraderError("this grader has no judge to ask: name one in the suite, such as 'judge: default'")
+            raise GraderError("this grader has no judge: name one in the suite, such as 'judge: default'")
         attachments = await load_attachments(self, self.judge, frames)
         question = Question((prompt, *as_parts(attachments)), schema=object_schema(answers), names=tuple(answers))
         answer = await ask_for_json(partial(self.ask_judge, self.judge), question, partial(schema_problems, answers))

@@ -17,7 +17,7 @@ Check = Callable[[Any], list[str]]
 """Returns the problems with an answer; empty if there are none."""
 How = Literal["json", "extracted", "repaired"]
 
-OFF_SHAPE = "the judge's reply did not match the schema"
+OFF_SHAPE = "the judge's answer does not match the schema"
 MAX_REPLY_CHARS = 20_000
 """The most characters of a reply that a record stores."""
 SHORT = 10_000

@@ -77,7 +77,7 @@ def is_valid_token(token: str, given: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
-_TOO_LARGE = f"over {MAX_BODY:,} bytes"
+_TOO_LARGE = f"the request is over {MAX_BODY:,} bytes"
 
 
 def _body_refusal(headers: Headers) -> tuple[int, str] | None:

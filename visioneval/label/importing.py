@@ -232,7 +232,7 @@ class _Reader:
         if question is not None:
             answer = _answer(question, value)
             if shared["other"] is not None:
-                raise _BadRowError(f"{key}: a question about one image has no 'other'")
+                raise _BadRowError(f"{key}: a question about one image takes no 'other'")
         elif key in pairs or key.removesuffix(WHY) in pairs:
             answer = _pair_answer(key, value, shared["other"])
         else:
@@ -258,7 +258,7 @@ def _answer(question: LabelQuestion, value: object) -> Any:
 def _pair_answer(key: str, value: object, other: str | None) -> str:
     text = _text(value)
     if other is None or "@" not in other:
-        raise _BadRowError(f"{key}: a pair needs 'other': RUN_ID@label of the second image")
+        raise _BadRowError(f"{key}: a pair needs 'other': RUN_ID@LABEL of the second image")
     if key.endswith(WHY) and text:
         return text
     if text.lower() not in PAIR_ANSWERS:

@@ -33,7 +33,7 @@ def check_extra() -> None:
         import uvicorn  # noqa: F401
     except ImportError:
         raise UsageError(
-            "the label page needs starlette and uvicorn: pip install '.[label]' in a checkout of visioneval"
+            "the label page needs starlette and uvicorn: run pip install '.[label]' in a checkout of visioneval"
         ) from None
 
 
@@ -99,7 +99,7 @@ def _listener(host: str, port: int | None) -> socket.socket:
             listener.close()
             if error.errno == errno.EADDRINUSE and port is None:
                 continue
-            reason = "the port is in use; give another --port" if error.errno == errno.EADDRINUSE else error.strerror
+            reason = "the port is in use: use another --port" if error.errno == errno.EADDRINUSE else error.strerror
             raise UsageError(f"{_authority(host, candidate)}: {reason}") from None
         return listener
     raise AssertionError("port 0 is never in use")

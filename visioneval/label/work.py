@@ -158,14 +158,16 @@ def _notes(run: _Run, subjects: Iterable[Candidate], missing_anchors: int) -> It
     if without_file:
         yield f"{_cells(without_file)} with a missing image file, skipped"
     if any(record.mime in VIDEO_TYPES for record in run.with_output) and not can_strip_videos():
-        yield "video metadata may reveal the model; to remove it: pip install '.[video]' in a checkout"
+        yield (
+            "video metadata may reveal the model; to remove it, run pip install '.[video]' in a checkout of visioneval"
+        )
     by_key = {subject.key: subject.outputs for subject in subjects}
     labels = read_labels(run.folder / LABELS)
     _, outdated = drop_outdated(labels, lambda label: by_key.get((*label.cell, label.other), (None, None)))
     if outdated:
-        yield f"answers about replaced images, ignored: {outdated:,}"
+        yield f"labels for replaced images, ignored: {outdated:,}"
     if missing_anchors:
-        yield f"{_cells(missing_anchors)} with an agreed answer not in this selection, skipped"
+        yield f"{_cells(missing_anchors)} with an agreed answer skipped: not in this selection"
 
 
 def _cells(count: int) -> str:

@@ -79,7 +79,7 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
     except Exception as error:  # decoders may raise anything for a hostile file
         detail = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
         reason = (isinstance(error, OSError) and error.strerror) or detail or "it is damaged"
-        raise ImageError(f"the image does not decode: {reason[:1].lower()}{reason[1:]}") from error
+        raise ImageError(f"the image cannot be decoded: {reason[:1].lower()}{reason[1:]}") from error
 
 
 def within(folder: Path, relative: str) -> Path:
@@ -105,7 +105,7 @@ def read(path: Path) -> bytes:
 def _check_file(source: Path | bytes) -> None:
     size = len(source) if isinstance(source, bytes) else source.stat().st_size
     if not isinstance(source, bytes) and not source.is_file():
-        raise ImageError("it is a directory, not an image" if source.is_dir() else "it is not a regular file")
+        raise ImageError("it is a folder, not an image" if source.is_dir() else "it is not a regular file")
     if size == 0:
         raise ImageError("the file is empty")
     if size > MAX_BYTES:
@@ -140,14 +140,14 @@ def _load(handle: Image.Image, source: Path | bytes) -> None:
     """Decodes an image, and checks that a PNG is complete: Pillow fills missing rows with zeros."""
     handle.load()
     if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
-        raise ImageError("the image does not decode: it has no palette for its pixels")
+        raise ImageError("the image cannot be decoded: it has no palette for its pixels")
     if handle.format != "PNG":
         return
     last = handle.crop((0, handle.height - 1, handle.width, handle.height))
     if handle.info.get("interlace") or not any(last.tobytes()):
         data = source if isinstance(source, bytes) else source.read_bytes()
         if not is_complete(data):
-            raise ImageError("the image does not decode: it has less pixel data than its declared size")
+            raise ImageError("the image cannot be decoded: it has less pixel data than its declared size")
 
 
 def identify(source: Path | bytes) -> tuple[str, int, int]:
@@ -194,7 +194,7 @@ def load_mask(source: Path) -> Image.Image:
     """A mask as an ``L`` image: 255 inside (alpha 0), 0 outside. Raises ``ImageError`` without alpha."""
     with opened(source) as handle:
         if not handle.has_transparency_data:
-            raise ImageError("a mask needs an alpha channel: transparent pixels (alpha 0) are inside")
+            raise ImageError("a mask needs an alpha channel: transparent pixels (alpha 0) are inside the mask")
         alpha = _upright(handle).convert("RGBA").getchannel("A")
         return alpha.point([255] + [0] * 255)
 

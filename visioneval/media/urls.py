@@ -80,7 +80,7 @@ def unreadable(url: str) -> str | None:
     except ValueError:
         return f"{url!r} is not a valid URL"
     if parts.scheme not in (*BUCKETS, "http", "https"):
-        return f"{url!r}: unsupported scheme, use gs://, s3:// or https://"
+        return f"{url!r}: unsupported scheme: use gs://, s3:// or https://"
     if not parts.hostname or "@" in parts.netloc:
         return f"{url!r}: a URL needs a host or bucket and must not contain a user name"
     return None

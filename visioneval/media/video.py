@@ -79,7 +79,7 @@ def sample_frames(path: Path, count: int) -> list[Frame]:
             if len(jpegs) == len(selected):
                 break
         if not jpegs:
-            raise ImageError("the video does not decode: none of its frames could be read")
+            raise ImageError("the video cannot be decoded: none of its frames could be read")
         return [Frame(float((pts - times[0]) * stream.time_base), data) for pts, data in sorted(jpegs.items())]
 
 
@@ -96,7 +96,7 @@ def without_metadata(path: Path) -> bytes:
     with path.open("rb") as file:
         mime = video_mime(file.read(64)) or ""
     if mime not in _MUXERS:
-        raise ImageError("not a video that a browser can show")
+        raise ImageError("not a video that a browser can play")
     target = io.BytesIO()
     with (
         _opened(str(path), mime) as (container, stream),
@@ -161,11 +161,11 @@ def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
         kind = _DEMUXERS[mime.removeprefix("video/")]
         with av.open(source, format=kind, metadata_errors="ignore") as container:
             if not container.streams.video:
-                raise ImageError("the file has no video, only sound")
+                raise ImageError("the file has no video, only audio")
             stream = container.streams.video[0]
             width, height = stream.codec_context.width, stream.codec_context.height
             check_size(width, height)
             with IN_MEMORY.reserve(width * height):
                 yield container, stream
     except (av.FFmpegError, ValueError, OverflowError) as error:
-        raise ImageError(f"the video does not decode: {getattr(error, 'strerror', None) or error}") from error
+        raise ImageError(f"the video cannot be decoded: {getattr(error, 'strerror', None) or error}") from error

@@ -23,7 +23,7 @@ async def converse(ask: Callable[[Question], Awaitable[Reply]], question: Questi
     rounds, call_count = [reply], 0
     while reply.raw is not None:
         if question.must_answer:
-            raise ProviderError(f"the judge keeps calling tools after {call_count} calls", kind="invalid")
+            raise ProviderError(f"the judge still called tools after {call_count} calls", kind="invalid")
         results = [(call, tuple(await asyncio.to_thread(run_tool, question.tools, call))) for call in reply.calls]
         call_count += len(results)
         question = replace(

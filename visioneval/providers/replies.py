@@ -49,8 +49,8 @@ def check_reply() -> Hook:
 def _redirected(response: httpx2.Response) -> ProviderError:
     location = response.headers.get("location")
     return ProviderError(
-        f"{response.status_code}: the server redirects to {_origin(str(response.url), location)}, which is not"
-        " followed: set base_url to the final server",
+        f"{response.status_code}: the server redirects to {_origin(str(response.url), location)}; redirects are not"
+        " followed: set base_url to the final URL",
         kind="invalid",
     )
 
@@ -87,7 +87,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         self._limit = MAX_ERROR_BYTES if self._is_error else limit
         self._inflater = Inflater(response.headers.get("content-encoding", ""))
         if self._inflater.problem and not self._is_error:
-            message = f"the reply cannot be read: {self._inflater.problem}"
+            message = f"the answer could not be read: {self._inflater.problem}"
             raise ProviderError(message, kind="invalid", may_be_billed=True)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

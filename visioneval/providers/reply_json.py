@@ -60,7 +60,7 @@ def read_objects(text: str) -> list[JSONObject]:
         is_alone = not text[:start].strip() and not text[parser.at :].strip()
         objects.append(JSONObject(value, is_alone, parser.repair))
         if len(objects) > MAX_OBJECTS:
-            raise UnreadableReplyError(f"the answer contains over {MAX_OBJECTS} JSON objects")
+            raise UnreadableReplyError(f"the answer contains more than {MAX_OBJECTS} JSON objects")
     if not objects:
         what = "the answer is not a JSON object" if text.strip()[:1] == "[" else "not JSON: it contains no JSON object"
         raise UnreadableReplyError(what)
@@ -104,7 +104,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def _raise_too_deep() -> NoReturn:
-    raise UnreadableReplyError(f"the JSON is nested over {MAX_DEPTH} levels deep")
+    raise UnreadableReplyError(f"the JSON is nested more than {MAX_DEPTH} levels deep")
 
 
 def _raise_conflict(key: str) -> NoReturn:
@@ -131,7 +131,7 @@ def _parsers(text: str, at: int) -> Iterator[_Parser]:
             at = start + 1
             continue
         if text[at:start].rstrip()[-1:] == "[":  # in a truncated list, the last object would look like the only one
-            raise UnreadableReplyError("the answer is not a JSON object: it is a list of them")
+            raise UnreadableReplyError("the answer is not a JSON object: it is a list of objects")
         yield parser
         at = parser.at
 
@@ -214,7 +214,7 @@ class _Parser:
         self.at += 1
         mark = self._next()
         if mark == end:
-            self._repair("a comma at the end")
+            self._repair("a trailing comma")
         return mark
 
     def _key(self) -> str:
@@ -237,14 +237,14 @@ class _Parser:
     def _word(self) -> bool | None:
         word = self._token(_WORD, "a value is missing")[0]
         if word in _PYTHON_WORDS:
-            self._repair(f"{word} is Python's")
+            self._repair(f"{word} is Python, not JSON")
             return _PYTHON_WORDS[word]
         if word not in _WORDS:
             self._fail(f"{word!r:.40} is not a value")
         return _WORDS[word]
 
     def _number(self) -> int | float:
-        match = self._token(_NUMBER, "this is not a number")
+        match = self._token(_NUMBER, "an invalid number")
         try:
             return float(match[0]) if match[1] or match[2] else int(match[0])
         except ValueError:  # thousands of digits
@@ -262,7 +262,7 @@ class _Parser:
         try:
             value: str = json.loads(literal, strict=False)
         except ValueError:
-            self._fail("a bad escape in a string")
+            self._fail("an invalid escape in a string")
         self.at = match.end()
         return value
 
@@ -283,7 +283,7 @@ class _Parser:
 
     def _where(self) -> str:
         before = self.text[: self.at]
-        return f"line {before.count(chr(10)) + 1} column {len(before) - before.rfind(chr(10))}"
+        return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 
 def _double_quoted(literal: str) -> str:

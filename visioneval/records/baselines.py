@@ -146,11 +146,13 @@ def read_baseline(path: Path) -> Baseline:
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
     except ValueError:
-        raise RunFormatError(f"{path}: empty: not a baseline") from None
+        raise RunFormatError(f"{path}: not a baseline: the file is empty") from None
     header = _read(_HEADER, first, f"{path}:1")
     if header.baseline != VERSION:
         cure = "upgrade visioneval" if header.baseline > VERSION else "set it again with 'visioneval baseline set'"
-        raise RunFormatError(f"{path}:1: a baseline of version {header.baseline}, not {VERSION}: {cure}")
+        raise RunFormatError(
+            f"{path}:1: baseline version {header.baseline} is not the supported version {VERSION}: {cure}"
+        )
     lines = tuple(_read(_LINE, row, f"{path}:{number}") for number, row in enumerate(rest, 2) if row.strip())
     for number, line in enumerate(lines, 2):
         if not header.gradings.keys() >= set(line.graders.values()):
@@ -163,5 +165,5 @@ def _read(adapter: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:
         return read_json(adapter, row, where, "baseline")
     except RunFormatError as error:
         raise RunFormatError(
-            f"{error}; restore this file, or set it again with 'visioneval baseline set RUN'"
+            f"{error}; restore this file, or set the baseline again with 'visioneval baseline set RUN'"
         ) from None

@@ -28,7 +28,7 @@ def _is_rule(text: str) -> str:
     try:
         parse_rule(text)
     except ValueError:
-        raise ValueError(f"{text!r:.60} is not a verdict rule") from None
+        raise ValueError(f"{text!r:.60} is not a valid verdict rule") from None
     return text
 
 
@@ -55,8 +55,8 @@ def _in_utc(text: str) -> str:
         if moment.tzinfo is not None:
             return moment.astimezone(UTC).isoformat()
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r:.60} is not a valid time; expected for example 2025-06-14T09:00:00+00:00") from None
-    raise ValueError("a time needs a time zone, for example 2025-06-14T09:00:00+00:00")
+        raise ValueError(f"{text!r:.60} is not a valid time: write a time such as 2025-06-14T09:00:00+00:00") from None
+    raise ValueError("a time needs a time zone: write a time such as 2025-06-14T09:00:00+00:00")
 
 
 Moment = Annotated[str, AfterValidator(_in_utc)]
@@ -67,7 +67,7 @@ def _is_time(text: str) -> str:
     try:
         datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r:.60} is not a valid time; expected for example 2025-06-14T09:00:00+00:00") from None
+        raise ValueError(f"{text!r:.60} is not a valid time: write a time such as 2025-06-14T09:00:00+00:00") from None
     return text
 
 

@@ -91,7 +91,7 @@ def rater_name(text: str) -> str:
     try:
         return _RATER.validate_python(text)
     except ValidationError:
-        raise UsageError("a rater's name needs 1 to 80 characters, on one line") from None
+        raise UsageError("a rater's name must be one line of 1 to 80 characters") from None
 
 
 def append_labels(path: Path, labels: Sequence[Label]) -> None:

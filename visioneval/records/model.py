@@ -276,13 +276,13 @@ def _rerun_hint(path: Path) -> str:
     with suppress(RunFormatError):
         if read_header(path.parent).get("graded_from"):
             return ", or grade the source run again"
-    return f"; then 'visioneval run --resume {path.parent}' runs this cell again"
+    return f"; then 'visioneval run --resume {path.parent}' reruns this cell"
 
 
 def _parsed_lines(lines: BinaryIO, path: Path, adapter: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
     for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-            raise UnfitJsonError(f"{path}:{number}: longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
+            raise UnfitJsonError(f"{path}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
         if not line.isspace():
             yield from _parse_line(kind, line, f"{path}:{number}", adapter)
 
@@ -334,7 +334,7 @@ def _parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT])
             return
         raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated") from None
     if not isinstance(data, dict):
-        raise UnfitJsonError(f"{where}: not a {kind}: not an object")
+        raise UnfitJsonError(f"{where}: not a {kind}: not a JSON object")
     current = _upgrade(kind, data, where)
     yield read_json(adapter, line if current is data else json.dumps(current).encode(), where, kind)
 
@@ -345,15 +345,15 @@ def _upgrade(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
         raise RunFormatError(f"{where}: no schema_version: not written by visioneval")
     if version > SCHEMA_VERSION:
         raise RunFormatError(
-            f"{where}: schema_version {version} is newer than {SCHEMA_VERSION}, the supported version:"
-            " upgrade visioneval"
+            f"{where}: schema_version {version} is newer than the supported version {SCHEMA_VERSION}: upgrade"
+            f" visioneval"
         )
     while version < SCHEMA_VERSION:
         step = UPGRADES[kind].get(version)
         if step is None:
             raise RunFormatError(
-                f"{where}: schema_version {version} is older than {SCHEMA_VERSION}, the supported version:"
-                " create it again with this version"
+                f"{where}: schema_version {version} is older than the supported version {SCHEMA_VERSION}: create"
+                f" it again with this version"
             )
         data = {**step(data), "schema_version": version + 1}
         version += 1
@@ -413,5 +413,7 @@ def _find_run(name: str, root: Path) -> Path:
     if len(exact or matches) == 1:
         return (exact or matches)[0]
     if matches:
-        raise UsageError(f"{name!r} matches {len(matches)} runs: {', '.join(path.name for path in matches[:5])}")
+        raise UsageError(
+            f"{name!r} is ambiguous: it matches {len(matches)} runs: {', '.join(path.name for path in matches[:5])}"
+        )
     raise UsageError(f"{name!r}: no such run in {root}: list runs with 'visioneval runs'")

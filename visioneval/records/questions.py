@@ -130,12 +130,14 @@ def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
     try:
         version = json.loads(data)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunFormatError(f"{path}: not a questions file: {error}; {_RESTORE_HINT}") from None
+        raise RunFormatError(f"{path}: not a question file: {error}; {_RESTORE_HINT}") from None
     if isinstance(version, int) and version != SCHEMA_VERSION:
         age, cure = ("newer", "upgrade visioneval") if version > SCHEMA_VERSION else ("older", "create it again")
-        raise RunFormatError(f"{path}: schema_version {version} is {age} than {SCHEMA_VERSION}: {cure}")
+        raise RunFormatError(
+            f"{path}: schema_version {version} is {age} than the supported version {SCHEMA_VERSION}: {cure}"
+        )
     try:
-        return read_json(_FILE, data, str(path), "questions file").prompts
+        return read_json(_FILE, data, str(path), "question file").prompts
     except RunFormatError as error:
         raise RunFormatError(f"{error}; {_RESTORE_HINT}") from None
 

@@ -49,5 +49,5 @@ def resume_hint(folder: Path, info: RunInfo) -> str | None:
 def missing_cells_hint(folder: Path, info: RunInfo) -> str:
     """How to get the missing cells of a run."""
     if info.graded_from is not None:
-        return "grade its source again, as a new run"
+        return "grade the source run again, as a new run"
     return f"to resume: {resume_command(folder, hidden=info.hidden_vars)}"

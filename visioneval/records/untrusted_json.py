@@ -71,7 +71,7 @@ def _finite(token: str) -> float:
 
 def _integer(largest: int | None, token: str) -> int:
     if len(token) > _MOST_DIGITS or (largest is not None and abs(int(token)) > largest):
-        raise _NumberError(f"{_shorten(token)} is too large a number")
+        raise _NumberError(f"{_shorten(token)} is too large")
     return int(token)
 
 

@@ -120,7 +120,10 @@ class RunWriter:
         relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
         path = self.folder / relative
         if not is_inside(self.folder, f"artifacts/{test_id}/{model_slug(label)}"):
-            raise StorageError(f"{path.parent}: is a link to a folder outside the run: nothing was written")
+            raise StorageError(
+                f"{path.parent}: is a link to a folder outside the run: replace it with a real folder (nothing"
+                f" was written)"
+            )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None:
@@ -171,7 +174,7 @@ def _lock(results: BinaryIO, folder: Path) -> None:
         else:
             return
     results.close()
-    raise UsageError(f"{folder}: another visioneval process is writing this run")
+    raise UsageError(f"{folder}: another visioneval process is writing this run: wait for it to finish")
 
 
 def _move_stale(folder: Path, stale: Collection[CellKey]) -> None:

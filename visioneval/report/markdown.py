@@ -39,7 +39,7 @@ _OUTCOME_TITLES = {
     "passed": "all gates passed",
     "failed": "gates failed",
     "unmeasured": "gates not measured",
-    "incomplete": "B is not complete",
+    "incomplete": "B is incomplete",
 }
 
 
@@ -117,7 +117,7 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
     for title, heading, differences in (
         ("Pass rate by model run", "model run", comparison.by_run),
         ("Pass rate by tag", "tag", comparison.by_tag),
-        ("By type of question", "type", comparison.by_type),
+        ("By question type", "type", comparison.by_type),
     ):
         if differences:
             yield f"### {title}\n\n{_differences(heading, differences, adjusted=False)}"

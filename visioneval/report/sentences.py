@@ -68,7 +68,10 @@ def notes(comparison: Comparison) -> Iterator[str]:
         comparison.a.suite,
         comparison.b.suite,
     ):
-        yield "without run.json it is unknown whether higher or lower is better for some metrics: gates skip them"
+        yield (
+            "without run.json, it is unknown for some metrics whether higher or lower is better: gates skip"
+            " these metrics"
+        )
 
 
 def mismatch_lines(comparison: Comparison) -> Iterator[str]:
@@ -159,13 +162,13 @@ def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
             names_by_text.setdefault(_power(difference), []).append(difference.name)
     yield from (f"{text} ({', '.join(names)})" for text, names in names_by_text.items() if text)
     if any(difference.unmeasured for difference in differences):
-        yield "!n: n more pairs were not measured on at least one side"
+        yield "!n: not measured on at least one side in n more pairs"
 
 
 def _power(difference: Difference) -> str:
     cases = f"{difference.n_cases} case{'s' * (difference.n_cases != 1)}"
     if difference.n_cases < MIN_CLUSTERS:
-        return f"With {cases} no difference can be significant: at least {MIN_CLUSTERS} are needed"
+        return f"With {cases}, no difference can be significant: at least {MIN_CLUSTERS} are needed"
     if difference.detectable is None:
         return ""
     size = (
@@ -173,7 +176,7 @@ def _power(difference: Difference) -> str:
         if difference.metric.type == "bool"
         else f"{difference.detectable:.2g}"
     )
-    return f"With {cases}, 80 % power to detect {size}"
+    return f"With {cases}, 80% power to detect {size}"
 
 
 def unpaired_lines(comparison: Comparison) -> list[str]:

@@ -90,7 +90,7 @@ class Expect(Frozen):
         default=None, description="Whether the image must contain pixels that are not fully opaque."
     )
     aligned: YesNo = Field(
-        default=True, description="false marks a counter-example: the image does not match the prompt."
+        default=True, description="false marks a counterexample: the image does not match the prompt."
     )
     refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
 
@@ -110,7 +110,7 @@ class TestCase(Frozen):
     prompt: Annotated[str, StringConstraints(pattern=PRINTABLE)] = Field(
         default="",
         json_schema_extra={"minLength": 1},
-        description="Required, except where no model has images (outputs: none).",
+        description="Required unless no model has images (outputs: none).",
     )
     criteria: str | None = None
     images: tuple[ImageEntry, ...] = ()
@@ -124,7 +124,7 @@ class TestCase(Frozen):
         "a {provider: files} model without a source reads it.",
     )
     output_of: CaseId | None = Field(
-        default=None, description="Generates nothing: grades the images of this other case against this prompt."
+        default=None, description="The case whose images are graded against this prompt; this case generates nothing."
     )
     questions: Questions | None = Field(
         default=None, description="Pinned Gecko questions. Without them, a judge generates questions from the prompt."

@@ -31,7 +31,7 @@ class When(Frozen):
 
     tasks: tuple[TaskType, ...] = ()
     tags: tuple[str, ...] = Field(default=(), description="Cases with any of these tags.")
-    cases: tuple[str, ...] = Field(default=(), description="Case ids or globs.")
+    cases: tuple[str, ...] = Field(default=(), description="Case IDs or globs.")
 
     def fits(self, case_id: str, task: TaskType, tags: Iterable[str]) -> bool:
         """Whether a case is in the scope."""

@@ -42,14 +42,14 @@ READY = {
         questions=(
             _yes_no("would_iterate", "Would you take this flyer into the next round?", VERDICT),
             _WHY_NOT,
-            _clarity("How clear is its message at first sight?"),
+            _clarity("How clear is its message at first glance?"),
         ),
         pairs=_pair("Which flyer would you publish?"),
     ),
     "try_on": Labels(
         questions=(
             _yes_no("identity_preserved", "Is it still the same person: face, hair, body and pose?"),
-            _yes_no("garment_matches", "Is it the garment of the product image?"),
+            _yes_no("garment_matches", "Is it the garment from the product image?"),
             LabelQuestion(
                 key="garment_wrong",
                 ask="If not, what is wrong with it?",
@@ -59,13 +59,13 @@ READY = {
             LabelQuestion(
                 key="artifacts", ask="Are there artifacts?", type="one_of", choices=("none", "minor", "major")
             ),
-            _yes_no("usable_in_shop", "Could it be shown in a shop as it is?", VERDICT),
+            _yes_no("usable_in_shop", "Could it be shown in a shop as is?", VERDICT),
         ),
-        pairs=_pair("Which is more faithful to the product, the person being unchanged?"),
+        pairs=_pair("Which is more faithful to the product, with the person unchanged?"),
     ),
     "logo": Labels(
         questions=(
-            _yes_no("edit_right", "Is the edit right to the letter?", VERDICT),
+            _yes_no("edit_right", "Is the edit exactly as requested?", VERDICT),
             _yes_no("else_changed", "Has anything else changed?"),
             _yes_no("on_brand", "Does the result still look on brand?"),
         ),
@@ -73,10 +73,12 @@ READY = {
     ),
 }
 _BY_TASK = (
-    _yes_no("as_asked", "Does it show what was asked for, all of it?", tasks=_GENERATED),
+    _yes_no("as_asked", "Does it show everything that was asked for?", tasks=_GENERATED),
     _yes_no("motion", "Does it move as it should, without jumps or flicker?", tasks=(TaskType.VIDEO_GENERATION,)),
-    _yes_no("edit_right", "Is the change made as it was asked for?", tasks=(TaskType.IMAGE_EDITING,)),
-    _yes_no("else_changed", "Has anything else changed that should have stayed?", tasks=(TaskType.IMAGE_EDITING,)),
+    _yes_no("edit_right", "Was the change made as requested?", tasks=(TaskType.IMAGE_EDITING,)),
+    _yes_no(
+        "else_changed", "Has anything else changed that should have stayed the same?", tasks=(TaskType.IMAGE_EDITING,)
+    ),
 )
 
 
@@ -97,11 +99,11 @@ def resolve_labels(labels: Labels | None, graders: Sequence[BaseGrader], tasks: 
 
 def _default(graders: Sequence[BaseGrader], tasks: frozenset[TaskType]) -> Labels:
     """Usability, the questions for the tasks, the rubrics' questions, and a note."""
-    questions = {"usable": _yes_no("usable", "Would you use it as it is?", VERDICT)}
+    questions = {"usable": _yes_no("usable", "Would you use it as is?", VERDICT)}
     questions |= {question.key: question for question in _BY_TASK if tasks & set(question.tasks)}
     for grader in graders:
         questions |= (
             grader.label_questions
         )  # replaces a question of the same name, so that rater and judge can be compared
-    questions.setdefault("note", LabelQuestion(key="note", ask="What else should be known?", type="text"))
+    questions.setdefault("note", LabelQuestion(key="note", ask="Any other comments?", type="text"))
     return Labels(questions=tuple(questions.values()), pairs=_pair("Which is better?"))

@@ -25,10 +25,10 @@ class LabelQuestion(Frozen):
     """A question about one image."""
 
     key: Name
-    ask: Text = Field(description="What the rater reads.")
+    ask: Text = Field(description="The text shown to the rater.")
     type: QuestionType
     choices: tuple[Annotated[Text, Field(max_length=200)], ...] = Field(
-        default=(), description="For the types one_of and tags."
+        default=(), description="The choices of a question of type one_of or tags."
     )
     scale: tuple[float, float] | None = Field(
         default=None, description="Lowest and highest value; whole numbers unless 'step' is set."
@@ -36,7 +36,7 @@ class LabelQuestion(Frozen):
     step: Annotated[float, Field(gt=0)] = Field(default=1.0, description="Step size of a scale.")
     metric: Text | None = Field(
         default=None,
-        description="The metric that measures the same, or 'verdict'; 'visioneval agreement' compares them.",
+        description="The metric that measures the same thing, or 'verdict'; 'visioneval agreement' compares the two.",
     )
 
     tasks: tuple[TaskType, ...] = Field(
@@ -110,14 +110,14 @@ class LabelQuestion(Frozen):
     @property
     def _range_text(self) -> str:
         low, high = self.steps[0], self.steps[-1]
-        return f"from {low} to {high}" + ("" if self.step == 1 else f" by {self.step:g}")
+        return f"from {low} to {high}" + ("" if self.step == 1 else f" in steps of {self.step:g}")
 
 
 class LabelPair(Frozen):
     """A question about two images of one case. The answer is one image or a tie, with a reason."""
 
     key: Name
-    ask: Text = Field(description="What the rater reads.")
+    ask: Text = Field(description="The text shown to the rater.")
 
 
 class Labels(Frozen):

@@ -72,9 +72,9 @@ class Suite(Frozen):
     """A resolved suite: files and datasets are read and variables replaced."""
 
     name: Name
-    experiment: Name | None = Field(default=None, description="Groups runs in lists.")
+    experiment: Name | None = Field(default=None, description="Groups runs in the list of runs.")
     description: str | None = None
-    task: TaskType | None = Field(default=None, description="The default for the cases.")
+    task: TaskType | None = Field(default=None, description="The default for all cases.")
     vars: dict[VarName, Any] = Field(default_factory=dict, description="Variables for all templates.")
     templates_dir: Text | None = Field(default=None, description="A folder whose templates override the built-in ones.")
     judges: dict[Name, JudgeEntry] = Field(
@@ -87,17 +87,17 @@ class Suite(Frozen):
     )
     graders: Annotated[tuple[GraderEntry, ...], Field(min_length=1)]
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] = Field(
-        description="A cell passes if it passes every rule that applies."
+        description="A cell passes if all applicable rules pass."
     )
     gates: Annotated[tuple[GateEntry, ...], Field(min_length=1)] = Field(
         default=(GateRule(rule="pass_rate == 1"),),
-        description="Rules over the whole run, which decide the exit code.",
+        description="Rules for the whole run; they determine the exit code.",
     )
     limits: dict[LimitName, Limits] = Field(
         default_factory=dict, description="Rate limits, timeouts and attempts, by provider or provider:model."
     )
     cell_timeout_s: Seconds = Field(
-        default=CELL_TIMEOUT_S, description="Timeout of one cell in seconds, including waiting and all attempts."
+        default=CELL_TIMEOUT_S, description="Timeout of one cell, in seconds, including waiting and all attempts."
     )
     budget_usd: Annotated[float, Field(gt=0, strict=True)] | None = Field(
         default=None, description="Maximum cost of a run in US dollars; --budget overrides it."

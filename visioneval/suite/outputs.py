@@ -67,13 +67,13 @@ def output_of_cell(cell: Any, row: str) -> dict[str, Any]:
         try:
             cell = json.loads(cell)
         except (ValueError, RecursionError):
-            return {"problem": "the cell is not a path or valid JSON", "row": row}
+            return {"problem": "the value is neither a path nor valid JSON", "row": row}
     if isinstance(cell, Mapping):
         return {**_in_contents(cell), "row": row}
     if cell in (None, ""):
         return {"problem": "the row has no output: fill in its path", "row": row}
     if not isinstance(cell, str) or not cell.isprintable():
-        return {"problem": "the cell is not a path", "row": row}
+        return {"problem": "the value is not a path", "row": row}
     return {"path": cell, "row": row}
 
 
@@ -83,7 +83,7 @@ def _in_contents(cell: Mapping[str, Any]) -> dict[str, Any]:
         uri, mime = (data.get(key) or data.get(other) for key, other in _NAMES)
         if isinstance(uri, str) and uri and uri.isprintable():
             return {"path": uri, **({"mime": mime} if isinstance(mime, str) and mime else {})}
-    return {"problem": "the cell has no contents with a file_uri"}
+    return {"problem": "the value has no contents with a file_uri"}
 
 
 _NAMES = (("file_uri", "fileUri"), ("mime_type", "mimeType"))

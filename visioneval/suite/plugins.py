@@ -55,13 +55,13 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
 
 def _instance(name: str, cls: Any, config: Any) -> Any:
     if not _accepts_config(cls, config):
-        raise UsageError(f"{name}: cannot be built: the class needs an __init__(self, config)")
+        raise UsageError(f"{name}: cannot be created: the class needs an __init__(self, config)")
     try:
         return cls(config)
     except VisionEvalError as error:
-        raise UsageError(f"{name}: cannot be built: {error}") from error
+        raise UsageError(f"{name}: cannot be created: {error}") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{name}: cannot be built: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{name}: cannot be created: {type(error).__name__}: {error}") from error
 
 
 def _accepts_config(cls: Any, config: Any) -> bool:

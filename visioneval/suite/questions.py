@@ -62,7 +62,7 @@ class GeckoQuestion(Frozen):
     justification: str = ""
     depends_on: Annotated[
         tuple[QuestionId, ...], BeforeValidator(_as_list, json_schema_input_type=tuple[QuestionId, ...] | str | int)
-    ] = Field(default=(), description="Ids of questions that must be answered correctly for this one to be correct.")
+    ] = Field(default=(), description="IDs of the questions that must be correct for this one to count as correct.")
 
     @field_validator("choices")
     @classmethod
@@ -103,13 +103,13 @@ class PinnedQuestions(Frozen):
     """An entry of a file of pinned questions, for one case or for all cases with a prompt."""
 
     case: str | None = None
-    prompt: str | None = Field(default=None, description="As rendered.")
+    prompt: str | None = Field(default=None, description="The prompt as rendered.")
     questions: Annotated[tuple[GeckoQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
 
     @model_validator(mode="after")
     def _prompt_or_case(self) -> Self:
         if (self.case is None) == (self.prompt is None):
-            raise ValueError("an entry needs either 'case' or 'prompt', and 'questions'")
+            raise ValueError("an entry needs 'questions' and either 'case' or 'prompt'")
         return self
 
 
@@ -124,7 +124,7 @@ def id_problems(questions: Sequence[GeckoQuestion]) -> Iterator[tuple[int, str]]
     seen: set[str] = set()
     for index, question in enumerate(questions):
         if question.id in seen:
-            yield index, f"two questions have the id {question.id!r}"
+            yield index, f"two questions have the ID {question.id!r}"
         seen.add(question.id)
 
 

@@ -114,7 +114,7 @@ def is_vertex_host(host: str) -> bool:
 class GoogleCloud(Frozen):
     """A Vertex AI project. It uses the machine's application default credentials."""
 
-    project: CloudName = Field(description="The project's id: a-z, 0-9 and -.")
+    project: CloudName = Field(description="The project's ID: a-z, 0-9 and -.")
     location: CloudName = Field(description="A region, us, eu or global: a-z, 0-9 and -.")
 
     @property
@@ -133,7 +133,7 @@ class GeminiOptions(Remote):
     usual_keys: ClassVar[frozenset[str]] = _GEMINI_KEYS
 
     google: GoogleCloud | None = Field(
-        default=None, description="Project and location: use Vertex AI without an API key."
+        default=None, description="Set project and location to use Vertex AI without an API key."
     )
 
     @model_validator(mode="after")
@@ -150,8 +150,8 @@ class GeminiOptions(Remote):
         if parts.scheme == "https" and is_vertex_host(parts.hostname or ""):
             return None
         return (
-            f"base_url {parts.hostname!r} over {parts.scheme} is not a Vertex AI host over https:"
-            " this machine's Google credentials are sent only to Vertex AI"
+            f"base_url {parts.hostname!r} over {parts.scheme} is not allowed: this machine's Google credentials"
+            " are sent only to Vertex AI hosts over https"
         )
 
     def credentials_problem(self, *, trusted: bool) -> str | None:

@@ -72,10 +72,11 @@ def template_files(name: str, folders: Folders) -> dict[str, Path]:
             todo += _referenced(text)
     except jinja2.TemplateNotFound as error:
         raise TemplateError(
-            f"there is no template {error.name!r}, neither built in nor in the suite's folder or templates_dir"
+            f"there is no template {error.name!r} in the suite's folder, in templates_dir or among the built-in"
+            f" templates"
         ) from None
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{current} line {error.lineno}: {error.message}") from None
+        raise TemplateError(f"{current}, line {error.lineno}: {error.message}") from None
     return files
 
 
@@ -101,10 +102,11 @@ def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]
         raise
     except jinja2.TemplateNotFound as error:
         raise TemplateError(
-            f"there is no template {error.name!r}, neither built in nor in the suite's folder or templates_dir"
+            f"there is no template {error.name!r} in the suite's folder, in templates_dir or among the built-in"
+            f" templates"
         ) from None
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{error.name or name} line {error.lineno}: {error.message}") from None
+        raise TemplateError(f"{error.name or name}, line {error.lineno}: {error.message}") from None
     except jinja2.UndefinedError as error:
         known = f" (known: {', '.join(sorted(context)[:20])})" if "is not set" in str(error.message) else ""
         raise TemplateError(f"undefined template variable: {error.message}{known}") from None
@@ -112,7 +114,7 @@ def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]
         raise TemplateError(f"the {name} is nested too deeply") from None
     except Exception as error:
         reason = "a number has too many digits" if "digits" in str(error) else str(error) or type(error).__name__
-        raise TemplateError(f"the {name} does not render: {reason}") from None
+        raise TemplateError(f"the {name} cannot be rendered: {reason}") from None
 
 
 def _bounded(parts: list[str | jinja2.Template], context: Mapping[str, Any]) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _undefined_message(above: Any, name: str | None) -> str:
     if above is missing:
         return f"{name!r} is not set"
     if isinstance(above, Mapping):
-        return f"there is no {name!r} (there is: {', '.join(map(str, list(above)[:20])) or 'nothing'})"
+        return f"there is no {name!r} (known: {', '.join(map(str, list(above)[:20])) or 'nothing'})"
     return f"there is no {name!r} in {'a text' if isinstance(above, str) else 'this value'}"
 
 

@@ -31,7 +31,7 @@ class Steps:
         """Charges the budget. Raises ``TooMuchWorkError`` if it is exhausted."""
         self.remaining -= steps
         if self.remaining < 0:
-            raise TooMuchWorkError(f"{self._subject} over {self._limit:,} steps of work ({TEMPLATE_STEPS.hint})")
+            raise TooMuchWorkError(f"{self._subject} more than {self._limit:,} steps of work ({TEMPLATE_STEPS.hint})")
         if self._above is not None:
             self._above.take(steps)
 
@@ -54,7 +54,7 @@ def counted() -> Iterator[None]:
 def suite_counted(cases: int) -> Iterator[None]:
     """Gives all templates rendered inside the block one shared budget, which grows with the number of cases."""
     most = max(SUITE_TEMPLATES * TEMPLATE_STEPS.limit, CASE_STEPS * cases)
-    token = _suite.set(Steps(most, "the templates of the suite take"))
+    token = _suite.set(Steps(most, "the suite's templates take"))
     try:
         yield
     finally:

@@ -103,17 +103,17 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str
     if not answers.raters:
         yield "these runs have no labels yet: add some with 'visioneval label' or 'visioneval label import'"
     elif not graders:
-        yield "no question of the suite names a metric: labels cannot be compared with graders"
+        yield "no question in the suite names a metric: labels cannot be compared with graders"
     elif not any(grader.cells for grader in graders):
-        yield "no labeled cell has a score of the metric that its question names"
+        yield "no labeled cell has a score for the metric of its question"
     if len(answers.raters) == 1:
         yield "only one rater: agreement among raters is unknown"
     if answers.unknown_cells:
-        yield f"ignored: {_labels(answers.unknown_cells)} of cells that are not in the run"
+        yield f"ignored: {_labels(answers.unknown_cells)} for cells that are not in the run"
     if answers.outdated:
-        yield f"ignored: {_labels(answers.outdated)} of images that were generated again since"
+        yield f"ignored: {_labels(answers.outdated)} for replaced images"
     if answers.unmatched:
-        yield f"ignored: {_labels(answers.unmatched)} that match no question of the suite"
+        yield f"ignored: {_labels(answers.unmatched)} that match no question in the suite"
 
 
 def _labels(number: int) -> str:

@@ -204,7 +204,7 @@ def _kappa(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> 
     if kind == "continuous":
         return {}
     statistic = cohen_kappa if kind == "bool" else quadratic_kappa
-    undefined = "people and grader give every cell the same answer: the measure is undefined"
+    undefined = "the raters and the grader give every cell the same answer: the measure is undefined"
     return {HEADLINES[kind]: measure(statistic, people, grader, cases, undefined=undefined)}
 
 
@@ -227,7 +227,7 @@ def _failure_measures(
         for name, statistic, why in (
             ("accuracy", _accuracy, "nothing to compare"),
             ("fail_precision", _precision, "the grader fails no cell"),
-            ("fail_recall", lambda first, second: _precision(second, first), "people fail no cell"),
+            ("fail_recall", lambda first, second: _precision(second, first), "the raters fail no cell"),
         )
     }
 

@@ -139,7 +139,7 @@ def _check_filters(filters: ComparisonFilters, metrics: Mapping[str, Metric], a:
     ):
         for pattern in patterns:
             if not any(any_glob((pattern,), name) for name in names):
-                raise UsageError(f"{flag} {pattern!r}: matches nothing in either run{did_you_mean(pattern, names)}")
+                raise UsageError(f"{flag} {pattern!r}: no match in either run{did_you_mean(pattern, names)}")
 
 
 def _filtered_cells(cells: Iterable[Cell], filters: ComparisonFilters) -> tuple[Cell, ...]:

@@ -112,11 +112,11 @@ def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
         return GateResult(gate, "passed", f"no {subject}")
     message = f"{len(broken)} of {len(pairs)} {subject} broke"
     if unmeasured:
-        message += f", {len(unmeasured)} that passed could not be measured"
+        message += f", {len(unmeasured)} that passed in A could not be measured in B"
     if missing:
         names = list(dict.fromkeys(cell.test_id for cell in missing))
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        message += f", {len(missing)} more of A are missing in B: {', '.join(names[:_MAX_NAMES])}{more}"
+        message += f", {len(missing)} more from A are missing from B: {', '.join(names[:_MAX_NAMES])}{more}"
     return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured or missing else "passed", message)
 
 
@@ -138,7 +138,7 @@ def _check_significant(gate: FailOn, comparison: Comparison) -> GateResult:
         return GateResult(gate, "unmeasured", _UNMEASURED)
     worse = [difference for difference in tested if difference.significant and (difference.worse_by or 0) > 0]
     judged = sum(difference.metric.better != "none" for difference in tested)
-    none_worse = f"none of {judged} metrics is significantly worse, by {comparison.pass_rate.n_cases} cases"
+    none_worse = f"none of {judged} metrics is significantly worse, over {comparison.pass_rate.n_cases} cases"
     message = ", ".join(f"{metric.name} {_format_size(metric)} (p {metric.p_holm:.2g})" for metric in worse)
     return GateResult(gate, "failed" if worse else "passed", message or none_worse)
 

@@ -60,5 +60,5 @@ def with_interval(
     try:
         bounds = cluster_bootstrap(clusters, statistic, resamples=RESAMPLES if n < MANY_ROWS else RESAMPLES_OF_MANY)
     except ValueError:
-        return Measure(value=value, n=n, note="too few data for an interval")
+        return Measure(value=value, n=n, note="too little data for an interval")
     return Measure(value=value, low=bounds.low, high=bounds.high, n=n)

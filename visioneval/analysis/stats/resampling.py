@@ -104,7 +104,7 @@ def _normal(sums: Floats, counts: Floats, level: float) -> Interval:
 
 def _percentile(values: Floats, level: float) -> Interval:
     if not len(values):
-        raise ValueError("the statistic is NaN over every resample")
+        raise ValueError("the statistic is NaN in every resample")
     low, high = np.quantile(values, [0.5 - level / 2, 0.5 + level / 2])
     return Interval(float(low), float(high), level)
 

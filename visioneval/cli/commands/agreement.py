@@ -12,10 +12,10 @@ from visioneval.errors import UsageError
 
 
 def agreement(
-    names: Annotated[list[str], options.argument("RUN", "Runs as for 'show'; several are pooled.")],
+    names: Annotated[list[str], options.argument("RUN", "Runs, named as for 'show'; several are pooled.")],
     minimum: Annotated[
         list[str] | None,
-        options.value("--min", "METRIC:VALUE", "Exit 1 if a grader's agreement is lower. Repeatable."),
+        options.value("--min", "METRIC:VALUE", "Exit 1 if the agreement on METRIC is below VALUE. Repeatable."),
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.")] = False,
     runs: options.RunsFolder = options.RUNS,

@@ -9,7 +9,7 @@ import typer
 from visioneval.cli import options
 from visioneval.errors import UsageError
 
-app = typer.Typer(help="Store a run's results in a small file for a repository.", no_args_is_help=True)
+app = typer.Typer(help="Store a run's results in a small file to commit to a repository.", no_args_is_help=True)
 
 
 @app.command("set")
@@ -45,7 +45,7 @@ def list_baselines() -> None:
 
     paths = sorted(FOLDER.glob("*.jsonl"))
     if not paths:
-        print(f"{FOLDER}: no baselines here ('visioneval baseline set RUN' writes one)")
+        print(f"{FOLDER}: no baselines here: create one with 'visioneval baseline set RUN'")
         return
     rows = []
     for path in paths:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from visioneval.engine.calls.cache import Cache
 
 app = typer.Typer(no_args_is_help=True, help="Inspect or clear the cache of paid answers.")
-Folder = Annotated[Path | None, options.value("--cache", "DIR", "The cache folder, instead of the user's.")]
+Folder = Annotated[Path | None, options.value("--cache", "DIR", "The cache folder; default: the user's.")]
 
 
 def _open(folder: Path | None) -> Cache:
@@ -34,7 +34,7 @@ def info(cache: Folder = None) -> None:
         state = opened.info()
     print(f"folder       {state.folder}")
     print(f"generations  {state.generations:,}")
-    print(f"judgements   {state.judgements:,}")
+    print(f"judgements    {state.judgements:,}")
     print(f"size         {state.bytes / 1e6:,.1f} MB of at most {state.max_bytes / 1e9:,g} GB")
     print(f"oldest       {state.oldest or '-'}")
 
@@ -70,5 +70,5 @@ def _is_confirmed(opened: Cache) -> bool:
     what = f"all answers ({state.generations + state.judgements:,}) in {state.folder}"
     if not sys.stdin.isatty():
         raise UsageError(f"this would delete {what}: add --yes, or --older-than DAYS for old answers only")
-    print(f"Delete {what}? Calls that need them are paid again. [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"Delete {what}? Calls that need them will be billed again. [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

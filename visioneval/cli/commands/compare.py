@@ -9,7 +9,7 @@ import typer
 
 from visioneval.cli import options
 
-SIDE = "Path, id, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
+SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
 
 
 def compare(
@@ -26,7 +26,8 @@ def compare(
         options.value(
             "--fail-on",
             "WHAT",
-            "broken, broken_same_output, significant, must_pass, METRIC:NUMBER; default the middle three. Repeatable.",
+            "broken, broken_same_output, significant, must_pass or METRIC:NUMBER; default: broken_same_output,"
+            " significant and must_pass. Repeatable.",
             options.OUTPUT,
         ),
     ] = None,

@@ -18,7 +18,7 @@ from visioneval.errors import UsageError
 def grade(
     name: options.RunName,
     suite: Annotated[
-        Path | None, options.value("--suite", "SUITE", "Grade by this suite instead of the run's own.")
+        Path | None, options.value("--suite", "SUITE", "Grade with this suite instead of the run's own.")
     ] = None,
     case: options.Cases = None,
     tag: options.Tags = None,

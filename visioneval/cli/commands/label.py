@@ -32,22 +32,26 @@ class RunOrCommand(TyperGroup):
 label = typer.Typer(
     cls=RunOrCommand,
     no_args_is_help=True,
-    help="Collect human labels of a run's images. 'label RUN' is short for 'label page RUN'.",
+    help="Collect human labels for a run's images. 'label RUN' is short for 'label page RUN'.",
 )
 label.command(PAGE)(label_page.page)
 
 
 @label.command("import")
 def import_file(
-    file: Annotated[Path, options.argument("FILE", "Labels from elsewhere: .csv, .tsv or .jsonl.")],
+    file: Annotated[Path, options.argument("FILE", "A file of labels from elsewhere: .csv, .tsv or .jsonl.")],
     run: options.RunName,
     mapped: Annotated[
         list[str] | None,
-        options.value("--map", "FIELD=COLUMN", "The column of a field, or of a question by its key. Repeatable."),
+        options.value(
+            "--map",
+            "FIELD=COLUMN",
+            "The column that holds a field, or the answers to a question (by its key). Repeatable.",
+        ),
     ] = None,
     fixed: Annotated[
         list[str] | None,
-        options.value("--set", "FIELD=VALUE", "The value of a field for all rows, such as rater=ann. Repeatable."),
+        options.value("--set", "FIELD=VALUE", "Set a field to one value in all rows, such as rater=ann. Repeatable."),
     ] = None,
     runs: options.RunsFolder = options.RUNS,
 ) -> None:
@@ -82,7 +86,7 @@ def _report(result: Imported, folder: Path) -> None:
     if (more := len(result.problems) - SHOWN_PROBLEMS) > 0:
         options.say(f"... and {more:,} more")
     if result.again:
-        options.say(f"repeated answers, stored as given again: {result.again:,}")
+        options.say(f"repeated answers, stored as repeats: {result.again:,}")
     cells = {label.cell for label in result.labels}
     raters = {label.rater for label in result.labels}
     print(
@@ -101,7 +105,9 @@ def export_labels(
     form: Annotated[
         str | None, options.value("--format", "csv|tsv|jsonl", "The format; default: by the file extension.")
     ] = None,
-    include_all: Annotated[bool, options.flag("--all", "Include answers that were replaced or withdrawn.")] = False,
+    include_all: Annotated[
+        bool, options.flag("--all", "Include labels that were replaced or withdrawn, and labels for replaced images.")
+    ] = False,
     runs: options.RunsFolder = options.RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' can read."""
@@ -116,7 +122,7 @@ def export_labels(
         (current,), outdated = drop_outdated_labels([LabeledRun(info, records, labels)])
         labels = newest(current.labels)
         if outdated:
-            options.say(f"labels of replaced images, left out: {outdated:,} (--all includes them)")
+            options.say(f"labels for replaced images, left out: {outdated:,} (--all includes them)")
     file_format = format_of(form, output)
     if output is None:
         write_labels(labels, file_format, sys.stdout)

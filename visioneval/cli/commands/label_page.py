@@ -20,15 +20,15 @@ def page(
     which: Annotated[
         str,
         options.value(
-            "--which", "all|random:N|...", "Which cells: all, random:N, stratified:N (by verdict), disputed:N."
+            "--which", "all|random:N|...", "Which cells: all, random:N, stratified:N (by verdict) or disputed:N."
         ),
     ] = "all",
     pairs: Annotated[
         str | None,
-        options.value("--pairs", "RUN[@LABEL]", "Ask which image is better: RUN's or that of this other run."),
+        options.value("--pairs", "RUN[@LABEL]", "Ask which image is better: RUN's or this other run's."),
     ] = None,
     repeat: Annotated[
-        float, options.value("--repeat", "SHARE", "The share of items that are asked again later.", min=0.0, max=1.0)
+        float, options.value("--repeat", "SHARE", "The share of items to ask again later.", min=0.0, max=1.0)
     ] = 0.0,
     seed: Annotated[
         int | None,
@@ -38,12 +38,16 @@ def page(
     ] = None,
     port: Annotated[
         int | None,
-        options.value("--port", "PORT", "Default: 8377, or a free port if it is taken.", min=0, max=65535),
+        options.value("--port", "PORT", "The port; default: 8377, or a free port if that is in use.", min=0, max=65535),
     ] = None,
-    host: Annotated[str, options.value("--host", "ADDRESS", "An address of this machine only.")] = HOST,
+    host: Annotated[
+        str, options.value("--host", "ADDRESS", "The address to listen on; it must be local to this machine.")
+    ] = HOST,
     open_page: Annotated[
         bool | None,
-        typer.Option("--open/--no-open", metavar="", help="Open a browser; default on a terminal.", show_default=False),
+        typer.Option(
+            "--open/--no-open", metavar="", help="Open a browser; default: only on a terminal.", show_default=False
+        ),
     ] = None,
     runs: options.RunsFolder = options.RUNS,
 ) -> None:

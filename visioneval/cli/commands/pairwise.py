@@ -15,19 +15,20 @@ from visioneval.cli.bound_flags import bounded
 if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
 
-SIDE = "Path, id, unique prefix or 'latest'; RUN@LABEL for one model run."
+SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for one model run."
 
 
 @bounded(*bounds.ALL)
 def pairwise(
     a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}")],
-    b: Annotated[str, options.argument("B", "The candidate run; its suite has the prompts and the judge.")],
+    b: Annotated[str, options.argument("B", "The candidate run; its suite provides the prompts and the judge.")],
     judge: Annotated[
         str | None,
         options.value(
             "--judge",
             "NAME[=PROVIDER:MODEL]",
-            "A judge of B's suite, or another model under that name; default: its pairwise grader's, or 'default'.",
+            "A judge in B's suite, or another model under that name; default: the judge of its pairwise grader,"
+            " or 'default'.",
         ),
     ] = None,
     model_map: options.ModelMap = None,

@@ -91,4 +91,4 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
-    print(f"wrote {path}; to pin it, add 'questions: {path.name}' to the gecko grader")
+    print(f"wrote {path}; to pin the questions, add 'questions: {path.name}' to the gecko grader")

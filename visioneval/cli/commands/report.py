@@ -15,15 +15,17 @@ def report(
     run: options.RunName,
     output: Annotated[
         Path | None,
-        options.value("--output/-o", "PATH", "Where to write the report (default: 'report' in the run's folder)."),
+        options.value(
+            "--output/-o", "PATH", "The folder to write the report to; default: 'report' in the run's folder."
+        ),
     ] = None,
     single_file: Annotated[
-        bool, options.flag("--single-file", "Write one file that contains everything; --output can name it.")
+        bool, options.flag("--single-file", "Write one self-contained file; --output can name it.")
     ] = False,
     open_page: Annotated[bool, options.flag("--open", "Open the report in a browser.")] = False,
     trust_suite: Annotated[
         bool,
-        options.flag("--trust-suite", "Show inputs outside the suite's folder and the working directory."),
+        options.flag("--trust-suite", "Show input images from outside the suite's folder and the working directory."),
     ] = False,
     runs: Annotated[Path, options.value("--runs", "DIR", "The folder of runs.")] = options.RUNS,
 ) -> None:

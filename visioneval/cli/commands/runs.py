@@ -55,7 +55,7 @@ def list_all(
     print_runs([ListedRun(path.name, info, _counts(path)) for path, info in selected], options.console())
     stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
     for path in stopped[-MAX_STOPPED:]:
-        options.say(f"{path} was killed; to resume: {resume_command(path)}")
+        options.say(f"{path}: the run was killed; to resume: {resume_command(path)}")
 
 
 def _counts(folder: Path) -> Counts | None:
@@ -72,7 +72,7 @@ def _counts(folder: Path) -> Counts | None:
 
 def show(
     run: options.RunName,
-    case: Annotated[str | None, options.argument("CASE", "A case id: show its cells in full.")] = None,
+    case: Annotated[str | None, options.argument("CASE", "A case ID: show its cells in full.")] = None,
     sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of the case.", min=0)] = None,
     verdict: Annotated[
         VerdictChoice | None,
@@ -131,7 +131,7 @@ def _no_cell(case: str, records: Sequence[Record]) -> str:
 
     ids = {record.test_id for record in records}
     if case in ids:
-        return f"{case!r}: no matching cells of this case in this run"
+        return f"{case!r}: no matching cells in this run"
     return f"no case {case!r} in this run{did_you_mean(case, ids)}"
 
 

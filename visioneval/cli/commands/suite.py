@@ -38,12 +38,17 @@ WORKFLOWS = {Ci.github: (Path(__file__).parents[1] / "github.yml", Path(".github
 
 
 def init(
-    folder: Annotated[Path, options.argument("DIR", "Where to write it; default: here.")] = Path(),
+    folder: Annotated[
+        Path, options.argument("DIR", "The folder to write to; default: the working directory.")
+    ] = Path(),
     template: Annotated[
         Template | None, options.value("--template", "NAME", "quickstart (default), generation, editing or gecko.")
     ] = None,
     ci: Annotated[
-        Ci | None, options.value("--ci", "NAME", "github: a workflow; without --template, only the workflow.")
+        Ci | None,
+        options.value(
+            "--ci", "NAME", "github: also write a GitHub workflow; without --template, write only the workflow."
+        ),
     ] = None,
 ) -> None:
     """Write a runnable, commented suite with its images, or a CI workflow."""

@@ -103,7 +103,9 @@ def budget_too_small(limit_usd: float, limit_key: RateLimitKey, bound: CostBound
     if not bound.is_strict:
         price_hint = f"'prices: {{{limit_key}: {{per_image: ...}}}}' in the suite sets the price"
         hint = "; " + (
-            price_hint if limit_key.kind == "generate" else "set a maximum of output tokens in its params to lower this"
+            price_hint
+            if limit_key.kind == "generate"
+            else "to lower this, set a maximum number of output tokens in its params"
         )
     return (
         f"the budget of {limit_usd:g} USD is too small for one call of {limit_key}, which may cost {bound.usd:.4g} USD"

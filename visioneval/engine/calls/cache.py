@@ -31,7 +31,7 @@ MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 FORMAT = 2
 _BUSY_S = 30.0
-_USE_ANOTHER_FOLDER = "use another folder, or a new one, with --cache"
+_USE_ANOTHER_FOLDER = "choose another folder with --cache"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
@@ -106,12 +106,12 @@ class Cache:
                 raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_USE_ANOTHER_FOLDER}")
             names = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
             if names - {"files"} and not any(name.startswith(index.name) for name in names):
-                raise UsageError(f"{self.folder}: contains other files and no cache: {_USE_ANOTHER_FOLDER}")
+                raise UsageError(f"{self.folder}: contains other files but no cache: {_USE_ANOTHER_FOLDER}")
 
     def _start_over(self, cause: Exception) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
         backup = path.with_name(f"{path.name}.damaged")
-        self._warn(f"{path}: the cache's index is damaged ({cause}): moved to {backup.name}, starting a new index")
+        self._warn(f"{path}: the cache's index is damaged ({cause}): moved it to {backup.name} and started a new one")
         try:
             path.replace(backup)
             for tail in ("-wal", "-shm"):
@@ -178,7 +178,7 @@ class Cache:
                 ).fetchone()
             return None if row is None else CacheEntry(orjson.loads(row[0]), *row[1:])
         except (sqlite3.Error, orjson.JSONDecodeError) as error:
-            self._warn(f"{self.folder}: ignoring a damaged entry of the cache: {error}")
+            self._warn(f"{self.folder}: ignoring a damaged entry in the cache: {error}")
             return None
 
     def read(self, digest: str) -> bytes | None:
@@ -191,7 +191,7 @@ class Cache:
             return None
         if sha256(data).hexdigest() == digest:
             return data
-        self._warn(f"{path}: ignoring a damaged image of the cache")
+        self._warn(f"{path}: ignoring a damaged image in the cache")
         with contextlib.suppress(OSError):
             path.unlink()
         return None
@@ -217,7 +217,7 @@ class Cache:
             self._insert_or_rebuild(row, dict(images))
         except (OSError, sqlite3.Error, UsageError) as error:
             raise StorageError(
-                f"{self.folder}: cannot write the cache: {getattr(error, 'strerror', None) or error}"
+                f"{self.folder}: cannot write to the cache: {getattr(error, 'strerror', None) or error}"
             ) from None
         self._bytes_since_tidy += size
         if self._bytes_since_tidy * 10 > self.max_bytes:

@@ -69,7 +69,7 @@ class CallLog:
         except OSError as error:  # a failed log line must not discard a paid call
             self.close()
             self._file = None
-            print(f"--log-file: cannot write, so logging stops: {error.strerror or error}", file=sys.stderr)
+            print(f"--log-file: cannot write; logging stopped: {error.strerror or error}", file=sys.stderr)
 
     def close(self) -> None:
         """Closes the log file."""

@@ -113,7 +113,9 @@ class ConcurrencyLimiter:
 
     def wait_error(self) -> ProviderError:
         """The error for a pause that is longer than any call may wait."""
-        message = f"the provider asks to wait {_duration_text(self.seconds_until_open)}: resume the run after that"
+        message = (
+            f"the provider asks for a wait of {_duration_text(self.seconds_until_open)}: resume the run after that"
+        )
         return ProviderError(message, kind="rate_limit", retry_after=self.seconds_until_open)
 
     def _is_open(self) -> bool:
@@ -354,7 +356,9 @@ def _wait_is_too_long(error: ProviderError) -> bool:
 
 def _with_wait(error: ProviderError) -> ProviderError:
     """The same error, with the reason why there is no retry."""
-    message = f"{error} (the provider asks to wait {_duration_text(error.retry_after or 0)}: resume the run after that)"
+    message = (
+        f"{error} (the provider asks for a wait of {_duration_text(error.retry_after or 0)}: resume the run after that)"
+    )
     return ProviderError(message, kind=error.kind, retry_after=error.retry_after)
 
 

@@ -256,5 +256,5 @@ def _range_problem(value: Any, metric: Metric) -> str | None:
         return "not a number"
     low, high = metric.range or (-math.inf, None)
     if number < low or (high is not None and number > high):
-        return f"outside {low:g} to {'any' if high is None else f'{high:g}'}"
+        return f"outside the range {low:g} to {'any' if high is None else f'{high:g}'}"
     return None

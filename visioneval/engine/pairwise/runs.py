@@ -53,7 +53,7 @@ class RunPairs:
         notes = (
             (self.only_a, "cells are only in A"),
             (self.only_b, "cells are only in B"),
-            (self.other_prompt, "pairs have different prompts and are judged by the prompt of B"),
+            (self.other_prompt, "pairs have different prompts and are judged with the prompt of B"),
         )
         return "; ".join([str(self.matchups), *(f"{count} {text}" for count, text in notes if count)])
 

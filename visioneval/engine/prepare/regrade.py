@@ -29,9 +29,9 @@ class RegradePlan:
 
     def __str__(self) -> str:
         notes = (
-            (self.missing, "cells are missing in the source run and become ERROR, because nothing is generated"),
+            (self.missing, "cells are missing from the source run and become ERROR, because nothing is generated"),
             (self.left_out, "cells of the source run are skipped, because the suite or the flags exclude them"),
-            (self.other_prompt, "images were generated from another prompt than the current one"),
+            (self.other_prompt, "images were generated from a prompt that has since changed"),
         )
         return "; ".join(f"{count} {text}" for count, text in notes if count)
 

@@ -98,7 +98,7 @@ def _step(
     if record.status is Status.ERROR:
         return ResumeStep("keep") if keep_errors else ResumeStep("generate", "ended in an error")
     if record.artifact_path and file_inside(folder, record.artifact_path) is None:
-        return ResumeStep("generate", "missing their image")
+        return ResumeStep("generate", "without an image file")
     changed = changes(record.grade_key, grade_key(call, hash_of))
     if changed:
         return ResumeStep("grade", f"{changed} changed")

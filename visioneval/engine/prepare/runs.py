@@ -124,7 +124,9 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
     assert folder is not None
     stored = read_info(folder)
     if stored.graded_from is not None:
-        raise UsageError(f"{folder} grades the outputs of {stored.graded_from}: run that 'visioneval grade' again")
+        raise UsageError(
+            f"{folder} grades the outputs of {stored.graded_from}: repeat that 'visioneval grade' command instead"
+        )
     uses_stored_suite = planned.loaded.is_from_run
     rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors)
     writer = RunWriter.resume(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), rest.stale)
@@ -202,9 +204,7 @@ def _plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions)
 
 def _grade_again_hint(options: RunOptions) -> str:
     """How to grade the rest: in a new run, because the id of this one exists."""
-    again = "to grade the rest: the same command again" + (
-        " with another --run-id" if options.run_id is not None else ""
-    )
+    again = "to grade the rest, repeat the command" + (" with another --run-id" if options.run_id is not None else "")
     if not options.calls.reuse.judgements:
         return f"{again}, which asks all judges again; without --reuse none, it reuses cached answers"
-    return f"{again}, which reuses cached answers of judges"
+    return f"{again}, which reuses cached judge answers"

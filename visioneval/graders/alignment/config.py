@@ -24,7 +24,7 @@ class AlignmentOptions(Frozen):
     judge: Name = "default"
     template: Text = Field(
         default="alignment/alignment.md.j2",
-        description="Searched in the suite's folder, then among the built-in templates.",
+        description="Looked up in the suite's folder, then among the built-in templates.",
     )
     frames: FrameCount = 8
 

@@ -20,7 +20,7 @@ from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, OffSchemaError, exchange
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.questions import GeckoQuestion
 
-OFF_SHAPE = "the reply did not match the schema"
+OFF_SHAPE = "the answer does not match the schema"
 MAX_UNASKED = 100
 """The most unrequested ids that a record lists."""
 Instructions = Callable[[Sequence[GeckoQuestion]], str]

@@ -27,7 +27,13 @@ def _questions(case: TestCase, grader: GeckoGrader, *, recorded: bool) -> Iterat
     if case.questions is not None and not questions:
         yield ("questions",), "must not be empty; remove the key to have questions generated"
     if case.questions is None and recorded:
-        yield (), f"the judge {grader.judge!r} is recorded and cannot generate questions: add 'questions:' to the case"
+        yield (
+            (),
+            (
+                f"the judge {grader.judge!r} replays recorded answers and cannot generate questions: "
+                "add 'questions:' to the case"
+            ),
+        )
     elif case.questions is None and not case.prompt:
         yield (), "questions cannot be generated without a prompt: add 'questions:' to the case"
     duplicates = list(id_problems(questions))

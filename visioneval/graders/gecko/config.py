@@ -24,11 +24,13 @@ class GeckoOptions(Frozen):
 
     judge: Name = "default"
     media: Media = "image"
-    questions: FilePath | None = Field(default=None, description="File with pinned questions.")
+    questions: FilePath | None = Field(default=None, description="A file of pinned questions.")
     questions_template: Text | None = Field(
-        default=None, description="Template that generates questions from a prompt."
+        default=None, description="The template that generates questions from a prompt."
     )
-    answers_template: Text | None = Field(default=None, description="Template that asks the questions about an image.")
+    answers_template: Text | None = Field(
+        default=None, description="The template that asks the questions about an image."
+    )
     mode: Literal["batch", "single"] = Field(
         default="batch", description="batch: all questions in one call; single: one call per question."
     )

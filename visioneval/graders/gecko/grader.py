@@ -154,7 +154,9 @@ def _reasons(
 def _wrong_answer(question: GeckoQuestion, answer: ParsedAnswer) -> str:
     text = chosen_text(question, answer) or answer.answer or answer.fault
     return (
-        f"{text}, but what it depends on is wrong" if _is_right(question, answer) else f"{text}, not {question.answer}"
+        f"{text}, but a question that it depends on has a wrong answer"
+        if _is_right(question, answer)
+        else f"{text}, not {question.answer}"
     )
 
 

@@ -67,7 +67,7 @@ def read_json(text: str) -> dict[str, Any]:
     objects = [candidate.value for candidate in read_objects(text)]
     valid = [candidate for candidate in objects if "questions" in candidate]
     if len({json.dumps(candidate, sort_keys=True) for candidate in valid}) > 1:
-        raise UnreadableReplyError(f"the reply contains {len(valid)} different JSON objects with questions")
+        raise UnreadableReplyError(f"the answer contains {len(valid)} different JSON objects with questions")
     return (valid or objects)[0]
 
 
@@ -86,7 +86,7 @@ def _item(inner: str, media: Media) -> PromptItem:
 def read_questions(data: Any, media: Media) -> ParsedQuestions | str:
     """The questions of a reply, or the problem with the whole reply."""
     if not isinstance(data, dict) or not isinstance(data.get("questions"), list):
-        return "the reply is not a complete JSON object with the keys 'keywords' and 'questions'"
+        return "the answer is not a complete JSON object with the keys 'keywords' and 'questions'"
     keywords = data.get("keywords")
     items = read_items(keywords, media) if isinstance(keywords, str) else {}
     if not items:

@@ -23,17 +23,18 @@ def run_problems(view: SuiteContext, graders: Sequence[tuple[int, PairwiseGrader
         if len(compared) < 2:
             yield (
                 ("graders", index, "models" if grader.models else "type"),
-                f"comparing needs at least two model runs, not {len(compared)}",
+                f"a comparison needs at least two model runs, not {len(compared)}",
             )
         judge = view.suite.judges.get(grader.judge)
         if judge is None:
             continue
         if judge.is_recorded:
-            message = "recorded answers are about single images: use another judge for pairs"
+            message = "recorded answers cover single images only: use another judge for pairs"
             yield ("graders", index, "judge"), message
         if judge.title in graders_by_judge:
             message = (
-                f"{graders_by_judge[judge.title]!r} already asks this judge model: use one pairwise grader per model"
+                f"{graders_by_judge[judge.title]!r} already asks this judge model: use one pairwise grader"
+                f" per judge model"
             )
             yield ("graders", index, "judge"), message
         graders_by_judge.setdefault(judge.title, grader.key)

@@ -26,10 +26,11 @@ class PairwiseOptions(Frozen):
     judge: Name = "default"
     template: Text = Field(
         default="pairwise/pairwise.md.j2",
-        description="Searched in the suite's folder, then among the built-in templates.",
+        description="Looked up in the suite's folder, then among the built-in templates.",
     )
     models: tuple[Text, ...] = Field(
-        default=(), description="Labels of the model runs to compare, all pairs; * and ? are wildcards. Default: all."
+        default=(),
+        description="Labels of the model runs to compare, in all pairs; * and ? are wildcards. Default: all.",
     )
     frames: FrameCount = 8
 

@@ -22,8 +22,9 @@ class LocalityGrader(BaseGrader):
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact"] = Field(
         default="reencode",
-        description="reencode ignores lossy encoding, another size and a small shift of the whole image. "
-        "exact ignores nothing: every pixel with another RGB value counts, and max_changed_outside, max_worst_window "
+        description="reencode ignores lossy encoding, a different size and a small shift of the whole image. "
+        "exact ignores nothing: every pixel with a different RGB value counts, and max_changed_outside,"
+        " max_worst_window "
         "and dilate are 0 by default.",
     )
     max_changed_outside: Share = Field(
@@ -32,10 +33,11 @@ class LocalityGrader(BaseGrader):
     max_worst_window: Share = Field(
         default=0.15,
         description="The largest share that may change in any window of 24 x 24 pixels outside the mask; "
-        "a 12 x 12 patch is a quarter.",
+        "a 12 x 12 patch is a quarter of a window.",
     )
     min_changed_inside: Share = Field(
-        default=0.01, description="The smallest share of pixels inside the mask that must change; less is no edit."
+        default=0.01,
+        description="The smallest share of pixels inside the mask that must change; less counts as no edit.",
     )
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
         default=8, description="Width in pixels of the border around the mask that may also change."
@@ -68,12 +70,13 @@ class ReferenceGrader(BaseGrader):
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
         default=0.9,
-        description="The smallest structural similarity: re-encoding gives 0.95 or more, another image 0.4 or less.",
+        description="The smallest structural similarity: re-encoding gives 0.95 or more, a different image 0.4 or"
+        " less.",
     )
     max_delta_e: Annotated[float, Field(ge=0, le=200)] = Field(
         default=3.0,
         description="The largest mean color difference (CIEDE2000): re-encoding gives less than 2.5, "
-        "12 of 255 brighter gives 3.5, another image 20 or more.",
+        "brightening by 12 of 255 levels gives 3.5, a different image 20 or more.",
     )
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:

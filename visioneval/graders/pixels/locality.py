@@ -116,7 +116,7 @@ class Locality:
             raise GraderError("the case has no input image, or no editable mask")
         base, editable = read_pixels(base_path), _read_mask(mask_path)
         if editable.shape != base.shape[:2]:
-            raise GraderError(f"the mask {mask_path} is {_size(editable)}, the base {base_path} is {_size(base)}")
+            raise GraderError(f"the mask {mask_path} is {_size(editable)}, the base image {base_path} is {_size(base)}")
         exact = config.tolerance == "exact"
         output = read_pixels(context.generated.path)
         finding = measure_locality(base, output, editable, exact=exact, dilate=config.dilate)
@@ -149,11 +149,12 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
     base_width, base_height = finding.base_size
     if finding.registration.distorted:
         failures.append(
-            f"the output is {width}x{height}; its aspect ratio differs from the base's {base_width}x{base_height}, "
+            f"the output is {width}x{height}; its aspect ratio differs from the base image's"
+            f" {base_width}x{base_height}, "
             "so everything was cropped or stretched"
         )
     elif config.tolerance == "exact" and finding.image_size != finding.base_size:
-        failures.append(f"the output is {width}x{height}, the base {base_width}x{base_height}")
+        failures.append(f"the output is {width}x{height}, the base image {base_width}x{base_height}")
     outside = _outside_failure(finding, config)
     if outside is not None:
         failures.append(outside)
@@ -190,9 +191,9 @@ def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | 
 def _unmeasured(finding: LocalityFinding) -> str | None:
     empty = []
     if finding.changed_outside is None:
-        empty.append("the mask has no outside")
+        empty.append("no pixel is outside the mask")
     if finding.changed_inside is None:
-        empty.append("the mask has no inside")
+        empty.append("no pixel is inside the mask")
     return "; ".join(empty) or None
 
 
@@ -253,4 +254,4 @@ def _size(array: Any) -> str:
 
 def _percent(share: float) -> str:
     """A share in per cent with two significant digits, and never rounded to 0 or 100."""
-    return f"{share * 100:.2g} %" if share < 0.995 else f"{share * 100:.4g} %"
+    return f"{share * 100:.2g}%" if share < 0.995 else f"{share * 100:.4g} %"

@@ -161,7 +161,7 @@ def _find_move(base: Floats, image: Floats, fixed: Mask) -> tuple[NDArray[np.flo
     zoom = np.array([move[1] / width, move[3] / height])
     description = (
         f"a shift of ({move[0]:.1f}, {move[2]:.1f}) px and a zoom of ({1 + zoom[0]:.3f}, {1 + zoom[1]:.3f}) "
-        "were found but not undone: "
+        "were detected but not corrected: "
     )
     if reach.max() > MAX_MOVE * max(height, width) or np.abs(zoom).max() > MAX_MOVE:
         return None, description + f"they exceed {MAX_MOVE:.0%} of the image"

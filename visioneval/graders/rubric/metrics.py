@@ -121,12 +121,12 @@ class RubricOptions(Frozen):
 
     judge: Name = "default"
     template: Text = Field(
-        default="judge/rubric.md.j2", description="Searched in the suite's folder, then among the built-in templates."
+        default="judge/rubric.md.j2", description="Looked up in the suite's folder, then among the built-in templates."
     )
     asked: dict[Name, RubricMetric] = Field(
-        alias="metrics", min_length=1, description="What to judge; each name is a metric for rules."
+        alias="metrics", min_length=1, description="What to judge; each name is a metric that rules can use."
     )
-    failure_tags: tuple[Name, ...] = Field(default=(), description="The tags that the judge may use.")
+    failure_tags: tuple[Name, ...] = Field(default=(), description="The failure tags that the judge may use.")
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
         default=1, description="Number of times to ask; the score is the lower median, or the majority."
     )
@@ -139,5 +139,5 @@ class RubricOptions(Frozen):
     def _no_name_is_taken(self) -> Self:
         taken = {"reason", "failure_tags", "verdict"} & self.asked.keys()
         if taken:
-            raise ValueError(f"metrics: the name {min(taken)!r} is reserved for the judge's reply")
+            raise ValueError(f"metrics: the name {min(taken)!r} is reserved for the judge's answer")
         return self

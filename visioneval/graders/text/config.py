@@ -40,7 +40,9 @@ class TextGrader(BaseGrader):
         default=False,
         description="The judge first describes the image; a second call, which sees no image, lists the text.",
     )
-    min_confidence: Share = Field(default=0.5, description="OCR readings below this confidence (0 to 1) are not text.")
+    min_confidence: Share = Field(
+        default=0.5, description="OCR readings below this confidence (0 to 1) do not count as text."
+    )
 
     @model_validator(mode="after")
     def _who_describes(self) -> Self:

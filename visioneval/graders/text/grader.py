@@ -111,9 +111,7 @@ def _unreadable_characters(expected: ExpectText) -> list[str]:
 
 def _refuse_unreadable(expected: ExpectText) -> None:
     if characters := _unreadable_characters(expected):
-        raise GraderError(
-            f"local OCR cannot read {' '.join(characters[:10])}: use a vision judge with 'extract: judge'"
-        )
+        raise GraderError(f"local OCR cannot read {' '.join(characters[:10])}: use a text grader with 'extract: judge'")
 
 
 def _grade(
@@ -148,7 +146,7 @@ def _missing_reason(miss: Miss) -> str:
         return f"{text}: read only at confidence {miss.faint:.2f}, which is too low"
     if miss.nearest is None:
         return f"{text}: nothing similar was read"
-    return f'{text}: nearest is "{miss.nearest}" ({", ".join(miss.differences)})'
+    return f'{text}: the nearest text is "{miss.nearest}" ({", ".join(miss.differences)})'
 
 
 def _doubts(comparison: CopyCheck) -> Iterator[str]:
@@ -160,7 +158,7 @@ def _doubts(comparison: CopyCheck) -> Iterator[str]:
 
 def _success_reason(expected: ExpectText) -> str:
     count = len(expected.required)
-    parts = ["the required line found" if count == 1 else f"all {count} required lines found"] if count else []
+    parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
     parts += ["nothing forbidden"] if expected.forbidden else []
     parts += ["nothing extra"] if expected.extra == "forbid" else []
     return ", ".join(parts)

@@ -22,7 +22,7 @@ MODELS = {
     "Det": "PP-OCRv6_det_small.onnx",
     "Rec": "PP-OCRv6_rec_small.onnx",
 }
-_INSTALL = "pip install '.[ocr]' in a checkout of visioneval"
+_INSTALL = "run pip install '.[ocr]' in a checkout of visioneval"
 
 _MAX_AREA = 4_000_000
 """The most pixels for the detector: about five seconds and one gigabyte of memory."""
@@ -66,7 +66,7 @@ def _run(engine: Any, image: Image.Image) -> Any:
     try:
         return engine(pixels)
     except Exception as error:
-        raise GraderError(f"the OCR failed: {type(error).__name__}: {error}") from error
+        raise GraderError(f"OCR failed: {type(error).__name__}: {error}") from error
 
 
 def _upside_down(image: Image.Image, box: Any, text: str, score: float) -> tuple[str, float]:

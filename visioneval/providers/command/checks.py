@@ -13,7 +13,7 @@ from visioneval.suite.loading.paths import Trust
 def problems(entry: CommandProvider, folder: Path, trust: Trust) -> Problems:  # noqa: ARG001 - trust is checked elsewhere
     """Yields a missing program."""
     if not _is_program(entry.argv[0], folder):
-        yield ("argv",), f"there is no program {entry.argv[0]!r} on this machine"
+        yield ("argv",), f"program {entry.argv[0]!r} not found on this machine"
 
 
 def _is_program(name: str, folder: Path) -> bool:

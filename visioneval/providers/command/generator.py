@@ -82,7 +82,9 @@ class Command:
         except BaseException as error:
             await _kill(process)
             if isinstance(error, TimeoutError):
-                raise ProviderError(f"the command took over {self.config.timeout_s:g} s", kind="transient") from None
+                raise ProviderError(
+                    f"the command took more than {self.config.timeout_s:g} s", kind="transient"
+                ) from None
             raise
         finally:
             _close_pipes(process)

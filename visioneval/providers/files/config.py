@@ -24,8 +24,10 @@ class FilesProvider(BaseProvider):
     reads_outputs: ClassVar[bool] = True
 
     provider: Literal["files"]
-    path: FilePath | None = Field(default=None, description="A pattern with {case}, {model} (the label) and {sample}.")
-    run: FilePath | None = Field(default=None, description="RUN or RUN@label: the outputs of another run.")
+    path: FilePath | None = Field(
+        default=None, description="A path pattern with {case}, {model} (the label) and {sample}."
+    )
+    run: FilePath | None = Field(default=None, description="RUN or RUN@LABEL: the outputs of another run.")
     dataset: OutputDataset | None = None
     outputs: Literal["none"] | None = Field(
         default=None, description="none: cells without outputs, for recorded answers."

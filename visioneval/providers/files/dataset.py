@@ -23,7 +23,7 @@ class OutputDataset(Frozen):
     """Existing outputs listed in a table; rows match cases by id, or by prompt if they have no id."""
 
     path: FilePath
-    fields: dict[str, str] = Field(description="output, and id or prompt, and optionally model: the column of each.")
+    fields: dict[str, str] = Field(description="The columns for output, for id or prompt, and optionally for model.")
 
     @model_validator(mode="after")
     def _enough(self) -> Self:

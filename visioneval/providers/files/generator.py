@@ -33,7 +33,7 @@ class Files:
             raise ProviderError(_with_source(request.params, str(problem)), kind="invalid")
         if not path:
             raise ProviderError(
-                f"there is no output of {request.model_label!r} for the case {request.case.id!r}",
+                f"no output of {request.model_label!r} for the case {request.case.id!r}",
                 kind="invalid",
             )
         if request.params.get("by_address"):

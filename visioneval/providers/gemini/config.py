@@ -19,7 +19,8 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
     provider: Literal["gemini"]
     mask_mode: Literal["as_image", "ignore"] = Field(
         default="as_image",
-        description="as_image: send the mask as an additional image, since there is no mask argument; ignore.",
+        description="as_image: send the mask as an additional image, since there is no mask argument; ignore:"
+        " send no mask.",
     )
 
     @property
@@ -40,7 +41,7 @@ class GeminiJudge(BaseJudge, GeminiOptions):
 
     provider: Literal["gemini"]
     model: Text
-    params: dict[str, Any] = Field(default_factory=dict, description="The generation config, as written.")
+    params: dict[str, Any] = Field(default_factory=dict, description="The generation config, sent as written.")
 
     @field_validator("params")
     @classmethod

@@ -72,7 +72,7 @@ def client_for(options: GeminiOptions) -> genai.Client:
             return _vertex(options.google, options.base_url)
         key = os.environ.get(options.key_variable)
         if not key:
-            raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'the Gemini API'}")
+            raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'the Gemini API'}")
         http = _http(options.base_url or DEVELOPER_URL, API_VERSION)
         return genai.Client(vertexai=False, api_key=key, http_options=http)
     except (ImportError, ValueError) as error:
@@ -165,7 +165,7 @@ async def provider_errors() -> AsyncIterator[None]:
         message = f"no answer: {type(error).__name__}{detail}"
         raise ProviderError(message, kind="transient", may_be_billed=may_be_sent) from None
     except json.JSONDecodeError as error:
-        message = f"the answer is not JSON: it begins {error.doc[:60]!r}"
+        message = f"the answer is not JSON: it begins with {error.doc[:60]!r}"
         raise ProviderError(message, kind="transient", may_be_billed=True) from None
     except (errors.UnknownApiResponseError, ValidationError) as error:
         message = f"the answer could not be read: {' '.join(str(error).split())}"
@@ -174,7 +174,7 @@ async def provider_errors() -> AsyncIterator[None]:
         message = f"the answer could not be read: {error}"
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
     except ValueError as error:
-        raise ProviderError(f"bad parameter: {error}"[:_MAX_MESSAGE], kind="invalid") from None
+        raise ProviderError(f"invalid parameter: {error}"[:_MAX_MESSAGE], kind="invalid") from None
 
 
 def _error_message(error: errors.APIError) -> str:
@@ -262,9 +262,9 @@ def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise ProviderError(f"bad parameter {where}: {first['msg']}", kind="invalid") from None
+        raise ProviderError(f"invalid parameter {where}: {first['msg']}", kind="invalid") from None
     if config.http_options is not None:
-        raise ProviderError("bad parameter http_options: set base_url instead", kind="invalid")
+        raise ProviderError("invalid parameter http_options: set base_url instead", kind="invalid")
     return config
 
 

@@ -162,7 +162,7 @@ def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dic
     if best is None:
         count = len(copy.small) + len(copy.required) + len(copy.extra)
         raise ProviderError(
-            f"mock: {count} lines of copy do not fit {size[0]}x{size[1]} at a readable size", kind="invalid"
+            f"mock: {count} lines of text do not fit {size[0]}x{size[1]} at a readable size", kind="invalid"
         )
     art, column, parts, gap, _ = best
     if art[2] == size[0]:  # the landscape is above the column and takes the free space

@@ -96,7 +96,7 @@ class Setting:
 def font(size: int) -> ImageFont.FreeTypeFont:
     """Pillow's built-in font. Raises ``ProviderError`` if Pillow was built without FreeType."""
     if not features.check("freetype2"):
-        raise ProviderError("mock needs a Pillow that was built with FreeType", kind="invalid")
+        raise ProviderError("mock needs a Pillow build with FreeType support", kind="invalid")
     default = ImageFont.load_default(size)
     assert isinstance(default, ImageFont.FreeTypeFont)
     # The other layout engine is not available everywhere, and the same request must give the same image.

@@ -18,7 +18,9 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions):
 
     provider: Literal["openai"]
     mask_mode: MaskMode = Field(
-        default="send", description="send: as the mask argument; as_image: as an additional image; ignore."
+        default="send",
+        description="send: send the mask as the mask argument; as_image: send it as an additional image; ignore:"
+        " send no mask.",
     )
 
     @property
@@ -38,7 +40,9 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
     provider: Literal["openai"]
     model: Text
     api: Literal["responses", "chat"] = "responses"
-    params: dict[str, Any] = Field(default_factory=dict, description="Sent as written, such as reasoning.")
+    params: dict[str, Any] = Field(
+        default_factory=dict, description="Parameters that are sent as written, such as reasoning."
+    )
 
     @field_validator("params")
     @classmethod

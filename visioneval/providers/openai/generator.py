@@ -49,7 +49,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
     """
     key = os.environ.get(options.key_variable)
     if not key:
-        raise UsageError(f"set {options.key_variable}: the key of {options.base_url or 'OpenAI'}")
+        raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'OpenAI'}")
     if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's error would show the whole key
         raise UsageError(
             f"{options.key_variable} contains a space, a line break or another character that is invalid in a key"
@@ -188,7 +188,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except TypeError as error:
-        raise ProviderError(f"bad parameter: {error}", kind="invalid") from None
+        raise ProviderError(f"invalid parameter: {error}", kind="invalid") from None
 
 
 class Connection:
@@ -277,7 +277,9 @@ def _decoded(image: Mapping[str, Any]) -> bytes:
     """The image's bytes; empty if it is damaged, so that only its cell fails."""
     text = image.get("b64_json")
     if not text and image.get("url"):
-        raise ProviderError("the answer contains a URL: set params.response_format to b64_json", kind="invalid")
+        raise ProviderError(
+            "the answer contains a URL, not an image: set params.response_format to b64_json", kind="invalid"
+        )
     try:
         return b64decode(text or "", validate=True)
     except (binascii.Error, ValueError, TypeError):

@@ -18,7 +18,7 @@ class RecordedFields(Frozen):
     case: Text = "case"
     model: Text | None = Field(default=None, description="Without it, answers apply to all model runs.")
     sample: Text | None = Field(default=None, description="Without it, answers apply to all samples.")
-    question: Text = Field(default="question", description="A question's id or text, or a metric's name.")
+    question: Text = Field(default="question", description="A question's ID or text, or a metric's name.")
     answer: Text = "answer"
 
 

@@ -43,7 +43,7 @@ _OUTCOME_TITLES = {
     "passed": ("pass", "All gates passed"),
     "failed": ("fail", "A gate failed"),
     "unmeasured": ("error", "A gate was not measured"),
-    "incomplete": ("error", "B is not complete"),
+    "incomplete": ("error", "B is incomplete"),
 }
 
 
@@ -127,7 +127,7 @@ def _tables(comparison: Comparison) -> Iterator[dict[str, Any]]:
     if comparison.by_tag:
         yield _table("Pass rate by tag", "tag", comparison.by_tag, ())
     if comparison.by_type:
-        yield _table("By type of question", "type", comparison.by_type, ())
+        yield _table("By question type", "type", comparison.by_type, ())
 
 
 def _table(
@@ -199,7 +199,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
 def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None, samples: bool) -> dict[str, Any]:
     names = dict.fromkeys((*pair.b.scores, *pair.a.scores))
     scores = [(name, pair.a.scores.get(name), pair.b.scores.get(name)) for name in names]
-    not_embedded = f"not embedded: the page embeds the images of {EMBEDDED_PAIRS} pairs"
+    not_embedded = f"not embedded: the page embeds the images of at most {EMBEDDED_PAIRS} pairs"
     return {
         "case": pair.b.test_id,
         "labels": [pair.a.model_label, pair.b.model_label],

@@ -163,7 +163,7 @@ class EmbeddedImages(ReportImages):
 
     def _put_run_image(self, path: Path) -> str:
         if path.suffix.lower() in VIDEOS:
-            raise ImageError("a video is too large to be embedded")
+            raise ImageError("a video is too large to embed")
         return self._embedded(path)
 
     def _put_derived(self, image: Image.Image, _name: str, /) -> str:

@@ -24,7 +24,7 @@ OUTCOME_TITLES = {
     3: ("error", "Incomplete: some values were not measured"),
     130: ("error", "Interrupted"),
 }
-UNFINISHED_TITLES = {"running": "Still running", "stopped": "Stopped before it was complete"}
+UNFINISHED_TITLES = {"running": "Still running", "stopped": "Stopped before completion"}
 
 
 @dataclass(frozen=True, slots=True)

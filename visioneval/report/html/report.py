@@ -98,11 +98,11 @@ def _summary(run: SlimRun) -> Summary:
 def _prepare_folder(target: Path) -> None:
     """Creates the folder. Refuses a folder with other files and links."""
     if target.exists() and not target.is_dir():
-        raise UsageError(f"{target}: is a file; give a folder as --output")
+        raise UsageError(f"{target}: is a file: use a folder as --output")
     if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
-        raise UsageError(f"{target}: contains files that are not a report; give another --output")
+        raise UsageError(f"{target}: contains files that are not part of a report: use another --output")
     if linked := next((path for path in (target, *(target / name for name in _SUBFOLDERS)) if path.is_symlink()), None):
-        raise UsageError(f"{linked}: is a symbolic link, which is not allowed here; give another --output")
+        raise UsageError(f"{linked}: is a symbolic link: use an --output without symbolic links")
     target.mkdir(parents=True, exist_ok=True)
 
 

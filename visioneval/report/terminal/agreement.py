@@ -46,7 +46,7 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
         if grader.cells or grader.unmeasured:
             yield from _grader(grader, width)
     if any(question.shared for question in agreement.people):
-        yield with_title("Agreement between raters", _question_table(agreement.people, width))
+        yield with_title("Agreement among raters", _question_table(agreement.people, width))
         yield from _pairs(agreement.people, width)
     if agreement.raters:
         yield with_title("Raters", _raters(agreement.raters, width))
@@ -57,7 +57,7 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
 def _grader(grader: GraderAgreement, width: int) -> Iterator[RenderableType]:
     title = f"{grader.metric} and human label {grader.question}, cells: {grader.cells:,}"
     remarks = [
-        f"{grader.split:,} evenly split between raters, excluded from kappa and FAIL" * bool(grader.split),
+        f"{grader.split:,} evenly split among raters, excluded from kappa and FAIL" * bool(grader.split),
         f"{grader.unmeasured:,} more not measured" * bool(grader.unmeasured),
         f"FAIL means a violation of {grader.rule}" * bool(grader.rule),
     ]
@@ -65,7 +65,7 @@ def _grader(grader: GraderAgreement, width: int) -> Iterator[RenderableType]:
         (Text(_NAMES[name], style="bold" if name == grader.headline else ""), *_measure_cells(measure))
         for name, measure in grader.measures.items()
     ]
-    rows.append((f"between raters ({_NAMES[grader.headline]})", *_measure_cells(grader.ceiling)))
+    rows.append((f"among raters ({_NAMES[grader.headline]})", *_measure_cells(grader.ceiling)))
     columns = (Column("measure", min_width=18), Column("value", right=True), Column("95%"), Column("n", right=True))
     notes = [part for part in remarks if part]
     yield Group(

@@ -112,7 +112,7 @@ def _numbers(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     for title, heading, differences in (
         ("Pass rate by model run", "model run", comparison.by_run),
         ("Pass rate by tag", "tag", comparison.by_tag),
-        ("By type of question", "type", comparison.by_type),
+        ("By question type", "type", comparison.by_type),
     ):
         if differences:
             yield with_title(f"{title} (p not adjusted)", _differences(heading, differences, width, adjusted=False))

@@ -49,7 +49,7 @@ def print_preferences(preferences: Sequence[PreferenceFinding], console: Console
         for preference in preferences
     ]
     console.print(
-        with_title("Preferences (a tie counts half; a flip counts as a tie)", table(COLUMNS, rows, console.width))
+        with_title("Preferences (a tie counts as half; a flip counts as a tie)", table(COLUMNS, rows, console.width))
     )
     for preference in preferences:
         for title, cells in (("A preferred", _cells(preference, "a")), ("not judged", _cells(preference, "error"))):

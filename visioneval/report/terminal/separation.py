@@ -30,4 +30,4 @@ def separation_table(summary: Summary, width: int) -> RenderableType:
         for metric, by_label in summary.separations.items()
         for label, separation in by_label.items()
     ]
-    return with_title("Counter-examples: mean (cells), difference and AUROC", table(columns, rows, width))
+    return with_title("Counterexamples: mean (cells), difference and AUROC", table(columns, rows, width))

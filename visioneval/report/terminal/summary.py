@@ -58,7 +58,7 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
         yield with_title("By tag", _tag_table(summary.tags, width))
     for title, heading, counts in (
         ("Failure tags", "tag", summary.failure_tags),
-        ("Warnings", "warned rule", summary.warned_rules),
+        ("Warnings", "warning", summary.warned_rules),
     ):
         if counts:
             columns = (Column(heading, min_width=12), Column("cells", right=True))
@@ -123,7 +123,7 @@ def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:
     columns = (
         Column("what"),
         Column("of", min_width=12),
-        *(Column(name, right=True) for name in ("USD", "cells paid", "from cache", "unknown")),
+        *(Column(name, right=True) for name in ("USD", "paid cells", "from cache", "unknown")),
     )
     rows: list[list[Cell]] = [
         [

@@ -165,7 +165,7 @@ def _missing_input(view: SuiteContext, name: str) -> str:
     for grader in view.suite.graders:
         needed = grader.needs.get(name.removeprefix(grader.key)) if name.startswith(grader.key) else None
         if needed is not None:
-            return f": the grader {grader.key!r} writes it only for cases with {needed}, and no case has that"
+            return f": the grader {grader.key!r} writes it only for cases with {needed}, but there are no such cases"
     return ""
 
 
@@ -210,5 +210,5 @@ def _gates(view: SuiteContext) -> Problems:
                 yield ("gates", index), message
         aligned_values = {view.suite.cases[case_index].expect.aligned for case_index in cases}
         if gate.fn == "separation" and len(aligned_values) == 1:
-            missing = "counter-examples (expect: {aligned: false})" if True in aligned_values else "aligned cases"
+            missing = "counterexamples (expect: {aligned: false})" if True in aligned_values else "aligned cases"
             yield ("gates", index), f"{entry.rule!r}: its cases include no {missing}"

@@ -164,8 +164,8 @@ def _ids(suite: Suite) -> Problems:
     for index, case in enumerate(suite.cases):
         folded = case.id.lower()
         if folded in first:
-            same = f"two cases have the id {case.id!r}"
-            close = f"the ids {first[folded]!r} and {case.id!r} differ only by upper and lower case"
+            same = f"two cases have the ID {case.id!r}"
+            close = f"the IDs {first[folded]!r} and {case.id!r} differ only in upper and lower case"
             yield ("cases", index, "id"), same if first[folded] == case.id else close
         first.setdefault(folded, case.id)
 
@@ -231,7 +231,11 @@ def _mask(path: str, base: str, files: _ImageFiles) -> str | None:
     (size, has_alpha), (base_size, _) = mask, image
     if size != base_size:
         return f"{path} is {size[0]} x {size[1]} pixels, but the base image is {base_size[0]} x {base_size[1]}"
-    return None if has_alpha else f"{path} has no alpha channel: transparent pixels (alpha 0) are inside the mask"
+    return (
+        None
+        if has_alpha
+        else f"{path} has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
+    )
 
 
 def _prompts(suite: Suite, *, known_models: bool) -> Problems:
@@ -294,4 +298,4 @@ def _tasks(view: SuiteContext) -> Problems:
                 f"no model of this suite supports {case.task_type}: add such a model or remove the case",
             )
         if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.output_of:
-            yield ("cases", index), "an editing case needs 'images': the first is the image to edit"
+            yield ("cases", index), "an editing case needs 'images': the first is the base image"

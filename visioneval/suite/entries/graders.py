@@ -161,10 +161,10 @@ class CustomGrader(BaseGrader):
 
     runs_code: ClassVar[bool] = True
     type: ModuleClass
-    judge: Name | None = Field(default=None, description="The key of the judge that it uses, if any.")
+    judge: Name | None = Field(default=None, description="The key of its judge, if any.")
     writes: Annotated[dict[str, Metric], Field(min_length=1)] | None = Field(
         default=None,
-        description="Its metrics, by the name that rules use. Required if the class has no metrics().",
+        description="Its metrics, by the name used in rules. Required if the class has no metrics().",
     )
     options: dict[str, Any] = Field(default_factory=dict)
     declared: SkipJsonSchema[Declared | None] = None

@@ -199,7 +199,7 @@ def _table_rows(text: str, name: str, delimiter: str) -> Iterator[Row | Problem]
         elif len(cells) == len(header):
             yield Row(line, dict(zip(header, cells, strict=True)))
         else:
-            yield Problem(name, line, 1, f"the row has {len(cells)} cells, but the header has {len(header)}")
+            yield Problem(name, line, 1, f"the row has {len(cells)} values, but the header has {len(header)}")
         line = reader.line_num + 1
 
 
@@ -208,7 +208,7 @@ def field_problems(fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for key in fields:
         above = next((parent for parent in _parents(key) if parent in fields), None)
         if above:
-            yield key, f"{key!r} cannot have a column because {above!r} has one: remove either"
+            yield key, f"{key!r} cannot have a column because {above!r} has one: remove one of them"
         elif message := _unknown_key(key):
             yield key, message
 

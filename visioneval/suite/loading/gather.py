@@ -37,7 +37,7 @@ def read_bytes(path: Path) -> bytes:
     """Reads a YAML file. Raises ``UsageError`` if it cannot be read."""
     try:
         if path.is_dir():
-            raise UsageError("is a directory: name a file in it")
+            raise UsageError("is a folder: name a file in it")
         if path.exists() and not path.is_file():
             raise UsageError("is not a regular file")
         if path.stat().st_size > MAX_BYTES:
@@ -159,7 +159,7 @@ def _cases_of_rows(
         case = case_of(row, fields)
         line, first = cases.setdefault(key, (row.line, case))
         if different := sorted(k for k in case.keys() | first.keys() if case.get(k) != first.get(k)):
-            message = f"{', '.join(different)} of {key!r} differs from line {line}: rows of one case must be equal"
+            message = f"{', '.join(different)} of {key!r} differs from line {line}: rows of the same case must match"
             document.problems.append(Problem(name, row.line, 1, message))
         label = row.cells.get(fields["model"]) if "model" in fields else file_stem(name)
         if "output" in fields and label not in (None, ""):

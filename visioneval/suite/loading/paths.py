@@ -55,7 +55,7 @@ class Trust:
         if self.is_from_run:
             return (
                 f"{path!r} is outside the working directory:"
-                " run this from the suite's folder, or pass --trust-suite if you trust this suite"
+                " run visioneval from the suite's folder, or pass --trust-suite if you trust this suite"
             )
         return (
             f"{path!r} is outside the suite's folder and the working directory:"

@@ -45,7 +45,8 @@ def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Sui
     for index, grader in naming[1:]:
         if grader.question_file != naming[0][1].question_file:
             message = (
-                f"questions: a suite can use only one file, and another grader uses {naming[0][1].question_file!r}"
+                f"questions: a suite can use only one question file, but another grader uses"
+                f" {naming[0][1].question_file!r}"
             )
             document.report(("graders", index, "questions"), message)
     if not naming:

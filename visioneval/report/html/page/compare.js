@@ -60,7 +60,7 @@ function renderPairs() {
     pairs.list.append(el("button", { type: "button", class: "quiet more", text: `Show ${Math.min(STEP, matches.length - pairs.shown)} more`,
       click: () => { pairs.shown += STEP; renderPairs(); } }));
   }
-  if (!matches.length) pairs.list.append(el("p", { class: "notice", text: "No pairs match the filters." }));
+  if (!matches.length) pairs.list.append(el("p", { class: "notice", text: "No pairs match these filters." }));
 }
 
 function textOfPair(pair) {

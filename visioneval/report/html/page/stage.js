@@ -87,7 +87,7 @@ function slider(under, over, underName, overName) {
 /** Masks as tints over the output, with adjustable strength. */
 function masked(output, masks) {
   const tints = masks.map((mask) => el("div", { class: "above tint" }, imageElement(mask, `mask ${mask.role}`)));
-  const strength = el("input", { type: "range", min: 0, max: 100, value: 60, "aria-label": "Strength of the tint",
+  const strength = el("input", { type: "range", min: 0, max: 100, value: 60, "aria-label": "Tint strength",
     input: () => tints.forEach((tint) => { tint.style.opacity = Number(strength.value) / 100; }) });
   tints.forEach((tint) => { tint.style.opacity = 0.6; });
   return el("div", { class: "with-bar" }, el("div", { class: "sheet" }, imageElement(output, "output"), tints),
