@@ -245,7 +245,11 @@ def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
         for module, name in _CLASSES.findall(str(text)) if options.get("trust") else ():
             path = Path(*module.split(".")).with_suffix(".py")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"class {name}: ...\n")
+            path.write_text(
+                f"class {name}:\n    def __init__(self, config): ...\n"
+                "    def grade(self, context): ...\n    def ask(self, question, about): ...\n"
+                "    def generate(self, request): ...\n    edit = generate\n"
+            )
         try:
             load_suite(Path("suite.yaml"), **{"run_labels": no_runs, **options})
         except SuiteError as error:

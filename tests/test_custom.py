@@ -58,21 +58,21 @@ def test_a_module_in_a_package_beside_the_suite_is_found(toy: Toy) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere:Generate", "mine:Nothing", "mine.deeper:Generate"])
 def test_a_class_that_is_not_there_is_told_in_one_line(toy: Toy, name: str) -> None:
-    assert problems(toy, models=provider(name)).startswith(f"{name}: cannot be imported: ")
-    assert problems(toy, graders=grader(name)).startswith(f"{name}: cannot be imported: ")
+    assert f"suite.yaml:1:89: {name}: cannot be imported: " in problems(toy, models=provider(name))
+    assert f"suite.yaml:1:160: {name}: cannot be imported: " in problems(toy, graders=grader(name))
 
 
 @pytest.mark.parametrize("code", ["1 / 0", "import nothing_of_this_name", "def x(:", "raise SystemExit(5)"])
 def test_a_module_that_does_not_load_is_told_in_one_line(toy: Toy, code: str) -> None:
     said = problems(toy, code=code, models=provider("own:Generate"))
-    assert said.startswith("own:Generate: cannot be imported: ")
+    assert "suite.yaml:1:89: own:Generate: cannot be imported: " in said
     assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("code", ["def __init__(self): pass", "def __init__(self, config): raise SystemExit('no GPU')"])
 def test_a_class_that_cannot_be_built_is_told_in_one_line(toy: Toy, code: str) -> None:
     said = problems(toy, code=f"class Own:\n    {code}\n", models=provider("own:Own"))
-    assert said.startswith("own:Own: cannot be built: ")
+    assert "suite.yaml:1:89: own:Own: cannot be created: " in said
 
 
 def test_a_key_in_an_error_of_a_class_is_hidden(toy: Toy) -> None:
@@ -80,7 +80,7 @@ def test_a_key_in_an_error_of_a_class_is_hidden(toy: Toy) -> None:
         "import os\nclass Own:\n    def __init__(self, config): raise OSError(os.environ['TOY_API_KEY'])\n"
     )
     result = toy("run", toy.write({}, models=provider("own:Own")), "--trust-suite", TOY_API_KEY="sk-0123456789")
-    assert result.stderr.strip() == "own:Own: cannot be built: OSError: ***"
+    assert result.stderr.strip().endswith("suite.yaml:1:89: own:Own: cannot be created: OSError: ***")
 
 
 def test_a_class_that_cannot_do_the_task_is_told_before_anything_is_generated(toy: Toy) -> None:

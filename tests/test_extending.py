@@ -153,7 +153,7 @@ def test_a_run_is_graded_without_the_class_that_made_its_images(toy: Toy, folder
     (folder / "circles.py").unlink()
     sys.modules.pop("circles", None)
     assert toy("grade", "latest", "--trust-suite").exit_code == 0
-    assert run(toy).stderr.startswith("circles:CirclesProvider: cannot be imported: ")
+    assert run(toy).stderr.startswith("suite.yaml:6:16: circles:CirclesProvider: cannot be imported: ")
 
 
 def test_the_work_may_be_async_everywhere(toy: Toy, folder: Path) -> None:
@@ -237,7 +237,7 @@ def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: To
         ),
         (
             "{count: {type: number}, count.counted: {type: number, range: [0, null], better: none}}",
-            "the class plugins:CountGrader defines 'count' differently: remove 'writes'",
+            "defines 'count' differently: remove 'writes'",
         ),
     ],
 )
@@ -264,12 +264,12 @@ def test_metrics_that_fail_are_told_in_one_line(toy: Toy, folder: Path, code: st
     )
     result = run(toy)
     assert result.exit_code == 2
-    assert result.stderr.startswith("plugins:CountGrader: metrics(case) failed for 'three': ")
+    assert result.stderr.startswith("suite.yaml:10:24: plugins:CountGrader: metrics(case) failed for 'three': ")
     assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_options_that_are_no_model_are_told_in_one_line(toy: Toy, folder: Path) -> None:
     changed(folder, "plugins.py", ("class Options(BaseModel):\n        tolerance", "class Options:\n        tolerance"))
     assert run(toy).stderr.strip() == (
-        "plugins:CountGrader: Options must be a pydantic model: derive it from pydantic.BaseModel"
+        "suite.yaml:10:24: plugins:CountGrader: Options must be a pydantic model: derive it from pydantic.BaseModel"
     )

@@ -150,7 +150,7 @@ class Look:
                      reasons={"fine": "\\ud800 \\x1b[31m"}, failure_tags="one", usage={"tokens": None}, cost_usd="much")
 
     def saves(self, subject):
-        return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("look.map.png", b"image")})
+        return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("look.map.png", encoded())})
 
     def saves_over(self, subject):
         return Grade(scores={"fine": True, "level": 0.5}, details={"map": subject.save("png", b"gone")})

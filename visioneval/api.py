@@ -181,6 +181,8 @@ def compare(
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
     with different labels, as ``OLD=NEW``. Raises ``UsageError``.
     """
+    if isinstance(fail_on, str):
+        raise UsageError("fail_on must be a list of strings, not one string")
     gates = parse_fail_on(fail_on)
     sides = read_side(str(a), Path(runs), warn), read_side(str(b), Path(runs), warn)
     comparison = compare_sides(*sides, ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases)), model_map)
@@ -194,6 +196,8 @@ def agreement(
     warn: Warn = _LOG.warning,
 ) -> Agreement:
     """Compares graders with human labels; several runs are pooled. ``minimums`` are required values by metric."""
+    if not names:
+        raise UsageError("name at least one run")
     labeled = [_labeled_run(str(name), Path(runs), warn) for name in names]
     return agree(labeled, [Minimum(metric, value) for metric, value in (minimums or {}).items()])
 
@@ -273,7 +277,8 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch) -> Run:
         info, error = _execute(prepared, calls, listener)
     summary = summarize(info, read_records(folder), preferences_within(folder, info.run_id))
     prepared.writer.write_summary(summary)
-    return Run(folder, info, summary, None, prepared.resume_hint, error)
+    is_done = summary.state == "complete" and not summary.unjudged_pairs and not summary.counts.errors
+    return Run(folder, info, summary, None, None if is_done else prepared.resume_hint, error)
 
 
 def _execute(prepared: PreparedRun, calls: CallSettings, listener: Listener) -> tuple[RunInfo, str | None]:

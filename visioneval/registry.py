@@ -10,9 +10,11 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from visioneval.errors import UsageError
@@ -93,10 +95,23 @@ def load_class(name: str, table: Mapping[str, Part], folder: Path) -> Any:
     module_name, _, class_name = name.partition(":")
     try:
         _add_suite_folder(folder)
-        cls = getattr(import_module(module_name), class_name)
+        module = import_module(module_name)
+        cls = getattr(module, class_name, None)
     except (Exception, SystemExit) as error:
         raise UsageError(f"{name}: cannot be imported: {type(error).__name__}: {error}") from error
+    if cls is None:
+        raise UsageError(f"{name}: cannot be imported: {_missing_class(module, class_name)}")
+    if not callable(cls):
+        raise UsageError(f"{name}: is not a class, but a value of the type {type(cls).__name__}")
     return cls
+
+
+def _missing_class(module: ModuleType, name: str) -> str:
+    """The message for a class that its module does not have, with the closest name of a class."""
+    classes = [word for word, value in vars(module).items() if isinstance(value, type)]
+    matches = get_close_matches(name, classes, n=1)
+    hint = f" (did you mean {matches[0]!r}?)" if matches else ""
+    return f"the module {module.__name__!r} has no {name!r}{hint}"
 
 
 def _add_suite_folder(folder: Path) -> None:

@@ -108,6 +108,12 @@ def run_options(
     command_line: tuple[str, ...] = (),
 ) -> RunOptions:
     """The options of a run. Raises ``UsageError``."""
+    for name, patterns in (("cases", cases), ("tags", tags), ("models", models), ("graders", graders)):
+        if isinstance(patterns, str):
+            raise UsageError(f"{name} must be a list of strings, not one string")
+    for name, mapping in (("variables", variables), ("judges", judges)):
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise UsageError(f"{name} must be a dictionary")
     _check_range("limit", limit, 1, None)
     _check_range("samples", samples, 1, 1000)
     _check_range("max_concurrency", max_concurrency, 1, 4096)

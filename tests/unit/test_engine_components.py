@@ -116,8 +116,9 @@ class TestTasks:
         assert list(build_components(plan).providers) == ["d", "mine:Generate"]
 
 
-def test_a_class_that_cannot_be_built_is_reported(toy: Toy) -> None:
+def test_a_class_that_cannot_be_built_is_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     (toy.folder / "breaking.py").write_text("class Break:\n    def __init__(self, config): raise OSError('no disk')\n")
-    plan = plan_of(toy.write(models=[{"provider": "breaking:Break"}]))
-    with pytest.raises(UsageError, match="breaking:Break: cannot be built: OSError: no disk"):
+    plan = plan_of(toy.write(models=[{"provider": "breaking:Break", "api_key_env": "BREAK_KEY"}]))
+    monkeypatch.setenv("BREAK_KEY", "sk-0123456789")
+    with pytest.raises(UsageError, match="breaking:Break: cannot be created: OSError: no disk"):
         build_components(plan)

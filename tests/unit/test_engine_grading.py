@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broken_images import encoded
 from engine_parts import open_context, planned
 from toys import LOOK, SECOND, Toy
 
@@ -63,13 +64,20 @@ class Answering:
         return Reply("yes", "judge-1", usage={"input_tokens": 3})
 
 
+JUDGE = """
+class Judge:
+    def __init__(self, config): ...
+    def ask(self, question, about): ...
+"""
+
+
 def graded(
     toy: Toy, *graders: Any, case: dict[str, Any] | None = None, judge: Answering | None = None,
     seconds: float = 60, debug: Callable[[BaseException], None] = lambda _: None, **suite: Any,
 ) -> CellGrades:  # fmt: skip
     """The grades of a cell without an image, by graders with these results."""
     results = [Scripted(grader) for grader in graders]
-    (toy.folder / "mine.py").write_text((toy.folder / "mine.py").read_text() + "\nclass Judge: ...\n")
+    (toy.folder / "mine.py").write_text((toy.folder / "mine.py").read_text() + JUDGE)
     prepared = planned(toy.write(case or {}, **suite))
     keys = [grader.key for grader in prepared.plan.suite.graders]
     components = Components({}, dict(zip(keys, results, strict=True)), {"default": judge} if judge else {})
@@ -151,7 +159,7 @@ def test_the_cell_timeout_is_an_error_of_the_grader(toy: Toy) -> None:
         (Grade(scores={"fine": 1, "level": 0.5}), "fine is 1, not true or false"),
         (Grade(scores={"fine": True, "level": True}), "level is True, not a number"),
         (Grade(scores={"fine": True, "level": "0.5"}), "level is '0.5', not a number"),
-        (Grade(scores={"fine": True, "level": 7}), "level is 7, outside 0 to 1"),
+        (Grade(scores={"fine": True, "level": 7}), "level is 7, outside the range 0 to 1"),
         (Grade(scores={"fine": True, "level": float("nan")}), "level is nan, not a number"),
         (Grade(scores={"fine": True, "level": 0.5, "mood": 1}), "wrote the undeclared metric 'mood'"),
         (Grade(scores={"fine": True, "level": None}, error="no scale"), "no scale"),
@@ -219,12 +227,14 @@ def test_graders_see_the_cell_but_not_the_model(toy: Toy) -> None:
 
 
 def test_a_grader_saves_files_beside_the_output(toy: Toy) -> None:
+    data = encoded()
+
     async def save(context: GradingContext) -> Grade:
-        return replace(FINE, details={"map": context.save("map.png", b"image")})
+        return replace(FINE, details={"map": context.save("map.png", data)})
 
     (record,) = graded(toy, save).graders
     assert record.details == {"map": "artifacts/case0/toy/0.map.png"}
-    assert (toy.folder / "runs" / "r" / "artifacts/case0/toy/0.map.png").read_bytes() == b"image"
+    assert (toy.folder / "runs" / "r" / "artifacts/case0/toy/0.map.png").read_bytes() == data
 
 
 @pytest.mark.parametrize("name", ["png", ".png", "png."])
@@ -235,7 +245,7 @@ def test_a_saved_file_needs_an_extension(toy: Toy, name: str) -> None:
 
     error = graded(toy, save).error
     assert error is not None
-    assert "is not an image file name: it has no extension" in error.message
+    assert f"save({name!r}): the name must have only letters" in error.message
 
 
 class TestJudges:

@@ -133,7 +133,7 @@ class TestPrepareRun:
         assert (prepared.cells, len(jobs_of(prepared)), prepared.notes) == (4, 4, ())
         assert prepared.writer.folder == Path("runs/r")
         assert read_info(prepared.writer.folder).note == "hello"
-        assert prepared.resume_hint == "to resume: visioneval run --resume runs/r"
+        assert prepared.resume_hint == "to resume: visioneval run --resume runs/r --trust-suite"
 
     def test_the_hint_keeps_needed_flags_and_asks_for_secrets(self, toy: Toy) -> None:
         secret = {"site_token": "hunter2-hunter2"}
@@ -243,7 +243,7 @@ class TestPrepareGrading:
         hint = self.prepare(self.source(toy), **asked).resume_hint
         assert ("another --run-id" in hint) == needs_another_id
         assert ("asks all judges again" in hint) == ("without --reuse none" in hint) == asks_again
-        assert ("cached answers of judges" in hint) != asks_again
+        assert ("reuses cached judge answers" in hint) != asks_again
 
     def test_records_of_the_source_stay_unchanged(self, toy: Toy) -> None:
         source = self.source(toy, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -161,6 +161,11 @@ def pairs(flag: str, form: str, texts: list[str] | None) -> dict[str, str]:
     return values
 
 
+def count_of(number: int, name: str) -> str:
+    """``1 cell``, ``1,200 cells``."""
+    return f"{number:,} {name}{'s' * (number != 1)}"
+
+
 def console(*, errors: bool = False) -> Console:
     """A console on standard output, or on standard error."""
     from rich.console import Console
@@ -186,6 +191,11 @@ def ignore_closed_output() -> Iterator[None]:
 def discard_output() -> None:
     """Discards the remaining output, because nothing reads it any more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def prints_on_stderr() -> AbstractContextManager[object]:
+    """Sends what custom classes print to standard error; standard output is for results."""
+    return redirect_stdout(sys.stderr)
 
 
 def say(line: str) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from visioneval.api import SuitePlan
+from visioneval.cli.options import count_of
 from visioneval.engine.calls.estimate import Cost, Estimate
 from visioneval.expansion import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
@@ -79,11 +80,6 @@ def _work(plan: Plan, work: Estimate) -> Iterator[tuple[str, Cell]]:
         yield "missing image", Text(one_line(path))
     if len(work.missing_files) > MAX_FILES:
         yield "", f"... and {len(work.missing_files) - MAX_FILES:,} more"
-
-
-def count_of(number: int, name: str) -> str:
-    """``1 cell``, ``1,200 cells``."""
-    return f"{number:,} {name}{'s' * (number != 1)}"
 
 
 def _cost(work: Estimate) -> str:

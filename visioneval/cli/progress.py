@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from visioneval.cli.options import ResultOptions, console, say
+from visioneval.cli.options import ResultOptions, console, count_of, say
 from visioneval.records.model import known_sum
 from visioneval.types import Verdict
 
@@ -57,7 +57,7 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
             return
         for note in prepared.notes:
             say(note)
-        say(f"{prepared.plan.suite.name}: {prepared.cells} cells into {prepared.writer.folder}")
+        say(f"{prepared.plan.suite.name}: {count_of(prepared.cells, 'cell')} into {prepared.writer.folder}")
         if sys.stderr.isatty() and not debug:
             with _live(prepared.cells) as live:
                 yield Listener(live.add, live.set_waiting, say, on_error, say)

@@ -72,11 +72,9 @@ def load_suite(
     _check_cases(document)
     validated = _validated(document)
     validated = replace(validated, suite=with_pinned_questions(validated.suite, document, boundary))
-    broken, class_error = validated.broken, None
-    try:
-        validated = _add_declarations(validated, document, folder) if trust else validated
-    except UsageError as error:
-        class_error = error  # raised later, if the suite itself has no problem
+    broken = validated.broken
+    if trust:
+        validated = _add_declarations(validated, document, folder)
     if not all(map(has_known_metrics, validated.suite.graders)):
         broken |= {"metrics"}
     with suite_counted(len(validated.suite.cases)):
@@ -87,8 +85,6 @@ def load_suite(
                 document.report(loc, problem[1])
     if document.problems:
         raise SuiteError(document.problems)
-    if class_error is not None:
-        raise class_error
     secrets = _secrets(variables or {})
     return LoadedSuite(validated.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary, secrets)
 

@@ -1,11 +1,13 @@
 """Custom classes: loads them, reads what they declare, and checks the suite's options against them.
 
 A class may have ``Options`` (a pydantic model), ``version`` (any value that ``str`` accepts) and, as a grader,
-``metrics(case)``. It is loaded here, when a trusted suite is checked, and again when a run starts.
+``metrics(case)``. It is loaded and instantiated here, when a trusted suite is checked, and again when a run starts.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,19 @@ from visioneval.types import Metric
 
 Custom = CustomGrader | CustomProvider | CustomJudge
 Problems = Iterator[tuple[Loc, str]]
+_MAIN_METHODS: Mapping[type[Any], tuple[str, ...]] = {
+    CustomGrader: ("grade",),
+    CustomProvider: ("generate", "edit"),
+    CustomJudge: ("ask",),
+}
+"""The methods of which each kind of class must have at least one."""
 
 
 def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> Any:
     """Builds the grader, provider or judge called ``name`` from its config.
 
     A custom class with ``Options`` gets an instance of them as ``config.options``. Raises ``UsageError`` if a custom
-    class cannot be imported or built.
+    class cannot be imported or built, or lacks the main method of its kind.
     """
     cls = load_class(name, table, folder)
     if name in table:
@@ -40,19 +48,44 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
             config = config.model_copy(update={"options": options.model_validate(config.options)})
         except ValidationError as error:
             raise UsageError(f"{name}: invalid options: {error.errors()[0]['msg']}") from None
+    instance = _instance(name, cls, config)
+    _check_main_method(name, instance, config)
+    return instance
+
+
+def _instance(name: str, cls: Any, config: Any) -> Any:
+    if not _accepts_config(cls, config):
+        raise UsageError(f"{name}: cannot be created: the class needs an __init__(self, config)")
     try:
         return cls(config)
-    except VisionEvalError:
-        raise
+    except VisionEvalError as error:
+        raise UsageError(f"{name}: cannot be created: {error}") from error
     except (Exception, SystemExit) as error:
         raise UsageError(f"{name}: cannot be created: {type(error).__name__}: {error}") from error
 
 
-def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) -> tuple[Suite, list[tuple[Loc, str]]]:
-    """Adds to a trusted suite what its custom classes declare, and returns problems in how it uses them.
+def _accepts_config(cls: Any, config: Any) -> bool:
+    """Whether a class can be called with its config as the only argument, as far as its signature is known."""
+    try:
+        inspect.signature(cls).bind(config)
+    except TypeError:
+        return False
+    except ValueError:  # a class in C has no signature
+        return True
+    return True
 
-    Raises ``UsageError`` for a class that cannot be imported or built. If the suite comes from a run, such an entry
-    stays unchanged, since resuming may not need all classes.
+
+def _check_main_method(name: str, instance: Any, config: Any) -> None:
+    """Raises ``UsageError`` if an instance lacks the main method of its kind."""
+    for kind, methods in _MAIN_METHODS.items():
+        if isinstance(config, kind) and not any(callable(getattr(instance, method, None)) for method in methods):
+            raise UsageError(f"{name}: has no method {' or '.join(map(repr, methods))}")
+
+
+def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) -> tuple[Suite, list[tuple[Loc, str]]]:
+    """Adds to a trusted suite what its custom classes declare, and returns problems in the classes and their use.
+
+    If the suite comes from a run, an entry whose class is broken stays unchanged, since resuming may not need it.
     """
     problems: list[tuple[Loc, str]] = []
 
@@ -60,10 +93,10 @@ def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) 
         if not isinstance(entry, Custom):
             return entry
         try:
-            changed, entry_problems = _with_declaration(entry, suite.cases, folder)
-        except UsageError:
+            changed, entry_problems = _with_declaration(entry, suite.cases, folder, is_built=not is_from_run)
+        except UsageError as error:
             if not is_from_run:
-                raise
+                problems.append(((*loc, _name_key(entry)), str(error).partition("\n")[0]))
             return entry
         problems.extend(((*loc, *path), message) for path, message in entry_problems)
         return changed
@@ -83,16 +116,38 @@ def has_known_metrics(grader: BaseGrader) -> bool:
     return grader.declared is not None and grader.declared.metrics is not None
 
 
-def _with_declaration(entry: Any, cases: Sequence[TestCase], folder: Path) -> tuple[Any, list[tuple[Loc, str]]]:
-    """An entry with what its class declares, and problems of its options and metrics."""
-    name = entry.type if isinstance(entry, CustomGrader) else entry.provider
+def _name_key(entry: Custom) -> str:
+    """The key of an entry that names its class."""
+    return "type" if isinstance(entry, CustomGrader) else "provider"
+
+
+def _with_declaration(
+    entry: Any, cases: Sequence[TestCase], folder: Path, *, is_built: bool
+) -> tuple[Any, list[tuple[Loc, str]]]:
+    """An entry with what its class declares, and problems of its options and metrics.
+
+    With ``is_built``, the class is instantiated, unless the API key of its entry is missing. Raises ``UsageError`` for
+    a broken class.
+    """
+    name = getattr(entry, _name_key(entry))
     cls = load_class(name, {}, folder)
     misfits = list(_option_problems(_options_of(name, cls), entry.options))
     version = getattr(cls, "version", None)
     entry = entry.model_copy(update={"declared": None if version is None else Declared(version=str(version))})
-    if misfits or not isinstance(entry, CustomGrader):
+    if misfits:
         return entry, misfits
-    return _with_metrics(entry, cls, cases, folder)
+    has_metrics = isinstance(entry, CustomGrader) and callable(getattr(cls, "metrics", None))
+    is_built = has_metrics or (is_built and _has_key(entry))
+    instance = build(name, {}, entry, folder) if is_built else None
+    if not isinstance(entry, CustomGrader):
+        return entry, []
+    return _with_metrics(entry, instance if has_metrics else None, cases)
+
+
+def _has_key(entry: Any) -> bool:
+    """Whether the API key of an entry is set, if it needs one. Without it, the class may be unable to start."""
+    name = getattr(entry, "needs_key", None)
+    return name is None or bool(os.environ.get(name))
 
 
 def _options_of(name: str, cls: Any) -> type[BaseModel] | None:
@@ -120,14 +175,13 @@ def _option_problems(options: type[BaseModel] | None, written: Mapping[str, Any]
 
 
 def _with_metrics(
-    grader: CustomGrader, cls: Any, cases: Sequence[TestCase], folder: Path
+    grader: CustomGrader, instance: Any, cases: Sequence[TestCase]
 ) -> tuple[CustomGrader, list[tuple[Loc, str]]]:
-    """A grader with the metrics that its class declares for each case."""
+    """A grader with the metrics that its class declares for each case. Without them, ``instance`` is ``None``."""
     name = grader.type
-    if not callable(getattr(cls, "metrics", None)):
+    if instance is None:
         message = f"the key 'writes' is missing: list the metrics, since the class {name} has no metrics(case)"
         return grader, [] if grader.writes else [((), message)]
-    instance = build(name, {}, grader, folder)
     by_case = {case.id: _metrics_for(instance, name, case) for case in cases if grader.is_for(case)}
     metrics = {metric: meaning for written in by_case.values() for metric, meaning in written.items()}
     declared = Declared(

@@ -80,7 +80,8 @@ def grade(
     )
     check_reports(junit, markdown)
     output = options.ResultOptions(as_json, quiet)
-    result = grade_run(name, suite, settings, progress_of(output, debug=debug), options.say)
+    with options.prints_on_stderr():
+        result = grade_run(name, suite, settings, progress_of(output, debug=debug), options.say)
     show_result(result, output)
     write_reports([result], junit, markdown)
     raise typer.Exit(0 if no_fail and result.exit_code == 1 else result.exit_code)

@@ -74,10 +74,12 @@ def pairwise(
         debug=debug,
         trust_suite=trust_suite,
     )
-    job = plan_pairs(a, b, judge, model_map or (), settings, options.say)
+    with options.prints_on_stderr():
+        job = plan_pairs(a, b, judge, model_map or (), settings, options.say)
     if not quiet:
         options.say(str(job.pairs))
-    result = compare_runs(job.plan, job.pairs, job.folder, settings.calls, Listener(say=options.say))
+    with options.prints_on_stderr():
+        result = compare_runs(job.plan, job.pairs, job.folder, settings.calls, Listener(say=options.say))
     _show(result, job.folder, as_json=as_json, quiet=quiet)
     if not result.complete:
         reason = "the budget is used up" if result.out_of_budget else "interrupted"

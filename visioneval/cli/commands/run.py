@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from visioneval.cli.bound_flags import bounded
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
+    from visioneval.api import Run
     from visioneval.engine.prepare.planning import Planned
     from visioneval.engine.prepare.runs import RunOptions
 
@@ -92,7 +93,8 @@ def run(
         trust_suite=trust_suite,
         command_line=tuple(sys.argv[1:]),
     )
-    planned = plan_runs(suites or [], settings)
+    with options.prints_on_stderr():
+        planned = plan_runs(suites or [], settings)
     if dry_run:
         _print_plans(planned, settings)
         return
@@ -116,7 +118,7 @@ def _run(
     markdown: Path | None,
 ) -> int:
     """Runs all suites, shows each result and writes the reports. Returns the most severe exit code."""
-    from visioneval.api import Run, run_planned
+    from visioneval.api import run_planned
     from visioneval.cli.progress import progress_of
     from visioneval.cli.reports import check_reports, write_reports
     from visioneval.cli.result import show_result
@@ -124,9 +126,15 @@ def _run(
     check_reports(junit, markdown)
     finished: list[Run] = []
     try:
-        for result in run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say):
+        results = run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say)
+        while (result := _next_run(results)) is not None:
             finished.append(result)
             show_result(result, output)
     finally:
         write_reports(finished, junit, markdown)
     return min((result.exit_code for result in finished), key=SEVERITY.index)
+
+
+def _next_run(results: Iterator[Run]) -> Run | None:
+    with options.prints_on_stderr():
+        return next(results, None)

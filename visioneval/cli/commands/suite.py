@@ -97,7 +97,7 @@ def validate(
     runs: options.RunsFolder = options.RUNS,
 ) -> None:
     """Check suites. Prints all problems at once, as file:line:column."""
-    from visioneval.cli.plan_table import count_of, missing_keys
+    from visioneval.cli.plan_table import missing_keys
     from visioneval.engine.prepare.planning import load_plan
     from visioneval.errors import Problem, SuiteError
     from visioneval.settings import run_options
@@ -116,7 +116,7 @@ def validate(
             problems.extend(error.problems)
             continue
         counts = ((len(plan.suite.cases), "case"), (len(plan.runs), "model run"), (plan.cells, "cell"))
-        print(f"{path}: valid: {', '.join(count_of(number, name) for number, name in counts)}")
+        print(f"{path}: valid: {', '.join(options.count_of(number, name) for number, name in counts)}")
         for line in missing_keys(plan):
             print(f"{path}: missing key: {line}")
     if problems:
@@ -156,7 +156,9 @@ def plan(
         runs=runs,
         trust_suite=trust_suite,
     )
-    for planned in load_plans(suites, settings.suite):
+    with options.prints_on_stderr():
+        plans = load_plans(suites, settings.suite)
+    for planned in plans:
         suite_plan = estimate_plan(planned, settings)
         if as_json:
             print(plan_json(suite_plan))

@@ -15,6 +15,7 @@ from visioneval.aio import run_in_thread
 from visioneval.engine.calls.budget import Budget, Claim
 from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media
+from visioneval.engine.calls.checked_results import check_generation, check_reply
 from visioneval.engine.calls.cost_bounds import CallSize, bound_of, generation_size, question_size
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.meter import Meter
@@ -111,7 +112,7 @@ class Calls:
         Concurrent calls with the same question share one request. Raises ``ProviderError`` and ``BudgetError``.
         """
         if config.is_free:
-            reply = await call_user_code(Reply, judge.ask, question, about)
+            reply = await _reply(judge, question, about)
             meter.add(replace(reply, cost_usd=0.0), cached=False)
             return reply
         limit_key = judge_limit_key(config)
@@ -161,7 +162,7 @@ class Calls:
         self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
         asked = partial(question_size, config, question)
-        reply, cost = await self._paid(limit_key, key, lambda: call_user_code(Reply, judge.ask, question, about), asked)
+        reply, cost = await self._paid(limit_key, key, lambda: _reply(judge, question, about), asked)
         reply = replace(reply, cost_usd=cost)
         answer = asdict(reply)
         del answer["from_cache"]
@@ -345,7 +346,15 @@ def _needs_thread(entry: CacheEntry) -> bool:
 
 async def _generation(provider: Any, call: Call, request: GenerationRequest) -> Generation:
     ask = provider.edit if call.task_type == "image_editing" else provider.generate
-    return await call_user_code(Generation, ask, request)
+    generation = await call_user_code(Generation, ask, request)
+    check_generation(generation, len(request.samples))
+    return generation
+
+
+async def _reply(judge: Judge, question: Question, about: CellRef) -> Reply:
+    reply = await call_user_code(Reply, judge.ask, question, about, subject="ask()")
+    check_reply(reply)
+    return reply
 
 
 async def _generation_or_refusal(provider: Any, call: Call, request: GenerationRequest) -> Generation:

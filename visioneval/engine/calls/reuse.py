@@ -24,3 +24,12 @@ class Reuse:
         """All answers if offline; a resumed run always reuses what it has paid for."""
         generations: ReusedGenerations = "all" if offline or choice == "all" else "own" if resumes else "none"
         return cls(generations, offline or choice != "none", offline)
+
+    @property
+    def choice(self) -> ReuseChoice | None:
+        """What ``--reuse`` must be given to reuse the same answers; ``None`` if the default does."""
+        if self.offline:
+            return None
+        if not self.judgements:
+            return "none"
+        return "all" if self.generations == "all" else None

@@ -17,10 +17,13 @@ class BrokenCodeError(Exception):
     """A provider, grader or judge exited, cancelled itself, or returned the wrong type."""
 
 
-async def call_user_code(expected: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
+async def call_user_code(
+    expected: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any, subject: str = "it"
+) -> T:
     """Calls a provider, grader or judge: functions in a thread, coroutines in the event loop. Checks the result type.
 
-    An exit or a self-cancellation of the code does not end the calling worker.
+    An exit or a self-cancellation of the code does not end the calling worker. ``subject`` is what messages call the
+    code.
     """
     try:
         result: Any
@@ -30,14 +33,14 @@ async def call_user_code(expected: type[T], work: Callable[..., T | Awaitable[T]
             result = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _call_in_thread, work, *arguments)
             result = await result if isawaitable(result) else result
     except SystemExit as error:
-        raise BrokenCodeError(f"it called exit({error.code})") from error
+        raise BrokenCodeError(f"{subject} called exit({error.code})") from error
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise BrokenCodeError("it cancelled itself") from None
+        raise BrokenCodeError(f"{subject} cancelled itself") from None
     if not isinstance(result, expected):
-        raise BrokenCodeError(f"it returned {type(result).__name__}, not {expected.__name__}")
+        raise BrokenCodeError(f"{subject} returned {type(result).__name__}, not {expected.__name__}")
     return result
 
 

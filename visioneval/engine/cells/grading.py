@@ -12,9 +12,10 @@ from typing import Any
 
 from visioneval.aio import gather_all
 from visioneval.engine.calls.meter import Meter
-from visioneval.engine.calls.user_code import call_user_code, describe_error
+from visioneval.engine.calls.user_code import BrokenCodeError, call_user_code, describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.image_cache import CellImages
+from visioneval.engine.cells.saved_images import SavedImages
 from visioneval.engine.sanitize import Sanitizer, amount, scalar
 from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion import Call
@@ -57,11 +58,10 @@ async def grade(
 ) -> CellGrades:
     """Runs all graders of a cell; ``params`` are those of its generation. Raises only ``StoppedError``."""
 
-    def save(name: str, data: bytes) -> str:
-        if "." not in name.strip("."):
-            raise GraderError(f"{name!r} is not an image file name: it has no extension")
+    def write(name: str, data: bytes) -> str:
         return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
 
+    images = SavedImages(write)
     subject = GradingContext(
         case=call.case,
         task_type=call.task_type,
@@ -69,7 +69,7 @@ async def grade(
         requested_size=_requested_size(params),
         output=image,
         files=call.files,
-        save=save,
+        save=images.save,
         rules=tuple(rule.text for rule, warn in call.rules if not warn),
         variables=context.variables,
         template_folders=context.template_folders,
@@ -80,7 +80,16 @@ async def grade(
         keep_questions=partial(_keep_questions, context),
     )
     about = CellRef(call.case.id, call.run.label, sample)
-    graded = await gather_all(_ask(config, subject, about, context, deadline) for config in call.graders)
+    graded = await gather_all(
+        _ask(
+            config,
+            replace(subject, save=images.save_checked if config.runs_code else images.save),
+            about,
+            context,
+            deadline,
+        )
+        for config in call.graders
+    )
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -111,6 +120,8 @@ def _judge_asker(
         except ProviderError as error:
             raise_refused_key(error, f"the judge {name!r}", context.sanitizer)
             raise
+        except BrokenCodeError as error:
+            raise BrokenCodeError(f"the judge {name!r}: {error}") from error
         models.append(reply.model)
         return reply
 
@@ -164,7 +175,7 @@ async def _ask(
             kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
         else:  # includes a TimeoutError that the grader raised
             context.debug(error)
-            kind, failed = "internal", Grade(scores={}, error=describe_error(error))
+            kind, failed = "internal", Grade(scores={}, error=_with_await_hint(describe_error(error)))
     return (*_checked_grade(config, subject, context, failed, start, meter), kind)
 
 
@@ -173,11 +184,16 @@ def _checked_grade(
 ) -> tuple[Grade, GraderRecord]:
     """Validates and sanitizes a grader's result, and builds its record. An invalid result may raise any exception."""
     scores, bad = checked_scores(result.scores, config.metrics(subject.case), config.optional(subject.case))
+    if config.runs_code:
+        bad += [
+            f"{name} is null, and the grader gave no cause in Grade.error"
+            for name in _null_scores(result.scores, scores)
+        ]
     sanitizer = context.sanitizer
     record = GraderRecord(
         key=config.key,
         type=config.type_name,
-        error=sanitizer.text(result.error or "; ".join(bad)) or None,
+        error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
         details=sanitizer.mapping(result.details),
         usage=sanitizer.counts(meter.usage or result.usage),
         cost_usd=meter.cost_usd if meter.calls else amount(result.cost_usd),
@@ -195,6 +211,18 @@ def _checked_grade(
     tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
     grade = Grade(scores=scores, reasons=sanitizer.texts(result.reasons), failure_tags=tuple(map(sanitizer.text, tags)))
     return grade, record
+
+
+def _null_scores(reported: Mapping[str, Any], scores: Mapping[str, Score]) -> list[str]:
+    """The declared metrics that a grader reported as ``None``."""
+    return [name for name in scores if name in reported and scalar(reported[name]) is None]
+
+
+def _with_await_hint(message: str) -> str:
+    """The message of an error. Adds what to do if the grader used an answer of a judge without waiting for it."""
+    if "<coroutine object" not in message and "'coroutine' object" not in message:
+        return message
+    return f"{message}: write 'async def grade' and 'await context.ask(...)'"
 
 
 def checked_scores(

@@ -27,6 +27,7 @@ from visioneval.expansion import Plan
 from visioneval.records.model import RunInfo, Selection, read_info, read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.writer import RunWriter
+from visioneval.suite.load import HIDDEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ def prepare_run(planned: Planned, components: Components, options: RunOptions) -
     )
     if options.resume is None:
         writer = RunWriter.create(options.suite.runs, info)
-        hint = resume_command(writer.folder, info.command_line, loaded.path, info.hidden_vars)
+        hint = resume_command(writer.folder, _typed_words(info, options), loaded.path, info.hidden_vars)
         return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}")
     return _resume(planned, components, info, options)
 
@@ -142,8 +143,30 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
     if rest.stale:
         notes.append(f"{len(rest.stale)} cells are no longer in the suite: moved to stale.jsonl")
     suite = None if uses_stored_suite else planned.loaded.path
-    hint = resume_command(writer.folder, info.command_line, suite, info.hidden_vars)
+    hint = resume_command(writer.folder, _typed_words(info, options), suite, info.hidden_vars)
     return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
+
+
+def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
+    """The words of the command line of a run. For a run of the Python API: the flags for the same settings."""
+    if options.command_line:
+        return info.command_line
+    suite, calls = options.suite, options.calls
+    flags = {"--trust-suite": suite.trust, "--offline": calls.reuse.offline}
+    values = [
+        ("--cache", calls.cache),
+        ("--reuse", calls.reuse.choice),
+        ("--budget", calls.budget_usd),
+        ("--samples", suite.samples),
+        *(("--judge", f"{name}={judge}") for name, judge in suite.judges.items()),
+        *(("--var", f"{name}={_typed_value(name, value, info)}") for name, value in suite.variables.items()),
+    ]
+    words = (str(word) for name, value in values if value is not None for word in (name, value))
+    return (*(name for name, is_set in flags.items() if is_set), *words)
+
+
+def _typed_value(name: str, value: str, info: RunInfo) -> str:
+    return HIDDEN if name in info.hidden_vars else value
 
 
 def prepare_grading(

@@ -120,9 +120,19 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
         return f"{format_value(value)} is not valid: {_pattern_hint(loc, str(ctx['pattern']))}"
     if kind == "string_too_long":
         return f"{format_value(value)} is longer than {ctx['max_length']} characters"
-    if kind in ("missing", "too_long"):
-        return "has too few values" if kind == "missing" else "has too many values"
-    return {"too_short": "must not be empty", "string_too_short": "must not be empty"}.get(kind)
+    if kind in ("too_short", "string_too_short"):
+        return _too_short(int(ctx["min_length"]), "item" if kind == "too_short" else "character")
+    if kind == "too_long":
+        return f"must have at most {_counted(int(ctx['max_length']), 'item')}"
+    return "has too few values" if kind == "missing" else None
+
+
+def _too_short(least: int, unit: str) -> str:
+    return "must not be empty" if least == 1 else f"must have at least {_counted(least, unit)}"
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}{'s' * (number != 1)}"
 
 
 def _pattern_hint(loc: Loc, pattern: str) -> str:

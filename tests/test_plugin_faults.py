@@ -1,0 +1,297 @@
+"""Faults in custom classes: each is reported where it is, and none passes silently."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+from toys import Toy
+
+import visioneval as ve
+from visioneval.records.model import Record
+from visioneval.suite.loading.messages import explain
+
+IMPORTS = "import asyncio\nfrom visioneval import *\nfrom mine import encoded\n"
+GRADER = """
+class Look:
+    def __init__(self, config): self.options = config.options
+    def metrics(self, case): return {'look': {'type': 'bool'}}
+    async def grade(self, context): return Grade(scores={'look': True})
+"""
+PROVIDER = """
+class Draw:
+    def __init__(self, config): self.config = config
+    def generate(self, request): return Generation(outputs=(encoded(),), cost_usd=0.0)
+"""
+JUDGE = """
+class Answer:
+    def __init__(self, config): self.config = config
+    def ask(self, question, about): return Reply(text='{"yes": true}', model='m', cost_usd=0.0)
+"""
+ASKS = "return Grade(scores={'look': (await context.ask('Fine?', {'yes': {'type': 'boolean'}}))['yes']})"
+SUITE = """\
+name: ours
+cases: [{id: one, prompt: a tree}]
+models:
+  - {provider: "ours:Draw", label: ours}
+judges:
+  default: {provider: "ours:Answer"}
+graders:
+  - {key: look, type: "ours:Look", judge: default}
+verdict: [look]
+"""
+PROVIDER_AT, JUDGE_AT, GRADER_AT = "suite.yaml:4:16", "suite.yaml:6:23", "suite.yaml:8:23"
+
+
+class Ours:
+    """A suite with one class of each kind."""
+
+    def __init__(self, toy: Toy) -> None:
+        self.toy = toy
+        (toy.folder / "suite.yaml").write_text(SUITE)
+        self.code(("return Grade(scores={'look': True})", ASKS))
+
+    def code(self, *changes: tuple[str, str]) -> None:
+        """Writes the classes with changes."""
+        text = IMPORTS + GRADER + PROVIDER + JUDGE
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (self.toy.folder / "ours.py").write_text(text)
+        sys.modules.pop("ours", None)
+
+    def suite(self, old: str, new: str) -> None:
+        """Changes the suite."""
+        assert old in SUITE
+        (self.toy.folder / "suite.yaml").write_text(SUITE.replace(old, new))
+
+    def problems(self) -> list[str]:
+        """What ``validate`` reports."""
+        result = self.toy("validate", "suite.yaml", "--trust-suite")
+        assert "Traceback" not in result.output
+        return str(result.stderr).splitlines() if result.exit_code == 2 else []
+
+    def record(self) -> Record:
+        """The record of a run."""
+        result = self.toy("run", "suite.yaml", "--trust-suite")
+        assert "Traceback" not in result.output
+        return self.toy.record
+
+    def error(self) -> str:
+        """The error of a run's only cell."""
+        error = self.record().error
+        assert error is not None
+        return f"{error.stage}: {error.message}"
+
+
+@pytest.fixture
+def ours(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Ours:
+    monkeypatch.chdir(toy.folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return Ours(toy)
+
+
+def test_classes_without_a_fault_pass(ours: Ours) -> None:
+    assert ours.problems() == []
+    assert ours.record().verdict == "PASS"
+
+
+class Limits(BaseModel):
+    """Limits on lengths."""
+
+    pair: list[int] = Field(default=[1, 2], min_length=2)
+    some: list[int] = Field(default=[1], min_length=1)
+    few: list[int] = Field(default=[], max_length=1)
+    word: str = Field(default="word", min_length=3)
+    name: str = Field(default="n", min_length=1)
+    short: str = Field(default="", max_length=2)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ({"pair": [1]}, "pair: must have at least 2 items"),
+        ({"some": []}, "some: must not be empty"),
+        ({"few": [1, 2]}, "few: must have at most 1 item"),
+        ({"word": "ab"}, "word: must have at least 3 characters"),
+        ({"name": ""}, "name: must not be empty"),
+        ({"short": "abc"}, "short: 'abc' is longer than 2 characters"),
+    ],
+)
+def test_limits_on_lengths_are_named(written: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as failure:
+        Limits.model_validate(written)
+    (error,) = failure.value.errors()
+    assert explain(error, Limits.model_json_schema()) == message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def generate", "def draw", f"{PROVIDER_AT}: ours:Draw: has no method 'generate' or 'edit'"),
+        ("async def grade", "async def judge", f"{GRADER_AT}: ours:Look: has no method 'grade'"),
+        ("def ask", "def reply", f"{JUDGE_AT}: ours:Answer: has no method 'ask'"),
+        ("self.options = config.options", "1 / 0", f"{GRADER_AT}: ours:Look: cannot be created: ZeroDivisionError: "),
+        ("class Draw:", "class Draw:\n    def __new__(cls, config): raise OSError('no GPU\\nat all')",
+         f"{PROVIDER_AT}: ours:Draw: cannot be created: OSError: no GPU"),
+        ("class Answer:\n    def __init__(self, config): self.config = config", "class Answer:",
+         f"{JUDGE_AT}: ours:Answer: cannot be created: the class needs an __init__(self, config)"),
+        ("class Look:", "class Look:\n    class Options: pass",
+         f"{GRADER_AT}: ours:Look: Options must be a pydantic model"),
+        ("return {'look': {'type': 'bool'}}", "return case.nothing",
+         f"{GRADER_AT}: ours:Look: metrics(case) failed for 'one': AttributeError: "),
+        ("class Draw", "class Drow",
+         f"{PROVIDER_AT}: ours:Draw: cannot be imported: the module 'ours' has no 'Draw' (did you mean 'Drow'?)"),
+        ("class Draw", "Draw = 3\nclass Other", f"{PROVIDER_AT}: ours:Draw: is not a class, but a value of the type int"),
+    ],
+)  # fmt: skip
+def test_a_broken_class_is_reported_at_its_entry(ours: Ours, old: str, new: str, message: str) -> None:
+    ours.code((old, new))
+    (problem,) = ours.problems()
+    assert problem.startswith(message)
+
+
+def test_all_broken_classes_and_other_problems_are_reported_together(ours: Ours) -> None:
+    ours.code(("def generate", "def draw"), ("def ask", "def reply"))
+    ours.suite("prompt: a tree", "prompt: a tree, promt: b")
+    assert [problem.partition(": ")[0] for problem in ours.problems()] == ["suite.yaml:2:35", PROVIDER_AT, JUDGE_AT]
+
+
+def test_a_method_of_the_instance_counts(ours: Ours) -> None:
+    ours.code(
+        ("def generate", "def draw"), ("self.config = config\n    def draw", "self.generate = self.draw\n    def draw")
+    )
+    assert ours.problems() == []
+
+
+def test_a_class_whose_key_is_missing_is_not_built(ours: Ours) -> None:
+    ours.code(
+        (
+            "def __init__(self, config): self.config = config\n    def gen",
+            "def __init__(self, config): 1 / 0\n    def gen",
+        )
+    )
+    ours.suite('"ours:Draw",', '"ours:Draw", api_key_env: OUR_KEY,')
+    assert ours.problems() == []
+    result = ours.toy("validate", "suite.yaml", "--trust-suite", OUR_KEY="sk-0123456789")
+    assert f"{PROVIDER_AT}: ours:Draw: cannot be created: ZeroDivisionError" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("outputs=(encoded(), encoded())", "it returned 2 outputs, more than the requested 1"),
+        ("outputs=encoded()", "it returned outputs=bytes: it must be a tuple of bytes"),
+        ("outputs=(encoded(),), refused='no'", "it returned both outputs and a refusal: return one of them"),
+        (
+            "outputs=(encoded(),), cost_usd=-1",
+            "it returned cost_usd=-1: it must be a number from 0, or None if it is unknown",
+        ),
+        ("outputs=(encoded(),), cost_usd=float('nan')", "it returned cost_usd=nan: "),
+        ("outputs=(encoded(),), cost_usd='1'", "it returned cost_usd='1': "),
+    ],
+)
+def test_an_impossible_generation_is_an_error(ours: Ours, returned: str, message: str) -> None:
+    ours.code(("outputs=(encoded(),), cost_usd=0.0", returned))
+    assert ours.error().startswith(f"generate: {message}")
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("'yes'", "ask() returned str, not Reply"),
+        ("Reply(text=None, model='m')", "ask() returned a Reply whose text is NoneType, not str"),
+        ("Reply(text='{}', model='m', cost_usd=-1)", "ask() returned cost_usd=-1: it must be a number from 0"),
+    ],
+)
+def test_a_judge_that_returns_no_reply_is_named(ours: Ours, returned: str, message: str) -> None:
+    reply = """Reply(text='{"yes": true}', model='m', cost_usd=0.0)"""
+    ours.code(("return Grade(scores={'look': True})", ASKS), (reply, returned))
+    assert ours.error().startswith(f"grade: look: the judge 'default': {message}")
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'GradingContext.ask' was never awaited:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("use", ["['yes']", ""])
+def test_a_grader_that_does_not_await_an_answer_gets_a_hint(ours: Ours, use: str) -> None:
+    ours.code(
+        ("async def grade", "def grade"),
+        ("scores={'look': True}", f"scores={{'look': context.ask('Fine?', {{'yes': {{'type': 'boolean'}}}}){use}}}"),
+    )
+    assert ours.error().endswith("write 'async def grade' and 'await context.ask(...)'")
+
+
+def test_a_null_score_needs_a_cause(ours: Ours) -> None:
+    ours.code(("scores={'look': True}", "scores={'look': None}"))
+    assert ours.error() == "grade: look: look is null, and the grader gave no cause in Grade.error"
+    ours.code(("scores={'look': True}", "scores={'look': None}, error='too dark'"))
+    assert ours.error() == "grade: look: too dark"
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        ("'map.txt', encoded()", "save('map.txt'): the name must have only letters, digits, _ - and . (not first), and end in"),
+        ("'../map.png', encoded()", "save('../map.png'): the name must have only "),
+        ("'.png', encoded()", "save('.png'): the name must have only "),
+        ("3, encoded()", "save(3): the name must have only "),
+        ("'map.png', b'image'", "save('map.png'): the data is not a valid image: "),
+        ("'map.png', 'text'", "save('map.png'): the data must be the bytes of an image, not str"),
+        ("'map.png', encoded()) and context.save('map.png', encoded()",
+         "save('map.png'): a grader of this cell has already saved this name"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_saved_is_an_error(ours: Ours, saved: str, message: str) -> None:
+    ours.code(("scores={'look': True}", f"scores={{'look': True}}, details={{'map': context.save({saved})}}"))
+    assert ours.error().startswith(f"grade: look: {message}")
+    assert not list((ours.toy.latest / "artifacts").rglob("*.txt"))
+
+
+@pytest.mark.parametrize("name", ["map.png", "a.map.jpg", "1.jpeg", "map-2_x.webp"])
+def test_images_are_saved(ours: Ours, name: str) -> None:
+    ours.code(
+        ("scores={'look': True}", f"scores={{'look': True}}, details={{'map': context.save('{name}', encoded())}}")
+    )
+    assert ours.record().graders[0].details == {"map": f"artifacts/one/ours/0.{name}"}
+
+
+def test_prints_of_classes_stay_out_of_the_json(ours: Ours) -> None:
+    ours.code(
+        ("class Look:", "print('a module')\nclass Look:"),
+        ("self.options = config.options", "print('an init')"),
+        ("def generate(self, request): ", "def generate(self, request):\n        print('a call')\n        "),
+    )
+    result = ours.toy("run", "suite.yaml", "--trust-suite", "--json")
+    assert json.loads(result.stdout)["exit_code"] == 0
+    assert {"a module", "an init", "a call"} <= set(result.stderr.splitlines())
+    for words in (("grade", "latest"), ("plan", "suite.yaml")):
+        sys.modules.pop("ours", None)
+        json.loads(ours.toy(*words, "--trust-suite", "--json").stdout)
+
+
+class TestResumeHint:
+    """The command that resumes a run of the Python API."""
+
+    def test_it_has_the_flags_of_the_settings(self, ours: Ours) -> None:
+        suite = ours.toy.write(models=[{"provider": "mock"}])  # without calls of unknown cost
+        run = ve.run(suite, trust_suite=True, run_id="r", cache="c", reuse="none", budget_usd=2.5, samples=2)
+        flags = "--trust-suite --cache c --reuse none --budget 2.5"
+        assert run.resume_hint == f"to resume: visioneval run --resume runs/r {flags}"
+
+    def test_it_names_a_suite_elsewhere_and_what_changes_it(
+        self, ours: Ours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ours.suite("name: ours\n", "name: ours\nvars: {color: red, site_token: none}\n")
+        (ours.toy.folder / "elsewhere").mkdir()
+        monkeypatch.chdir(ours.toy.folder / "elsewhere")
+        variables = {"color": "blue", "site_token": "hunter2-hunter2"}
+        suite = ours.toy.folder / "suite.yaml"
+        hint = ve.run(suite, trust_suite=True, run_id="r", samples=2, variables=variables).resume_hint
+        assert hint == (
+            f"to resume: visioneval run {suite} --resume runs/r"
+            " --trust-suite --samples 2 --var color=blue --var 'site_token=***'"
+        )
