@@ -42,7 +42,7 @@ def only(paying: Paying, *words: str, run_id: str = "r", code: int = 3) -> Recor
     return record
 
 
-def is_bad_image(record: Record, message: str = "does not decode") -> None:
+def is_bad_image(record: Record, message: str = "cannot be decoded") -> None:
     assert record.error is not None
     assert (record.status, record.error.stage, record.error.kind) == ("error", "generate", "bad_image")
     assert message in record.error.message

@@ -85,7 +85,12 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
 @pytest.mark.parametrize(
     ("at", "old", "new", "message"),
     [
-        (0, '"baseline": 2', '"baseline": 3', r"main\.jsonl:1: baseline version 3, not 2: upgrade visioneval"),
+        (
+            0,
+            '"baseline": 2',
+            '"baseline": 3',
+            r"main\.jsonl:1: baseline version 3 is not the supported version 2: upgrade visioneval",
+        ),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
         (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
@@ -99,7 +104,7 @@ def test_reports_broken_baselines_with_line(tmp_path: Path, at: int, old: str, n
 
 def test_reports_a_missing_baseline(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
-    with pytest.raises(RunFormatError, match="empty: not a baseline"):
+    with pytest.raises(RunFormatError, match="not a baseline: the file is empty"):
         read_baseline(tmp_path / "empty.jsonl")
     with pytest.raises(RunFormatError, match="No such file"):
         read_baseline(tmp_path / "nope.jsonl")

@@ -146,7 +146,7 @@ def test_index_with_late_damage_is_moved_away(opened: Opened) -> None:
         assert kept.answer == {"n": 2}
     assert len(opened.warned) == 2
     assert "ignoring a damaged entry" in opened.warned[0]
-    assert "starting a new index" in opened.warned[1]
+    assert "started a new one" in opened.warned[1]
 
 
 @pytest.mark.parametrize("words", [["info"], ["clear", "--yes"]])
@@ -190,7 +190,9 @@ def test_newer_cache_stays_unchanged(opened: Opened) -> None:
         index.execute("CREATE TABLE something (else_ TEXT)")
     before = (opened.folder / "index.sqlite").read_bytes()
     with (
-        pytest.raises(UsageError, match=r"written by another version of visioneval \(format 3\): use another folder"),
+        pytest.raises(
+            UsageError, match=r"written by another version of visioneval \(format 3\): choose another folder"
+        ),
         opened(),
     ):
         pass
@@ -199,7 +201,7 @@ def test_newer_cache_stays_unchanged(opened: Opened) -> None:
 
 def test_rejects_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"contains other files but no cache: use another folder"):
+    with pytest.raises(UsageError, match=r"contains other files but no cache: choose another folder"):
         Cache(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     other = sqlite3.connect(tmp_path / "index.sqlite")

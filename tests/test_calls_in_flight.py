@@ -287,7 +287,7 @@ def test_interrupted_question_generation_keeps_answers_in_flight(tmp_path: Path,
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
-    assert "stopping after the running calls finish" in errors
+    assert "stopping: waiting for the calls in flight" in errors
     assert (paid.judged, len(api.requests)) == (8, 8)
     api.latency.clear()
     result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
@@ -356,7 +356,7 @@ def test_unwritable_cache_keeps_answers_in_flight_in_the_run(tmp_path: Path, api
     program = started(paid, *paid.words("--max-concurrency", "4"), code=small)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
-    assert "cannot write the cache" in errors.splitlines()[-1], errors
+    assert "cannot write to the cache" in errors.splitlines()[-1], errors
     assert "Traceback" not in errors
     for record in paid.records:
         paid.check(record)

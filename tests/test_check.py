@@ -78,14 +78,14 @@ def test_masks(problems: Problems, save_image: Make, mask: Make) -> None:
     assert problems(edit("a.png")) == []
     assert problems(edit("large.png")) == ["suite.yaml:2:55: mask.png is 64 x 48 pixels, but the base image is 65 x 48"]
     assert problems(edit("a.png", "a.png")) == [
-        "suite.yaml:2:51: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0) the mask"
+        "suite.yaml:2:51: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask the mask"
     ]
     assert problems(suite(cases="cases: [{id: a, prompt: x, masks: {clothing: mask.png}}]")) == [
         "suite.yaml:2:35: a mask needs a base image: add 'images' to the case"
     ]
     named = "cases: [{id: a, prompt: x, images: [a.png], masks: {editable: mask.png, occluders: a.png}}]"
     assert problems(suite(cases=named)) == [
-        "suite.yaml:2:84: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0) the mask"
+        "suite.yaml:2:84: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask the mask"
     ]
 
 
@@ -122,10 +122,10 @@ def test_ids(problems: Problems, ids: str, told: list[str]) -> None:
     ("case", "told"),
     [
         ("prompt: '{{ brand }}'", "25: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
-        ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (there is: nothing)"),
-        ("prompt: '{{ expect.text }}'", "25: undefined template variable: there is no 'text' (there is: refusal)"),
+        ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (known: nothing)"),
+        ("prompt: '{{ expect.text }}'", "25: undefined template variable: there is no 'text' (known: refusal)"),
         ("prompt: '{{ case }'", "25: template line 1: unexpected '}'"),
-        ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template does not render: it takes over 1,000,000 steps of work (to raise it: --max-template-steps N or VISIONEVAL_MAX_TEMPLATE_STEPS=N)"),
+        ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template cannot be rendered: it takes more than 1,000,000 steps of work (to raise it: --max-template-steps N or VISIONEVAL_MAX_TEMPLATE_STEPS=N)"),
         ("prompt: '{{ metadata.empty }}', metadata: {empty: ''}", "25: the prompt is empty after rendering"),
         ("prompt: x, criteria: '{{ brand }}'", "38: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
     ],

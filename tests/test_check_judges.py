@@ -64,11 +64,11 @@ TEMPLATE = ("type: rubric,", "type: rubric, template: mine.j2,")
         ("{{ nothing }}", "mine.j2: undefined template variable: 'nothing'"),
         (
             "{{ metadata.kind }}",
-            "there is no 'kind' (there is: nothing) (case 'two')",
+            "there is no 'kind' (known: nothing) (case 'two')",
         ),
-        ("a\n{% if %}", "mine.j2 line 2: Expected an expression, got 'end of statement block' (case 'one')"),
+        ("a\n{% if %}", "mine.j2, line 2: Expected an expression, got 'end of statement block' (case 'one')"),
         ("{% include 'other.j2' %}", "there is no template 'other.j2'"),
-        ("{{ 1 / 0 }}", "does not render: division by zero (case 'one')"),
+        ("{{ 1 / 0 }}", "cannot be rendered: division by zero (case 'one')"),
     ],
 )
 def test_a_template_is_tried_on_every_case(template: str | None, message: str, problems: Problems) -> None:

@@ -103,7 +103,7 @@ def test_missing_must_pass_case_makes_its_gate_unmeasured(before: str, flaky: bo
     kept_cell = cell("kept", flaky=flaky)
     (result,), code = checked([kept_cell, *verdicts(before, **MUST)], [kept_cell], "must_pass")
     assert (result.state, code) == ("unmeasured", 3)
-    assert "missing in B: c0" in result.message
+    assert "missing from B: c0" in result.message
     assert result.message.endswith(" and 2 more") == (len(before) == 7)
 
 

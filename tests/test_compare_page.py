@@ -137,7 +137,7 @@ def test_side_without_images_is_marked(tmp_path: Path, open_page: OpenPage) -> N
 def test_incomplete_run_is_never_green() -> None:
     result = compare(side(verdicts("PP"), "a"), side(verdicts("PP"), "b", state="interrupted"))
     page = comparison_page(result, check_gates(result, parse_fail_on(["broken"])))
-    assert '<div class="headline error">\n<h1>B is not complete</h1>' in page
+    assert '<div class="headline error">\n<h1>B is incomplete</h1>' in page
     assert '<div class="headline pass">' not in page
 
 

@@ -20,7 +20,7 @@ FAILED_GENERATIONS = [
     ("limited", "rate_limit", "slow down"),
     ("text", "bad_image", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
     ("empty", "bad_image", "the file is empty"),
-    ("cut", "bad_image", "does not decode"),
+    ("cut", "bad_image", "cannot be decoded"),
     ("few", "missing_output", "images requested: 1, received: 0"),
 ]
 

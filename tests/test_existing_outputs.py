@@ -41,9 +41,9 @@ FILE = {"file_data": {"mime_type": "video/mp4", "file_uri": "gs://b/a.mp4"}}
         (contents({"file_data": {"file_uri": 5}}), {"problem": "the value has no contents with a file_uri"}),
         (contents({"file_data": "gs://b/x"}, 7), {"problem": "the value has no contents with a file_uri"}),
         ({"contents": [5, {"parts": 5}]}, {"problem": "the value has no contents with a file_uri"}),
-        (5, {"problem": "the cell is not a path"}),
-        (["a.png"], {"problem": "the cell is not a path"}),
-        ("a\nb", {"problem": "the cell is not a path"}),
+        (5, {"problem": "the value is not a path"}),
+        (["a.png"], {"problem": "the value is not a path"}),
+        ("a\nb", {"problem": "the value is not a path"}),
     ],
 )
 def test_what_a_cell_names(cell: Any, found: dict[str, str]) -> None:

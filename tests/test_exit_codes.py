@@ -71,7 +71,7 @@ USAGE = [
     (["nope"], "No such command"),
     (["run"], "name a suite, or a run to resume: --resume RUN"),
     (["run", "nope.yaml"], "nope.yaml: "),
-    (["run", "."], "is a directory"),
+    (["run", "."], "is a folder"),
     (["run", "suite.yaml", "--nope"], "No such option"),
     (["run", "suite.yaml", "--max-concurrency", "0"], "--max-concurrency"),
     (["run", "suite.yaml", "suite.yaml", "--run-id", "x", "--trust-suite"], "--run-id names one run"),

@@ -74,7 +74,7 @@ def test_a_dataset_with_a_model_column_is_one_model_run_a_label(toy: Toy) -> Non
     (lacking,) = [record for record in records if record.status == "error"]
     assert lacking.cell == ("b", "two", 0)
     assert lacking.error is not None
-    assert lacking.error.message == "there is no output of 'two' for the case 'b'"
+    assert lacking.error.message == "no output of 'two' for the case 'b'"
 
 
 def test_two_datasets_of_one_model_each_meet_the_cases_by_prompt(toy: Toy) -> None:

@@ -248,7 +248,7 @@ def test_too_long_pause_fails_all_waiters(clock: Clock) -> None:
         crowd.gate.slow_down(clock.now, 86_400.0)
         await crowd.come("c")
         for name in ("b", "c"):
-            with pytest.raises(ProviderError, match="asks to wait 24 h") as caught:
+            with pytest.raises(ProviderError, match="asks for a wait of 24 h") as caught:
                 await crowd.tasks[name]
             assert (caught.value.kind, caught.value.retry_after) == ("rate_limit", 86_400)
         await crowd.end()

@@ -150,7 +150,7 @@ FAULTS = [
     (Fault("unavailable"), "transient", "503: The model is overloaded"),
     (Fault("reset"), "transient", "no answer: ReadError"),
     (Fault("truncated_body"), "transient", "no answer: RemoteProtocolError"),
-    (Fault("html"), "transient", "the answer is not JSON: it begins '<!doctype html>"),
+    (Fault("html"), "transient", "the answer is not JSON: it begins with '<!doctype html>"),
     (Fault("truncated_base64"), "transient", "the answer could not be read: 1 validation error"),
     (Fault("unauthorized"), "auth", "400: API key not valid"),
     (Fault("forbidden"), "invalid", "403: The caller does not have permission"),
@@ -200,9 +200,9 @@ def test_a_wrong_key_stays_secret(api: FakeAPI, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"colour": "red"}, "bad parameter colour: Extra inputs are not permitted"),
-        ({"image_config": {"ratio": "1:1"}}, "bad parameter image_config.ratio"),
-        ({"temperature": "hot"}, "bad parameter temperature"),
+        ({"colour": "red"}, "invalid parameter colour: Extra inputs are not permitted"),
+        ({"image_config": {"ratio": "1:1"}}, "invalid parameter image_config.ratio"),
+        ({"temperature": "hot"}, "invalid parameter temperature"),
         ({"image_config": {"output_mime_type": "image/jpeg"}}, "output_mime_type parameter is only supported in"),
         ({"http_options": {"base_url": "http://127.0.0.1:9"}}, "invalid parameter http_options"),
         ({"httpOptions": {"headers": {"x": "y"}}}, "invalid parameter http_options"),
@@ -220,7 +220,7 @@ def test_what_the_service_does_not_take_is_told_in_its_words(api: FakeAPI) -> No
 
 
 def test_a_missing_key_is_named() -> None:
-    with pytest.raises(UsageError, match="set GEMINI_API_KEY: the key of the Gemini API"):
+    with pytest.raises(UsageError, match="set GEMINI_API_KEY: the API key for the Gemini API"):
         GeminiGenerator(GeminiProvider.model_validate({"provider": "gemini", "params": {"model": MODEL}}))
 
 

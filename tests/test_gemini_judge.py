@@ -172,7 +172,7 @@ def test_a_token_limit_is_told(api: FakeAPI) -> None:
 
 def test_a_bad_parameter_is_named(api: FakeAPI) -> None:
     error = failed(api, Question(PARTS), colour="red")
-    assert (error.kind, "bad parameter colour" in str(error), api.requests) == ("invalid", True, [])
+    assert (error.kind, "invalid parameter colour" in str(error), api.requests) == ("invalid", True, [])
 
 
 METRICS = {

@@ -96,7 +96,7 @@ def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy) -> None:
     result = toy("grade", "a", "--suite", "new.yaml", "--run-id", "b", "--trust-suite")
     assert result.exit_code == 3
     for told in (
-        "1 cells are missing in the source run",
+        "1 cells are missing from the source run",
         "1 cells of the source run are skipped",
         "1 images were generated from another",
     ):

@@ -103,7 +103,7 @@ def _changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda one: one.update(failed_rules=["no rule at all"]), "failed_rules.0: 'no rule at all' is not a verdict rule"),
+        (lambda one: one.update(failed_rules=["no rule at all"]), "failed_rules.0: 'no rule at all' is not a valid verdict rule"),
         (lambda one: one["scores"].update(layout=1e308), "scores.layout: expected true, false, a number from -2^63 to 2^63"),
         (lambda one: one["scores"].update(layout=float("nan")), "NaN is not a finite number"),
     ],

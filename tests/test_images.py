@@ -168,7 +168,7 @@ def test_a_mask_without_alpha_is_refused(save_image: Make) -> None:
     assert not images.has_alpha(path)
     assert (
         refusal(lambda: images.load_mask(path))
-        == "a mask needs an alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
+        == "a mask needs an alpha channel: transparent pixels (alpha 0) are inside the mask"
     )
 
 

@@ -54,7 +54,7 @@ def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signal
     program.send_signal(sent)
     out, errors = program.communicate(timeout=60)
     assert program.returncode == 130
-    assert "stopping after the running calls finish" in errors
+    assert "stopping: waiting for the calls in flight" in errors
     assert "Traceback" not in errors
     assert read_info(toy.latest).state == "interrupted"
     records = list(read_records(toy.latest))
@@ -69,7 +69,7 @@ def test_second_interrupt_stops_now(toy: Toy) -> None:
     program = started(toy, 600)
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None
-    while "stopping after" not in program.stderr.readline():
+    while "stopping: waiting" not in program.stderr.readline():
         assert program.poll() is None
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
@@ -99,7 +99,7 @@ def test_command_provider_process_ends_with_second_interrupt(toy: Toy) -> None:
     until(lambda: (toy.folder / "pid").is_file() and bool((toy.folder / "pid").read_text()), program)
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None
-    while "stopping after" not in program.stderr.readline():
+    while "stopping: waiting" not in program.stderr.readline():
         assert program.poll() is None
     program.send_signal(signal.SIGINT)
     program.communicate(timeout=60)

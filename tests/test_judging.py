@@ -67,16 +67,16 @@ def test_an_answer_is_found_among_other_words(text: str, how: str) -> None:
         ('{"n": 1.5} or {"n": null}', "{'n': None} is not right"),
         ('{"n": 3}\nWait, one more. {"n": 4}', "the answer contains 2 different JSON objects that match the schema"),
         ('{"n": 3}{"n": 4}', "the answer contains 2 different JSON objects that match the schema"),
-        ('{"n": 3, {"n": 4}', "not JSON: a key is missing (line 1 column 10)"),
+        ('{"n": 3, {"n": 4}', "not JSON: a key is missing (line 1, column 10)"),
         ('{"n": 3, "n": 4}', "the key 'n' appears twice with different values"),
         ('{"n": 1, "n": true}', "the key 'n' appears twice with different values"),
-        ('[{"n": 3}', "it is a list of them"),
+        ('[{"n": 3}', "it is a list of objects"),
         ('{"n": 3}\nWait, one more. {"n": 4', "the JSON is incomplete"),
         ("<think>{'n': 3}", "the JSON is incomplete"),
         ('{"n": 4\n "m": 5}', "',' or '}' is missing"),
         ('{"n": NaN}', "not JSON: NaN is not a number"),
         ("[" * 100_000, "the answer is not a JSON object"),
-        ('{"n":' * 20_000, "nested over 32 levels deep"),
+        ('{"n":' * 20_000, "nested more than 32 levels deep"),
         ('{"n": 4}' * 101, "the answer contains more than 100 JSON objects"),
         ('{"n": 4}' + "." * MAX_CHARS, "characters, over the limit of 262,144"),
     ],
@@ -96,7 +96,7 @@ def test_an_answer_off_the_schema_is_asked_again_once_with_the_fault_and_the_ans
 
 def test_off_the_schema_twice_is_an_error_that_keeps_the_words() -> None:
     judge = Asked('{"m": 4}', "no")
-    with pytest.raises(OffSchemaError, match="did not match the schema: not JSON") as caught:
+    with pytest.raises(OffSchemaError, match="does not match the schema: not JSON") as caught:
         asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, check))
     assert [reply.text for reply in caught.value.replies] == ['{"m": 4}', "no"]
     assert len(judge.questions) == 2

@@ -83,7 +83,7 @@ def asked_to_stop(program: subprocess.Popen[str]) -> None:
     """Sends the first interrupt and waits until the program confirms it."""
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None
-    while "stopping after" not in program.stderr.readline():
+    while "stopping: waiting" not in program.stderr.readline():
         assert program.poll() is None
 
 

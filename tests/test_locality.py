@@ -337,8 +337,7 @@ def test_no_edit_says_so(grade: Callable[..., Grade], drawn: Edit) -> None:
     found = grade(drawn[0])
     assert found.scores["local"] is False
     assert (
-        found.reasons["local"]
-        == "0 % of the pixels inside the mask changed, below the limit of 1 %: the edit is missing"
+        found.reasons["local"] == "0% of the pixels inside the mask changed, below the limit of 1%: the edit is missing"
     )
 
 

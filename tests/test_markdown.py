@@ -71,7 +71,7 @@ def test_gates_in_the_title() -> None:
 def test_incomplete_run_is_in_the_title() -> None:
     result = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
     text = comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
-    assert text.startswith("## visioneval compare: B is not complete\n")
+    assert text.startswith("## visioneval compare: B is incomplete\n")
 
 
 def test_lower_is_better_in_words() -> None:
