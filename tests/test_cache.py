@@ -125,7 +125,7 @@ def test_damaged_index_is_moved_away(opened: Opened, content: bytes) -> None:
         cache.put("judge:1", "judge", {"n": 2})
     (warning,) = opened.warned
     assert warning.startswith(f"{index}: the cache's index is damaged (")
-    assert warning.endswith("): moved to index.sqlite.damaged, starting a new index")
+    assert warning.endswith("): moved it to index.sqlite.damaged and started a new one")
     assert (opened.folder / "index.sqlite.damaged").read_bytes() == content
     with opened() as cache:
         assert cache.get("judge:1") is not None
@@ -207,7 +207,7 @@ def test_rejects_a_folder_with_other_files(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "index.sqlite")
     other.execute("CREATE TABLE songs (name TEXT)")
     other.close()
-    with pytest.raises(UsageError, match=r"index\.sqlite: not an index of a visioneval cache: use another folder"):
+    with pytest.raises(UsageError, match=r"index\.sqlite: not an index of a visioneval cache: choose another folder"):
         Cache(tmp_path)
     (tmp_path / "index.sqlite").unlink()
     (tmp_path / "notes.txt").rename(tmp_path / ".gitignore")

@@ -78,14 +78,14 @@ def test_masks(problems: Problems, save_image: Make, mask: Make) -> None:
     assert problems(edit("a.png")) == []
     assert problems(edit("large.png")) == ["suite.yaml:2:55: mask.png is 64 x 48 pixels, but the base image is 65 x 48"]
     assert problems(edit("a.png", "a.png")) == [
-        "suite.yaml:2:51: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask the mask"
+        "suite.yaml:2:51: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
     ]
     assert problems(suite(cases="cases: [{id: a, prompt: x, masks: {clothing: mask.png}}]")) == [
         "suite.yaml:2:35: a mask needs a base image: add 'images' to the case"
     ]
     named = "cases: [{id: a, prompt: x, images: [a.png], masks: {editable: mask.png, occluders: a.png}}]"
     assert problems(suite(cases=named)) == [
-        "suite.yaml:2:84: a.png has no alpha channel: transparent pixels (alpha 0) are inside the mask the mask"
+        "suite.yaml:2:84: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
     ]
 
 
@@ -107,8 +107,8 @@ def test_a_mask_fits_the_image_as_a_viewer_shows_it(problems: Problems, mask: Ma
 @pytest.mark.parametrize(
     ("ids", "told"),
     [
-        ("a, b, a", ["2:%d: two cases have the id 'a'"]),
-        ("a, A", ["2:%d: the ids 'a' and 'A' differ only in upper and lower case"]),
+        ("a, b, a", ["2:%d: two cases have the ID 'a'"]),
+        ("a, A", ["2:%d: the IDs 'a' and 'A' differ only in upper and lower case"]),
         ("a, b, C.d-e_1", []),
     ],
 )
@@ -124,7 +124,7 @@ def test_ids(problems: Problems, ids: str, told: list[str]) -> None:
         ("prompt: '{{ brand }}'", "25: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
         ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (known: nothing)"),
         ("prompt: '{{ expect.text }}'", "25: undefined template variable: there is no 'text' (known: refusal)"),
-        ("prompt: '{{ case }'", "25: template line 1: unexpected '}'"),
+        ("prompt: '{{ case }'", "25: template, line 1: unexpected '}'"),
         ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template cannot be rendered: it takes more than 1,000,000 steps of work (to raise it: --max-template-steps N or VISIONEVAL_MAX_TEMPLATE_STEPS=N)"),
         ("prompt: '{{ metadata.empty }}', metadata: {empty: ''}", "25: the prompt is empty after rendering"),
         ("prompt: x, criteria: '{{ brand }}'", "38: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
@@ -206,7 +206,7 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
         ("", False),
     ]:
         told = problems(suite(models=f"models: [{{provider: command, argv: ['{name}']}}]"), trust=True)
-        assert told == ([] if there else [f"suite.yaml:3:36: there is no program {name!r} on this machine"])
+        assert told == ([] if there else [f"suite.yaml:3:36: program {name!r} not found on this machine"])
 
 
 # --- rules
@@ -225,7 +225,7 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
             "[image, {rule: text, tags: [plain]}]",
             [
                 "18: 'text': no grader writes 'text' for the cases in its scope: "
-                "the grader 'text' writes it only for cases with expect.text, and no case has that"
+                "the grader 'text' writes it only for cases with expect.text, but there are no such cases"
             ],
         ),
         ("[image, text.cre]", ["18: 'text.cre': no grader writes 'text.cre' (did you mean 'text.cer'?)"]),
@@ -233,7 +233,7 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
             "[image, image.alpha]",
             [
                 "18: 'image.alpha': no grader writes 'image.alpha': "
-                "the grader 'image' writes it only for cases with expect.alpha, and no case has that"
+                "the grader 'image' writes it only for cases with expect.alpha, but there are no such cases"
             ],
         ),
         ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),

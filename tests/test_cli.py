@@ -250,7 +250,7 @@ def test_truncated_line_is_reported_with_a_remedy(swept: Toy) -> None:
         (line,) = result.stderr.splitlines()
         assert line.startswith(f"{results.relative_to(swept.folder)}:2: not a record: ")
         name = f"runs/{swept.latest.name}"
-        assert line.endswith(f": delete this line; then 'visioneval run --resume {name}' runs this cell again")
+        assert line.endswith(f": delete this line; then 'visioneval run --resume {name}' reruns this cell")
     results.write_bytes(first + b"".join(rest))
     shown = swept("show", "latest")
     assert "marked complete, but results.jsonl has 7 of 8 cells; to resume: visioneval run" in shown.stderr

@@ -164,7 +164,7 @@ def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, told:
         (
             "id: i, prompt: p, prompt.x: q",
             "2:62",
-            "'prompt.x' cannot have a column because 'prompt' has one: remove either",
+            "'prompt.x' cannot have a column because 'prompt' has one: remove one of them",
         ),
         ("id: i, prompt: p, tags.x: q", "2:62", "a case has no key 'tags.x'"),
         ("id: i, prompt: 5", "2:59", "prompt: expected text, not 5: put it in quotes"),

@@ -118,7 +118,7 @@ def test_invalid_record_ends_every_command_with_one_line(
     assert done.exit_code == 2
     *before, last = done.stderr.splitlines()
     assert f"results.jsonl:4: {told}" in last
-    assert last.endswith(f": delete this line; then 'visioneval run --resume runs/{RUN}' runs this cell again")
+    assert last.endswith(f": delete this line; then 'visioneval run --resume runs/{RUN}' reruns this cell")
     assert before == []
 
 

@@ -338,7 +338,7 @@ def test_reports_repeated_rows_without_a_time(run: Folder) -> None:
         ({"rater": {"a": 1}}, "{'a': 1} is not text"),
         ({"case": ["one"]}, "['one'] is not text"),
         ({"answer": ["x"]}, "['x'] is not text"),
-        ({"at": "yesterday"}, "at: 'yesterday' is not a valid time; expected for example 2025-06-14T09:00:00+00:00"),
+        ({"at": "yesterday"}, "at: 'yesterday' is not a valid time: write a time such as 2025-06-14T09:00:00+00:00"),
     ],
 )
 def test_lists_and_mappings_are_not_text(run: Folder, row: dict[str, Any], expected: str) -> None:

@@ -97,9 +97,9 @@ def test_long_truncated_line_is_removed_completely(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{broken", "2: not a label: "),
-        ("[1]", "2: not a label: not an object"),
+        ("[1]", "2: not a label: not a JSON object"),
         ("{}", "2: no schema_version"),
-        ('{"schema_version": 99}', "2: schema_version 99 is newer than 2"),
+        ('{"schema_version": 99}', "2: schema_version 99 is newer than the supported version 2"),
         ('{"schema_version": 2}', "2: rater: Field required"),
     ],
 )

@@ -361,12 +361,12 @@ def test_what_a_mask_leaves_out_is_null_with_its_cause(grade: Callable[..., Grad
     assert found.scores["local.changed_outside"] is None
     assert found.scores["local.worst_window"] is None
     assert found.scores["local.ssim_outside"] is None
-    assert found.error == "the mask has no outside"
+    assert found.error == "no pixel is outside the mask"
     unedited = grade(drawn[0], np.ones_like(drawn[2]))
     assert unedited.scores["local"] is False
     empty = grade(drawn[1], np.zeros_like(drawn[2]), max_changed_outside=1, max_worst_window=1)
     assert (empty.scores["local"], empty.scores["local.changed_inside"]) == (None, None)
-    assert empty.error == "the mask has no inside"
+    assert empty.error == "no pixel is inside the mask"
 
 
 def test_a_mask_of_another_size_is_an_error(grade: Callable[..., Grade], drawn: Edit) -> None:

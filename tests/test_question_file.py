@@ -93,10 +93,10 @@ def test_reports_a_missing_folder(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ('{"schema_version": 9, "prompts": []}', "schema_version 9 is newer than"),
-        ('{"prompts": []}', "not a questions file"),
-        ("[]", "not a questions file"),
+        ('{"prompts": []}', "not a question file"),
+        ("[]", "not a question file"),
         ('{"schema_version": 2, "prompts": [{}]}', r"prompts\.0\.prompt_sha256: Field required; restore this file"),
-        ("{", "not a questions file"),
+        ("{", "not a question file"),
     ],
 )
 def test_rejects_invalid_files(tmp_path: Path, text: str, told: str) -> None:

@@ -192,11 +192,11 @@ def test_complete_last_line_without_newline_counts(folder: Path) -> None:
 
 BAD_LINES = [
     ('{"schema_version": 2, "run_', "not a record"),
-    ("[1]", "not an object"),
+    ("[1]", "not a JSON object"),
     ('{"run_id": "r"}', "no schema_version"),
     ('{"schema_version": true}', "no schema_version"),
-    ('{"schema_version": 1}', "older than 2: create it again"),
-    ('{"schema_version": 3}', "newer than 2"),
+    ('{"schema_version": 1}', "older than the supported version 2: create it again"),
+    ('{"schema_version": 3}', "newer than the supported version 2"),
     (record().model_dump_json().replace('"PASS"', '"MAYBE"'), "verdict"),
     (record().model_dump_json().replace('"prompt":', '"promt":'), "prom"),
     (record().model_dump_json().replace('"sample_index":0', '"sample_index":-1'), "sample_index"),
@@ -218,7 +218,9 @@ def test_invalid_line_is_reported_with_location(folder: Path, line: str, message
 def test_newer_run_is_rejected_with_advice(folder: Path) -> None:
     data = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**data, "schema_version": 3}))
-    with pytest.raises(RunFormatError, match=r"schema_version 3 is newer than 2, .* upgrade visioneval"):
+    with pytest.raises(
+        RunFormatError, match=r"schema_version 3 is newer than the supported version 2: upgrade visioneval"
+    ):
         read_info(folder)
 
 

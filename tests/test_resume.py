@@ -189,7 +189,7 @@ def test_missing_image_is_generated_again(run: Resumed) -> None:
     (run.folder / str(run.toy.records["b"].artifact_path)).unlink()
     run.clear_cache()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.plan) == (["b"], plan_line("1 (1 missing their image)", "0", 2))
+    assert (run.generated, run.plan) == (["b"], plan_line("1 (1 without an image file)", "0", 2))
     assert (run.folder / str(run.toy.records["b"].artifact_path)).is_file()
 
 
@@ -200,7 +200,7 @@ def test_paid_images_are_not_generated_again(run: Resumed) -> None:
     lines = run.results.read_text().splitlines(keepends=True)
     run.results.write_text("".join(line for line in lines if json.loads(line)["test_id"] != "c"))
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.plan) == ([], plan_line("2 (1 missing their image, 1 not done yet)", "0", 1))
+    assert (run.generated, run.plan) == ([], plan_line("2 (1 without an image file, 1 not done yet)", "0", 1))
     again = run.toy.records["b"]
     assert (run.folder / str(again.artifact_path)).is_file()
     assert (again.cost_usd, again.usage, again.cached) == (0.5, before.usage, False), "it was paid for in this run"
@@ -285,7 +285,7 @@ def test_stored_suite_works_from_any_folder(run: Resumed, tmp_path: Path, monkey
     monkeypatch.chdir(elsewhere)
     result = run.toy("run", "--resume", run.folder, "--trust-suite")
     assert result.exit_code == 0, result.output
-    assert "to generate: 1 (1 missing their image)" in result.stderr
+    assert "to generate: 1 (1 without an image file)" in result.stderr
     assert (elsewhere / "generated").read_text().split() == ["a"]
     assert not (elsewhere / "runs").exists()
     assert (run.folder / str(run.toy.records["a"].artifact_path)).is_file()

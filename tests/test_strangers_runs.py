@@ -188,7 +188,7 @@ def test_linked_image_is_generated_again_without_writing_through_link(toy: Toy, 
     linked(run, secret, whole=False)
     before = secret.read_bytes()
     result = toy("run", "--resume", "r")
-    assert (result.exit_code, "missing their image" in result.stderr) == (0, True), result.output
+    assert (result.exit_code, "without an image file" in result.stderr) == (0, True), result.output
     assert secret.read_bytes() == before
     (own,) = (run / "artifacts").rglob("*.png")
     assert not own.is_symlink()

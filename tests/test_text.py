@@ -95,8 +95,8 @@ def test_any_kind_of_image_is_read(sign: Any, mode: str) -> None:
 @pytest.mark.parametrize(
     ("shown", "reason"),
     [
-        ("BUTER & FLOUR", 'missing "BUTTER & FLOUR": nearest is "BUTER & FLOUR" (missing T at 4)'),
-        ("BUTTTER & FLOUR", 'missing "BUTTER & FLOUR": nearest is "BUTTTER & FLOUR" (extra T at 5)'),
+        ("BUTER & FLOUR", 'missing "BUTTER & FLOUR": the nearest text is "BUTER & FLOUR" (missing T at 4)'),
+        ("BUTTTER & FLOUR", 'missing "BUTTER & FLOUR": the nearest text is "BUTTTER & FLOUR" (extra T at 5)'),
         ("GYM", 'missing "BUTTER & FLOUR": nothing similar was read'),
     ],
 )

@@ -138,7 +138,7 @@ def test_too_long_retry_after_fails_the_call(kind: str) -> None:
         assert tries.count == 1
         if kind == "rate_limit":  # for the rest of the model's calls too, without a word to the provider
             work = failing(RuntimeError("called"))
-            with pytest.raises(ProviderError, match="asks to wait"):
+            with pytest.raises(ProviderError, match="asks for a wait"):
                 await throttled.call(GENERATE, work)
             assert await throttled.call(OTHER, failing()) == "done"
 

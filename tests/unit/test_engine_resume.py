@@ -103,7 +103,7 @@ def test_resume_generates_again_when_an_input_image_changed(toy: Toy) -> None:
 def test_resume_generates_an_image_that_is_missing(toy: Toy) -> None:
     records = done(toy)
     (toy.folder / str(records[0].artifact_path)).unlink()
-    assert resumed(toy, records).reasons == {("generate", "missing their image"): 1}
+    assert resumed(toy, records).reasons == {("generate", "without an image file"): 1}
 
 
 def test_resume_generates_an_image_that_links_out_of_the_run(
@@ -114,7 +114,7 @@ def test_resume_generates_an_image_that_links_out_of_the_run(
     outside = tmp_path_factory.mktemp("outside") / "0.png"
     image.rename(outside)
     image.symlink_to(outside)
-    assert resumed(toy, records).reasons == {("generate", "missing their image"): 1}
+    assert resumed(toy, records).reasons == {("generate", "without an image file"): 1}
 
 
 def test_resume_leaves_a_refused_cell_unchanged(toy: Toy) -> None:
