@@ -74,8 +74,8 @@ UNMEASURED = [
     ("undeclared", {"fine": True, "level": 0.5}, "wrote the undeclared metric 'mood'"),
     ("wrong_types", {"fine": None, "level": None}, "fine is 1, not true or false; level is True, not a number"),
     ("nan", {"fine": True, "level": None}, "level is nan, not a number"),
-    ("off_the_scale", {"fine": True, "level": None}, "level is 7, outside 0 to 1"),
-    ("saves_over", {"fine": None, "level": None}, "'png' is not an image file name"),
+    ("off_the_scale", {"fine": True, "level": None}, "level is 7, outside the range 0 to 1"),
+    ("saves_over", {"fine": None, "level": None}, "save('png'): the name must have"),
     ("saves_outside", {"fine": None, "level": None}, "is not a valid file name"),
 ]
 
@@ -157,7 +157,7 @@ def test_grader_saves_images_beside_the_artifact(toy: Toy) -> None:
     toy.run({"metadata": {"look": "saves"}})
     kept = toy.record.graders[0].details["map"]
     assert kept == "artifacts/case0/toy/0.look.map.png"
-    assert (toy.latest / str(kept)).read_bytes() == b"image"
+    assert (toy.latest / str(kept)).read_bytes().startswith(b"\x89PNG")
 
 
 def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:

@@ -63,7 +63,7 @@ def test_unknown_cost_is_reported(toy: Toy) -> None:
     text = toy("plan", "suite.yaml").stdout
     assert "unknown for 2 of 2" in text
     assert "own: unknown: no price; add one under 'prices:'" in text
-    assert "look with default: unknown: priced by tokens" in text
+    assert "look by default: unknown: priced per token" in text
 
 
 def test_token_prices_alone_give_no_estimate(toy: Toy) -> None:

@@ -202,7 +202,7 @@ def test_a_plain_function_that_breaks_is_the_error_of_its_cell(toy: Toy, folder:
     ("judge", "told"),
     [
         ("", "this grader has no judge: name one in the suite, such as 'judge: default'"),
-        (" judge: defualt,", "suite.yaml:10:54: no judge 'defualt' under 'judges' (did you mean 'default'?)"),
+        (" judge: defualt,", "suite.yaml:10:54: there is no judge 'defualt' under 'judges' (did you mean 'default'?)"),
     ],
 )
 def test_a_grader_asks_no_judge_that_the_suite_does_not_name(toy: Toy, folder: Path, judge: str, told: str) -> None:

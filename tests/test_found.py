@@ -76,7 +76,7 @@ def test_invalid_files_are_rejected(toy: Toy) -> None:
 
 def test_missing_baselines_are_reported(toy: Toy) -> None:
     with pytest.raises(
-        UsageError, match=r"baselines/main\.jsonl: there is no such baseline \('visioneval baseline set"
+        UsageError, match=r"baselines/main\.jsonl: no such baseline: create one with 'visioneval baseline set"
     ):
         read_side("baseline", RUNS)
     with pytest.raises(UsageError, match=r"'\.\./x' is not a valid baseline name"):

@@ -47,7 +47,7 @@ def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
         ("try_on", [
             ("identity_preserved", "yes_no", ()),
             ("garment_matches", "yes_no", ()),
-            ("garment_wrong", "tags", ("colour", "pattern", "cut_or_length", "details", "logo_or_text")),
+            ("garment_wrong", "tags", ("color", "pattern", "cut_or_length", "details", "logo_or_text")),
             ("artifacts", "one_of", ("none", "minor", "major")),
             ("usable_in_shop", "yes_no", ()),
         ]),

@@ -308,5 +308,5 @@ def test_without_the_extra_names_the_package_to_install(toy: Toy, tmp_path: Path
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert (done.returncode, done.stderr) == (
-        2, "the label page needs starlette and uvicorn: pip install '.[label]' in a checkout of visioneval\n"
+        2, "the label page needs starlette and uvicorn: run pip install '.[label]' in a checkout of visioneval\n"
     )  # fmt: skip

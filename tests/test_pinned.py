@@ -62,7 +62,7 @@ def test_bad_questions(problems: Problems, case: str, told: str) -> None:
 def test_over_a_hundred_questions(problems: Problems) -> None:
     many = ", ".join(f"{{id: q{at}, question: Is {at} there?}}" for at in range(300))
     (line,) = problems(gecko(f"questions: [{many}]"))
-    assert line == "suite.yaml:2:46: questions: has too many values"
+    assert line == "suite.yaml:2:46: questions: must have at most 100 items"
 
 
 def test_bad_dependencies_may_be_dropped(problems: Problems) -> None:
@@ -166,7 +166,7 @@ def test_a_file_that_is_not_there_or_out_of_reach(problems: Problems) -> None:
         "graders: [", "graders: [{key: a, type: gecko, judge: eye, questions: a.yaml}, {key: b, type: gecko, judge: eye, questions: b.yaml}, "
     )  # fmt: skip
     lines = problems(two, {"a.yaml": FILE, "b.yaml": FILE})
-    assert any("a suite has one file of them, and 'a.yaml' is named already" in line for line in lines)
+    assert any("a suite can use only one question file, but another grader uses" in line for line in lines)
 
 
 @pytest.mark.parametrize("source", ["generated", "pinned"])

@@ -82,7 +82,7 @@ def test_types_are_in_the_question_table_and_not_in_the_metrics() -> None:
     assert "all questions 1/2 none !1" in lines
     assert "gecko 0.5 (1) 0.5 (1)" in lines
     assert "gecko.object" not in text
-    assert any(line.startswith("questions of 2 prompts: 2 pinned; !n:") for line in lines)
+    assert any(line.startswith("questions for 2 prompts: 2 pinned; !n:") for line in lines)
 
 
 def test_table_fits_a_narrow_terminal() -> None:

@@ -86,7 +86,7 @@ def test_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
     run = demo(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="contains files that are not a report"):
+    with pytest.raises(UsageError, match="contains files that are not part of a report"):
         report(run, out=tmp_path / "mine")
     with pytest.raises(UsageError, match="is a file"):
         report(run, out=tmp_path / "mine" / "thesis.txt")

@@ -72,7 +72,7 @@ def test_invalid_input_is_rejected() -> None:
         cluster_bootstrap_mean([], [])
     with pytest.raises(ValueError, match="without rows"):
         cluster_bootstrap_mean([1.0, 2.0], [1, 0])
-    with pytest.raises(ValueError, match="NaN over every resample"):
+    with pytest.raises(ValueError, match="NaN in every resample"):
         cluster_bootstrap(clusters_of([0, 1]), lambda _: float("nan"))
     with pytest.raises(ValueError, match="resamples must be at least 1, not 0"):
         cluster_bootstrap_mean([1.0, 2.0], [1, 1], resamples=0)

@@ -119,7 +119,7 @@ def test_resume_asks_for_secret_values_and_generates_nothing(toy: Toy, api: Fake
     assert "to generate: 1 (1 prompt changed)" in other.stderr, other.output
     assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "another-value") == []
     judge = toy("run", "--resume", "r", *VARS, "--judge", "default=gemini:m")
-    assert (judge.exit_code, "name it beside --resume" in judge.stderr) == (2, True)
+    assert (judge.exit_code, "name the suite as well as --resume" in judge.stderr) == (2, True)
 
 
 def test_grade_and_pairwise_ask_for_secret_values(toy: Toy, api: FakeAPI) -> None:
@@ -157,7 +157,7 @@ def test_ordinary_variable_is_recorded(toy: Toy, api: FakeAPI) -> None:
     assert toy.info.suite.vars == {"api_token": "none", "who": "Ann", "pin_password": "none"}
     assert toy("run", "--resume", "r").exit_code == 0
     refused = toy("run", "--resume", "r", "--var", "who=Bob")
-    assert (refused.exit_code, "name it beside --resume" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "name the suite as well as --resume" in refused.stderr) == (2, True)
 
 
 def test_var_and_judge_flags_combine_on_stored_suite(toy: Toy, api: FakeAPI) -> None:

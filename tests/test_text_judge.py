@@ -60,7 +60,7 @@ def test_nothing_is_folded_for_a_judge(read: str, tmp_path: Path) -> None:
     grade, _ = graded(tmp_path, {"lines": ["SPRING SALE", read]})
     assert grade.scores["copy"] is False
     assert grade.scores["copy.recall"] == 0.5
-    assert f'nearest is "{read[:7]}' in grade.reasons["copy"]
+    assert f'the nearest text is "{read[:7]}' in grade.reasons["copy"]
     assert grade.details["folded"] == {}
 
 

@@ -146,7 +146,7 @@ def test_a_counter_example_looks_at_an_address_too(
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"\0\0\0\x18ftypisom" + b"\0" * 3000, "the video does not decode"),
+        (b"\0\0\0\x18ftypisom" + b"\0" * 3000, "the video cannot be decoded"),
         (b"no video at all", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi)"),
         (b"", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi)"),
     ],

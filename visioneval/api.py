@@ -277,8 +277,7 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch) -> Run:
         info, error = _execute(prepared, calls, listener)
     summary = summarize(info, read_records(folder), preferences_within(folder, info.run_id))
     prepared.writer.write_summary(summary)
-    is_done = summary.state == "complete" and not summary.unjudged_pairs and not summary.counts.errors
-    return Run(folder, info, summary, None, None if is_done else prepared.resume_hint, error)
+    return Run(folder, info, summary, None, prepared.resume_hint, error)
 
 
 def _execute(prepared: PreparedRun, calls: CallSettings, listener: Listener) -> tuple[RunInfo, str | None]:

@@ -30,7 +30,9 @@ OPENAI: dict[str, Any] = {"models": [{"provider": "openai", "label": "m", "param
 
 
 def options(*, resume: Path | None = None, suite: SuiteOptions | None = None, **changes: Any) -> RunOptions:
-    return RunOptions(suite=suite or SuiteOptions(trust=True), **{"run_id": "r", "resume": resume, **changes})
+    return RunOptions(
+        suite=suite or SuiteOptions(trust=True), **{"run_id": None if resume else "r", "resume": resume, **changes}
+    )
 
 
 def finish(prepared: PreparedRun) -> None:

@@ -77,15 +77,11 @@ def interrupts(progress: Progress, say: Callable[[str], None]) -> Iterator[Calla
     loop, running = asyncio.get_running_loop(), asyncio.current_task()
     assert running is not None
 
-    is_repeated = False
-
     def interrupt() -> None:
-        nonlocal is_repeated
-        if is_repeated:
+        if progress.is_over:
             running.cancel()
         else:
             say("stopping: waiting for the calls in flight (interrupt again to stop now)")
-        is_repeated = True
         progress.stop()
 
     def interrupt_from_thread() -> None:
