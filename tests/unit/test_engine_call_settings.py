@@ -140,37 +140,6 @@ class TestCheckBudget:
         with pytest.raises(UsageError, match=r"unknown: mine:Generate, mine:Other\..*'prices: \{mine:Generate: "):
             check_budget(plan, CallSettings(budget_usd=9))
 
-    def test_offline_needs_the_cache_that_is_named(self, paid: Plan, tmp_path: Path) -> None:
-        settings = CallSettings(cache=tmp_path / "none", reuse=Reuse("all", offline=True))
-        with pytest.raises(UsageError, match="--offline needs an existing cache"):
-            check_session(paid, settings, print)
-        assert not (tmp_path / "none").exists()
-
-    def test_offline_may_create_the_default_cache(self, paid: Plan) -> None:
-        check_session(paid, CallSettings(reuse=Reuse("all", offline=True)), print)
-
-    def test_a_free_plan_needs_no_cache(self, free: Plan, tmp_path: Path) -> None:
-        check_session(free, CallSettings(cache=tmp_path / "none", reuse=Reuse("all", offline=True)), print)
-        assert not (tmp_path / "none").exists()
-
-    def test_a_cache_that_is_a_file_is_refused(self, paid: Plan, tmp_path: Path) -> None:
-        (tmp_path / "cache").write_text("")
-        with pytest.raises(UsageError, match="cache"):
-            check_session(paid, CallSettings(cache=tmp_path / "cache"), print)
-
-
-class TestCheckBudget:
-    """The budget is checked before a run starts."""
-
-    def test_without_a_budget_prices_may_be_unknown(self, paid: Plan) -> None:
-        check_budget(paid, CallSettings())
-
-    def test_unknown_prices_are_named_in_order(self, toy: Toy) -> None:
-        models = [{"provider": name, "label": name} for name in ("mine:Other", "mine:Generate")]
-        with pytest.raises(UsageError, match=r"unknown: mine:Generate, mine:Other\..*'prices: \{mine:Generate: "):
-            (toy.folder / "mine.py").write_text((toy.folder / "mine.py").read_text() + "class Other(Generate): pass\n")
-            check_budget(plan_of(toy.write(models=models)), CallSettings(budget_usd=9))
-
     def test_offline_needs_no_prices(self, paid: Plan) -> None:
         check_budget(paid, CallSettings(budget_usd=0.01, reuse=Reuse("all", offline=True)))
 
