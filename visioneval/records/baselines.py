@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records.fields import ModelLabel, Number, RuleText, SampleIndex
+from visioneval.records.fields import ModelLabel, RuleText, SampleIndex
 from visioneval.records.model import CellError, Fingerprint, Record, RunInfo
 from visioneval.records.untrusted_json import read_json
 from visioneval.suite.case import CaseId
@@ -65,7 +65,7 @@ class Line(Frozen):
     failure_tags: tuple[str, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
     artifact_sha256: str | None = None
-    cost_usd: Number | None = None
+    cost_usd: Annotated[float, Field(allow_inf_nan=False)] | None = None
     error: CellError | None = None
     grade_key: str = ""
     graders: dict[str, str] = Field(default_factory=dict)
