@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test soak check bench wheel clean
+.PHONY: demo quick test soak check figures bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,9 @@ $(READY): pyproject.toml
 demo: $(READY)  ## Draws, measures and judges the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/quickstart/suite.yaml
 	$(BIN)/visioneval run suites/gecko_offline/suite.yaml
+
+quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
+	$(BIN)/python -m pytest -n auto -m "not slow"
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
@@ -28,6 +31,9 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/test_start_up.py
+
+figures: $(READY)  ## How long functions are, how names repeat, how deep a call goes
+	$(BIN)/python tests/figures.py
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine

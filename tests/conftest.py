@@ -41,6 +41,94 @@ verdict: [not image.blank]
 """
 
 
+SLOW = frozenset(
+    [
+        "agree_command",
+        "agreement",
+        "bounds",
+        "browser",
+        "buckets",
+        "budget",
+        "budget_limit",
+        "calls",
+        "calls_in_flight",
+        "cli",
+        "closed_output",
+        "command",
+        "compare_command",
+        "compare_page",
+        "custom",
+        "engine",
+        "env_file",
+        "estimate",
+        "exit_codes",
+        "extending",
+        "fake_api",
+        "fake_api_faults",
+        "fake_api_gemini",
+        "faults",
+        "gecko_api",
+        "gecko_published",
+        "gecko_suites",
+        "gemini",
+        "gemini_judge",
+        "grade",
+        "hostile_records",
+        "install_lines",
+        "interrupts",
+        "judge_replies",
+        "kills",
+        "label_files",
+        "label_looks",
+        "label_page",
+        "label_server",
+        "label_servers",
+        "labels",
+        "load",
+        "local_paths",
+        "locality",
+        "logo_suite",
+        "lookers",
+        "ocr",
+        "openai",
+        "openai_judge",
+        "own_suites",
+        "paid_storage",
+        "plan",
+        "prefer",
+        "processors",
+        "published_agreement",
+        "real_data",
+        "replies",
+        "report_command",
+        "report_page",
+        "resampling",
+        "resume",
+        "secret_variables",
+        "sketch",
+        "start_up",
+        "stats",
+        "storage",
+        "strangers_runs",
+        "text",
+        "try_on_suite",
+        "video_run",
+        "web_files",
+        "wheel",
+        "workflow_suites",
+        "zoom",
+    ]
+)
+"""Files of tests, without ``test_``, that take seconds: kills, wheels, browsers, servers, OCR and whole suites."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what ``make quick`` leaves out."""
+    for item in items:
+        if item.path.stem.removeprefix("test_") in SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The long tests are for those who name them: ``make soak``."""
     is_long = collection_path == ROOT / "tests" / "soak"

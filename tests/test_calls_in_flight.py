@@ -272,7 +272,8 @@ def test_questions_of_a_run_that_are_being_made_are_kept(tmp_path: Path, api: Fa
     api.latency["judge"] = 1.5
     armed = refused_late(api, made_or_answered, judges(3))
     stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert (paid.drawn, paid.judged) == (6, 5)
+    assert paid.drawn == 6
+    assert paid.judged in (5, 6), "on a busy machine the first answer may be asked for before the refusal comes"
     armed.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output

@@ -18,7 +18,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
-from visioneval.providers import files
+from visioneval.providers.files import generator as files
 from visioneval.records.model import read_records
 from visioneval.suite.loading import datasets
 
