@@ -36,8 +36,16 @@ def flat_png(width: int, height: int) -> bytes:
     return out.getvalue()
 
 
+def no_palette_png() -> bytes:
+    """Indices of colours without the colours: Pillow loads it, and cannot show it."""
+    rows = (b"\0" + b"\xff" * 64) * 64
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 64, 8, 3, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
 BROKEN = {
     "short.png": short_png(),
+    "no_palette.png": no_palette_png(),
     "cut.jpg": encoded("JPEG")[:900],
     "cut.webp": encoded("WEBP")[:300],
     "cut.gif": encoded("GIF")[:1500],

@@ -71,7 +71,7 @@ def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> 
     assert sorted(toy.folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("url", [*URLS, "s3:/bucket", "GS:/bucket/runs"])
 def test_no_run_is_written_into_a_folder_that_is_named_like_a_scheme(toy: Toy, url: str) -> None:
     before = sorted(toy.folder.rglob("*"))
     suite = toy.write({})
@@ -110,6 +110,7 @@ def test_clear_asks_first_and_needs_a_yes_without_a_terminal(toy: Toy) -> None:
     assert result.stderr == (
         f"this would drop all answers (1) in {cache}: pass --yes, or --older-than DAYS for old answers only\n"
     )
+    assert toy("cache", "clear", "--cache", cache, "--older-than", "0").exit_code == 2
     assert "dropped 0 answers" in toy("cache", "clear", "--cache", cache, "--older-than", "1").stdout
     assert "dropped 1 answers" in toy("cache", "clear", "--cache", cache, "--yes").stdout
 

@@ -48,7 +48,7 @@ def suite(toy: Toy, api: FakeAPI, **changes: Any) -> Path:
     return path
 
 
-VARS = ("--var", f"api_token={VALUE}", "--var", f"who={FROM_ENVIRONMENT}", "--var=pin_password=s3c")
+VARS = ("--var", f"api_token={VALUE}", "--var", f"who={FROM_ENVIRONMENT}", "--var=pin_password=s3cr")
 
 
 def run(toy: Toy, api: FakeAPI, *words: str) -> Any:
@@ -77,7 +77,7 @@ def test_the_values_stand_in_no_file_and_in_no_output(toy: Toy, api: FakeAPI, mo
         told = toy(*words)
         assert told.exit_code == 0, told.output
         output += told.output
-    assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "pin_password=s3c", '"s3c"') == []
+    assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "pin_password=s3cr", '"s3cr"') == []
     assert VALUE not in output
     assert FROM_ENVIRONMENT not in output
     info = toy.info
@@ -102,11 +102,11 @@ def test_a_judge_that_repeats_it_is_not_cached_and_not_written_down(toy: Toy, ap
 def test_resume_says_what_must_be_given_again_and_then_draws_nothing_anew(toy: Toy, api: FakeAPI) -> None:
     assert run(toy, api).exit_code == 0
     paid = len(api.requests)
-    missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3c")
+    missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3cr")
     assert (missing.exit_code, AGAIN in missing.stderr) == (2, True), missing.output
-    named = toy("run", "s.yaml", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3c")
+    named = toy("run", "s.yaml", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3cr")
     assert (named.exit_code, AGAIN in named.stderr) == (2, True), named.output
-    starred = toy("run", "--resume", "r", *VARS[:2], "--var", "who=***", "--var", "pin_password=s3c")
+    starred = toy("run", "--resume", "r", *VARS[:2], "--var", "who=***", "--var", "pin_password=s3cr")
     assert starred.exit_code == 2
     assert "--var who: *** stands for a secret value" in starred.stderr
     for words in ([], ["s.yaml"]):
@@ -168,3 +168,10 @@ def test_changing_a_variable_of_a_held_suite_keeps_its_judges_and_the_other_way_
     assert toy.info.suite.judges.keys() == {"default"}
     toy("grade", "r", "--run-id", "h", "--judge", "default=openai:m", "--offline")
     assert toy.info.suite.vars == {"api_token": "none", "who": "nobody", "pin_password": "none"}
+
+
+def test_a_secret_that_is_too_short_to_hide_is_refused(toy: Toy, api: FakeAPI) -> None:
+    result = toy("run", suite(toy, api), "--var", "api_token=abc")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "--var api_token: a secret value has at least 4 characters: else it shows\n"
+    assert api.requests == []

@@ -140,6 +140,8 @@ def inspect(source: Path | bytes) -> tuple[str, int, int]:
 def _load(handle: Image.Image, source: Path | bytes) -> None:
     """Decodes an image. A PNG that ends early leaves its last rows as they were, which is all zero."""
     handle.load()
+    if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
+        raise ImageError("the picture does not decode: it has no palette for its pixels")
     if handle.format != "PNG":
         return
     last = handle.crop((0, handle.height - 1, handle.width, handle.height))

@@ -27,11 +27,17 @@ BUCKETS = {"gs": "gcs", "s3": "s3"}
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_SQUEEZED = re.compile(r"(?:s3a?|gs|gcs|az|abfss?|adl|https?|ftp|file|hf|hdfs):/", re.IGNORECASE)
 
 
 def is_url(name: str) -> bool:
     """Whether a name is a URL, and so no path."""
     return _URL.match(name) is not None
+
+
+def is_url_like(name: str) -> bool:
+    """Whether a name is a URL, or was one before something made one slash of its two."""
+    return is_url(name) or _SQUEEZED.match(name) is not None
 
 
 def trusted_hosts() -> list[str]:

@@ -50,12 +50,12 @@ def clear(
 ) -> None:
     """Drop cached answers: what they are needed for again will be called and paid again.
 
-    Without --older-than it drops them all, and asks first.
+    Without --older-than, or with 0, it drops them all, and asks first.
     """
     from datetime import UTC, datetime, timedelta
 
     before = None
-    if older_than is not None:
+    if older_than:  # 0 days is no filter
         before = (datetime.now(UTC) - timedelta(days=older_than)).isoformat(timespec="seconds")
     with _opened(cache) as opened:
         if before is None and not yes and not _confirmed(opened):

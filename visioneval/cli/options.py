@@ -52,9 +52,9 @@ def local_path(text: str | Path) -> Path:
 
     Raises ``UsageError`` for a URL, which ``Path`` would make a folder named ``s3:`` of.
     """
-    from visioneval.urls import is_url
+    from visioneval.urls import is_url_like
 
-    if is_url(str(text)):
+    if is_url_like(str(text)):
         raise UsageError(f"{text}: is a URL, and this is read or written on this machine only: give a path")
     return Path(text)
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from visioneval.suite.load import HIDDEN
+from visioneval.suite.load import HIDDEN, SHORTEST_SECRET
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 MAX_DEPTH = 30
 MAX_INT = 2**63
 _SHORTEST_SECRET = 8
-_SHORTEST_GIVEN = 4
 _SECRET_NAME = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
 
 
@@ -43,7 +42,7 @@ class Plain:
         Of the secrets that were ``given`` as such shorter ones are hidden too.
         """
         known = cls.without(v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name))
-        return cls._hiding({*known.secrets, *(secret for secret in given if len(secret) >= _SHORTEST_GIVEN)})
+        return cls._hiding({*known.secrets, *(secret for secret in given if len(secret) >= SHORTEST_SECRET)})
 
     def hides(self, value: Any) -> bool:
         """Whether plain data holds a secret."""

@@ -39,6 +39,8 @@ class LoadedSuite:
     """The values of secret variables that were given, by name: they are for prompts alone, and no file holds them."""
 
 
+SHORTEST_SECRET = 4
+"""Characters of a secret variable: a shorter text cannot be hidden without hiding half of what is written."""
 HIDDEN = "***"
 """What stands for a secret in everything that is written or printed."""
 
@@ -145,6 +147,8 @@ def _variables(declared: Any, variables: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(
                 f"--var {name}: {HIDDEN} stands for a secret value, which is not kept: give the value itself"
             )
+        if SECRET_NAME.fullmatch(name) and len(text) < SHORTEST_SECRET:
+            raise UsageError(f"--var {name}: a secret value has at least {SHORTEST_SECRET} characters: else it shows")
         if not text.isprintable() and any(0xD800 <= ord(sign) <= 0xDFFF for sign in text):
             raise UsageError(f"--var {name}: not UTF-8")
     return {**declared, **{name: plain(text) for name, text in variables.items()}}
