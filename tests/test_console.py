@@ -215,7 +215,7 @@ def test_hostile_text_is_printed_as_text(width: int) -> None:
         failed_rules=["fine"],
         reasons={"fine": HOSTILE},
         failure_tags=[HOSTILE],
-        warned_rules=[HOSTILE],
+        warned_rules=["fine"],
         tags=[HOSTILE],
         run_params={HOSTILE: HOSTILE},
         scores={"fine": False},

@@ -163,7 +163,8 @@ def test_a_case_with_rules_of_its_own_is_judged_by_them_alone(toy: Toy) -> None:
     assert [rule.text for rule, _ in second.rules] == ["fine"]
 
 
-def test_calls_are_made_as_they_are_asked_for(toy: Toy) -> None:
+def test_calls_are_made_as_they_are_asked_for(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISIONEVAL_MAX_CELLS", "2000000")
     path = toy.write(*[{} for _ in range(2000)], samples=1000)
     plan = planned(path)
     assert plan.cells == 2_000_000

@@ -16,7 +16,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field, TypeAdapter
 
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.record_fields import ModelLabel, Number, RuleText, SampleIndex
+from visioneval.record_fields import ModelLabel, RuleText, SampleIndex
 from visioneval.records import CellError, Fingerprint, Record, RunInfo
 from visioneval.suite.case import CaseId
 from visioneval.types import Frozen, Metric, Score, Verdict
@@ -65,7 +65,7 @@ class Line(Frozen):
     failure_tags: tuple[str, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
     artifact_sha256: str | None = None
-    cost_usd: Number | None = None
+    cost_usd: Annotated[float, Field(allow_inf_nan=False)] | None = None
     error: CellError | None = None
     grade_key: str = ""
     graders: dict[str, str] = Field(default_factory=dict)

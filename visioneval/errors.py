@@ -45,10 +45,15 @@ class Problem:
     column: int
     message: str
 
+    def __post_init__(self) -> None:
+        """A message is one printable line: a path or a name in it may come from a stranger."""
+        if not self.message.isprintable():
+            message = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in self.message)
+            object.__setattr__(self, "message", message)
+
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        message = self.message.replace("\n", "\\n")  # a path or a name in it may come from a stranger
-        return f"{where}: {message}"
+        return f"{where}: {self.message}"
 
 
 SHOWN_PROBLEMS = 100
