@@ -17,7 +17,7 @@ from visioneval.engine.calls.throttle import Lane
 from visioneval.engine.cell import Job, work
 from visioneval.engine.components import Tools
 from visioneval.engine.context import Bench, secrets_around
-from visioneval.engine.memory import TRIMMED_EVERY_S, give_back
+from visioneval.engine.memory import TRIMMED_EVERY_S, give_back, unmap_large_blocks
 from visioneval.engine.pairwise.panel import Panel, matchups_within, put_to_judge
 from visioneval.engine.shutdown import Outcome, Progress, cause, interrupts
 from visioneval.media.images import MAX_BYTES
@@ -60,6 +60,7 @@ def execute(
     more raises ``StorageError``, a key that a provider refuses ``AuthError``, once the calls in flight have come to
     their end; nothing else gets out.
     """
+    unmap_large_blocks()
     try:
         return asyncio.run(_execute(plan, tools, writer, calls, listener, jobs))
     except BaseExceptionGroup as group:

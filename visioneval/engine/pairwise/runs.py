@@ -20,6 +20,7 @@ from visioneval.engine.call_settings import Session, check_budget, open_calls
 from visioneval.engine.calls.calls import Meter
 from visioneval.engine.components import build_tools
 from visioneval.engine.context import secrets_around
+from visioneval.engine.memory import unmap_large_blocks
 from visioneval.engine.pairwise.panel import Matchups, Panel, matchups_of, put_to_judge
 from visioneval.engine.shutdown import Outcome, Progress, cause, interrupts
 from visioneval.errors import UsageError
@@ -176,6 +177,7 @@ def _carried_out(panel: Panel, opposed: Opposed, say: Callable[[str], None], *, 
                 say(str(progress.failure))
             return Outcome(complete=False)
 
+    unmap_large_blocks()
     try:
         return asyncio.run(work())
     except BaseExceptionGroup as group:
