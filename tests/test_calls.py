@@ -307,7 +307,7 @@ def test_debug_prints_each_call(paying: Paying) -> None:
     ("words", "said"),
     [
         (("--log-file", "."), "--log-file .: cannot write: Is a directory"),
-        (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): use another folder"),
+        (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): choose another folder"),
     ],
 )
 def test_unusable_cache_or_log_is_reported_before_the_run(paying: Paying, words: tuple[str, ...], said: str) -> None:
