@@ -76,7 +76,7 @@ UNMEASURED = [
     ("nan", {"fine": True, "level": None}, "level is nan, not a number"),
     ("off_the_scale", {"fine": True, "level": None}, "level is 7, outside the range 0 to 1"),
     ("saves_over", {"fine": None, "level": None}, "save('png'): the name must have"),
-    ("saves_outside", {"fine": None, "level": None}, "is not a valid file name"),
+    ("saves_outside", {"fine": None, "level": None}, "save('../../x.png'): the name must have"),
 ]
 
 
