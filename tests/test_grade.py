@@ -98,7 +98,7 @@ def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy) -> None:
     for told in (
         "1 cells are missing from the source run",
         "1 cells of the source run are skipped",
-        "1 images were generated from a prompt",
+        "1 images were generated from a prompt that has since changed",
     ):
         assert told in result.stderr
     found = {record.test_id: record for record in read_records(toy.folder / "runs/b")}

@@ -166,7 +166,7 @@ def test_a_file_that_is_not_there_or_out_of_reach(problems: Problems) -> None:
         "graders: [", "graders: [{key: a, type: gecko, judge: eye, questions: a.yaml}, {key: b, type: gecko, judge: eye, questions: b.yaml}, "
     )  # fmt: skip
     lines = problems(two, {"a.yaml": FILE, "b.yaml": FILE})
-    assert any("a suite can use only one question file, but another grader uses" in line for line in lines)
+    assert any("a suite can use only one question file, but another grader uses 'a.yaml'" in line for line in lines)
 
 
 @pytest.mark.parametrize("source", ["generated", "pinned"])

@@ -24,12 +24,13 @@ from visioneval.analysis.findings import Summary
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run, read_side
 from visioneval.analysis.summary import summarize
+from visioneval.defaults import RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
 from visioneval.engine.calls.estimate import Estimate, estimate
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import InterruptRequest
 from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
-from visioneval.engine.prepare.planning import RUNS, Planned, load_plans, load_stored_plan
+from visioneval.engine.prepare.planning import Planned, load_plans, load_stored_plan
 from visioneval.engine.prepare.provenance import now
 from visioneval.engine.prepare.runs import (
     PreparedRun,
@@ -45,7 +46,7 @@ from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
 from visioneval.records.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
-from visioneval.records.resume_command import resume_hint
+from visioneval.records.resume_command import resume_hint, stopped_text
 from visioneval.settings import CallKeywords, GradeKeywords, PlanKeywords, RunKeywords, checked_keywords, run_options
 
 if TYPE_CHECKING:
@@ -126,7 +127,10 @@ def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run
 
 
 async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
-    """Like ``run``, without blocking the event loop. When cancelled, it waits for the calls in flight."""
+    """Like ``run``, without blocking the event loop.
+
+    When cancelled, it waits for the calls in flight; when cancelled again, it stops them.
+    """
     options, interrupt = run_options(**settings), InterruptRequest()
 
     def watch(prepared: PreparedRun) -> AbstractContextManager[Listener]:
@@ -134,13 +138,17 @@ async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywo
             return nullcontext(replace(listener, started=interrupt.connect))
 
     work = asyncio.ensure_future(asyncio.to_thread(_run, suite, options, watch))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        interrupt()
-        with suppress(Exception):
-            await work
-        raise
+    is_cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            is_cancelled = True
+            interrupt()
+    if is_cancelled:
+        work.exception()  # retrieved, so that asyncio does not report it
+        raise asyncio.CancelledError
+    return work.result()
 
 
 def grade(source: Run | Path | str, suite: Path | str | None = None, **settings: Unpack[GradeKeywords]) -> Run:
@@ -249,10 +257,11 @@ def estimate_plan(planned: Planned, options: RunOptions) -> SuitePlan:
 
 
 def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
-    """Executes plans one after the other. All of them are checked before the first starts; an interrupt ends all."""
+    """Executes plans one after the other, with one budget. All are checked first, and an interrupt ends them all."""
     components = check_runs(planned, options, warn)
+    spent_usd = 0.0
     for suite, parts in zip(planned, components, strict=True):
-        finished = _finish(prepare_run(suite, parts, options), options.calls, watch)
+        finished, spent_usd = _finish(prepare_run(suite, parts, options), options.calls, watch, spent_usd)
         yield finished
         if finished.info.state == "interrupted" and finished.info.stopped_by is None:
             return
@@ -261,7 +270,7 @@ def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, w
 def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, warn: Warn) -> Run:
     """Grades the run ``name`` again, into a new run."""
     source = RunToGrade(*named_run(name, options.suite.runs))
-    return _finish(prepare_grading(source, suite, options, warn), options.calls, watch)
+    return _finish(prepare_grading(source, suite, options, warn), options.calls, watch)[0]
 
 
 def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
@@ -270,21 +279,26 @@ def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
     return finished
 
 
-def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch) -> Run:
-    """Executes a prepared run and summarizes it, which decides its exit code."""
+def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd: float = 0.0) -> tuple[Run, float]:
+    """Executes a prepared run and summarizes it, which decides its exit code. Also returns what is spent so far."""
     folder = prepared.writer.folder
     with watch(prepared) as listener:
-        info, error = _execute(prepared, calls, listener)
+        info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
     summary = summarize(info, read_records(folder), preferences_within(folder, info.run_id))
     prepared.writer.write_summary(summary)
-    return Run(folder, info, summary, None, prepared.resume_hint, error)
+    return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 
 
-def _execute(prepared: PreparedRun, calls: CallSettings, listener: Listener) -> tuple[RunInfo, str | None]:
-    """Runs the cells. Whatever happens, ``run.json`` says how the run ended."""
+def _execute(
+    prepared: PreparedRun, calls: CallSettings, listener: Listener, spent_usd: float
+) -> tuple[RunInfo, str | None, float]:
+    """Runs the cells. Whatever happens, ``run.json`` says how the run ended.
+
+    Returns its contents, the message of a refused API key, and what is spent so far.
+    """
     writer, error = prepared.writer, None
     try:
-        with open_calls(prepared.plan, calls, writer.info.run_id, listener.say) as session:
+        with open_calls(prepared.plan, calls, writer.info.run_id, listener.say, spent_usd=spent_usd) as session:
             outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs)
         stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
     except AuthError as refusal:
@@ -292,11 +306,12 @@ def _execute(prepared: PreparedRun, calls: CallSettings, listener: Listener) -> 
     except BaseException:
         with suppress(StorageError):
             writer.finish("interrupted", now())
-        listener.say(f"stopped; the records in {writer.folder} are complete up to here; {prepared.resume_hint}")
+        listener.say(stopped_text(writer.folder, prepared.resume_hint))
         raise
     is_complete = error is None and outcome.complete
     state: Literal["complete", "interrupted"] = "complete" if is_complete else "interrupted"
-    return writer.finish(state, now(), stopped_by=stopped_by, reused_since=session.reused_since), error
+    info = writer.finish(state, now(), stopped_by=stopped_by, reused_since=session.reused_since)
+    return info, error, session.budget.spent
 
 
 def _labeled_run(name: str, runs: Path, warn: Warn) -> LabeledRun:

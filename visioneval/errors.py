@@ -14,22 +14,41 @@
     |-- ProviderError          -   a failed generation or judgement; becomes a record
     `-- GraderError            -   a failed measurement; becomes a null score
 
-Exit codes 0, 1 and 130 are not errors: gates passed, gates failed, interrupted.
+The other exit codes are in ``ExitCode``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import groupby
 from math import isfinite
 from typing import Literal
 
 
+class ExitCode(IntEnum):
+    """What a command exits with."""
+
+    PASSED = 0
+    GATE_FAILED = 1
+    USAGE = 2
+    """Wrong usage, or an invalid suite or run."""
+    INCOMPLETE = 3
+    """Something was not measured, or the run could not continue."""
+    INTERRUPTED = 130
+
+    @classmethod
+    def most_severe(cls, codes: Iterable[int]) -> ExitCode:
+        """The exit code of a command with several runs. Incomplete results outweigh failed gates."""
+        severity = (cls.INTERRUPTED, cls.USAGE, cls.INCOMPLETE, cls.GATE_FAILED, cls.PASSED)
+        return min(map(cls, codes), key=severity.index)
+
+
 class VisionEvalError(Exception):
     """An error that is reported in one line, without a traceback."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class UsageError(VisionEvalError):
@@ -80,7 +99,7 @@ class RunFormatError(VisionEvalError):
 class StoppedError(VisionEvalError):
     """A run that cannot continue. Its records are complete up to this point."""
 
-    exit_code = 3
+    exit_code = ExitCode.INCOMPLETE
 
 
 class StorageError(StoppedError):

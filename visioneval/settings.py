@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, get_args, get_type_hints
 
-from visioneval.engine.call_settings import MAX_CONCURRENCY, CallSettings
+from visioneval.defaults import MAX_CONCURRENCY, RUNS
+from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.calls.reuse import Reuse, ReuseChoice
-from visioneval.engine.prepare.planning import RUNS, SuiteOptions
+from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.engine.prepare.runs import RunOptions
 from visioneval.errors import UsageError
 from visioneval.records.model import Selection, find_run

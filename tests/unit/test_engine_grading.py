@@ -13,7 +13,8 @@ from broken_images import encoded
 from engine_parts import open_context, planned
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.cells.grading import CellGrades, checked_scores, grade, raise_refused_key
+from visioneval.engine.calls.asking import raise_refused_key
+from visioneval.engine.cells.grading import CellGrades, checked_scores, grade
 from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import (

@@ -11,6 +11,7 @@ from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.questions import Questions
 from visioneval.analysis.separation import Separations, counter_examples
+from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
@@ -19,7 +20,6 @@ from visioneval.suite.model import Suite
 from visioneval.types import Status, Verdict
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
-EXIT_OK, EXIT_GATE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
 def summarize(info: RunInfo, records: Iterable[Record], pairs: Sequence[PreferenceFinding] = ()) -> Summary:
@@ -73,7 +73,8 @@ class _SummaryBuilder:
             accumulator.add(cell)
 
     def result(self, unjudged_pairs: int) -> Summary:
-        info, gates = self._info, tuple(gate.result() for gate in self._gates)
+        info, counts = self._info, self._all_cells.result()
+        gates = tuple(gate.result() for gate in self._gates)
         return Summary(
             run_id=info.run_id,
             suite=info.suite.name,
@@ -81,7 +82,7 @@ class _SummaryBuilder:
             state=info.state,
             stopped_by=info.stopped_by,
             planned_cells=info.planned_cells,
-            counts=self._all_cells.result(),
+            counts=counts,
             models=tuple(
                 model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
             ),
@@ -100,7 +101,9 @@ class _SummaryBuilder:
             costs=self._costs.result(),
             cost_usd=self._money.usd,
             unpriced=self._costs.unknown.total(),
-            exit_code=exit_code(info, gates, unjudged_pairs),
+            exit_code=exit_code(
+                info, gates, unjudged_pairs=unjudged_pairs, missing_cells=info.planned_cells - counts.cells
+            ),
         )
 
 
@@ -124,26 +127,28 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
     return suite.gates if stated else (*suite.gates, ERROR_GATE)
 
 
-def exit_code(info: RunInfo, gates: Sequence[GateFinding], unjudged_pairs: int = 0) -> int:
+def exit_code(
+    info: RunInfo, gates: Sequence[GateFinding], *, unjudged_pairs: int = 0, missing_cells: int = 0
+) -> ExitCode:
     """Returns the exit code of a run, by the first that applies.
 
-    3 if its budget ended it; 130 if it was interrupted; 3 if pairs were not judged, the error gate failed or a gate is
-    unmeasured; 1 if another gate failed; otherwise 0.
+    3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing, pairs were not
+    judged, the error gate failed or a gate is unmeasured; 1 if another gate failed; otherwise 0.
     """
     if info.stopped_by:
-        return EXIT_INCOMPLETE
+        return ExitCode.INCOMPLETE
     if info.state in ("interrupted", "stopped"):
-        return EXIT_INTERRUPTED
-    if unjudged_pairs:
-        return EXIT_INCOMPLETE
+        return ExitCode.INTERRUPTED
+    if missing_cells > 0 or unjudged_pairs > 0:
+        return ExitCode.INCOMPLETE
     incomplete = [
         gate
         for gate in gates
         if gate.state == "unmeasured" or (gate.state == "failed" and parse_gate(gate.rule).is_about_errors)
     ]
     if incomplete:
-        return EXIT_INCOMPLETE
-    return EXIT_GATE if any(gate.state == "failed" for gate in gates) else EXIT_OK
+        return ExitCode.INCOMPLETE
+    return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
 
 
 class _FailingCells:

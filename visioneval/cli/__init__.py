@@ -31,7 +31,7 @@ from visioneval.cli.commands import (
     suite,
 )
 from visioneval.cli.usage import WRONG_USAGE, usage_message
-from visioneval.errors import UsageError, VisionEvalError
+from visioneval.errors import ExitCode, UsageError, VisionEvalError
 
 _MAX_ENV_FILE_BYTES = 1_000_000
 CLOSED_PIPE = 141
@@ -66,7 +66,7 @@ class ErrorLines(TyperGroup):
             raise _error_exit(error) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
-            raise typer.Exit(130) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
         else:
             return result
 
@@ -178,4 +178,4 @@ def main() -> None:
             discard_output()
         else:
             traceback.print_exc()
-        raise SystemExit(3) from None
+        raise SystemExit(ExitCode.INCOMPLETE) from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visioneval.errors import UsageError
+from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,7 +97,6 @@ NoFail = Annotated[bool, flag("--no-fail", "Exit 0 instead of 1 if a gate fails.
 TrustSuite = Annotated[
     bool, flag("--trust-suite", "Allow the suite to run its own code and to read files outside its folder.")
 ]
-RUNS = Path("runs")
 
 
 class ReuseFlag(StrEnum):
@@ -120,7 +119,7 @@ ReuseAnswers = Annotated[
 Offline = Annotated[bool, flag("--offline", "Make no network calls; take all answers from the cache.", CALLS)]
 CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The cache folder; default: the user's.", CALLS)]
 BudgetUsd = Annotated[
-    float | None, value("--budget", "USD", "Maximum spend per invocation, in US dollars.", CALLS, min=0.000001)
+    float | None, value("--budget", "USD", "Maximum spend of this command, in US dollars.", CALLS, min=0.000001)
 ]
 MaxConcurrency = Annotated[
     int,
@@ -164,6 +163,11 @@ def pairs(flag: str, form: str, texts: list[str] | None) -> dict[str, str]:
 def count_of(number: int, name: str) -> str:
     """``1 cell``, ``1,200 cells``."""
     return f"{number:,} {name}{'s' * (number != 1)}"
+
+
+def exit_with(code: int, *, no_fail: bool) -> typer.Exit:
+    """Returns the exception that ends a command. ``--no-fail`` turns 1 into 0, and changes no other exit code."""
+    return typer.Exit(ExitCode.PASSED if no_fail and code == ExitCode.GATE_FAILED else code)
 
 
 def console(*, errors: bool = False) -> Console:

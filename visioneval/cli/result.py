@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from visioneval.cli import options
+from visioneval.defaults import RUNS
 
 if TYPE_CHECKING:
     from visioneval.api import Run
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 def show_result(result: Run, output: options.ResultOptions) -> None:
     """Prints a finished run. A reader that has closed the output does not change the exit code."""
+    from visioneval.records.resume_command import stopped_text
     from visioneval.report.terminal.summary import last_line, print_summary
 
     summary = result.summary
@@ -20,7 +22,7 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
             print(summary.model_dump_json())
         if result.error is not None:
             options.say(result.error)
-            options.say(f"stopped: the records in {result.folder} are complete up to here; {result.resume_hint}")
+            options.say(stopped_text(result.folder, result.resume_hint))
             return
         if not output.as_json and not output.quiet:
             print_summary(summary, options.console())
@@ -34,7 +36,7 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
             options.say(str(result.resume_hint))
         if not output.as_json and not output.quiet:
             print_pairs(result)
-        line = last_line(result.folder, summary, options.RUNS)
+        line = last_line(result.folder, summary, RUNS)
         if output.as_json:
             options.say(line)
         else:

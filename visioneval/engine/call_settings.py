@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from visioneval.defaults import MAX_CONCURRENCY
 from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cache import Cache, default_folder
 from visioneval.engine.calls.calls import Calls
@@ -19,8 +20,6 @@ from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
 from visioneval.expansion import Plan
 
-MAX_CONCURRENCY = 64
-
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
@@ -31,21 +30,26 @@ class CallSettings:
     """The cache folder; ``None`` for the user's default."""
     reuse: Reuse = field(default_factory=Reuse)
     budget_usd: float | None = None
-    """Overrides the suite's budget."""
+    """For all runs of a command together; overrides the budgets of their suites, which are per run."""
     log_file: Path | None = None
     debug: bool = False
 
 
 @contextmanager
-def open_calls(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[str], None]) -> Iterator[Calls]:
-    """Opens the provider calls of one run. Raises ``UsageError`` if the cache or the log cannot be opened."""
+def open_calls(
+    plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[str], None], *, spent_usd: float = 0.0
+) -> Iterator[Calls]:
+    """Opens the provider calls of one run. Raises ``UsageError`` if the cache or the log cannot be opened.
+
+    ``spent_usd`` is what earlier runs of the same command spent of the budget in ``settings``.
+    """
     log = CallLog(settings.log_file, sys.stderr if settings.debug else None)
     cache = Cache(settings.cache or default_folder(), run_id=run_id, warn=warn) if paid_configs(plan) else None
     try:
         yield Calls(
             Throttle(plan.suite.limits, settings.max_concurrency),
             prices_of(plan),
-            Budget(budget_of(plan, settings)),
+            Budget(budget_of(plan, settings), 0.0 if settings.budget_usd is None else spent_usd),
             log,
             cache,
             settings.reuse,

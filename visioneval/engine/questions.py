@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
+from visioneval.engine.calls.asking import judge_asker
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.meter import Meter
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import Components
 from visioneval.engine.loop import run_to_end
 from visioneval.engine.shutdown import Outcome, Progress
-from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
+from visioneval.errors import ExitCode, GraderError, ProviderError, UsageError
 from visioneval.expansion import Plan, applies
 from visioneval.graders.base import QuestionMaker
 from visioneval.providers.base import CellRef, Question, Reply
@@ -48,7 +49,7 @@ class PromptResult:
     error: str | None = None
 
 
-Watch = Callable[[PromptResult], None]
+OnResult = Callable[[PromptResult], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ class QuestionsOutcome:
     results: list[PromptResult]
     complete: bool
     refusal: str | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 if the budget stopped it or a prompt has no questions, 130 after an interrupt, otherwise 0."""
+        if not self.complete and self.refusal is None:
+            return ExitCode.INTERRUPTED
+        has_gaps = not self.complete or any(result.error for result in self.results)
+        return ExitCode.INCOMPLETE if has_gaps else ExitCode.PASSED
 
 
 def question_plan(plan: Plan) -> Plan:
@@ -86,9 +95,9 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
 
 
 def make_questions(
-    plan: Plan, components: Components, ask: AskAbout, calls: Calls, watch: Watch, say: Callable[[str], None]
+    plan: Plan, components: Components, ask: AskAbout, calls: Calls, on_result: OnResult, say: Callable[[str], None]
 ) -> QuestionsOutcome:
-    """Generates the questions of every prompt. Calls ``watch`` with each result.
+    """Generates the questions of every prompt. Calls ``on_result`` with each result.
 
     The first interrupt lets running prompts finish, the second cancels them. Raises ``AuthError`` and
     ``StorageError`` after the calls in flight have ended.
@@ -102,7 +111,7 @@ def make_questions(
         for index, task in turns:
             try:
                 results[index] = await _make_for_prompt(plan, components, task, ask)
-                watch(results[index])
+                on_result(results[index])
             except Exception as error:
                 progress.leave(error)
             if progress.is_over:
@@ -139,14 +148,8 @@ def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
     """Asks the judges of a run, or returns cached answers."""
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
-        try:
-            return await calls.ask(plan.suite.judges[judge], components.judges[judge], question, about, Meter())
-        except ProviderError as error:
-            if error.kind == "auth":
-                raise AuthError(
-                    f"the judge {judge!r}: the provider refused the API key: {calls.sanitizer.text(error)}"
-                ) from None
-            raise
+        config = plan.suite.judges[judge]
+        return await judge_asker(calls, judge, config, components.judges[judge], about, Meter())(question)
 
     return ask
 

@@ -37,6 +37,11 @@ def resume_command(
     return shlex.join(("visioneval", *before, "run", *named, "--resume", str(folder), *after))
 
 
+def stopped_text(folder: Path, hint: str | None) -> str:
+    """What the user should know if a run ends early."""
+    return f"stopped: the records in {folder} are complete up to here; {hint}"
+
+
 def resume_hint(folder: Path, info: RunInfo) -> str | None:
     """How to resume a run that stopped early; ``None`` for a complete or running one."""
     if info.state not in ("stopped", "interrupted"):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from visioneval.errors import UsageError
 
@@ -15,6 +19,19 @@ def check_writable(path: Path) -> None:
         path.open("ab").close()
         if is_new:
             path.unlink()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[TextIO]:
+    """Opens a file for writing, or gives standard output if ``path`` is ``None``. Raises ``UsageError``."""
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
     except OSError as error:
         raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import GateResult, outcome
+from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.findings import GateFinding, Summary
 from visioneval.report.sentences import (
@@ -60,7 +60,7 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult]) -> 
 
 def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[str]:
     first, *rest = headline(comparison)
-    yield f"## visioneval compare: {_OUTCOME_TITLES[outcome(comparison, gates)]}"
+    yield f"## visioneval compare: {_OUTCOME_TITLES[overall_state(comparison, gates)]}"
     yield f"**{first}**"
     yield "\n".join(f"- {code(line)}" for line in (*rest, *notes(comparison)))
     unlike = list(mismatch_lines(comparison))

@@ -150,8 +150,8 @@ class GeminiOptions(Remote):
         if parts.scheme == "https" and is_vertex_host(parts.hostname or ""):
             return None
         return (
-            f"base_url {parts.hostname!r} over {parts.scheme} is not allowed: this machine's Google credentials"
-            " are sent only to Vertex AI hosts over https"
+            f"base_url '{parts.scheme}://{parts.netloc.rpartition('@')[2]}' is not allowed: this machine's Google credentials"
+            " are sent only to Vertex AI hosts, over https"
         )
 
     def credentials_problem(self, *, trusted: bool) -> str | None:

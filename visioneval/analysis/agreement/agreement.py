@@ -10,12 +10,10 @@ from visioneval.analysis.agreement.among_raters import RaterAgreement, agreement
 from visioneval.analysis.agreement.answers import Answers, LabeledRun, drop_outdated_labels, pool
 from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
-from visioneval.errors import UsageError
+from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import SCHEMA_VERSION
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen
-
-EXIT_OK, EXIT_FAILED, EXIT_UNMEASURED = 0, 1, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Agreement(Frozen):
     raters: tuple[RaterFinding, ...]
     notes: tuple[str, ...]
     minimums: tuple[MinimumResult, ...] = ()
-    exit_code: int = EXIT_OK
+    exit_code: int = ExitCode.PASSED
 
 
 def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = ()) -> Agreement:
@@ -94,9 +92,11 @@ def _check_minimum(minimum: Minimum, graders: Sequence[GraderAgreement]) -> Mini
     )
 
 
-def _exit_code(minimums: Sequence[MinimumResult]) -> int:
+def _exit_code(minimums: Sequence[MinimumResult]) -> ExitCode:
     states = {minimum.state for minimum in minimums}
-    return EXIT_UNMEASURED if "unmeasured" in states else EXIT_FAILED if "failed" in states else EXIT_OK
+    if "unmeasured" in states:
+        return ExitCode.INCOMPLETE
+    return ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
 
 
 def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str]:

@@ -11,18 +11,17 @@ from visioneval.analysis.cells import MUST_PASS, Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.errors import UsageError
+from visioneval.errors import ExitCode, UsageError
 from visioneval.suite.loading.messages import did_you_mean
 
 DEFAULT = ("broken_same_output", "significant", MUST_PASS)
 NAMES = ("broken", *DEFAULT)
-EXIT_OK, EXIT_FAILED, EXIT_INCOMPLETE = 0, 1, 3
 _ROUNDING = 1e-9
 _MAX_NAMES = 5
 _UNMEASURED = "no pair with both cells measured"
 
 State = Literal["passed", "failed", "unmeasured"]
-Outcome = Literal["passed", "failed", "unmeasured", "incomplete"]
+OverallState = Literal["passed", "failed", "unmeasured", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +68,14 @@ def check_gates(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[GateRe
     return tuple(_check(gate, comparison) for gate in gates)
 
 
-def exit_code(comparison: Comparison, results: Sequence[GateResult]) -> int:
+def exit_code(comparison: Comparison, results: Sequence[GateResult]) -> ExitCode:
     """Returns 3 if B is incomplete or a gate was not measured, 1 if a gate failed, or 0."""
-    return {"passed": EXIT_OK, "failed": EXIT_FAILED}.get(outcome(comparison, results), EXIT_INCOMPLETE)
+    codes = {"passed": ExitCode.PASSED, "failed": ExitCode.GATE_FAILED}
+    return codes.get(overall_state(comparison, results), ExitCode.INCOMPLETE)
 
 
-def outcome(comparison: Comparison, results: Sequence[GateResult]) -> Outcome:
-    """The overall outcome, which determines the exit code."""
+def overall_state(comparison: Comparison, results: Sequence[GateResult]) -> OverallState:
+    """The overall state, which determines the exit code."""
     states = {result.state for result in results}
     if comparison.b.state not in (None, "complete"):
         return "incomplete"

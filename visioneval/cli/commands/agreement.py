@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
 
@@ -18,7 +19,7 @@ def agreement(
         options.value("--min", "METRIC:VALUE", "Exit 1 if the agreement on METRIC is below VALUE. Repeatable."),
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.")] = False,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Compare graders with human labels: agreement, confusion, and the largest disagreements.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
 app = typer.Typer(help="Store a run's results in a small file to commit to a repository.", no_args_is_help=True)
@@ -16,7 +17,7 @@ app = typer.Typer(help="Store a run's results in a small file to commit to a rep
 def set_baseline(
     run: options.RunName,
     name: Annotated[str, options.value("--name", "NAME", "The name of the baseline.")] = "main",
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed."""
     from visioneval.analysis.cells import writers_of

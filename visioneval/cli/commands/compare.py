@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.defaults import RUNS
 
 SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
 
@@ -39,7 +40,7 @@ def compare(
         Path | None,
         options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", options.OUTPUT),
     ] = None,
-    runs: options.Runs = options.RUNS,
+    runs: options.Runs = RUNS,
 ) -> None:
     """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
 

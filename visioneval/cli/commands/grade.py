@@ -6,12 +6,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
-from visioneval.errors import UsageError
+from visioneval.defaults import MAX_CONCURRENCY, RUNS
 
 
 @bounded(*bounds.ALL)
@@ -27,7 +25,7 @@ def grade(
     limit: options.Limit = None,
     var: options.Variables = None,
     judge: options.Judges = None,
-    runs: options.Runs = options.RUNS,
+    runs: options.Runs = RUNS,
     run_id: options.RunId = None,
     note: options.Note = None,
     as_json: options.AsJson = False,
@@ -39,7 +37,7 @@ def grade(
     offline: options.Offline = False,
     cache: options.CacheFolder = None,
     budget: options.BudgetUsd = None,
-    max_concurrency: options.MaxConcurrency = 64,
+    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
     log_file: options.LogFile = None,
     debug: options.Debug = False,
     trust_suite: options.TrustSuite = False,
@@ -48,15 +46,12 @@ def grade(
 
     'visioneval compare RUN NEW' then shows what the new graders changed.
     """
-    from visioneval.analysis.run_lookup import named_run
     from visioneval.api import grade_run
     from visioneval.cli.progress import progress_of
     from visioneval.cli.reports import check_reports, write_reports
     from visioneval.cli.result import show_result
     from visioneval.settings import run_options
 
-    if named_run(name, runs)[2] is not None and model:
-        raise UsageError(f"{name!r} already names the model run: leave out --model")
     settings = run_options(
         cases=case or (),
         tags=tag or (),
@@ -84,4 +79,4 @@ def grade(
         result = grade_run(name, suite, settings, progress_of(output, debug=debug), options.say)
     show_result(result, output)
     write_reports([result], junit, markdown)
-    raise typer.Exit(0 if no_fail and result.exit_code == 1 else result.exit_code)
+    raise options.exit_with(result.exit_code, no_fail=no_fail)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,8 @@ from typer.core import TyperGroup
 
 from visioneval.cli import options
 from visioneval.cli.commands import label_page
-from visioneval.errors import UsageError
+from visioneval.defaults import RUNS
+from visioneval.errors import ExitCode
 
 if TYPE_CHECKING:
     from visioneval.label.importing import Imported
@@ -53,7 +53,7 @@ def import_file(
         list[str] | None,
         options.value("--set", "FIELD=VALUE", "Set a field to one value in all rows, such as rater=ann. Repeatable."),
     ] = None,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Add labels from a file to a run. Reports and skips invalid rows.
 
@@ -74,7 +74,7 @@ def import_file(
     append_labels(folder / LABELS, result.labels)
     _report(result, folder)
     if result.problems and not result.labels and not result.known:
-        raise typer.Exit(2)
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def _report(result: Imported, folder: Path) -> None:
@@ -108,13 +108,14 @@ def export_labels(
     include_all: Annotated[
         bool, options.flag("--all", "Include labels that were replaced or withdrawn, and labels for replaced images.")
     ] = False,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' can read."""
     from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
     from visioneval.analysis.run_lookup import labels_of, read_run
     from visioneval.export.labels import format_of, write_labels
     from visioneval.records.labels import LABELS, newest, read_labels
+    from visioneval.report.files import open_output
 
     folder, info, records = read_run(run, runs, options.say)
     labels = labels_of(run, records, read_labels(folder / LABELS))
@@ -124,12 +125,7 @@ def export_labels(
         if outdated:
             options.say(f"labels for replaced images, left out: {outdated:,} (--all includes them)")
     file_format = format_of(form, output)
-    if output is None:
-        write_labels(labels, file_format, sys.stdout)
-        return
-    try:
-        with output.open("w", encoding="utf-8", newline="") as file:
-            write_labels(labels, file_format, file)
-    except OSError as error:
-        raise UsageError(f"{output}: cannot write: {error.strerror or error}") from None
-    print(f"wrote {len(labels):,} labels to {output}")
+    with open_output(output) as file:
+        write_labels(labels, file_format, file)
+    if output is not None:
+        print(f"wrote {len(labels):,} labels to {output}")

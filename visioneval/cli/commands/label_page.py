@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.defaults import RUNS
 
 HOST = "127.0.0.1"
 
@@ -49,7 +50,7 @@ def page(
             "--open/--no-open", metavar="", help="Open a browser; default: only on a terminal.", show_default=False
         ),
     ] = None,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Label a run's images in a browser on this machine, without model names and scores."""
     from visioneval.label.serve import serve

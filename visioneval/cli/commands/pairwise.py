@@ -11,6 +11,7 @@ import typer
 from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
+from visioneval.defaults import MAX_CONCURRENCY, RUNS
 
 if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
@@ -38,12 +39,12 @@ def pairwise(
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", options.OUTPUT)] = False,
     quiet: Annotated[bool, options.flag("--quiet", "Print only the results.", options.OUTPUT)] = False,
     var: options.Variables = None,
-    runs: options.Runs = options.RUNS,
+    runs: options.Runs = RUNS,
     reuse: options.ReuseAnswers = options.ReuseFlag.judges,
     offline: options.Offline = False,
     cache: options.CacheFolder = None,
     budget: options.BudgetUsd = None,
-    max_concurrency: options.MaxConcurrency = 64,
+    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
     log_file: options.LogFile = None,
     debug: options.Debug = False,
     trust_suite: options.TrustSuite = False,

@@ -10,6 +10,7 @@ import typer
 from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
+from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def questions(
     reuse: options.ReuseAnswers = options.ReuseFlag.judges,
     cache: options.CacheFolder = None,
     trust_suite: options.TrustSuite = False,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Make the questions of every prompt, to review, edit and pin. Generates no images.
 
@@ -40,6 +41,7 @@ def questions(
     from visioneval.engine.components import build_components
     from visioneval.engine.prepare.planning import load_plan
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
+    from visioneval.report.files import open_output
     from visioneval.report.terminal.questions import pinned_yaml
     from visioneval.settings import run_options
 
@@ -65,14 +67,14 @@ def questions(
         options.say(outcome.refusal)
     elif not outcome.complete:
         options.say("interrupted: to continue, repeat the command")
-        raise typer.Exit(130)
+        raise typer.Exit(outcome.exit_code)
     question_sets = entries(outcome.results)
-    if question_sets and output is None:
-        print(pinned_yaml(question_sets), end="")
-    elif question_sets and output is not None:
-        _write(output, pinned_yaml(question_sets))
-    if not outcome.complete or any(result.error for result in outcome.results):
-        raise typer.Exit(3)
+    if question_sets:
+        with open_output(output) as file:
+            file.write(pinned_yaml(question_sets))
+        if output is not None:
+            print(f"wrote {output}; to pin the questions, add 'questions: {output.name}' to the gecko grader")
+    raise typer.Exit(outcome.exit_code)
 
 
 def _report(result: PromptResult) -> None:
@@ -84,11 +86,3 @@ def _report(result: PromptResult) -> None:
         return
     dropped = f", {len(result.entry.dropped)} dropped" if result.entry.dropped else ""
     options.say(f"{cases}: {len(result.entry.questions)} questions, {result.entry.source}{dropped}")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
-    print(f"wrote {path}; to pin the questions, add 'questions: {path.name}' to the gecko grader")

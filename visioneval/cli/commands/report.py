@@ -8,6 +8,7 @@ from typing import Annotated
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
+from visioneval.defaults import RUNS
 
 
 @bounded(MEGAPIXELS)
@@ -27,7 +28,7 @@ def report(
         bool,
         options.flag("--trust-suite", "Show input images from outside the suite's folder and the working directory."),
     ] = False,
-    runs: Annotated[Path, options.value("--runs", "DIR", "The folder of runs.")] = options.RUNS,
+    runs: Annotated[Path, options.value("--runs", "DIR", "The folder of runs.")] = RUNS,
 ) -> None:
     """Write a run as static HTML: overview, gallery, and every cell with its images, scores and reasons."""
     from visioneval.analysis.run_lookup import named_run, warn_missing

@@ -7,20 +7,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
-from visioneval.errors import UsageError
+from visioneval.defaults import MAX_CONCURRENCY, RUNS
+from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from visioneval.api import Run
     from visioneval.engine.prepare.planning import Planned
     from visioneval.engine.prepare.runs import RunOptions
-
-SEVERITY = (130, 2, 3, 1, 0)
-"""Exit codes, the most severe first."""
 
 
 @bounded(*bounds.ALL)
@@ -34,7 +30,7 @@ def run(
     samples: options.Samples = None,
     var: options.Variables = None,
     judge: options.Judges = None,
-    runs: options.Runs = options.RUNS,
+    runs: options.Runs = RUNS,
     run_id: options.RunId = None,
     note: options.Note = None,
     as_json: options.AsJson = False,
@@ -54,7 +50,7 @@ def run(
     offline: options.Offline = False,
     cache: options.CacheFolder = None,
     budget: options.BudgetUsd = None,
-    max_concurrency: options.MaxConcurrency = 64,
+    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
     log_file: options.LogFile = None,
     debug: options.Debug = False,
     dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; make no calls and write nothing.")] = False,
@@ -99,7 +95,7 @@ def run(
         _print_plans(planned, settings)
         return
     code = _run(planned, settings, options.ResultOptions(as_json, quiet), junit, markdown)
-    raise typer.Exit(0 if no_fail and code == 1 else code)
+    raise options.exit_with(code, no_fail=no_fail)
 
 
 def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
@@ -116,7 +112,7 @@ def _run(
     output: options.ResultOptions,
     junit: Path | None,
     markdown: Path | None,
-) -> int:
+) -> ExitCode:
     """Runs all suites, shows each result and writes the reports. Returns the most severe exit code."""
     from visioneval.api import run_planned
     from visioneval.cli.progress import progress_of
@@ -132,7 +128,7 @@ def _run(
             show_result(result, output)
     finally:
         write_reports(finished, junit, markdown)
-    return min((result.exit_code for result in finished), key=SEVERITY.index)
+    return ExitCode.most_severe(result.exit_code for result in finished)
 
 
 def _next_run(results: Iterator[Run]) -> Run | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 from visioneval.cli import options
+from visioneval.defaults import RUNS
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class VerdictChoice(StrEnum):
 
 
 def list_all(
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
     experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
 ) -> None:
     """List the runs of a folder, by experiment, oldest first."""
@@ -78,7 +78,7 @@ def show(
         VerdictChoice | None,
         options.value("--verdict", "PASS|FAIL|ERROR", "Only cells with this verdict.", case_sensitive=False),
     ] = None,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
     from visioneval.api import load_run
@@ -146,7 +146,7 @@ def export(
             "--format", "csv|jsonl", "csv: a row per cell; jsonl: whole records. Default: by the file extension."
         ),
     ] = None,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Export the cells of a run.
 
@@ -156,23 +156,16 @@ def export(
     from visioneval.analysis.summary import in_order
     from visioneval.export.csv import write_csv
     from visioneval.export.labels import format_of
+    from visioneval.report.files import open_output
 
     file_format = format_of(form, output, ("csv", "jsonl"))
     _, info, records = read_run(run, runs, options.say)
     cells = in_order(info, records)
 
-    def write(target: TextIO) -> None:
+    with open_output(output) as file:
         if file_format == "csv":
-            write_csv(cells, list(info.metrics), target)
+            write_csv(cells, list(info.metrics), file)
         else:
-            target.writelines(cell.model_dump_json() + "\n" for cell in cells)
-
-    if output is None:
-        write(sys.stdout)
-        return
-    try:
-        with output.open("w", encoding="utf-8", newline="") as file:
-            write(file)
-    except OSError as error:
-        raise UsageError(f"{output}: cannot write: {error.strerror or error}") from None
-    print(f"wrote {output}")
+            file.writelines(cell.model_dump_json() + "\n" for cell in cells)
+    if output is not None:
+        print(f"wrote {output}")

@@ -11,6 +11,7 @@ from typing import Annotated
 from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
+from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
 
@@ -94,7 +95,7 @@ def validate(
     var: options.Variables = None,
     judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Check suites. Prints all problems at once, as file:line:column."""
     from visioneval.cli.plan_table import missing_keys
@@ -135,7 +136,7 @@ def plan(
     var: options.Variables = None,
     judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
-    runs: options.RunsFolder = options.RUNS,
+    runs: options.RunsFolder = RUNS,
     as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
 ) -> None:
     """Show what a run would do and cost. Makes no calls and writes nothing."""

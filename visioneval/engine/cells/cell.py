@@ -14,11 +14,12 @@ from time import perf_counter
 from typing import Any
 
 from visioneval.aio import primary_error, run_in_thread
+from visioneval.engine.calls.asking import raise_refused_key
 from visioneval.engine.calls.calls import GenerationResult
 from visioneval.engine.calls.throttle import Tries
 from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.context import RunContext
-from visioneval.engine.cells.grading import CellGrades, grade, raise_refused_key
+from visioneval.engine.cells.grading import CellGrades, grade
 from visioneval.engine.sanitize import amount
 from visioneval.errors import ImageError, ProviderError, StoppedError
 from visioneval.expansion import Call, generation_key, grade_key

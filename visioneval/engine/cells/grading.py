@@ -11,17 +11,17 @@ from time import perf_counter
 from typing import Any
 
 from visioneval.aio import gather_all
+from visioneval.engine.calls.asking import judge_asker
 from visioneval.engine.calls.meter import Meter
-from visioneval.engine.calls.user_code import BrokenCodeError, call_user_code, describe_error
+from visioneval.engine.calls.user_code import call_user_code, describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.image_cache import CellImages
 from visioneval.engine.cells.saved_images import SavedImages
-from visioneval.engine.sanitize import Sanitizer, amount, scalar
-from visioneval.errors import AuthError, BudgetError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.engine.sanitize import amount, scalar
+from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.providers.conversation import converse
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.entries.graders import BaseGrader
@@ -98,7 +98,7 @@ async def grade(
         reasons.update(result.reasons)
         tags.update(dict.fromkeys(result.failure_tags))
     return CellGrades(
-        scores, reasons, tuple(tags), tuple(one for _, one, _ in graded), tuple(kind for _, _, kind in graded)
+        scores, reasons, tuple(tags), tuple(record for _, record, _ in graded), tuple(kind for _, _, kind in graded)
     )
 
 
@@ -111,17 +111,7 @@ def _judge_asker(
         if name not in context.components.judges:
             raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
         judge, config = context.components.judges[name], context.plan.suite.judges[name]
-
-        async def once(round_question: Question) -> Reply:
-            return await context.calls.ask(config, judge, round_question, about, meter)
-
-        try:
-            reply = await converse(once, question)
-        except ProviderError as error:
-            raise_refused_key(error, f"the judge {name!r}", context.sanitizer)
-            raise
-        except BrokenCodeError as error:
-            raise BrokenCodeError(f"the judge {name!r}: {error}") from error
+        reply = await judge_asker(context.calls, name, config, judge, about, meter)(question)
         models.append(reply.model)
         return reply
 
@@ -134,12 +124,6 @@ def _keep_questions(context: RunContext, entry: PromptQuestions) -> None:
     context.questions.add(
         PromptQuestions.model_validate(context.sanitizer(data)) if context.sanitizer.hides(data) else entry
     )
-
-
-def raise_refused_key(error: ProviderError, who: str, sanitizer: Sanitizer) -> None:
-    """Raises ``AuthError`` if a provider refused the API key, because every other call would fail too."""
-    if error.kind == "auth":
-        raise AuthError(f"{who}: the provider refused the API key: {sanitizer.text(error)}") from None
 
 
 def _requested_size(params: Mapping[str, Any]) -> str | None:

@@ -20,7 +20,7 @@ from visioneval.engine.listener import Listener
 from visioneval.engine.loop import run_to_end
 from visioneval.engine.pairwise.session import Matchups, PairwiseSession, judge_matchups, matchups_of
 from visioneval.engine.shutdown import Outcome, Progress
-from visioneval.errors import UsageError
+from visioneval.errors import ExitCode, UsageError
 from visioneval.expansion import Plan
 from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_preferences
@@ -68,11 +68,12 @@ class PairwiseResult:
     meter: Meter
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> ExitCode:
         """0 if complete, 3 if a pair was not judged, 130 after an interrupt."""
         if not self.complete and not self.out_of_budget:
-            return 130
-        return 3 if not self.complete or any(result.errors for result in self.preferences) else 0
+            return ExitCode.INTERRUPTED
+        has_gaps = not self.complete or any(result.errors for result in self.preferences)
+        return ExitCode.INCOMPLETE if has_gaps else ExitCode.PASSED
 
 
 def pairwise_plan(plan: Plan, judge: str | None) -> Plan:

@@ -9,10 +9,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, cast
 
+from visioneval.engine.calls.asking import judge_asker
 from visioneval.engine.calls.calls import Calls, judge_limit_key
 from visioneval.engine.calls.meter import Meter
 from visioneval.engine.calls.user_code import describe_error
-from visioneval.engine.cells.grading import raise_refused_key
 from visioneval.engine.cells.image_cache import ImageCache
 from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
@@ -22,8 +22,7 @@ from visioneval.expansion import Call, Plan
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
 from visioneval.media import images
-from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.providers.conversation import converse
+from visioneval.providers.base import CellRef, Question
 from visioneval.records.links import is_inside
 from visioneval.records.model import Record
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
@@ -265,17 +264,6 @@ def _check_unchanged(image: Output) -> None:
 
 
 def _judge_asker(session: PairwiseSession, matchup: Matchup) -> Ask:
-    judge = session.components.judges[str(session.config.judge_name)]
+    name = str(session.config.judge_name)
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
-
-    async def once(question: Question) -> Reply:
-        return await session.calls.ask(session.judge, judge, question, about, session.meter)
-
-    async def ask(question: Question) -> Reply:
-        try:
-            return await converse(once, question)
-        except ProviderError as error:
-            raise_refused_key(error, f"the judge {session.config.judge_name!r}", session.sanitizer)
-            raise
-
-    return ask
+    return judge_asker(session.calls, name, session.judge, session.components.judges[name], about, session.meter)

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from visioneval.defaults import RUNS
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.expansion import Plan, expand, run_labels
 from visioneval.records.model import RunInfo, Selection, read_info
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
-
-RUNS = Path("runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,6 +200,8 @@ def _plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions)
     """The plan, and the selection for ``run.json``: by default that of the source."""
     before, selection = source.info.selection, options.selection
     if source.label is not None:
+        if selection.models:
+            raise UsageError(f"{source.name!r} already names the model run: leave out --model")
         selection = selection.model_copy(update={"models": (source.label,)})
     options = replace(options, samples=source.info.suite.samples)
     if suite is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from functools import cache
@@ -120,6 +121,8 @@ def _engine(*, detect: bool) -> Any:
 @cache
 def _load_engine(detect: bool) -> Any:
     models = {f"{part}.model_path": str(model_path(part)) for part in MODELS}
+    # ONNX Runtime sends usage data to its maker unless this is set before it is first imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     from rapidocr import RapidOCR
 
     params: dict[str, Any] = models | {

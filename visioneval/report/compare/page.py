@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import GateResult, outcome
+from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.report.html.images import EmbeddedImages
 from visioneval.report.html.page_data import as_json
@@ -83,7 +83,7 @@ def comparison_page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
         script=own_script,
         a=comparison.a,
         b=comparison.b,
-        outcome=_OUTCOME_TITLES[outcome(comparison, gates)],
+        outcome=_OUTCOME_TITLES[overall_state(comparison, gates)],
         headline=[first, *rest],
         notes=list(notes(comparison)),
         mismatches=list(mismatch_lines(comparison)),

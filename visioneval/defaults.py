@@ -1,0 +1,10 @@
+"""Defaults that the command line and the Python API share. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+RUNS = Path("runs")
+"""The folder of runs."""
+MAX_CONCURRENCY = 64
+"""Concurrent calls per model, separately for generation and judging."""
