@@ -15,8 +15,7 @@ from stories import play, settle
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.calls.budget import Budget
-from visioneval.engine.calls.cost_bounds import (
+from visioneval.engine.calls.cost.bounds import (
     ANSWER_TOKENS,
     GENERATED_TOKENS,
     CallSize,
@@ -25,8 +24,9 @@ from visioneval.engine.calls.cost_bounds import (
     minimum_generation_size,
     stated_maximum,
 )
-from visioneval.engine.calls.pricing import Prices
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.cost.budget import Budget
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import BudgetError
 from visioneval.suite.entries.limits import Price
 

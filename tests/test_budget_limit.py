@@ -67,6 +67,21 @@ def test_budget_too_small_for_first_call_makes_no_call(paying: Paying, most: str
     assert (paying.called, paying.out.exists()) == ((0, 0), False)
 
 
+def test_suites_of_one_command_share_its_budget_and_each_has_its_own(paying: Paying) -> None:
+    first = paying.write("tree", "boat", models=of_three(paying, 1), **LOCAL)
+    second = first.with_name("second.yaml")
+    second.write_text(first.read_text().replace('"paid"', '"second"').replace("a tree", "a house"))
+    options = ("--runs", paying.out, "--cache", paying.folder / "cache", "--max-concurrency", "1")
+    result = paying("run", first, second, "--budget", "0.12", *options)
+    used_up = f"the budget of 0.12 USD is used up: 0.12 USD spent, and the next call of {IMAGE} may cost 0.04 USD"
+    assert (result.exit_code, images(paying), billed(paying)) == (3, 3, 0.12), result.output
+    assert used_up in result.stderr
+    for path in (first, second):
+        path.write_text(path.read_text().replace('"cases"', '"budget_usd": 0.08, "cases"').replace("a ", "the "))
+    assert paying("run", first, second, *options).exit_code == 0
+    assert images(paying) == 7
+
+
 def test_budget_too_small_for_judge_asks_no_judge(paying: Paying) -> None:
     paying.write("tree", prices={**PRICES, JUDGE: {"per_call": 2}})
     result = paying.run("--budget", "1")
@@ -135,7 +150,7 @@ def test_cached_images_cost_nothing(paying: Paying) -> None:
 def test_lost_reply_counts_towards_budget_but_rejected_call_does_not(
     paying: Paying, monkeypatch: pytest.MonkeyPatch, fault: Fault, generated: int
 ) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.01)
+    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.01)
     paying.write(*IDS, **LOCAL)
     paying.api.faults.queue(fault)
     assert paying.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
@@ -143,7 +158,7 @@ def test_lost_reply_counts_towards_budget_but_rejected_call_does_not(
 
 
 def test_timed_out_attempt_counts_towards_budget(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.01)
+    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.01)
     paying.write(*IDS, limits={"openai": {"timeout_s": 2}}, **LOCAL)
     paying.api.faults.queue(Fault("hang"))
     assert paying.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
@@ -151,7 +166,7 @@ def test_timed_out_attempt_counts_towards_budget(paying: Paying, monkeypatch: py
 
 
 def test_unreachable_server_costs_nothing(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.throttle.BACKOFF_S", 0.001)
+    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.001)
     models = [{**of_three(paying, 1)[0], "base_url": "http://127.0.0.1:9/v1"}]
     paying.write(*IDS, models=models, **LOCAL)
     result = paying.run("--budget", "0.05")

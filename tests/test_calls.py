@@ -16,12 +16,12 @@ from fake_api import FakeAPI, Fault
 from paying import LOOK, Paying
 from stories import play, settle
 
-from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cache import Cache
 from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.cost.budget import Budget
+from visioneval.engine.calls.cost.meter import Meter
+from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.meter import Meter
-from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.errors import ProviderError

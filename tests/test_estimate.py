@@ -11,7 +11,7 @@ from toys import SECOND, Toy
 
 from visioneval.analysis import past_costs as past
 from visioneval.analysis.past_costs import PastCosts, read_past_costs
-from visioneval.engine.calls.estimate import Estimate, estimate
+from visioneval.engine.calls.cost.estimate import Estimate, estimate
 from visioneval.expansion import expand, run_labels
 from visioneval.records.model import Selection
 from visioneval.suite.load import load_suite

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from stories import Clock, play, settle
 
-from visioneval.engine.calls.throttle import CallRate, ConcurrencyLimiter
+from visioneval.engine.calls.limiters import CallRate, ConcurrencyLimiter
 from visioneval.errors import ClosingError, ProviderError
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,6 +28,25 @@ def drawn(lines: list[str], size: tuple[int, int] = (640, 640), text: int = 48) 
 
 def texts(image: Image.Image) -> list[str]:
     return [reading.text for reading in ocr.read(image)]
+
+
+IMPORT = """
+import os, sys
+settings = []
+sys.addaudithook(lambda event, args: settings.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
+                 if event == "import" and args[0] == "onnxruntime" else None)
+from PIL import Image
+from visioneval.graders.text import ocr
+ocr.read(Image.new("RGB", (64, 64), "white"))
+print(settings)
+"""
+
+
+def test_ocr_sends_no_telemetry() -> None:
+    """ONNX Runtime reads the variable when it is imported, and no later call of its API stops the first event."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ORT_")}
+    result = subprocess.run([sys.executable, "-c", IMPORT], env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout == "['1']\n"
 
 
 def test_a_flyer_is_read_line_by_line() -> None:

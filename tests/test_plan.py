@@ -172,7 +172,7 @@ def test_calls_are_made_as_they_are_asked_for(toy: Toy, monkeypatch: pytest.Monk
 
 
 def test_an_estimate_counts_and_names_what_is_missing(toy: Toy) -> None:
-    from visioneval.engine.calls.estimate import estimate
+    from visioneval.engine.calls.cost.estimate import estimate
     from visioneval.expansion import needed_keys
 
     toy.outputs("images/case0.png")

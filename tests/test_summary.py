@@ -209,7 +209,7 @@ def test_gate_is_skipped_if_a_flag_excludes_its_scope(
     narrowed = {name: case for name, case in CASES.items() if name in chosen.get("cases", CASES)}
     labels = chosen.get("models", ["m", "n"])
     info = run_of(narrowed, labels, [{"rule": "pass_rate == 1", **scope}], METRICS, selection=Selection(**chosen))
-    summary = summarize(info, [cell("a", "m")])
+    summary = summarize(info, [cell(name, label) for name in narrowed for label in labels])
     assert (summary.gates[0].state, summary.exit_code) == (expected, 0)
 
 
@@ -250,6 +250,12 @@ CODES: list[tuple[RunState, list[tuple[str, str]], int]] = [
 def test_exit_code(run_state: RunState, gates: list[tuple[str, str]], code: int) -> None:
     info = run_of(CASES, ["m"], [], METRICS).model_copy(update={"state": run_state})
     assert exit_code(info, [result(*gate_entry) for gate_entry in gates]) == code
+
+
+def test_run_without_all_its_cells_is_incomplete() -> None:
+    info = run_of(CASES, ["m"], ["pass_rate == 1"], METRICS)
+    complete = [cell(name) for name in CASES]
+    assert [summarize(info, cells).exit_code for cells in (complete, complete[1:])] == [0, 3]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from stories import Clock, play, settle
 
-from visioneval.engine.calls import throttle
-from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
+from visioneval.engine.calls import limiters
+from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.throttle import Throttle, Tries
 from visioneval.errors import BudgetError, ClosingError, ProviderError
 from visioneval.suite.entries.limits import MAX_ATTEMPTS, Limits
 
@@ -23,7 +24,7 @@ SUITE_OWN = RateLimitKey("mine:Generate", None, "generate")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(limiters, "BACKOFF_S", 0.001)
 
 
 def slow_down(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttle:
@@ -189,7 +190,7 @@ def test_outer_timeout_is_not_converted() -> None:
 
 
 def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
+    monkeypatch.setattr(limiters, "BACKOFF_S", 500.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def story() -> None:
@@ -272,7 +273,7 @@ def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
         waits.append(round(seconds))
 
     monkeypatch.setattr(Throttle, "_sleep", noted)
-    monkeypatch.setattr(throttle, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(limiters, "monotonic", lambda: 1000.0)
 
 
 @pytest.mark.parametrize(

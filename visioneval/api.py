@@ -26,7 +26,7 @@ from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run,
 from visioneval.analysis.summary import summarize
 from visioneval.defaults import RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
-from visioneval.engine.calls.estimate import Estimate, estimate
+from visioneval.engine.calls.cost.estimate import Estimate, estimate
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import InterruptRequest
 from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan

@@ -10,7 +10,7 @@ import pytest
 from fake_api import FakeAPI
 from paid import FIFTH, Paid
 
-from visioneval.engine.calls import throttle
+from visioneval.engine.calls import limiters
 
 CELLS = 2000
 
@@ -24,7 +24,7 @@ def test_two_thousand_cells_with_a_fifth_of_the_calls_failing(
     provider: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(throttle, "BACKOFF_S", 0.02)
+    monkeypatch.setattr(limiters, "BACKOFF_S", 0.02)
     api.faults.random(FIFTH, seed=2)
     limits = {provider: {"max_attempts": 12, "timeout_s": 3}}
     paid = Paid(tmp_path, api, CELLS, provider, limits=limits)  # type: ignore[arg-type]

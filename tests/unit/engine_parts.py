@@ -10,10 +10,10 @@ from zlib import crc32
 
 from PIL import Image
 
-from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.cost.budget import Budget
+from visioneval.engine.calls.cost.paid_calls import prices_of
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.paid_calls import prices_of
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.cells.context import RunContext, sanitizer_for
 from visioneval.engine.components import Components, build_components

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.throttle import RateLimitKey
 from visioneval.errors import UsageError
 
 KEY = RateLimitKey("openai", "gpt-5.4", "judge")

@@ -18,7 +18,7 @@ from visioneval.engine.call_settings import (
     open_calls,
 )
 from visioneval.engine.calls.calls import Reuse
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import BudgetError, UsageError
 from visioneval.expansion import Plan
 

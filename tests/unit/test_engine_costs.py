@@ -8,7 +8,7 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, Toy
 
-from visioneval.engine.calls.cost_bounds import (
+from visioneval.engine.calls.cost.bounds import (
     ANSWER_TOKENS,
     FRAME_TOKENS,
     GENERATED_TOKENS,
@@ -19,9 +19,9 @@ from visioneval.engine.calls.cost_bounds import (
     minimum_generation_size,
     question_size,
 )
-from visioneval.engine.calls.estimate import estimate
-from visioneval.engine.calls.paid_calls import budget_warnings, paid_configs, prices_of
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.cost.estimate import estimate
+from visioneval.engine.calls.cost.paid_calls import budget_warnings, paid_configs, prices_of
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.providers.base import AddressPart, ImagePart, Question, Tool, ToolCall, Turn, VideoPart
 from visioneval.providers.openai.config import OpenAIJudge
 

@@ -14,7 +14,7 @@ from made import generated_png
 from toys import Toy
 
 from visioneval.engine import run as run_module
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.components import Components
 from visioneval.engine.listener import Interrupt, Listener

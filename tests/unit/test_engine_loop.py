@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.cost.budget import Budget
+from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.loop import run_to_end

@@ -14,7 +14,7 @@ from toys import LOOK, Toy
 
 from visioneval.analysis.run_lookup import read_side
 from visioneval.engine.calls.calls import Calls, Meter
-from visioneval.engine.calls.pricing import Prices
+from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import Components
 from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, pair_runs, pairwise_plan

@@ -9,10 +9,10 @@ import threading
 import pytest
 from stories import play, settle
 
-from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.cost.budget import Budget
+from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.pricing import Prices
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.shutdown import Progress, interrupts, root_error
 from visioneval.errors import AuthError, BudgetError, ClosingError, ProviderError, StorageError

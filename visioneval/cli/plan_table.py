@@ -12,7 +12,7 @@ from rich.text import Text
 
 from visioneval.api import SuitePlan
 from visioneval.cli.options import count_of
-from visioneval.engine.calls.estimate import Cost, Estimate
+from visioneval.engine.calls.cost.estimate import Cost, Estimate
 from visioneval.expansion import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visioneval.defaults import MAX_CONCURRENCY
-from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.cache import Cache, default_folder
 from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.cost.budget import Budget
+from visioneval.engine.calls.cost.paid_calls import budget_warnings, paid_configs, prices_of
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.paid_calls import budget_warnings, paid_configs, prices_of
 from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.cells.context import sanitizer_for

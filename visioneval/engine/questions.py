@@ -10,7 +10,7 @@ from typing import cast
 
 from visioneval.engine.calls.asking import judge_asker
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.meter import Meter
+from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import Components
 from visioneval.engine.loop import run_to_end

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from visioneval.engine.calls.calls import Calls, generation_limit_key
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key
 from visioneval.engine.cells.cell import Job, run_job
 from visioneval.engine.cells.context import RunContext, sanitizer_for
 from visioneval.engine.components import Components

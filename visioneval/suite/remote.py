@@ -149,9 +149,10 @@ class GeminiOptions(Remote):
         parts = urlsplit(self.base_url or self.google.url)
         if parts.scheme == "https" and is_vertex_host(parts.hostname or ""):
             return None
+        url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         return (
-            f"base_url '{parts.scheme}://{parts.netloc.rpartition('@')[2]}' is not allowed: this machine's Google credentials"
-            " are sent only to Vertex AI hosts, over https"
+            f"base_url {url!r} is not allowed: this machine's Google credentials are sent only to Vertex AI hosts, over"
+            " https"
         )
 
     def credentials_problem(self, *, trusted: bool) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.meter import Meter
+from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.user_code import BrokenCodeError
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import AuthError, ProviderError

@@ -12,16 +12,17 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from visioneval.aio import run_in_thread
-from visioneval.engine.calls.budget import Budget, Claim
 from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media
 from visioneval.engine.calls.checked_results import check_generation, check_reply
-from visioneval.engine.calls.cost_bounds import CallSize, bound_of, generation_size, question_size
+from visioneval.engine.calls.cost.bounds import CallSize, bound_of, generation_size, question_size
+from visioneval.engine.calls.cost.budget import Budget, Claim
+from visioneval.engine.calls.cost.meter import Meter
+from visioneval.engine.calls.cost.pricing import Prices, tokens_of
+from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.meter import Meter
-from visioneval.engine.calls.pricing import Prices, tokens_of
 from visioneval.engine.calls.reuse import Reuse
-from visioneval.engine.calls.throttle import RateLimitKey, Throttle, Tries
+from visioneval.engine.calls.throttle import Throttle, Tries
 from visioneval.engine.calls.user_code import call_user_code
 from visioneval.engine.sanitize import Sanitizer, amount
 from visioneval.errors import ProviderError, StoppedError, StorageError
@@ -304,17 +305,6 @@ class AbandonedError(ProviderError):
 
     def __init__(self) -> None:
         super().__init__("the call was abandoned", kind="transient")
-
-
-def generation_limit_key(provider: str, params: Mapping[str, Any]) -> RateLimitKey:
-    """The rate-limit key of a generation."""
-    model = params.get("model")
-    return RateLimitKey(provider, model if isinstance(model, str) else None, "generate")
-
-
-def judge_limit_key(config: BaseJudge) -> RateLimitKey:
-    """The rate-limit key of a judgement."""
-    return RateLimitKey(str(getattr(config, "provider", "")), getattr(config, "model", None), "judge")
 
 
 def question_key(config: BaseJudge, question: Question) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from visioneval.aio import gather_all
 from visioneval.engine.calls.asking import judge_asker
-from visioneval.engine.calls.meter import Meter
+from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.user_code import call_user_code, describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.image_cache import CellImages

@@ -13,7 +13,7 @@ from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
 from visioneval.analysis.compare.preferences import PreferenceFinding, summarize_preferences
 from visioneval.engine.call_settings import CallSettings, check_budget, open_calls
-from visioneval.engine.calls.meter import Meter
+from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import build_components
 from visioneval.engine.listener import Listener

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Literal, cast
 
 from visioneval.engine.calls.asking import judge_asker
-from visioneval.engine.calls.calls import Calls, judge_limit_key
-from visioneval.engine.calls.meter import Meter
+from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.cost.meter import Meter
+from visioneval.engine.calls.limit_keys import judge_limit_key
 from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.image_cache import ImageCache
 from visioneval.engine.components import Components

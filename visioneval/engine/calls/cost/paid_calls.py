@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from visioneval.engine.calls.budget import budget_too_small
-from visioneval.engine.calls.calls import generation_limit_key, judge_limit_key
-from visioneval.engine.calls.cost_bounds import CallSize, bound_of, minimum_generation_size, stated_maximum
-from visioneval.engine.calls.pricing import Prices
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.cost.bounds import CallSize, bound_of, minimum_generation_size, stated_maximum
+from visioneval.engine.calls.cost.budget import budget_too_small
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.expansion import Plan
 from visioneval.suite.remote import Remote
 

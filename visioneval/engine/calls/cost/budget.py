@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from visioneval.engine.calls.cost_bounds import CostBound
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.cost.bounds import CostBound
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import BudgetError
 
 

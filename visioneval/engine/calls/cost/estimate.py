@@ -9,10 +9,9 @@ from itertools import combinations
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
-from visioneval.engine.calls.calls import generation_limit_key, judge_limit_key
-from visioneval.engine.calls.paid_calls import budget_warnings, prices_of
-from visioneval.engine.calls.pricing import Prices
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.cost.paid_calls import budget_warnings, prices_of
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.expansion import Plan, asks
 from visioneval.media.urls import is_url
 from visioneval.suite.entries.graders import BaseGrader

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.suite.entries.limits import Price
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from visioneval.engine.calls.pricing import Prices
-from visioneval.engine.calls.throttle import RateLimitKey
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.expansion import Call
 from visioneval.providers.base import Part, Question, VideoPart
 from visioneval.suite.entries.judges import BaseJudge
