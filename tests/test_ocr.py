@@ -34,10 +34,10 @@ IMPORT = """
 import os, sys
 settings = []
 sys.addaudithook(lambda event, args: settings.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
-                 if event == "import" and args[0] == "onnxruntime" else None)
+                 if event == "import" and args[0] == "onnxruntime.capi._pybind_state" else None)
 from PIL import Image
 from visioneval.graders.text import ocr
-ocr.read(Image.new("RGB", (64, 64), "white"))
+ocr.read(Image.linear_gradient("L").convert("RGB"))
 print(settings)
 """
 
