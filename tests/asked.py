@@ -22,20 +22,20 @@ Said = str | Mapping[str, Any] | Reply | Exception
 class Asked:
     """Answers one after the other, the last for ever, and remembers the questions."""
 
-    def __init__(self, *said: Said) -> None:
-        self.said = list(said)
+    def __init__(self, *output: Said) -> None:
+        self.said = list(output)
         self.questions: list[Question] = []
         self.names: list[str] = []
 
     async def __call__(self, name: str, question: Question) -> Reply:
         self.questions.append(question)
         self.names.append(name)
-        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
-        if isinstance(said, Exception):
-            raise said
-        if isinstance(said, Reply):
-            return said
-        text = said if isinstance(said, str) else json.dumps(said)
+        output = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(output, Exception):
+            raise output
+        if isinstance(output, Reply):
+            return output
+        text = output if isinstance(output, str) else json.dumps(output)
         return Reply(text=text, model="judge-1", usage={"input": 10}, cost_usd=0.25)
 
     def words(self, at: int = 0) -> list[str]:
@@ -56,7 +56,7 @@ def generated(path: Path, size: tuple[int, int] = (64, 48), color: Any = "white"
 
 def context(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, **changes: Any) -> GradingContext:
     """A cell with a white image. What its graders save is in ``folder / "kept"``."""
-    made = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
+    created = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
     path = changes.pop("path", None) or generated(folder / "output.png")
 
     def save(name: str, data: bytes) -> str:
@@ -66,9 +66,9 @@ def context(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, *
         return f"kept/{name}"
 
     known: dict[str, Any] = {
-        "case": made,
-        "task_type": made.task_type,
-        "prompt": made.prompt,
+        "case": created,
+        "task_type": created.task_type,
+        "prompt": created.prompt,
         "requested_size": None,
         "output": image_at(path, path.read_bytes()),
         "files": CaseFiles(),

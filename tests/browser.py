@@ -43,9 +43,9 @@ def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine (apt-get install chromium)")
     with sync_api.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS, env=dict(os.environ))
-        yield found
-        found.close()
+        result = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS, env=dict(os.environ))
+        yield result
+        result.close()
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Watched:
     def watch(self, page: Page) -> None:
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda output: self.errors.append(output.text) if output.type == "error" else None)
 
 
 @pytest.fixture

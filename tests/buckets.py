@@ -22,9 +22,9 @@ GCS = (
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as single:
+        single.bind(("127.0.0.1", 0))
+        port: int = single.getsockname()[1]
         return port
 
 

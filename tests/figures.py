@@ -66,7 +66,7 @@ def imported_by_one(trees: Trees) -> int:
                 for alias in node.names:
                     if alias.name in trees:
                         importers[alias.name].add(name)
-    return sum(len(each) == 1 for each in importers.values())
+    return sum(len(item) == 1 for item in importers.values())
 
 
 def grader_checks(trees: Trees) -> list[str]:

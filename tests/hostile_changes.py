@@ -88,9 +88,9 @@ def places(data: Any, at: Path_ = ()) -> Iterator[Path_]:
 def apply(change: Change, folder: Path) -> None:
     """Writes the file anew, changed."""
     path, kind = folder / change.file, FILES[change.file]
-    found = documents(path, kind)
+    result = documents(path, kind)
     *way, last = change.place
-    inner = found[change.line]
+    inner = result[change.line]
     for key in way:
         inner = inner[key]
     if change.value is DELETE:
@@ -102,7 +102,7 @@ def apply(change: Change, folder: Path) -> None:
     raw = {f"@raw{at}@": token for at, token in enumerate(RAW)}
     names = {token: name for name, token in raw.items()}
     text = "".join(
-        json.dumps(each, default=lambda value: names[value.token], separators=(",", ":")) + "\n" for each in found
+        json.dumps(item, default=lambda value: names[value.token], separators=(",", ":")) + "\n" for item in result
     )
     for name, token in raw.items():
         text = text.replace(f'"{name}"', token)
@@ -113,11 +113,11 @@ def changes(folder: Path) -> Iterator[Change]:
     """Every change of every file, in a fixed order."""
     for name, kind in FILES.items():
         for line, document in enumerate(documents(folder / name, kind)):
-            for place in places(document):
-                yield Change(name, line, place, DELETE)
-                yield from (Change(name, line, place, value) for value in VALUES)
-                if isinstance(place[-1], str):
-                    yield from (Change(name, line, place, key, is_key=True) for key in KEYS)
+            for position in places(document):
+                yield Change(name, line, position, DELETE)
+                yield from (Change(name, line, position, value) for value in VALUES)
+                if isinstance(position[-1], str):
+                    yield from (Change(name, line, position, key, is_key=True) for key in KEYS)
 
 
 def _door(name: str) -> Callable[[Path], Any]:
@@ -159,12 +159,12 @@ def saturate(folder: Path, fits: Callable[[Any], bool], value: Any, *, skip: Seq
     for name, kind in FILES.items():
         path = folder / name
         line = len(documents(path, kind)) - 1
-        for place in list(places(documents(path, kind)[line])):
-            found = _at(documents(path, kind)[line], place)
-            if place[-1] in skip or found is _GONE or not fits(found):
+        for position in list(places(documents(path, kind)[line])):
+            result = _at(documents(path, kind)[line], position)
+            if position[-1] in skip or result is _GONE or not fits(result):
                 continue
             before = path.read_text()
-            apply(Change(name, line, place, value), folder)
+            apply(Change(name, line, position, value), folder)
             if refusal(name, folder) is None:
                 many += 1
             else:
@@ -175,9 +175,9 @@ def saturate(folder: Path, fits: Callable[[Any], bool], value: Any, *, skip: Seq
 _GONE = object()
 
 
-def _at(data: Any, place: Path_) -> Any:
+def _at(data: Any, position: Path_) -> Any:
     """The value at a place, or ``_GONE`` where an earlier change took it away."""
-    for key in place:
+    for key in position:
         if not (isinstance(data, dict) and key in data) and not (
             isinstance(data, list) and isinstance(key, int) and key < len(data)
         ):
@@ -195,17 +195,17 @@ def faults(name: str, folder: Path) -> list[str]:
     done = None if name == DESK else call(*COMMANDS[name])
     if done is None:
         return _desk_faults()
-    found = []
+    result = []
     if done.exception is not None and not isinstance(done.exception, SystemExit):
-        found.append(f"{name}: traceback: {done.exception!r:.300}")
+        result.append(f"{name}: traceback: {done.exception!r:.300}")
     if done.exit_code not in (0, 1, 2, 3):
-        found.append(f"{name}: exit code {done.exit_code}")
+        result.append(f"{name}: exit code {done.exit_code}")
     problems = [line for line in done.stderr.splitlines() if " as stored in the run: " not in line]
     if done.exit_code == 2 and (len(problems) > 2 or not done.stderr.strip()):
-        found.append(f"{name}: not one line of error: {done.stderr!r:.800}")
+        result.append(f"{name}: not one line of error: {done.stderr!r:.800}")
     if hit := CONTROL.search(done.output):
-        found.append(f"{name}: {hit[0]!r} reaches the terminal")
-    return found + [f"{name}: {fault}" for word in COMMANDS[name] for fault in _file_faults(folder / word)]
+        result.append(f"{name}: {hit[0]!r} reaches the terminal")
+    return result + [f"{name}: {fault}" for word in COMMANDS[name] for fault in _file_faults(folder / word)]
 
 
 def _desk_faults() -> list[str]:
@@ -221,8 +221,8 @@ def _desk_faults() -> list[str]:
 def _file_faults(path: Path) -> Iterator[str]:
     """What is wrong with what a command wrote."""
     if path.is_dir() and (path / "index.html").is_file():
-        for each in (path / "index.html", *(path / "data").iterdir()):
-            yield from _file_faults(each)
+        for item in (path / "index.html", *(path / "data").iterdir()):
+            yield from _file_faults(item)
     elif path.is_file() and path.suffix in (".html", ".js", ".md", ".xml"):
         text = path.read_text(encoding="utf-8")
         if ESCAPE.search(text):
@@ -249,7 +249,7 @@ def _marked(kind: str, text: str) -> bool:
     if kind == ".js":
         return "</script" in text.lower()
     if kind == ".xml":
-        return any(MARK in each.tag for each in ET.fromstring(text).iter())
+        return any(MARK in item.tag for item in ET.fromstring(text).iter())
     if kind == ".md":
         text = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     tags = _Tags()

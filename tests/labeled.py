@@ -157,8 +157,8 @@ class Server:
     def deck(self, rater: str) -> dict[str, Any]:
         status, _, body = self.ask(f"/api/item?rater={rater}")
         assert status == 200, body
-        found: dict[str, Any] = json.loads(body)
-        return found
+        result: dict[str, Any] = json.loads(body)
+        return result
 
 
 @pytest.fixture
@@ -190,8 +190,8 @@ def rate(open_page: OpenPage) -> Callable[..., Page]:
     """``rate(server, rater)`` opens the page as a rater and waits for the first image."""
 
     def opened(server: Server, rater: str, **context: Any) -> Page:
-        own = f"http://127.0.0.1:{server.port}/"
-        page: Page = open_page(f"{server.url}&rater={rater}", allowed=(own, f"blob:{own}"), **context)
+        custom = f"http://127.0.0.1:{server.port}/"
+        page: Page = open_page(f"{server.url}&rater={rater}", allowed=(custom, f"blob:{custom}"), **context)
         page.wait_for_selector(READY)
         return page
 

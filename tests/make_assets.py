@@ -122,8 +122,8 @@ def _window(pen: _Pen) -> None:
 
 def _loaves(pen: _Pen, number: int, shelf: int) -> None:
     across, count = ((32, 4), (22, 6), (40, 3))[number]
-    for place in range(count):
-        x = 98 + 308 * (place + 0.5) / count
+    for position in range(count):
+        x = 98 + 308 * (position + 0.5) / count
         crust = pen.shade(_CRUST, 14)
         pen.disc(x, shelf - 22, across, 24, crust)
         pen.box(x - across, shelf - 22, x + across, shelf, crust, 8)

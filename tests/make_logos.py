@@ -87,14 +87,14 @@ class _Pen:
         return self._image.reduce(_SCALE)
 
     def disc(self, x: float, y: float, radius: float, colour: Colour) -> None:
-        self._draw.ellipse([each * _SCALE for each in (x - radius, y - radius, x + radius, y + radius)], fill=colour)
+        self._draw.ellipse([item * _SCALE for item in (x - radius, y - radius, x + radius, y + radius)], fill=colour)
 
     def ring(self, x: float, y: float, radius: float, width: float, colour: Colour) -> None:
-        around = [each * _SCALE for each in (x - radius, y - radius, x + radius, y + radius)]
+        around = [item * _SCALE for item in (x - radius, y - radius, x + radius, y + radius)]
         self._draw.ellipse(around, outline=colour, width=round(width * _SCALE))
 
     def half_disc(self, x: float, y: float, radius: float, colour: Colour) -> None:
-        around = [each * _SCALE for each in (x - radius, y - radius, x + radius, y + radius)]
+        around = [item * _SCALE for item in (x - radius, y - radius, x + radius, y + radius)]
         self._draw.pieslice(around, 180, 360, fill=colour)
 
     def bar(self, left: float, top: float, right: float, bottom: float, colour: Colour) -> None:
@@ -194,9 +194,9 @@ def saltmarsh(word: str, year: str) -> Image.Image:
     """Reeds over waves in a ring, beside the name, the trade and the year."""
     pen = _Pen(_PAPER)
     pen.ring(152, 256, 104, 6, _TEAL)
-    for place, top in ((118, 214), (152, 186), (186, 206)):
-        pen.stroke([(place, 286), (place, top)], 4, _TEAL)
-        pen.stroke([(place, top + 10), (place, top + 36)], 13, _REED)
+    for position, top in ((118, 214), (152, 186), (186, 206)):
+        pen.stroke([(position, 286), (position, top)], 4, _TEAL)
+        pen.stroke([(position, top + 10), (position, top + 36)], 13, _REED)
     for row in range(2):
         y, half = 292 + 20 * row, 66 - 16 * row
         wave = [(152 + x, y + 5 * math.sin(x / 8)) for x in range(-half, half + 1)]

@@ -130,9 +130,9 @@ def _cut(sheet: Sheet, colour: Colour) -> None:
 
 def _cuffs(sheet: Sheet, colour: Colour) -> None:
     cuff: Points = ((70, 372), (112, 384), (117, 362), (75, 350))
-    for each in (cuff, mirrored(cuff)):
-        sheet.shape(each, colour)
-        sheet.line([*each, each[0]], darker(colour, 0.75), 1)
+    for item in (cuff, mirrored(cuff)):
+        sheet.shape(item, colour)
+        sheet.line([*item, item[0]], darker(colour, 0.75), 1)
 
 
 def _rain_jacket(sheet: Sheet) -> None:

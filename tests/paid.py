@@ -80,12 +80,12 @@ class Paid:
         self.cache = folder / "cache"
         generates, judges = MODELS[provider]
         url = api.gemini_base_url if provider == "gemini" else api.openai_base_url
-        own = {"provider": provider, "base_url": url, "api_key_env": KEY}
+        custom = {"provider": provider, "base_url": url, "api_key_env": KEY}
         text = {
             "name": "paid",
-            "judges": {"eye": {**own, "model": judges}},
+            "judges": {"eye": {**custom, "model": judges}},
             "cases": [{"id": case_id(at), "prompt": prompt(at)} for at in range(cells)],
-            "models": [{**own, "label": "m", "params": {"model": generates}}],
+            "models": [{**custom, "label": "m", "params": {"model": generates}}],
             "graders": [{"key": "look", "type": "rubric", "judge": "eye", "metrics": {"quality": METRIC}}],
             "verdict": ["quality >= 0"],
             **suite,

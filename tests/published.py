@@ -40,9 +40,9 @@ def tifa_suite(data: Path, folder: Path, *, without: Collection[str] = ()) -> Pa
     """``tifa_sample`` as a suite in ``folder``, less the answers about some images."""
     asked: dict[str, list[dict[str, Any]]] = {}
     for row in _json(data / "sample_question_answers.json"):
-        own = asked.setdefault(row["id"], [])
-        own.append(
-            {"id": f"q{len(own) + 1}", "type": row["element_type"], **_only(row, "question", "choices", "answer")}
+        custom = asked.setdefault(row["id"], [])
+        custom.append(
+            {"id": f"q{len(custom) + 1}", "type": row["element_type"], **_only(row, "question", "choices", "answer")}
         )
     images, prompts = _json(data / "sample_imgs.json"), _json(data / "sample_text_inputs.json")
     cases = [
@@ -55,9 +55,9 @@ def tifa_suite(data: Path, folder: Path, *, without: Collection[str] = ()) -> Pa
         for row in prompts
     ]
     answers = [
-        {"case": case, "question": question, "answer": said["multiple_choice_vqa"]}
+        {"case": case, "question": question, "answer": output["multiple_choice_vqa"]}
         for case, questions in _json(data / "sample_evaluation_result.json")["question_details"].items()
-        for question, said in questions.items()
+        for question, output in questions.items()
         if case not in without
     ]
     return _written(folder, TIFA_SUITE, cases, answers)
@@ -83,7 +83,7 @@ def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True) -> Path:
         }
         asked[row["item_id"]][row["question_id"]] = question
     unasked = [{"id": "1", "question": "Is it what was asked for?"}]
-    cases = [{"id": item, "questions": list(own.values()) or unasked} for item, own in asked.items()]
+    cases = [{"id": item, "questions": list(custom.values()) or unasked} for item, custom in asked.items()]
     answers = [
         {"case": row["item_id"], "model": row["t2i_model"], "question": row["question_id"], "answer": row["answer"]}
         for row in rows

@@ -60,16 +60,16 @@ CROP = {"image_id": "output", "x1": 10, "y1": 20, "x2": 130, "y2": 240}
 
 def read(check: Check, scored: Callable[[Any], Any], text: str) -> Any:
     """What is scored of a reply; ``None`` where it is no answer."""
-    found = read_reply(Reply(text, "m"), check)
-    return None if found.how is None else scored(found.data)
+    result = read_reply(Reply(text, "m"), check)
+    return None if result.how is None else scored(result.data)
 
 
 def made(text: str) -> Any:
     try:
-        found = read_questions(read_json(text), "image")
+        result = read_questions(read_json(text), "image")
     except UnreadableReplyError:
         return None
-    return (found.keywords, found.questions) if isinstance(found, ParsedQuestions) else None
+    return (result.keywords, result.questions) if isinstance(result, ParsedQuestions) else None
 
 
 def cropped(text: str) -> Any:
@@ -77,7 +77,7 @@ def cropped(text: str) -> Any:
     seen: list[Mapping[str, Any]] = []
     tool = Tool("crop", "", {}, lambda asked: [seen.append(asked) or ""])  # type: ignore[func-returns-value]
     run_tool([tool], ToolCall("crop", text or " ", "1"))
-    return [dict(each) for each in seen] or None
+    return [dict(entry) for entry in seen] or None
 
 
 def keys(*names: str) -> Callable[[Any], Any]:
@@ -92,9 +92,9 @@ class Kind:
     wholes: tuple[str, ...]
 
 
-def dressed(said: Mapping[str, Any]) -> tuple[str, ...]:
+def dressed(output: Mapping[str, Any]) -> tuple[str, ...]:
     """One answer in many forms."""
-    plain, wide = json.dumps(said), json.dumps(said, indent=1, ensure_ascii=False)
+    plain, wide = json.dumps(output), json.dumps(output, indent=1, ensure_ascii=False)
     return (
         plain,
         wide,
@@ -104,7 +104,7 @@ def dressed(said: Mapping[str, Any]) -> tuple[str, ...]:
         f'<think>Perhaps {{"layout": 3}} or {{"score": 1, </think>\n{wide}',
         re.sub(r"(\n *[\]}])", r",\1", wide),
         re.sub(r"(?<![0-9]),\n", "\n", wide),
-        json.dumps({"note": {"mood": ["calm"]}, **said, "confidence": 0.5}),
+        json.dumps({"note": {"mood": ["calm"]}, **output, "confidence": 0.5}),
         plain.replace('"verdict":', "verdict:").replace('"score":', "score:").replace('"answer":', "answer:"),
     )
 
@@ -151,12 +151,12 @@ KINDS: dict[str, Kind] = {
 
 
 def choices(data: Mapping[str, Any]) -> Any:
-    return {name: said.choice for name, said in read_answers(QUESTIONS, data)[0].items()}
+    return {name: output.choice for name, output in read_answers(QUESTIONS, data)[0].items()}
 
 
 def alone(data: Mapping[str, Any]) -> Any:
-    said, _ = read_answers([ALONE], data)
-    return said["q"].choice
+    output, _ = read_answers([ALONE], data)
+    return output["q"].choice
 
 
 def cuts(text: str) -> list[str]:

@@ -306,7 +306,7 @@ def test_json_keys() -> None:
 
 
 def test_too_many_raters_have_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    answered_by = [label(case, rater, "usable", (at + each) % 3 > 0) for at, case in enumerate("abcd") for each, rater in enumerate(("ann", "bo", "cy"))]  # fmt: skip
+    answered_by = [label(case, rater, "usable", (at + item) % 3 > 0) for at, case in enumerate("abcd") for item, rater in enumerate(("ann", "bo", "cy"))]  # fmt: skip
     run = labeled({case: {"good": True} for case in "abcd"}, answered_by)
     assert len(agree([run]).people[0].cohen) == 3
     monkeypatch.setattr(among_raters, "MAX_RATER_PAIRS", 11)

@@ -26,8 +26,8 @@ pytest_plugins = ("fake_api.fixtures",)
 
 
 def item(answer: Any, requirement: str = "a bun", **changes: Any) -> dict[str, Any]:
-    said = {"requirement": requirement, "question": f"Is there {requirement}?", "analysis": "I looked."}
-    return {**said, "answer": answer, "gap": "", **changes}
+    output = {"requirement": requirement, "question": f"Is there {requirement}?", "analysis": "I looked."}
+    return {**output, "answer": answer, "gap": "", **changes}
 
 
 def reply(*answers: bool, score: Any = 50) -> dict[str, Any]:
@@ -40,15 +40,15 @@ def grade(tmp_path: Path, asked: Asked, case: dict[str, Any] | None = None, **op
 
 
 def test_score_is_computed_and_the_judge_score_is_recorded(tmp_path: Path) -> None:
-    said = reply(True, True, False, score=90)
-    said["requirements"].append(item(False, "snow", gap="No snow is to be seen."))
-    found = grade(tmp_path, Asked(said))
-    assert found.scores == {"fit": 50.0}
-    assert found.reasons == {"fit": "Not shown: thing 2. No snow is to be seen."}
-    assert found.details["judge_score"] == 90
-    assert found.details["gaps"] == ["Not shown: thing 2.", "No snow is to be seen."]
-    assert [each["answer"] for each in found.details["requirements"]] == [True, True, False, False]
-    assert (found.error, found.judge_model) == (None, "judge-1")
+    output = reply(True, True, False, score=90)
+    output["requirements"].append(item(False, "snow", gap="No snow is to be seen."))
+    result = grade(tmp_path, Asked(output))
+    assert result.scores == {"fit": 50.0}
+    assert result.reasons == {"fit": "Not shown: thing 2. No snow is to be seen."}
+    assert result.details["judge_score"] == 90
+    assert result.details["gaps"] == ["Not shown: thing 2.", "No snow is to be seen."]
+    assert [entry["answer"] for entry in result.details["requirements"]] == [True, True, False, False]
+    assert (result.error, result.judge_model) == (None, "judge-1")
 
 
 def test_requirements_have_equal_weight() -> None:
@@ -70,7 +70,7 @@ def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "message"),
     [
         ([], "the answer is not a JSON object"),
         ({"score": 1}, "the key 'requirements' is missing"),
@@ -87,15 +87,15 @@ def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) ->
         ({"requirements": [item(True, gap=None)], "score": 1}, "the gap of requirement 1 is not text"),
     ],
 )
-def test_reports_an_invalid_answer(said: Any, told: str) -> None:
-    assert told in reply_problems(said)
+def test_reports_an_invalid_answer(output: Any, message: str) -> None:
+    assert message in reply_problems(output)
 
 
 def test_invalid_answer_is_retried_once_then_null(tmp_path: Path) -> None:
     asked = Asked("I like it", reply(True, False))
-    found = grade(tmp_path, asked)
-    assert found.scores == {"fit": 50.0}
-    assert found.details["asked_again"] == 1
+    result = grade(tmp_path, asked)
+    assert result.scores == {"fit": 50.0}
+    assert result.details["asked_again"] == 1
     assert "Your last answer could not be used" in asked.words(1)[-1]
     lost = grade(tmp_path, Asked(reply()))
     assert lost.scores == {"fit": None}
@@ -188,6 +188,6 @@ def test_the_suite_tells_a_judge_that_looks_from_one_that_likes_everything(
         summary["counts"]["cells"],
         len([path for path in (folder / "artifacts").rglob("*") if path.is_file()]),
     ) == (24, 12)
-    for one in summary["separations"]["alignment"].values():
-        assert one["auroc"] == (1.0 if strict else 0.5)
-        assert (one["aligned_n"], one["counter_n"]) == (6, 6)
+    for single in summary["separations"]["alignment"].values():
+        assert single["auroc"] == (1.0 if strict else 0.5)
+        assert (single["aligned_n"], single["counter_n"]) == (6, 6)

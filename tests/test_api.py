@@ -140,9 +140,9 @@ def test_settings_select_and_place_the_run(quickstart: Path) -> None:
     assert (plan.estimate.cells, plan.estimate.costs) == (8, ())
     run = ve.run(quickstart / "suite.yaml", cases=["flyer"], runs="elsewhere", note="try", run_id="first")
     assert (run.folder, run.info.note, len(run.records)) == (Path("elsewhere/first"), "try", 8)
-    one = ve.load_run("first@mock,flaw=none", runs="elsewhere")
-    assert [record.model_label for record in one.records] == ["mock,flaw=none"]
-    assert len(one.to_pandas()) == 1
+    single = ve.load_run("first@mock,flaw=none", runs="elsewhere")
+    assert [record.model_label for record in single.records] == ["mock,flaw=none"]
+    assert len(single.to_pandas()) == 1
 
 
 def test_grade_compares_with_its_source(toy: Toy) -> None:

@@ -124,11 +124,11 @@ def test_an_input_that_does_not_decode_is_a_problem_of_the_suite(paying: Paying,
 def test_an_image_of_more_pixels_than_the_limit(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
     paying.write("tree", prices={}, models=[{"provider": "files", "path": "large.png"}])
     (paying.folder / "large.png").write_bytes(flat_png(1100, 1000))
-    told = "it declares 1100 x 1000 pixels, over the limit of 1 million pixels"
-    told += " (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)"
-    is_bad_image(only(paying, "--max-megapixels", "1", run_id="flag"), told)
+    message = "it declares 1100 x 1000 pixels, over the limit of 1 million pixels"
+    message += " (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)"
+    is_bad_image(only(paying, "--max-megapixels", "1", run_id="flag"), message)
     monkeypatch.setenv("VISIONEVAL_MAX_MEGAPIXELS", "1")
-    is_bad_image(only(paying, run_id="environment"), told)
+    is_bad_image(only(paying, run_id="environment"), message)
     assert paying.run("--trust-suite", "--max-megapixels", "2", run_id="raised").exit_code == 0
     shutil.rmtree(paying.out)
 
@@ -182,11 +182,11 @@ def test_a_cached_image_that_was_never_decoded_is_decoded_before_it_is_used(payi
     (cache / "files" / digest[:2] / digest).write_bytes(short_png())
     with contextlib.closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
         (answer,) = index.execute("SELECT answer FROM answers WHERE kind = 'generate'").fetchone()
-        kept = json.loads(answer)
-        (known,) = kept["outputs"]
+        stored = json.loads(answer)
+        (known,) = stored["outputs"]
         del known["decoded"]
         known["sha256"] = digest
-        index.execute("UPDATE answers SET answer = ?, files = ? WHERE kind = 'generate'", (json.dumps(kept), digest))
+        index.execute("UPDATE answers SET answer = ?, files = ? WHERE kind = 'generate'", (json.dumps(stored), digest))
     asked = paying.called
     again = paying.run("--trust-suite", "--cache", cache, "--offline", run_id="offline")
     assert (again.exit_code, paying.called) == (3, asked)

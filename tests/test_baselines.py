@@ -51,11 +51,16 @@ def test_baseline_round_trip(tmp_path: Path) -> None:
     text = _written(tmp_path)
     assert is_baseline(tmp_path / "deep" / "main.jsonl")
     side = _side(tmp_path)
-    one, two = side.cells
-    assert (one.test_id, two.test_id) == ("one", "two")
-    assert (one.verdict, one.failed_rules, one.scores, one.flaky) == ("FAIL", ("fine",), {"fine": False}, True)
-    assert (one.artifact_sha256, one.artifact_path, one.total_cost_usd) == ("f" * 64, None, 0.75)
-    assert [(mark.key, mark.type, mark.fingerprint.config_sha256) for mark in one.graders] == [
+    single, two = side.cells
+    assert (single.test_id, two.test_id) == ("one", "two")
+    assert (single.verdict, single.failed_rules, single.scores, single.flaky) == (
+        "FAIL",
+        ("fine",),
+        {"fine": False},
+        True,
+    )
+    assert (single.artifact_sha256, single.artifact_path, single.total_cost_usd) == ("f" * 64, None, 0.75)
+    assert [(mark.key, mark.type, mark.fingerprint.config_sha256) for mark in single.graders] == [
         ("look", "own:Look", "c" * 64)
     ]
     assert (side.suite, side.writers, side.metrics["fine"].type) == ("demo", {"fine": "look"}, "bool")

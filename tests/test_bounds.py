@@ -60,8 +60,8 @@ def refused(*words: object) -> str:
 @pytest.mark.parametrize("command", ["validate", "plan", "run"])
 def test_a_grid_of_a_million_is_not_expanded(command: str) -> None:
     suite = write(models=[{"provider": "mock", "params": {"model": "mock"}, "grid": GRID}])
-    told = "the suite has 1,000,000 model runs, over the limit of 10,000"
-    assert f"{told} (to raise it: --max-model-runs N or VISIONEVAL_MAX_MODEL_RUNS=N)" in refused(command, suite)
+    message = "the suite has 1,000,000 model runs, over the limit of 10,000"
+    assert f"{message} (to raise it: --max-model-runs N or VISIONEVAL_MAX_MODEL_RUNS=N)" in refused(command, suite)
 
 
 def test_model_runs_are_bounded_over_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,11 +75,11 @@ def test_model_runs_are_bounded_over_all_entries(monkeypatch: pytest.MonkeyPatch
 
 def test_cells_are_bounded_by_flag_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     suite = write(samples=5)
-    told = "2 cases on 1 model runs result in 10 cells, over the limit of 9"
+    message = "2 cases on 1 model runs result in 10 cells, over the limit of 9"
     hint = "(to raise it: --max-cells N or VISIONEVAL_MAX_CELLS=N)"
-    assert f"suite.yaml:1:30: {told} {hint}" in refused("validate", suite, "--max-cells", "9")
+    assert f"suite.yaml:1:30: {message} {hint}" in refused("validate", suite, "--max-cells", "9")
     monkeypatch.setenv("VISIONEVAL_MAX_CELLS", "9")
-    assert told in refused("run", suite)
+    assert message in refused("run", suite)
     assert "--samples 6: 2 cases on 1 model runs result in 12 cells" in refused(
         "run", suite, "--samples", "6", "--max-cells", "11"
     )
@@ -98,10 +98,10 @@ def test_rows_of_a_dataset_count_as_cells() -> None:
     Path("rows.csv").write_text("id,prompt\n" + "".join(f"r{at},p\n" for at in range(30)))
     dataset = {"path": "rows.csv", "fields": {"id": "id", "prompt": "prompt"}}
     suite = write(cases=[{"dataset": dataset}])
-    told = refused("validate", suite, "--max-cells", "20")
+    message = refused("validate", suite, "--max-cells", "20")
     assert (
         "rows.csv:22:1: the dataset has more than 20 rows, and each row is at least one cell (to raise it: --max-cells N"
-        in told
+        in message
     )
 
 
@@ -121,8 +121,8 @@ def test_the_line_to_go_on_keeps_the_bounds() -> None:
 @pytest.mark.parametrize("key", ["prompt", "criteria"])
 def test_the_work_of_a_prompt_is_bounded(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = write(cases=[{"id": "a", "prompt": "a tree", key: ISSUE}])
-    told = "it takes more than 1,000,000 steps of work (to raise it: --max-template-steps N"
-    assert f"suite.yaml:1:{53 if key == 'prompt' else 75}: the template cannot be rendered: {told}" in refused(
+    message = "it takes more than 1,000,000 steps of work (to raise it: --max-template-steps N"
+    assert f"suite.yaml:1:{53 if key == 'prompt' else 75}: the template cannot be rendered: {message}" in refused(
         "validate", suite
     )
     suite = write(cases=[{"id": "a", "prompt": "a tree {% for i in range(50) %}{{ i }}{% endfor %}"}])
@@ -141,17 +141,17 @@ def test_the_work_of_a_judges_template_is_bounded() -> None:
         "metrics": {"nice": {"type": "pass_fail", "description": "it is nice"}},
     }
     judges = {"default": {"provider": "openai", "model": "gpt-5.4"}}
-    told = refused("validate", write(judges=judges, graders=[grader], verdict=["nice"]))
-    assert "mine.md.j2" in told
-    assert "more than 1,000,000 steps of work" in told
+    message = refused("validate", write(judges=judges, graders=[grader], verdict=["nice"]))
+    assert "mine.md.j2" in message
+    assert "more than 1,000,000 steps of work" in message
 
 
 def test_the_work_of_all_templates_of_a_suite_is_bounded() -> None:
     slow = "{% for i in range(9000) %}{{ 'x' * 40 ~ i }}{% endfor %}"
     many = [{"id": f"c{at}", "prompt": f"{slow} {at}"} for at in range(300)]
     assert call("validate", write(cases=many[:3])).exit_code == 0
-    told = refused("validate", write(cases=many), "--max-template-steps", "500000")
-    assert "the suite's templates take more than 25,000,000 steps of work" in told
+    message = refused("validate", write(cases=many), "--max-template-steps", "500000")
+    assert "the suite's templates take more than 25,000,000 steps of work" in message
 
 
 DEEP = "{% for a in [['x', 'x', 'x']] %}" + "{% for a in [[a, a, a]] %}" * 18
@@ -210,17 +210,17 @@ def test_the_same_template_takes_the_same_steps_each_time(monkeypatch: pytest.Mo
 
 def test_pixels_are_held_first_come_first_served_and_never_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MEGAPIXELS, "override", 1)
-    budget, lock, held, most = PixelBudget(), threading.Lock(), 0, 0
+    budget, lock, holding, most = PixelBudget(), threading.Lock(), 0, 0
 
     def work(pixels: int) -> None:
-        nonlocal held, most
+        nonlocal holding, most
         with budget.reserve(pixels), budget.reserve(10**9):  # what a thread does within its share takes no more
             with lock:
-                held += min(pixels, 10**6)
-                most = max(most, held)
+                holding += min(pixels, 10**6)
+                most = max(most, holding)
             time.sleep(0.002)
             with lock:
-                held -= min(pixels, 10**6)
+                holding -= min(pixels, 10**6)
 
     threads = [threading.Thread(target=work, args=(size,)) for size in (400_000, 10**6, 10**8, 300_000, 700_000) * 8]
     for thread in threads:
@@ -228,7 +228,7 @@ def test_pixels_are_held_first_come_first_served_and_never_over_the_limit(monkey
     for thread in threads:
         thread.join(30)
     assert not any(thread.is_alive() for thread in threads)
-    assert (held, most) == (0, 10**6)
+    assert (holding, most) == (0, 10**6)
 
 
 def test_large_images_are_measured_one_after_the_other() -> None:

@@ -82,10 +82,10 @@ def test_a_dataset_and_its_images_in_an_s3_bucket(toy: Toy, s3: str, monkeypatch
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
     result = run(toy, "s3://eval/d.jsonl")
     assert result.exit_code == 3, result.output
-    found = {record.prompt: record for record in toy.records.values()}
-    assert (found["a bun"].verdict, found["a loaf"].verdict) == ("PASS", "PASS")
-    assert (toy.latest / str(found["a loaf"].artifact_path)).read_bytes() == generated_png("red")
-    error = found["a roll"].error
+    actual = {record.prompt: record for record in toy.records.values()}
+    assert (actual["a bun"].verdict, actual["a loaf"].verdict) == ("PASS", "PASS")
+    assert (toy.latest / str(actual["a loaf"].artifact_path)).read_bytes() == generated_png("red")
+    error = actual["a roll"].error
     assert error is not None
     assert error.message == "s3://eval/d.jsonl:3: s3://eval/pics/gone.png: there is no such file"
 
@@ -144,9 +144,9 @@ def test_a_bucket_that_denies_access_is_reported_on_one_line(
         monkeypatch.setenv(endpoint, url)
         result = run(toy, name)
     assert result.exit_code == 2
-    told = [line for line in result.output.splitlines() if line]
-    assert len(told) == 1, result.output
-    assert f"dataset: {name}: access denied" in told[0]
+    message = [line for line in result.output.splitlines() if line]
+    assert len(message) == 1, result.output
+    assert f"dataset: {name}: access denied" in message[0]
 
 
 def test_denied_access_to_an_image_is_the_error_of_its_row(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +203,8 @@ def test_a_missing_extra_says_what_to_install(tmp_path: Path, scheme: str, libra
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert done.returncode == 2
-    told = f"{scheme}://b/d.csv: {scheme}:// needs an extra: run pip install '.[{extra}]' in a checkout of visioneval"
-    assert done.stderr.strip().endswith(told), done.stderr
+    message = (
+        f"{scheme}://b/d.csv: {scheme}:// needs an extra: run pip install '.[{extra}]' in a checkout of visioneval"
+    )
+    assert done.stderr.strip().endswith(message), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

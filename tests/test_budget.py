@@ -71,11 +71,11 @@ def test_costs_by_suite_prices(
 
 def test_most_specific_price_wins() -> None:
     prices = {"openai": Price(per_call=1), "gpt-5.4": Price(per_call=2), "openai:gpt-5.4": Price(per_call=3)}
-    found = []
+    result = []
     for name in ("openai:gpt-5.4", "gpt-5.4", "openai"):
-        found.append(Prices(prices).cost(JUDGE, None, 0))
+        result.append(Prices(prices).cost(JUDGE, None, 0))
         del prices[name]
-    assert found == [3, 2, 1]
+    assert result == [3, 2, 1]
 
 
 PUBLIC = [
@@ -113,19 +113,19 @@ PUBLIC = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lane", "told", "counted"), PUBLIC)
-def test_public_prices(lane: RateLimitKey, told: dict[str, int], counted: dict[str, int]) -> None:
+@pytest.mark.parametrize(("lane", "message", "counted"), PUBLIC)
+def test_public_prices(lane: RateLimitKey, message: dict[str, int], counted: dict[str, int]) -> None:
     provider = {"openai": "openai", "gemini": "google"}[lane.provider]
     expected = float(calc_price(Usage(**counted), str(lane.model), provider_id=provider).total_price)
     assert expected > 0
     assert Prices().knows(lane)
-    assert Prices().cost(lane, told, 1) == pytest.approx(expected)
+    assert Prices().cost(lane, message, 1) == pytest.approx(expected)
 
 
 def test_image_tokens_cost_more_than_text_tokens() -> None:
-    lane, told, _ = PUBLIC[4]
-    words = {**told, "candidates_image_tokens": 0}
-    assert (Prices().cost(lane, told, 1) or 0) > 5 * (Prices().cost(lane, words, 1) or 0) > 0
+    lane, message, _ = PUBLIC[4]
+    words = {**message, "candidates_image_tokens": 0}
+    assert (Prices().cost(lane, message, 1) or 0) > 5 * (Prices().cost(lane, words, 1) or 0) > 0
 
 
 @pytest.mark.parametrize(
@@ -246,10 +246,10 @@ def test_budget_with_unknown_price_is_a_usage_error(paying: Paying) -> None:
     assert paying.run(run_id="s").exit_code == 2, "the suite's budget too"
 
 
-@pytest.mark.parametrize("told", ["nan", "inf", "0", "-1", "much"])
-def test_invalid_budget_is_a_usage_error(paying: Paying, told: str) -> None:
+@pytest.mark.parametrize("message", ["nan", "inf", "0", "-1", "much"])
+def test_invalid_budget_is_a_usage_error(paying: Paying, message: str) -> None:
     paying.write()
-    assert paying.run("--budget", told).exit_code == 2
+    assert paying.run("--budget", message).exit_code == 2
     assert paying.called == (0, 0)
 
 
@@ -315,7 +315,7 @@ def test_token_priced_calls_run_first_call_alone_then_reserve_largest_cost() -> 
         budget = Budget(1.0)
         calls = [asyncio.create_task(paid(budget, about(0.5), 0.2)) for _ in range(64)]
         ended = await asyncio.gather(*calls, return_exceptions=True)
-        assert sum(isinstance(each, BudgetError) for each in ended) == 59
+        assert sum(isinstance(item, BudgetError) for item in ended) == 59
         assert budget.spent == pytest.approx(1.0)
 
     play(story())

@@ -189,9 +189,9 @@ def answering(paying: Paying) -> None:
         "id": "q1", "keyword": 1, "question": "Is it there?", "type": "object", "choices": ["yes", "no"],
         "answer": "yes", "justification": "so", "depends_on": [],
     }  # fmt: skip
-    made = {"keywords": "{1}[it]", "questions": [question]}
+    created = {"keywords": "{1}[it]", "questions": [question]}
     answers = {"answers": [{"id": "q1", "answer": "yes", "reason": "seen"}]}
-    paying.api.script.judge(lambda asked: answers if asked.images else made)
+    paying.api.script.judge(lambda asked: answers if asked.images else created)
 
 
 GECKO: dict[str, Any] = {"graders": [{"key": "g", "type": "gecko"}], "verdict": ["g >= 0"]}

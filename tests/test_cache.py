@@ -31,12 +31,12 @@ def test_cache_round_trip(opened: Opened) -> None:
         cache.put("generate:1", "generate", answer, named(ONE, TWO))
         cache.put("judge:1", "judge", {"text": "yes"})
     with opened("r2") as cache:
-        kept = cache.get("generate:1")
-        assert kept is not None
-        assert (kept.answer, kept.run_id) == (answer, "r1")
-        assert kept.stored_at.endswith("+00:00")
+        stored = cache.get("generate:1")
+        assert stored is not None
+        assert (stored.answer, stored.run_id) == (answer, "r1")
+        assert stored.stored_at.endswith("+00:00")
         assert [cache.read(name) for name, _ in named(ONE, TWO)] == [ONE, TWO]
-        assert (cache.info().generations, cache.info().judgements, cache.info().oldest) == (1, 1, kept.stored_at)
+        assert (cache.info().generations, cache.info().judgements, cache.info().oldest) == (1, 1, stored.stored_at)
         assert cache.info().bytes > len(ONE) + len(TWO)
     assert opened.warned == []
     assert [path.name for path in opened.folder.iterdir() if path.is_file()] == ["index.sqlite"]
@@ -47,9 +47,9 @@ def test_new_answer_replaces_old_answer_and_images(opened: Opened) -> None:
         cache.put("generate:1", "generate", {"n": 1}, named(ONE, TWO))
         cache.put("generate:2", "generate", {"n": 2}, named(TWO, TWO))
         cache.put("generate:1", "generate", {"n": 3}, named(b"new"))
-        kept = cache.get("generate:1")
-        assert kept is not None
-        assert kept.answer == {"n": 3}
+        stored = cache.get("generate:1")
+        assert stored is not None
+        assert stored.answer == {"n": 3}
         assert cache.info().generations == 2
         assert cache.read(digest(TWO)) == TWO, "another answer names it"
     assert files(opened.folder) == {digest(TWO), digest(b"new")}, "what nobody names takes no room"
@@ -89,10 +89,10 @@ def test_swapped_images_are_misses(opened: Opened) -> None:
     with opened() as cache:
         cache.put("generate:1", "generate", {}, named(ONE))
         cache.put("generate:2", "generate", {}, named(TWO))
-        one, two = cache.path(digest(ONE)), cache.path(digest(TWO))
-        one.write_bytes(TWO)
+        single, two = cache.path(digest(ONE)), cache.path(digest(TWO))
+        single.write_bytes(TWO)
         two.write_bytes(ONE)
-        assert [cache.read(digest(each)) for each in (ONE, TWO)] == [None, None]
+        assert [cache.read(digest(item)) for item in (ONE, TWO)] == [None, None]
         assert len(opened.warned) == 2
 
 
@@ -141,9 +141,9 @@ def test_index_with_late_damage_is_moved_away(opened: Opened) -> None:
     with opened() as cache:
         assert cache.get("judge:1") is None
         cache.put("judge:1", "judge", {"n": 2})
-        kept = cache.get("judge:1")
-        assert kept is not None
-        assert kept.answer == {"n": 2}
+        stored = cache.get("judge:1")
+        assert stored is not None
+        assert stored.answer == {"n": 2}
     assert len(opened.warned) == 2
     assert "ignoring a damaged entry" in opened.warned[0]
     assert "started a new one" in opened.warned[1]
@@ -217,13 +217,13 @@ def test_rejects_a_folder_with_other_files(tmp_path: Path) -> None:
     Cache(tmp_path).close()
 
 
-@pytest.mark.parametrize("place", ["a_file", "a_file/below", "\0"])
-def test_unusable_folder_is_a_usage_error(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("position", ["a_file", "a_file/below", "\0"])
+def test_unusable_folder_is_a_usage_error(tmp_path: Path, position: str) -> None:
     (tmp_path / "a_file").write_text("here first")
-    if place == "\0":
-        place = "x" * 300
+    if position == "\0":
+        position = "x" * 300
     with pytest.raises(UsageError, match="the cache cannot be used"):
-        Cache(tmp_path / place)
+        Cache(tmp_path / position)
     assert (tmp_path / "a_file").read_text() == "here first"
 
 
@@ -232,9 +232,9 @@ def test_read_only_folder_is_opened_for_reading(opened: Opened) -> None:
         cache.put("generate:1", "generate", {"n": 1}, named(ONE))
     with read_only(opened.folder):
         with opened() as cache:
-            kept = cache.get("generate:1")
-            assert kept is not None
-            assert (kept.answer, cache.read(digest(ONE))) == ({"n": 1}, ONE)
+            stored = cache.get("generate:1")
+            assert stored is not None
+            assert (stored.answer, cache.read(digest(ONE))) == ({"n": 1}, ONE)
             assert cache.info().generations == 1
             assert opened.warned == []
             for _ in range(2):
@@ -288,9 +288,9 @@ def test_concurrent_processes_write_the_same_answers(opened: Opened) -> None:
     with opened() as cache:
         assert cache.info().generations == 5
         for key in range(5):
-            kept = cache.get(f"generate:{key}")
-            assert kept is not None
-            assert kept.answer["round"] == 19
+            stored = cache.get(f"generate:{key}")
+            assert stored is not None
+            assert stored.answer["round"] == 19
         named_files = {name for (name,) in sqlite_rows(opened.folder, "SELECT files FROM answers")}
         assert all(cache.read(name) is not None for name in named_files)
     assert files(opened.folder) >= named_files

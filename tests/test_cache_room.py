@@ -29,8 +29,8 @@ def test_oldest_answers_are_deleted_first(opened: Opened, monkeypatch: pytest.Mo
     with opened() as cache:
         assert cache.max_bytes == 4000
         cache.put("judge:new", "judge", {"text": "x" * 500})
-        kept = {at for at in images if cache.get(f"generate{at}") is not None}
-        assert kept == {0, 1}, "the newest that fit, as the later numbers are older"
+        stored = {at for at in images if cache.get(f"generate{at}") is not None}
+        assert stored == {0, 1}, "the newest that fit, as the later numbers are older"
         assert cache.info().bytes <= 3000
         assert cache.read(digest(ONE)) == ONE, "others name it still"
         assert cache.get("judge:new") is not None
@@ -92,12 +92,12 @@ def test_cache_commands_show_and_clear(opened: Opened) -> None:
 
 
 def test_cache_commands_use_default_folder() -> None:
-    own = default_folder()
-    assert own == Path(os.environ["XDG_CACHE_HOME"]) / "visioneval"
-    with Cache(own) as cache:
+    custom = default_folder()
+    assert custom == Path(os.environ["XDG_CACHE_HOME"]) / "visioneval"
+    with Cache(custom) as cache:
         cache.put("b", "judge", {})
-    assert f"folder       {own}" in command("info")
-    assert command("clear", "--yes") == [f"deleted 1 answers from {own}"]
+    assert f"folder       {custom}" in command("info")
+    assert command("clear", "--yes") == [f"deleted 1 answers from {custom}"]
 
 
 def test_default_folder_is_in_home(monkeypatch: pytest.MonkeyPatch) -> None:

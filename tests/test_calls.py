@@ -92,8 +92,8 @@ def test_shared_call_shares_errors_but_not_cancellation() -> None:
         await _asked(judge, 1)
         await _settled(calls, both)
         judge.go.set()
-        told = await asyncio.gather(*both, return_exceptions=True)
-        assert [str(each) for each in told] == ["no", "no"]
+        message = await asyncio.gather(*both, return_exceptions=True)
+        assert [str(item) for item in message] == ["no", "no"]
         assert judge.asked == 1
 
         judge = Slow()
@@ -122,10 +122,10 @@ async def _settled(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
     assert not any(task.done() for task in tasks)
 
 
-@pytest.mark.parametrize(("kept", "asked"), [(True, 1), (False, 3)])
-def test_answers_are_cached_unless_refresh_is_requested(tmp_path: Path, kept: bool, asked: int) -> None:
+@pytest.mark.parametrize(("stored", "asked"), [(True, 1), (False, 3)])
+def test_answers_are_cached_unless_refresh_is_requested(tmp_path: Path, stored: bool, asked: int) -> None:
     async def story(cache: Cache) -> None:
-        calls, judge, meter = calls_of(cache=cache, reuse=Reuse(judgements=kept)), Slow(), Meter()
+        calls, judge, meter = calls_of(cache=cache, reuse=Reuse(judgements=stored)), Slow(), Meter()
         judge.go.set()
         for _ in range(3):
             reply = await calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)
@@ -203,8 +203,8 @@ def test_offline_replay_needs_no_key_host_or_sdk(
     )  # fmt: skip
     assert done.stdout.splitlines()[-2:] == ["exit 0", "sdks"], done.stdout + done.stderr
     assert paying.called == before
-    told = {name: (r.verdict, r.cached, r.artifact_sha256) for name, r in there.records().items()}
-    assert told == {name: (r.verdict, True, r.artifact_sha256) for name, r in paying.records().items()}
+    message = {name: (r.verdict, r.cached, r.artifact_sha256) for name, r in there.records().items()}
+    assert message == {name: (r.verdict, True, r.artifact_sha256) for name, r in paying.records().items()}
     text = (there.folder / "cache" / "index.sqlite").read_bytes()
     for secret in (str(tmp_path), "127.0.0.1", paying.api.key):
         assert secret.encode() not in text
@@ -217,8 +217,8 @@ def test_offline_run_reports_missing_answers(paying: Paying) -> None:
         "type": "pass_fail", "description": "it is odd"}}}])  # fmt: skip
     result = paying.run("--offline", run_id="s")
     assert (result.exit_code, paying.called) == (3, (1, 1))
-    found = paying.records("s")
-    tree, boat = found["tree", 0], found["boat", 0]
+    actual = paying.records("s")
+    tree, boat = actual["tree", 0], actual["boat", 0]
     assert boat.error is not None
     assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the generation of 'boat' by 'm'")
     assert (tree.verdict, tree.scores) == ("PASS", {"nice": True, "odd": None})
@@ -304,19 +304,19 @@ def test_debug_prints_each_call(paying: Paying) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (("--log-file", "."), "--log-file .: cannot write: Is a directory"),
         (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): choose another folder"),
     ],
 )
-def test_unusable_cache_or_log_is_reported_before_the_run(paying: Paying, words: tuple[str, ...], said: str) -> None:
+def test_unusable_cache_or_log_is_reported_before_the_run(paying: Paying, words: tuple[str, ...], output: str) -> None:
     Path("a_file").write_text("here first")
     paying.write()
     result = paying.run(*words)
     assert (result.exit_code, paying.called, paying.out.exists()) == (2, (0, 0), False)
     (line,) = result.stderr.splitlines()
-    assert line.startswith(said)
+    assert line.startswith(output)
 
 
 def test_failing_log_loses_no_answers(paying: Paying) -> None:

@@ -24,7 +24,7 @@ def edit(image: str, mask: str = "mask.png") -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("gone.png", None, "gone.png: there is no such file"),
         (".", None, ".: it is a folder, not an image"),
@@ -43,13 +43,13 @@ def edit(image: str, mask: str = "mask.png") -> str:
     ],
 )
 def test_a_image_that_cannot_be_used(
-    problems: Problems, mask: Make, name: str, content: bytes | None, told: str
+    problems: Problems, mask: Make, name: str, content: bytes | None, message: str
 ) -> None:
     mask()
     files = {} if content is None else {name: content}
-    assert problems(edit(name), files) == [f"suite.yaml:2:37: {told}"]
+    assert problems(edit(name), files) == [f"suite.yaml:2:37: {message}"]
     assert problems(suite(cases=f"cases: [{{id: a, prompt: x, reference: '{name}'}}]"), files) == [
-        f"suite.yaml:2:39: {told}"
+        f"suite.yaml:2:39: {message}"
     ]
 
 
@@ -60,8 +60,8 @@ def test_a_image_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path,
     Image.effect_noise((300, 200), 60).save(path)
     assert problems(edit(path.name)) == []
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    (told,) = problems(edit(path.name))
-    assert told.startswith(f"suite.yaml:2:37: a.{kind}: the image cannot be decoded: ")
+    (message,) = problems(edit(path.name))
+    assert message.startswith(f"suite.yaml:2:37: a.{kind}: the image cannot be decoded: ")
 
 
 def test_a_image_that_many_cases_name_is_looked_at_once(problems: Problems, save_image: Make, mask: Make) -> None:
@@ -105,21 +105,21 @@ def test_a_mask_fits_the_image_as_a_viewer_shows_it(problems: Problems, mask: Ma
 
 
 @pytest.mark.parametrize(
-    ("ids", "told"),
+    ("ids", "message"),
     [
         ("a, b, a", ["2:%d: two cases have the ID 'a'"]),
         ("a, A", ["2:%d: the IDs 'a' and 'A' differ only in upper and lower case"]),
         ("a, b, C.d-e_1", []),
     ],
 )
-def test_ids(problems: Problems, ids: str, told: list[str]) -> None:
-    cases = "cases: [" + ", ".join(f"{{prompt: x, id: {each}}}" for each in ids.split(", ")) + "]"
-    place = cases.rfind("id: ") + 5
-    assert problems(suite(cases=cases)) == [f"suite.yaml:{line % place}" for line in told]
+def test_ids(problems: Problems, ids: str, message: list[str]) -> None:
+    cases = "cases: [" + ", ".join(f"{{prompt: x, id: {item}}}" for item in ids.split(", ")) + "]"
+    position = cases.rfind("id: ") + 5
+    assert problems(suite(cases=cases)) == [f"suite.yaml:{line % position}" for line in message]
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         ("prompt: '{{ brand }}'", "25: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
         ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (known: nothing)"),
@@ -130,8 +130,8 @@ def test_ids(problems: Problems, ids: str, told: list[str]) -> None:
         ("prompt: x, criteria: '{{ brand }}'", "38: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
     ],
 )  # fmt: skip
-def test_prompts(problems: Problems, case: str, told: str) -> None:
-    assert problems(suite(cases=f"cases: [{{id: a, {case}}}]")) == [f"suite.yaml:2:{told}"]
+def test_prompts(problems: Problems, case: str, message: str) -> None:
+    assert problems(suite(cases=f"cases: [{{id: a, {case}}}]")) == [f"suite.yaml:2:{message}"]
 
 
 def test_a_prompt_sees_the_case(problems: Problems) -> None:
@@ -144,7 +144,7 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cases", "models", "told"),
+    ("cases", "models", "message"),
     [
         ("{id: a, prompt: x, task: image_editing}", "{provider: mock}",
          ["2:9: an editing case needs 'images': the first is the base image"]),
@@ -170,13 +170,13 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
         ("{id: a, prompt: x}", "{provider: files, run: gone}", ["3:33: there is no run 'gone'"]),
     ],
 )  # fmt: skip
-def test_models(problems: Problems, cases: str, models: str, told: list[str]) -> None:
+def test_models(problems: Problems, cases: str, models: str, message: list[str]) -> None:
     text = suite(cases=f"cases: [{cases}]", models=f"models: [{models}]")
-    assert problems(text) == [f"suite.yaml:{line}" for line in told]
+    assert problems(text) == [f"suite.yaml:{line}" for line in message]
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (
             r'"a\x1b[31mb"',
@@ -189,9 +189,9 @@ def test_models(problems: Problems, cases: str, models: str, told: list[str]) ->
         ),
     ],
 )
-def test_labels_that_a_sweep_makes(problems: Problems, value: str, told: str) -> None:
+def test_labels_that_a_sweep_makes(problems: Problems, value: str, message: str) -> None:
     text = suite(models=f"models: [{{provider: command, argv: [sh], grid: {{x: [{value}]}}}}]")
-    assert problems(text, trust=True) == [f"suite.yaml:{told}"]
+    assert problems(text, trust=True) == [f"suite.yaml:{message}"]
 
 
 def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None:
@@ -205,15 +205,15 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
         ("no-such-program", False),
         ("", False),
     ]:
-        told = problems(suite(models=f"models: [{{provider: command, argv: ['{name}']}}]"), trust=True)
-        assert told == ([] if there else [f"suite.yaml:3:36: program {name!r} not found on this machine"])
+        message = problems(suite(models=f"models: [{{provider: command, argv: ['{name}']}}]"), trust=True)
+        assert message == ([] if there else [f"suite.yaml:3:36: program {name!r} not found on this machine"])
 
 
 # --- rules
 
 
 @pytest.mark.parametrize(
-    ("verdict", "told"),
+    ("verdict", "message"),
     [
         ("[imge.blank]", ["11: 'imge.blank': no grader writes 'imge.blank' (did you mean 'image.blank'?)"]),
         ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes/no metric; write 'METRIC' or 'not METRIC'"]),
@@ -247,19 +247,19 @@ def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None
         ("[image, {rule: not image.blank, models: ['mo*'], cases: ['t*']}]", []),
     ],
 )
-def test_verdict_rules(problems: Problems, verdict: str, told: list[str]) -> None:
+def test_verdict_rules(problems: Problems, verdict: str, message: list[str]) -> None:
     text = suite(
         cases="cases: [{id: one, prompt: x, expect: {text: {required: [A]}}}, {id: two, prompt: y, tags: [plain]}]",
         graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
         verdict=f"verdict: {verdict}",
     )
     if "cases: [a*, z]" in verdict:
-        told = ["18: there is no case 'a*' (known: one, two)", *told]
-    assert problems(text) == [f"suite.yaml:5:{line}" for line in told]
+        message = ["18: there is no case 'a*' (known: one, two)", *message]
+    assert problems(text) == [f"suite.yaml:5:{line}" for line in message]
 
 
 @pytest.mark.parametrize(
-    ("cases", "verdict", "told"),
+    ("cases", "verdict", "message"),
     [
         ("{id: a, prompt: x}", "[{rule: image, level: warn}]", ["2:9: no verdict rule applies to the case 'a' on 'mock'"]),
         ("{id: a, prompt: x, tags: [t]}, {id: b, prompt: y}", "[{rule: image, tags: [t]}]",
@@ -278,10 +278,10 @@ def test_verdict_rules(problems: Problems, verdict: str, told: list[str]) -> Non
          ["5:11: 'imge': no grader writes 'imge' (did you mean 'image'?)"]),
     ],
 )  # fmt: skip
-def test_a_case_to_which_no_rule_applies(problems: Problems, cases: str, verdict: str, told: list[str]) -> None:
+def test_a_case_to_which_no_rule_applies(problems: Problems, cases: str, verdict: str, message: list[str]) -> None:
     graders = "graders: [{key: image, type: properties}, {key: text, type: text}]"
     text = suite(cases=f"cases: [{cases}]", graders=graders, verdict=f"verdict: {verdict}")
-    assert problems(text) == [f"suite.yaml:{line}" for line in told]
+    assert problems(text) == [f"suite.yaml:{line}" for line in message]
 
 
 def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
@@ -291,7 +291,7 @@ def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gates", "told"),
+    ("gates", "message"),
     [
         ("[]", ["8: gates: must not be empty"]),
         ("[pass_rate >= 0.9, error_rate <= 0.1, refusal_rate == 0, rate(image) > 0, mean(text.recall) > 0]", []),
@@ -306,17 +306,17 @@ def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
         ("[{rule: pass_rate == 1, tags: [z]}]", ["9: no case has the tag 'z'"]),
     ],
 )
-def test_gates(problems: Problems, gates: str, told: list[str]) -> None:
+def test_gates(problems: Problems, gates: str, message: list[str]) -> None:
     text = suite(
         f"gates: {gates}",
         cases="cases: [{id: one, prompt: x, expect: {text: {required: [A]}}}]",
         graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
     )
-    assert problems(text) == [f"suite.yaml:6:{line}" for line in told]
+    assert problems(text) == [f"suite.yaml:6:{line}" for line in message]
 
 
 @pytest.mark.parametrize(
-    ("graders", "told"),
+    ("graders", "message"),
     [
         ("{key: image, type: properties}, {key: image, type: text}", ["49: two graders have the key 'image'"]),
         ("{key: image, type: properties}, {key: x, type: 'm:C', writes: {image.blank: {}, own: {}}}",
@@ -325,14 +325,14 @@ def test_gates(problems: Problems, gates: str, told: list[str]) -> None:
         ("{key: image, type: properties, when: {cases: [one]}}, {key: x, type: 'm:C', when: {cases: [two]}, writes: {image: {}}}", []),
     ],
 )  # fmt: skip
-def test_graders(problems: Problems, graders: str, told: list[str]) -> None:
+def test_graders(problems: Problems, graders: str, message: list[str]) -> None:
     text = suite(
         cases="cases: [{id: one, prompt: x, tags: [t]}, {id: two, prompt: y}]",
         graders=f"graders: [{graders}]",
         verdict="verdict: [image]",
     )
     got = problems(text, trust=True)
-    assert [line for line in got if ":4:" in line] == [f"suite.yaml:4:{line}" for line in told]
+    assert [line for line in got if ":4:" in line] == [f"suite.yaml:4:{line}" for line in message]
 
 
 def test_copy_that_local_ocr_cannot_read(problems: Problems) -> None:
@@ -340,5 +340,5 @@ def test_copy_that_local_ocr_cannot_read(problems: Problems) -> None:
         cases="cases: [{id: a, prompt: x, expect: {text: {required: [OK, 'Привет']}}}]",
         graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
     )
-    (told,) = problems(text)
-    assert told.startswith("suite.yaml:2:59: local OCR cannot read ")
+    (message,) = problems(text)
+    assert message.startswith("suite.yaml:2:59: local OCR cannot read ")

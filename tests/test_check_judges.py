@@ -36,8 +36,8 @@ def test_a_suite_with_a_judge_is_right(problems: Problems) -> None:
 
 
 def test_a_judge_that_is_not_there(problems: Problems) -> None:
-    found = problems(changed(("type: rubric,", "type: rubric, judge: defualt,")))
-    assert found == [
+    result = problems(changed(("type: rubric,", "type: rubric, judge: defualt,")))
+    assert result == [
         "suite.yaml:10:38: there is no judge 'defualt' under 'judges' (did you mean 'default'?)",
     ]
     text = changed(("type: rubric,", "type: text, extract: judge, judge: eyes}\n  - {key: more, type: rubric,"))
@@ -73,10 +73,10 @@ TEMPLATE = ("type: rubric,", "type: rubric, template: mine.j2,")
 )
 def test_a_template_is_tried_on_every_case(template: str | None, message: str, problems: Problems) -> None:
     files = {} if template is None else {"mine.j2": template}
-    found = problems(changed(TEMPLATE), files)
-    assert len(found) == 1
-    assert found[0].startswith("suite.yaml:10:41: ")
-    assert message in found[0]
+    result = problems(changed(TEMPLATE), files)
+    assert len(result) == 1
+    assert result[0].startswith("suite.yaml:10:41: ")
+    assert message in result[0]
 
 
 def test_a_template_is_tried_only_where_it_is_used(problems: Problems) -> None:
@@ -100,9 +100,9 @@ def test_a_template_for_one_metric_at_a_time_is_tried_like_that(problems: Proble
 
 def test_templates_of_the_suite_come_first_and_are_tried_for_text_too(problems: Problems) -> None:
     text = changed(("{key: look", "{key: copy, type: text, extract: judge}\n  - {key: look"))
-    found = problems(text, {"text/list.md.j2": "{{ lines }}"})
-    assert len(found) == 1
-    assert found[0].startswith("suite.yaml:10:5: text/list.md.j2: undefined template variable: 'lines'")
+    result = problems(text, {"text/list.md.j2": "{{ lines }}"})
+    assert len(result) == 1
+    assert result[0].startswith("suite.yaml:10:5: text/list.md.j2: undefined template variable: 'lines'")
     moved = changed(("name: demo", "name: demo\ntemplates_dir: words"), TEMPLATE)
     assert problems(moved, {"words/mine.j2": "Look at {{ case.id }}."}) == []
 
@@ -110,9 +110,9 @@ def test_templates_of_the_suite_come_first_and_are_tried_for_text_too(problems: 
 @pytest.mark.parametrize("name", ["../outside.j2", "sub/../../outside.j2", "/etc/hostname"])
 def test_a_template_outside_is_not_there(name: str, problems: Problems, tmp_path: Path) -> None:
     (tmp_path.parent / "outside.j2").write_text("secret")
-    found = problems(changed(("type: rubric,", f"type: rubric, template: {name},")))
-    assert len(found) == 1
-    assert f"there is no template '{name}'" in found[0]
+    result = problems(changed(("type: rubric,", f"type: rubric, template: {name},")))
+    assert len(result) == 1
+    assert f"there is no template '{name}'" in result[0]
 
 
 def test_a_link_that_leads_out_is_not_followed_without_trust(problems: Problems, tmp_path: Path) -> None:
@@ -155,21 +155,21 @@ REMOTE = "{provider: openai, model: gpt-5}"
     ],
 )
 def test_a_judge_that_cannot_be_asked(judge: str, message: str, problems: Problems) -> None:
-    found = problems(changed((REMOTE, judge)))
-    assert len(found) == 1
+    result = problems(changed((REMOTE, judge)))
+    assert len(result) == 1
     key = next(key for key in ("base_url: ", "path: ", "provider: ") if key in judge)
     column = len("  default: ") + judge.index(key) + len(key) + 1
-    assert found[0].startswith(f"suite.yaml:8:{column}: ")
-    assert message in found[0]
+    assert result[0].startswith(f"suite.yaml:8:{column}: ")
+    assert message in result[0]
 
 
 def test_trust_and_the_list_of_hosts(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: LOCAL_KEY}"
-    assert problems(changed((REMOTE, own)), trust=True) == []
-    model = changed(("{provider: mock}", own.replace("model: m", "params: {model: m}")))
+    custom = "{provider: openai, model: m, base_url: 'http://10.0.0.1:8000/v1', api_key_env: LOCAL_KEY}"
+    assert problems(changed((REMOTE, custom)), trust=True) == []
+    model = changed(("{provider: mock}", custom.replace("model: m", "params: {model: m}")))
     assert problems(model)[0].startswith("suite.yaml:6:")
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "other, 10.0.0.1")
-    assert problems(changed((REMOTE, own))) == []
+    assert problems(changed((REMOTE, custom))) == []
     assert problems(model) == []
 
 
@@ -179,8 +179,8 @@ RECORDED = (REMOTE, "{provider: recorded, path: answers.csv, fields: {answer: sa
 def test_recorded_answers(problems: Problems) -> None:
     rows = "case,model,question,said\none,mock,good,true\n"
     assert problems(changed(RECORDED), {"answers.csv": rows}) == []
-    found = problems(changed(RECORDED), {"answers.csv": rows.replace("said", "sad")})
-    assert found == ["suite.yaml:8:69: the dataset has no column 'said' (did you mean 'sad'?)"]
+    result = problems(changed(RECORDED), {"answers.csv": rows.replace("said", "sad")})
+    assert result == ["suite.yaml:8:69: the dataset has no column 'said' (did you mean 'sad'?)"]
     broken = problems(changed((REMOTE, "{provider: recorded, path: a.jsonl}")), {"a.jsonl": '{"case": 1}\n{"case":\n'})
     assert broken == ["a.jsonl:2:9: not JSON: expecting value"]
     empty: Any = problems(changed(RECORDED), {"answers.csv": ""})

@@ -31,7 +31,7 @@ def rubric_suite(*more: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("question", "told"),
+    ("question", "message"),
     [
         ("{key: a, ask: b, type: yes_no, choices: [x]}", "'choices' needs the type one_of or tags, not yes_no"),
         ("{key: a, ask: b, type: one_of}", "a question of type one_of needs 'choices'"),
@@ -49,14 +49,14 @@ def rubric_suite(*more: str) -> str:
         ("{key: a b, ask: b, type: yes_no}", "is not valid"),
     ],
 )  # fmt: skip
-def test_a_question_that_cannot_be_asked(problems: Callable[..., list[str]], question: str, told: str) -> None:
+def test_a_question_that_cannot_be_asked(problems: Callable[..., list[str]], question: str, message: str) -> None:
     (line,) = problems(rubric_suite(asked(question)), ANSWERS)
     assert line.startswith("suite.yaml:9:")
-    assert told in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
-    ("question", "told"),
+    ("question", "message"),
     [
         ("{key: a, ask: b, type: yes_no, metric: rihgt}", "no grader writes 'rihgt' (did you mean 'right'?)"),
         ("{key: a, ask: b, type: yes_no, metric: layout}", "'layout' is a numeric metric: use the type scale"),
@@ -68,9 +68,9 @@ def test_a_question_that_cannot_be_asked(problems: Callable[..., list[str]], que
          "the scale from 1 to 10 exceeds the rubric's scale from 0 to 5"),
     ],
 )  # fmt: skip
-def test_a_metric_that_cannot_be_compared(problems: Callable[..., list[str]], question: str, told: str) -> None:
+def test_a_metric_that_cannot_be_compared(problems: Callable[..., list[str]], question: str, message: str) -> None:
     (line,) = problems(rubric_suite(asked(question)), ANSWERS)
-    assert line == f"suite.yaml:9:{question_column(question)}: {told}"
+    assert line == f"suite.yaml:9:{question_column(question)}: {message}"
 
 
 def question_column(question: str) -> int:
@@ -79,8 +79,8 @@ def question_column(question: str) -> int:
 
 def test_keys_are_unique_and_so_are_reasons(problems: Callable[..., list[str]]) -> None:
     text = asked("{key: a, ask: b, type: yes_no}", "{key: a, ask: b, type: yes_no}", "{key: c.why, ask: b, type: text}")
-    found = problems(rubric_suite(text, "  pairs: [{key: a, ask: b}, {key: c, ask: b}]"), ANSWERS)
-    assert [line.split(": ", 1)[1] for line in found] == [
+    result = problems(rubric_suite(text, "  pairs: [{key: a, ask: b}, {key: c, ask: b}]"), ANSWERS)
+    assert [line.split(": ", 1)[1] for line in result] == [
         "two questions have the key 'a'",
         "two questions have the key 'a'",
         "two questions have the key 'c.why'",
@@ -93,20 +93,20 @@ def test_nothing_asked_is_a_mistake(problems: Callable[..., list[str]]) -> None:
 
 
 def test_anchors_are_a_file_within_reach(problems: Callable[..., list[str]]) -> None:
-    for name, told in (("none.jsonl", "none.jsonl: there is no such file"), ("/etc/passwd", "is outside")):
+    for name, message in (("none.jsonl", "none.jsonl: there is no such file"), ("/etc/passwd", "is outside")):
         (line,) = problems(suite(f"labels: {{questions: [{{key: a, ask: b, type: yes_no}}], anchors: {name}}}"))
-        assert told in line
+        assert message in line
     assert problems(
         suite("labels: {questions: [{key: a, ask: b, type: yes_no}], anchors: here.jsonl}"), {"here.jsonl": ""}
     ) == []  # fmt: skip
 
 
 def test_a_broken_grader_hides_no_other_mistake(problems: Callable[..., list[str]]) -> None:
-    found = problems(
+    result = problems(
         suite(asked("{key: a, ask: b, type: yes_no, metric: x}"), graders="graders: [{key: i, type: imge}]")
     )
-    assert len(found) == 1
-    assert "imge" in found[0]
+    assert len(result) == 1
+    assert "imge" in result[0]
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def test_steps_of_a_scale_are_plain_numbers() -> None:
 
 def test_a_suite_that_says_nothing_asks_what_its_rubrics_ask(load: Callable[..., LoadedSuite], tmp_path: Path) -> None:
     (tmp_path / "answers.csv").write_text(ANSWERS["answers.csv"])
-    found = load(rubric_suite()).suite.resolved_labels
-    assert [(each.key, each.type, each.metric) for each in found.questions] == [
+    result = load(rubric_suite()).suite.resolved_labels
+    assert [(item.key, item.type, item.metric) for item in result.questions] == [
         ("usable", "yes_no", "verdict"),
         ("as_asked", "yes_no", None),
         ("layout", "scale", "layout"),
         ("right", "yes_no", "right"),
         ("note", "text", None),
     ]
-    assert [pair.key for pair in found.pairs] == ["preferred"]
+    assert [pair.key for pair in result.pairs] == ["preferred"]
     assert info().suite.labels is None
-    assert [each.key for each in info().suite.resolved_labels.questions] == ["usable", "as_asked", "note"]
+    assert [item.key for item in info().suite.resolved_labels.questions] == ["usable", "as_asked", "note"]

@@ -24,8 +24,8 @@ def workflow(toy: Toy) -> dict[str, Any]:
     assert result.exit_code == 0
     assert f"wrote {WORKFLOW}" in result.stdout
     assert sorted(path.name for path in toy.folder.iterdir()) == [".github", "mine.py"]
-    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    return found
+    actual: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return actual
 
 
 def _runs(job: dict[str, Any]) -> Iterator[str]:

@@ -76,21 +76,21 @@ def test_masks_are_named(toy: Toy, mask: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("output", "why"),
     [
         ('{"refused": "not that"}', "not that"),
         ('loading...\\n{"refused": "a\u2028b"}\\n\\n', "a\u2028b"),
         ('{"refused": "\\\\ud800"}', "?"),
     ],
 )
-def test_a_program_may_refuse(toy: Toy, said: str, why: str) -> None:
-    record = run(toy, f"# encoding: utf-8\nimport sys\nsys.stdout.buffer.write('{said}'.encode())")
+def test_a_program_may_refuse(toy: Toy, output: str, why: str) -> None:
+    record = run(toy, f"# encoding: utf-8\nimport sys\nsys.stdout.buffer.write('{output}'.encode())")
     assert (record.status, record.verdict, record.reasons) == ("refused", "FAIL", {"refused": why})
 
 
-@pytest.mark.parametrize("said", ["done", "{}", '{"refused": null}', "[" * 100_000, "null", "\\xff"])
-def test_other_output_is_the_programs_own_business(toy: Toy, said: str) -> None:
-    assert run(toy, GENERATE + f"sys.stdout.buffer.write(b'{said}')").verdict == "PASS"
+@pytest.mark.parametrize("output", ["done", "{}", '{"refused": null}', "[" * 100_000, "null", "\\xff"])
+def test_other_output_is_the_programs_own_business(toy: Toy, output: str) -> None:
+    assert run(toy, GENERATE + f"sys.stdout.buffer.write(b'{output}')").verdict == "PASS"
 
 
 def test_standard_error_is_told_when_a_program_fails(toy: Toy) -> None:
@@ -115,9 +115,9 @@ FAILURES = [
 
 @pytest.mark.parametrize(("program", "kind", "message"), FAILURES)
 def test_whatever_a_program_does_is_the_error_of_its_cell(toy: Toy, program: str, kind: str, message: str) -> None:
-    found = error_of(run(toy, program))
-    assert found[0] == kind
-    assert message in found[1]
+    result = error_of(run(toy, program))
+    assert result[0] == kind
+    assert message in result[1]
 
 
 def test_a_program_that_reads_nothing_and_says_much_is_heard(toy: Toy) -> None:

@@ -55,8 +55,8 @@ def box(text: str, left: float, top: float, width: float, height: float = 20) ->
     ],
 )
 def test_required_lines_that_are_there(required: list[str], read: list[str]) -> None:
-    found = compare(read, required=required)
-    assert (found.passed, found.recall, found.cer, found.missing) == (True, 1.0, 0.0, ())
+    result = compare(read, required=required)
+    assert (result.passed, result.recall, result.cer, result.missing) == (True, 1.0, 0.0, ())
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_required_lines_that_are_there(required: list[str], read: list[str]) -> 
     ],
 )
 def test_required_lines_that_are_not_there(required: str, read: str) -> None:
-    found = compare([read], required=[required])
-    assert found.passed is False
-    assert found.recall == 0
-    assert found.cer is not None
-    assert 0 < found.cer <= 1
+    result = compare([read], required=[required])
+    assert result.passed is False
+    assert result.recall == 0
+    assert result.cer is not None
+    assert 0 < result.cer <= 1
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,16 @@ def test_required_lines_that_are_not_there(required: str, read: str) -> None:
     ],
 )
 def test_forbidden_lines(forbidden: str, read: list[str], there: bool) -> None:
-    found = compare(read, forbidden=[forbidden], allowed=["NOT FOR SALE"])
-    assert found.passed is not there
-    assert [pair.line for pair in found.forbidden] == [forbidden] * there
+    result = compare(read, forbidden=[forbidden], allowed=["NOT FOR SALE"])
+    assert result.passed is not there
+    assert [pair.line for pair in result.forbidden] == [forbidden] * there
 
 
 def test_a_line_required_twice_is_wanted_twice() -> None:
-    found = compare(["SALE", "NOW"], required=["SALE", "SALE"])
-    assert found.passed is False
-    assert found.recall == 0.5
-    (miss,) = found.missing
+    result = compare(["SALE", "NOW"], required=["SALE", "SALE"])
+    assert result.passed is False
+    assert result.recall == 0.5
+    (miss,) = result.missing
     assert (miss.have, miss.want) == (1, 2)
 
 
@@ -121,10 +121,10 @@ def test_a_line_inside_another_required_line_is_wanted_of_its_own() -> None:
 
 
 def test_the_choice_that_loses_a_line_is_not_taken() -> None:
-    found = compare(["RED RED BLUE", "BLUE GREEN"], required=["RED", "RED BLUE", "BLUE GREEN"])
-    assert found.passed is True
-    found = compare(["AA BB", "CC", "BB CC DD"], required=["AA BB CC", "BB CC", "DD"])
-    assert found.passed is True
+    result = compare(["RED RED BLUE", "BLUE GREEN"], required=["RED", "RED BLUE", "BLUE GREEN"])
+    assert result.passed is True
+    result = compare(["AA BB", "CC", "BB CC DD"], required=["AA BB CC", "BB CC", "DD"])
+    assert result.passed is True
 
 
 @pytest.mark.parametrize(
@@ -138,16 +138,16 @@ def test_the_choice_that_loses_a_line_is_not_taken() -> None:
     ],
 )
 def test_a_near_miss_says_which_characters_differ(required: str, read: str, differences: tuple[str, ...]) -> None:
-    found = compare(["Grand opening", read, "Free entry"], required=[required])
-    (miss,) = found.missing
+    result = compare(["Grand opening", read, "Free entry"], required=[required])
+    (miss,) = result.missing
     assert (miss.nearest, miss.differences, miss.edits) == (read, differences, 1)
-    assert found.cer == pytest.approx(1 / len(required.replace(" ", "")))
+    assert result.cer == pytest.approx(1 / len(required.replace(" ", "")))
 
 
 def test_a_miss_like_nothing_names_no_reading() -> None:
-    found = compare(["XYZ"], required=["BUTTER"])
-    (miss,) = found.missing
-    assert (miss.nearest, miss.edits, found.cer) == (None, 6, 1.0)
+    result = compare(["XYZ"], required=["BUTTER"])
+    (miss,) = result.missing
+    assert (miss.nearest, miss.edits, result.cer) == (None, 6, 1.0)
 
 
 def test_the_reading_of_another_line_is_not_the_nearest() -> None:
@@ -160,20 +160,20 @@ def test_the_reading_of_another_line_is_not_the_nearest() -> None:
     [("Illinois", "lllinois"), ("20% OFF", "20% 0FF"), ("OFF 1l", "OFF Il"), ("NOW", "NoW")],
 )
 def test_look_alikes_settle_nothing(required: str, read: str) -> None:
-    found = compare([read], required=[required])
-    assert (found.passed, found.recall, found.cer, found.missing) == (None, None, None, ())
-    assert [(pair.line, pair.read) for pair in found.unsettled] == [(required, read)]
+    result = compare([read], required=[required])
+    assert (result.passed, result.recall, result.cer, result.missing) == (None, None, None, ())
+    assert [(pair.line, pair.read) for pair in result.unsettled] == [(required, read)]
 
 
 def test_a_real_miss_outweighs_a_look_alike() -> None:
-    found = compare(["20% 0FF"], required=["20% OFF", "TODAY"])
-    assert (found.passed, found.recall) == (False, None)
+    result = compare(["20% 0FF"], required=["20% OFF", "TODAY"])
+    assert (result.passed, result.recall) == (False, None)
 
 
 def test_a_forbidden_line_that_may_be_there_settles_nothing() -> None:
-    found = compare(["0IL"], forbidden=["OIL"])
-    assert found.passed is None
-    assert [pair.read for pair in found.unsettled_forbidden] == ["0IL"]
+    result = compare(["0IL"], forbidden=["OIL"])
+    assert result.passed is None
+    assert [pair.read for pair in result.unsettled_forbidden] == ["0IL"]
 
 
 @pytest.mark.parametrize(
@@ -215,29 +215,29 @@ def test_extra_text_is_what_no_line_explains() -> None:
     expected = {"required": ["SALE"], "allowed": ["Acme", "20% OFF"], "extra": "forbid"}
     assert compare(["SALE", "Acme Acme", "20% 0FF", "•", "—"], **expected).passed is True
     assert compare(["SALE", "Acme"], required=["SALE"]).passed is True
-    found = compare(["SALE SALE", "Acme Inc", "Lorem ipsum"], **expected)
-    assert found.passed is False
-    assert found.extra == ("SALE (in SALE SALE)", "Inc (in Acme Inc)", "Lorem ipsum")
+    result = compare(["SALE SALE", "Acme Inc", "Lorem ipsum"], **expected)
+    assert result.passed is False
+    assert result.extra == ("SALE (in SALE SALE)", "Inc (in Acme Inc)", "Lorem ipsum")
     assert compare(["SALE!"], **expected).extra == ("! (in SALE!)",)
 
 
 def test_a_faint_reading_is_no_text_but_is_mentioned() -> None:
     readings = [Reading("SALE", 0.3), Reading("JUNK", 0.2), Reading("NOW", 0.9)]
     expected = ExpectText(required=("SALE", "NOW"), forbidden=("JUNK",), extra="forbid")
-    found = check(readings, expected, fold=True, min_confidence=0.5)
-    (miss,) = found.missing
-    assert (miss.line, miss.faint, found.forbidden, found.extra) == ("SALE", 0.3, (), ())
-    assert [pair.readings for pair in found.matched] == [(2,)]
+    result = check(readings, expected, fold=True, min_confidence=0.5)
+    (miss,) = result.missing
+    assert (miss.line, miss.faint, result.forbidden, result.extra) == ("SALE", 0.3, (), ())
+    assert [pair.readings for pair in result.matched] == [(2,)]
 
 
 def test_a_blank_image_misses_everything() -> None:
-    found = compare([], required=["SALE", "NOW"], forbidden=["X"])
-    assert (found.passed, found.recall, found.cer) == (False, 0.0, 1.0)
+    result = compare([], required=["SALE", "NOW"], forbidden=["X"])
+    assert (result.passed, result.recall, result.cer) == (False, 0.0, 1.0)
 
 
 def test_rates_need_required_lines() -> None:
-    found = compare(["NOW"], forbidden=["SALE"])
-    assert (found.passed, found.recall, found.cer) == (True, None, None)
+    result = compare(["NOW"], forbidden=["SALE"])
+    assert (result.passed, result.recall, result.cer) == (True, None, None)
 
 
 def test_lines_wrap_within_their_column() -> None:
@@ -302,13 +302,13 @@ def test_joining_readings_and_dropping_spaces_loses_no_line(lines: list[str], da
 @given(LINES, st.data())
 def test_a_lost_character_is_always_a_near_miss(lines: list[str], data: st.DataObject) -> None:
     line = lines[0]
-    at = data.draw(st.sampled_from([place for place, char in enumerate(line) if char != " "]))
+    at = data.draw(st.sampled_from([position for position, char in enumerate(line) if char != " "]))
     broken = line[:at] + line[at + 1 :]
-    found = compare([broken], required=[line])
-    assert found.passed is False
-    assert found.missing[0].edits == 1
-    assert found.missing[0].nearest is not None
-    assert found.missing[0].differences[0].startswith(f"missing {line[at]} at ")
+    result = compare([broken], required=[line])
+    assert result.passed is False
+    assert result.missing[0].edits == 1
+    assert result.missing[0].nearest is not None
+    assert result.missing[0].differences[0].startswith(f"missing {line[at]} at ")
 
 
 @given(LINES, st.lists(st.text(alphabet="PQRSTUVWXYZ 0123456789-!", max_size=12), max_size=4), st.randoms())
@@ -322,25 +322,25 @@ def test_more_text_breaks_no_line(lines: list[str], more: list[str], random: obj
 def test_the_copy_itself_passes_in_any_case_of_folding(lines: list[str]) -> None:
     assume(clear_of_words(lines))
     for fold in (True, False):
-        found = compare(lines, fold=fold, required=lines, extra="forbid")
-        assert (found.passed, found.cer, found.extra) == (True, 0.0, ())
+        result = compare(lines, fold=fold, required=lines, extra="forbid")
+        assert (result.passed, result.cer, result.extra) == (True, 0.0, ())
 
 
 @given(st.text(alphabet="AB ", max_size=12), st.text(alphabet="AB", min_size=1, max_size=6))
 def test_the_nearest_reading_has_the_fewest_edits_of_all_stretches(read: str, line: str) -> None:
-    def distance(one: str, other: str) -> int:
-        if not one or not other:
-            return len(one) + len(other)
-        changed = distance(one[1:], other[1:]) + (one[0] != other[0])
-        return changed if one[0] == other[0] else min(changed, *(1 + distance(*p) for p in
-            ((one[1:], other), (one, other[1:]))))  # fmt: skip
+    def distance(single: str, other: str) -> int:
+        if not single or not other:
+            return len(single) + len(other)
+        changed = distance(single[1:], other[1:]) + (single[0] != other[0])
+        return changed if single[0] == other[0] else min(changed, *(1 + distance(*p) for p in
+            ((single[1:], other), (single, other[1:]))))  # fmt: skip
 
     words = read.split()
     stretches = ["".join(words[a:b]) for a in range(len(words)) for b in range(a + 1, len(words) + 1)]
     assume(line not in stretches)
-    found = compare([read], fold=False, required=[line])
-    assume(found.missing)
-    assert found.missing[0].edits == min([len(line), *(distance(line, each) for each in stretches)])
+    result = compare([read], fold=False, required=[line])
+    assume(result.missing)
+    assert result.missing[0].edits == min([len(line), *(distance(line, item) for item in stretches)])
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cs"])))
@@ -354,8 +354,8 @@ def test_any_text_is_compared_without_error_and_finds_itself(text: str) -> None:
 
 @given(st.lists(st.text(alphabet="AaOo0Il1 -", max_size=8), max_size=6), st.text(alphabet="AaOo0Il1 -", min_size=1))
 def test_scores_keep_their_ranges(read: list[str], line: str) -> None:
-    found = compare(read, required=[line], forbidden=["O0"], extra="forbid")
-    for rate in (found.recall, found.cer):
+    result = compare(read, required=[line], forbidden=["O0"], extra="forbid")
+    for rate in (result.recall, result.cer):
         assert rate is None or 0 <= rate <= 1
-    if found.passed:
-        assert (found.missing, found.forbidden, found.extra, found.unsettled) == ((), (), (), ())
+    if result.passed:
+        assert (result.missing, result.forbidden, result.extra, result.unsettled) == ((), (), (), ())

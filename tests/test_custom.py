@@ -64,15 +64,15 @@ def test_a_class_that_is_not_there_is_told_in_one_line(toy: Toy, name: str) -> N
 
 @pytest.mark.parametrize("code", ["1 / 0", "import nothing_of_this_name", "def x(:", "raise SystemExit(5)"])
 def test_a_module_that_does_not_load_is_told_in_one_line(toy: Toy, code: str) -> None:
-    said = problems(toy, code=code, models=provider("own:Generate"))
-    assert "suite.yaml:1:89: own:Generate: cannot be imported: " in said
-    assert len(said.splitlines()) == 1
+    output = problems(toy, code=code, models=provider("own:Generate"))
+    assert "suite.yaml:1:89: own:Generate: cannot be imported: " in output
+    assert len(output.splitlines()) == 1
 
 
 @pytest.mark.parametrize("code", ["def __init__(self): pass", "def __init__(self, config): raise SystemExit('no GPU')"])
 def test_a_class_that_cannot_be_built_is_told_in_one_line(toy: Toy, code: str) -> None:
-    said = problems(toy, code=f"class Own:\n    {code}\n", models=provider("own:Own"))
-    assert "suite.yaml:1:89: own:Own: cannot be created: " in said
+    output = problems(toy, code=f"class Own:\n    {code}\n", models=provider("own:Own"))
+    assert "suite.yaml:1:89: own:Own: cannot be created: " in output
 
 
 def test_a_key_in_an_error_of_a_class_is_hidden(toy: Toy) -> None:
@@ -85,8 +85,8 @@ def test_a_key_in_an_error_of_a_class_is_hidden(toy: Toy) -> None:
 
 def test_a_class_that_cannot_do_the_task_is_told_before_anything_is_generated(toy: Toy) -> None:
     code = "class Own:\n    def __init__(self, config): pass\n    async def edit(self, request): pass\n"
-    said = problems(toy, code=code, models=provider("own:Own"))
-    assert said == "own:Own: has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"
+    output = problems(toy, code=code, models=provider("own:Own"))
+    assert output == "own:Own: has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"
 
 
 def test_nothing_of_the_users_own_is_loaded_without_trust(toy: Toy) -> None:
@@ -123,10 +123,10 @@ def test_a_missing_key_is_known_before_anything_is_generated(toy: Toy) -> None:
 
 def test_each_suite_of_a_command_has_its_own_modules_and_what_they_import(toy: Toy, tmp_path: Path) -> None:
     suites = []
-    for name, said in (("one", "refuses"), ("two", "generate")):
+    for name, output in (("one", "refuses"), ("two", "generate")):
         (tmp_path / name).mkdir()
         other = Toy(tmp_path / name)
-        (other.folder / "shared.py").write_text(f"HOW = {said!r}\n")
+        (other.folder / "shared.py").write_text(f"HOW = {output!r}\n")
         (other.folder / "own.py").write_text(
             "from mine import Generate, Look\nimport shared\n"
             "class Own(Generate):\n"
@@ -135,5 +135,5 @@ def test_each_suite_of_a_command_has_its_own_modules_and_what_they_import(toy: T
         )
         suites.append(other.write({}, models=provider("own:Own")))
     toy("run", *suites, "--trust-suite")
-    found = [next(read_records(folder)).status for folder, _ in list_runs(toy.folder / "runs")]
-    assert sorted(found) == ["completed", "refused"]
+    result = [next(read_records(folder)).status for folder, _ in list_runs(toy.folder / "runs")]
+    assert sorted(result) == ["completed", "refused"]

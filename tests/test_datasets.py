@@ -28,9 +28,9 @@ def fed(fields: str, name: str = "d.jsonl", **sections: str) -> str:
     return suite(cases=f"cases: [{{dataset: {{path: {name}, fields: {{{fields}}}}}}}]", **sections)
 
 
-def paths(found: Any) -> dict[str, list[str]]:
+def paths(result: Any) -> dict[str, list[str]]:
     """The paths of finished images, by label or case."""
-    return {key: [image.path for image in outputs] for key, outputs in found.items()}
+    return {key: [image.path for image in outputs] for key, outputs in result.items()}
 
 
 def cases(load: Load, tmp_path: Path, fields: str, text: str, name: str = "d.jsonl") -> list[TestCase]:
@@ -87,19 +87,19 @@ def test_text_of_a_dataset_is_no_template(load: Load, tmp_path: Path) -> None:
 def test_rows_that_share_an_id_and_a_model_are_samples(load: Load, tmp_path: Path) -> None:
     rows = [("a", "x", "1.png", "m"), ("a", "x", "2.png", "m"), ("a", "x", "3.png", "n"), ("b", "y", "4.png", "m")]
     lines = "".join(json.dumps(dict(zip("ipfm", row, strict=True))) + "\n" for row in rows)
-    found = cases(load, tmp_path, "id: i, prompt: p, output: f, model: m", lines)
-    assert [paths(case.outputs) for case in found] == [{"m": ["1.png", "2.png"], "n": ["3.png"]}, {"m": ["4.png"]}]
-    assert found[0].outputs["n"][0].row == "d.jsonl:3"
+    result = cases(load, tmp_path, "id: i, prompt: p, output: f, model: m", lines)
+    assert [paths(case.outputs) for case in result] == [{"m": ["1.png", "2.png"], "n": ["3.png"]}, {"m": ["4.png"]}]
+    assert result[0].outputs["n"][0].row == "d.jsonl:3"
 
 
 def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path) -> None:
-    found = cases(
+    result = cases(
         load, tmp_path, "prompt: p, output: f", '{"p": "A red fox!", "f": "1.png"}\n{"p": "日本", "f": "2.png"}\n'
     )
-    assert [case.id for case in found] == [prompt_id("A red fox!"), prompt_id("日本")]
-    assert found[0].id.startswith("a_red_fox_")
-    assert found[1].id.startswith("prompt_")
-    assert paths(found[0].outputs) == {"d": ["1.png"]}  # the file's name stands for what drew them
+    assert [case.id for case in result] == [prompt_id("A red fox!"), prompt_id("日本")]
+    assert result[0].id.startswith("a_red_fox_")
+    assert result[1].id.startswith("prompt_")
+    assert paths(result[0].outputs) == {"d": ["1.png"]}  # the file's name stands for what drew them
 
 
 BAD_ROWS = [
@@ -117,14 +117,14 @@ BAD_ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("row", "told"), BAD_ROWS)
-def test_a_row_that_is_not_plain_json(problems: Problems, row: str, told: str) -> None:
-    assert problems(fed("id: i, prompt: i"), {"d.jsonl": row + "\n"}) == [f"d.jsonl:{told}"]
+@pytest.mark.parametrize(("row", "message"), BAD_ROWS)
+def test_a_row_that_is_not_plain_json(problems: Problems, row: str, message: str) -> None:
+    assert problems(fed("id: i, prompt: i"), {"d.jsonl": row + "\n"}) == [f"d.jsonl:{message}"]
 
 
 def test_all_bad_rows_are_told_in_one_go(problems: Problems) -> None:
-    told = problems(fed("id: i, prompt: i"), {"d.jsonl": "".join(row + "\n" for row, _ in BAD_ROWS)})
-    assert [int(line.split(":")[1]) for line in told] == list(range(1, len(BAD_ROWS) + 1))
+    message = problems(fed("id: i, prompt: i"), {"d.jsonl": "".join(row + "\n" for row, _ in BAD_ROWS)})
+    assert [int(line.split(":")[1]) for line in message] == list(range(1, len(BAD_ROWS) + 1))
 
 
 def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "1:1: the dataset has no rows"),
         ("i,p\n", "1:1: the dataset has no rows"),
@@ -151,12 +151,12 @@ def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
         ("i,p\na,x\x07\n", "2:1: prompt: 'x\\x07' is not valid: control characters are not allowed"),
     ],
 )
-def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, told: str) -> None:
-    assert problems(fed("id: i, prompt: p", "d.csv"), {"d.csv": text}) == [f"d.csv:{told}"]
+def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, message: str) -> None:
+    assert problems(fed("id: i, prompt: p", "d.csv"), {"d.csv": text}) == [f"d.csv:{message}"]
 
 
 @pytest.mark.parametrize(
-    ("fields", "place", "told"),
+    ("fields", "position", "message"),
     [
         ("id: i, prompt: pp", "2:59", "the dataset has no column 'pp' (did you mean 'p'?)"),
         ("id: i, promt: p", "2:51", "a case has no key 'promt' (did you mean 'prompt'?)"),
@@ -170,13 +170,13 @@ def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, told:
         ("id: i, prompt: 5", "2:59", "prompt: expected text, not 5: put it in quotes"),
     ],
 )
-def test_fields_that_no_case_or_row_has(problems: Problems, fields: str, place: str, told: str) -> None:
+def test_fields_that_no_case_or_row_has(problems: Problems, fields: str, position: str, message: str) -> None:
     rows = {"d.jsonl": '{"i": "a", "p": "x", "q": "y"}\n{"i": "b", "p": "x"}\n'}
-    assert problems(fed(fields), rows) == [f"suite.yaml:{place}: {told}"]
+    assert problems(fed(fields), rows) == [f"suite.yaml:{position}: {message}"]
 
 
 @pytest.mark.parametrize(
-    ("entry", "place", "told"),
+    ("entry", "position", "message"),
     [
         ("{path: gone.jsonl, fields: {id: i}}", "2:26", "dataset: gone.jsonl: no such file or directory"),
         (
@@ -190,9 +190,13 @@ def test_fields_that_no_case_or_row_has(problems: Problems, fields: str, place: 
         ("{path: folder.csv, fields: {id: i}}", "2:26", "dataset: folder.csv: is not a regular file"),
     ],
 )
-def test_datasets_that_cannot_be_opened(problems: Problems, tmp_path: Path, entry: str, place: str, told: str) -> None:
+def test_datasets_that_cannot_be_opened(
+    problems: Problems, tmp_path: Path, entry: str, position: str, message: str
+) -> None:
     (tmp_path / "folder.csv").mkdir()
-    assert problems(suite(cases=f"cases: [{{dataset: {entry}}}]"), {"d.xlsx": ""}) == [f"suite.yaml:{place}: {told}"]
+    assert problems(suite(cases=f"cases: [{{dataset: {entry}}}]"), {"d.xlsx": ""}) == [
+        f"suite.yaml:{position}: {message}"
+    ]
 
 
 ROWS = st.lists(
@@ -259,14 +263,14 @@ def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -
 
 def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp_path: Path) -> None:
     rows = [{"p": "a red tree", "f": "1.png"}, {"p": "something else", "f": "2.png"}]
-    found = outputs(
+    result = outputs(
         load,
         tmp_path,
         "output: f, prompt: p",
         rows,
         cases="cases: [{id: one, prompt: 'a {{ colour }} tree'}]\nvars: {colour: red}",
     )
-    assert found == {"f": {"one": ["out/1.png"]}}
+    assert result == {"f": {"one": ["out/1.png"]}}
 
 
 def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
@@ -275,7 +279,7 @@ def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "rows", "told"),
+    ("fields", "rows", "message"),
     [
         (
             "output: img, id: i",
@@ -292,9 +296,9 @@ def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_finished_images_that_cannot_be_read(problems: Problems, fields: str, rows: str, told: str) -> None:
+def test_finished_images_that_cannot_be_read(problems: Problems, fields: str, rows: str, message: str) -> None:
     text = suite(models=f"models: [{{provider: files, dataset: {{path: f.jsonl, fields: {{{fields}}}}}}}]")
-    assert problems(text, {"f.jsonl": rows}) == [told]
+    assert problems(text, {"f.jsonl": rows}) == [message]
 
 
 def test_a_label_that_no_image_has(problems: Problems) -> None:
@@ -318,8 +322,8 @@ def test_the_real_generations_are_four_models_over_two_prompts(
     runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
     assert len(runs) == 4
     for run in runs:
-        found = dataset_outputs(run, loaded.suite, loaded.folder)
-        assert all((loaded.folder / path).is_file() for each in paths(found).values() for path in each)
+        result = dataset_outputs(run, loaded.suite, loaded.folder)
+        assert all((loaded.folder / path).is_file() for item in paths(result).values() for path in item)
 
 
 def test_a_file_of_another_kind(tmp_path: Path) -> None:

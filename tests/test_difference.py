@@ -96,11 +96,11 @@ def test_a_grey_has_no_hue_whatever_its_rounding(tint: tuple[float, float]) -> N
 
 def test_opposite_hues_give_the_formula_s_value_either_way() -> None:
     """Where no way round is shorter, the paper's mean hue is halfway between two angles of 0 to 360 degrees."""
-    one, other = np.array([[50.0, 0.0, 40.0]]), np.array([[50.0, 0.0, -40.0]])
+    single, other = np.array([[50.0, 0.0, 40.0]]), np.array([[50.0, 0.0, -40.0]])
     weight = 1 - 0.17 * np.cos(np.radians(150)) + 0.24 + 0.32 * np.cos(np.radians(546)) - 0.2 * np.cos(np.radians(657))
     expected = 80 / (1 + 0.015 * 40 * weight)
-    assert ciede2000(one, other) == pytest.approx(expected, abs=1e-4)
-    assert ciede2000(other, one) == pytest.approx(expected, abs=1e-4)
+    assert ciede2000(single, other) == pytest.approx(expected, abs=1e-4)
+    assert ciede2000(other, single) == pytest.approx(expected, abs=1e-4)
 
 
 def test_luma_is_not_rounded() -> None:
@@ -110,15 +110,15 @@ def test_luma_is_not_rounded() -> None:
 
 @pytest.mark.parametrize("row", SHARMA_2005)
 def test_ciede2000_gives_the_published_values(row: tuple[float, ...]) -> None:
-    one, other = np.array([row[:3]], np.float32), np.array([row[3:6]], np.float32)
-    assert ciede2000(one, other)[0] == pytest.approx(row[6], abs=2e-4)
-    assert ciede2000(other, one)[0] == pytest.approx(row[6], abs=2e-4)
+    single, other = np.array([row[:3]], np.float32), np.array([row[3:6]], np.float32)
+    assert ciede2000(single, other)[0] == pytest.approx(row[6], abs=2e-4)
+    assert ciede2000(other, single)[0] == pytest.approx(row[6], abs=2e-4)
 
 
 def test_ssim_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    one, other = (luma(output) for output in pair)
+    single, other = (luma(output) for output in pair)
     expected, full = structural_similarity(
-        one.astype(np.float64),
+        single.astype(np.float64),
         other.astype(np.float64),
         data_range=255,
         gaussian_weights=True,
@@ -126,25 +126,25 @@ def test_ssim_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> N
         use_sample_covariance=False,
         full=True,
     )
-    found = ssim_map(one, other)
-    assert np.abs(found - full).max() < 1e-4
-    assert found[5:-5, 5:-5].mean() == pytest.approx(expected, abs=1e-5)
+    result = ssim_map(single, other)
+    assert np.abs(result - full).max() < 1e-4
+    assert result[5:-5, 5:-5].mean() == pytest.approx(expected, abs=1e-5)
     assert mean_ssim(*pair, everywhere(pair[0])) == pytest.approx(full.mean(), abs=1e-5)
 
 
 def test_ssim_keeps_its_digits_on_bright_flat_images() -> None:
     rng = np.random.default_rng(3)
-    one = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)
+    single = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)
     other = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)
     expected = structural_similarity(
-        one.astype(np.float64),
+        single.astype(np.float64),
         other.astype(np.float64),
         data_range=255,
         gaussian_weights=True,
         sigma=1.5,
         use_sample_covariance=False,
     )
-    assert ssim_map(one, other)[5:-5, 5:-5].mean() == pytest.approx(expected, abs=1e-5)
+    assert ssim_map(single, other)[5:-5, 5:-5].mean() == pytest.approx(expected, abs=1e-5)
 
 
 def test_bands_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

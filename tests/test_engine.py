@@ -155,9 +155,9 @@ def test_results_of_custom_classes_become_plain_data(toy: Toy) -> None:
 
 def test_grader_saves_images_beside_the_artifact(toy: Toy) -> None:
     toy.run({"metadata": {"look": "saves"}})
-    kept = toy.record.graders[0].details["map"]
-    assert kept == "artifacts/case0/toy/0.look.map.png"
-    assert (toy.latest / str(kept)).read_bytes().startswith(b"\x89PNG")
+    stored = toy.record.graders[0].details["map"]
+    assert stored == "artifacts/case0/toy/0.look.map.png"
+    assert (toy.latest / str(stored)).read_bytes().startswith(b"\x89PNG")
 
 
 def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
@@ -188,8 +188,8 @@ def test_workers_pull_jobs_on_demand(toy: Toy, monkeypatch: pytest.MonkeyPatch) 
     calls = Plan.calls
 
     def counted(plan: Plan) -> Any:
-        for made, call in enumerate(calls(plan), 1):
-            ahead.append(made - sys.modules["mine"].Generate.started)
+        for created, call in enumerate(calls(plan), 1):
+            ahead.append(created - sys.modules["mine"].Generate.started)
             yield call
 
     monkeypatch.setattr(Plan, "calls", counted)
@@ -240,8 +240,8 @@ def keys_of(toy: Toy, case: dict[str, Any], **changes: Any) -> tuple[dict[str, s
     )
 
 
-def differing(one: dict[str, str], other: dict[str, str]) -> set[str]:
-    return {part for part in one.keys() | other.keys() if one.get(part) != other.get(part)}
+def differing(single: dict[str, str], other: dict[str, str]) -> set[str]:
+    return {part for part in single.keys() | other.keys() if single.get(part) != other.get(part)}
 
 
 CHANGES: list[tuple[dict[str, Any], dict[str, Any], set[str], set[str]]] = [

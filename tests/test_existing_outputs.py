@@ -24,7 +24,7 @@ FILE = {"file_data": {"mime_type": "video/mp4", "file_uri": "gs://b/a.mp4"}}
 
 
 @pytest.mark.parametrize(
-    ("cell", "found"),
+    ("cell", "result"),
     [
         ("a.png", {"path": "a.png"}),
         ("s3://b/a b.png", {"path": "s3://b/a b.png"}),
@@ -46,8 +46,8 @@ FILE = {"file_data": {"mime_type": "video/mp4", "file_uri": "gs://b/a.mp4"}}
         ("a\nb", {"problem": "the value is not a path"}),
     ],
 )
-def test_what_a_cell_names(cell: Any, found: dict[str, str]) -> None:
-    assert output_of_cell(cell, "d.jsonl:3") == {**found, "row": "d.jsonl:3"}
+def test_what_a_cell_names(cell: Any, result: dict[str, str]) -> None:
+    assert output_of_cell(cell, "d.jsonl:3") == {**result, "row": "d.jsonl:3"}
     assert ExistingOutput.model_validate(output_of_cell(cell, "d.jsonl:3")).row == "d.jsonl:3"
 
 
@@ -68,10 +68,10 @@ def test_rows_that_cannot_be_read_are_errors_that_name_their_line(toy: Toy) -> N
     data = json.loads(path.read_text()) | {"cases": [{"dataset": {"path": "d.jsonl", "fields": fields}}]}
     path.write_text(json.dumps(data))
     assert toy("run", path, "--trust-suite").exit_code == 3
-    found = {record.prompt: record for record in toy.records.values()}
-    assert found["prompt 0"].verdict == "PASS"
-    told = {prompt: record.error.message for prompt, record in found.items() if record.error}
-    assert told == {
+    result = {record.prompt: record for record in toy.records.values()}
+    assert result["prompt 0"].verdict == "PASS"
+    expected_message = {prompt: record.error.message for prompt, record in result.items() if record.error}
+    assert expected_message == {
         "prompt 1": "d.jsonl:2: gone.png: No such file or directory",
         "prompt 2": "d.jsonl:3: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)",
         "prompt 3": "d.jsonl:4: the value has no contents with a file_uri",

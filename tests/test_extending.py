@@ -68,16 +68,16 @@ def test_the_page_shows_the_error_that_a_misspelt_option_gives(toy: Toy, folder:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("{tolerance: 0}", "{tolerance: -1}", "suite.yaml:10:84: tolerance: must be at least 0, not -1"),
         ("{color: teal}", "{colour: teal}", "suite.yaml:6:89: unknown key 'colour' (did you mean 'color'?)"),
         ("options: {answers: {count: 3}}", "model: x", "suite.yaml:8:12: the key 'answers' is missing"),
     ],
 )
-def test_options_that_do_not_fit_have_a_place(toy: Toy, folder: Path, old: str, new: str, told: str) -> None:
+def test_options_that_do_not_fit_have_a_place(toy: Toy, folder: Path, old: str, new: str, message: str) -> None:
     changed(folder, "suite.yaml", (old, new))
-    assert run(toy).stderr.strip() == told
+    assert run(toy).stderr.strip() == message
 
 
 def test_without_trust_the_options_are_not_checked_and_that_is_said(toy: Toy, folder: Path) -> None:
@@ -199,19 +199,19 @@ def test_a_plain_function_that_breaks_is_the_error_of_its_cell(toy: Toy, folder:
 
 
 @pytest.mark.parametrize(
-    ("judge", "told"),
+    ("judge", "message"),
     [
         ("", "this grader has no judge: name one in the suite, such as 'judge: default'"),
         (" judge: defualt,", "suite.yaml:10:54: there is no judge 'defualt' under 'judges' (did you mean 'default'?)"),
     ],
 )
-def test_a_grader_asks_no_judge_that_the_suite_does_not_name(toy: Toy, folder: Path, judge: str, told: str) -> None:
+def test_a_grader_asks_no_judge_that_the_suite_does_not_name(toy: Toy, folder: Path, judge: str, message: str) -> None:
     changed(folder, "suite.yaml", (" judge: default,", judge))
     result = run(toy)
     if judge:
-        assert result.stderr.strip() == told
+        assert result.stderr.strip() == message
     else:
-        assert toy.records["three"].graders[0].error == told
+        assert toy.records["three"].graders[0].error == message
 
 
 def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: Toy, folder: Path) -> None:
@@ -225,7 +225,7 @@ def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: To
 
 
 @pytest.mark.parametrize(
-    ("writes", "told"),
+    ("writes", "message"),
     [
         (
             "{count: {}, cuont.counted: {}}",
@@ -241,9 +241,9 @@ def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: To
         ),
     ],
 )
-def test_writes_is_checked_against_the_class(toy: Toy, folder: Path, writes: str, told: str) -> None:
+def test_writes_is_checked_against_the_class(toy: Toy, folder: Path, writes: str, message: str) -> None:
     changed(folder, "suite.yaml", ("judge: default, options", f"writes: {writes}, judge: default, options"))
-    assert told in run(toy).stderr
+    assert message in run(toy).stderr
 
 
 def test_a_class_without_metrics_leaves_them_to_the_suite(toy: Toy, folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_where_retry_after_is_found(api: FakeAPI, client: openai.OpenAI, gemini:
     api.faults.queue(Fault("rate_limit", retry_after=1.5))
     with pytest.raises(errors.ClientError) as refused:
         gemini.models.generate_content(model="gemini-2.5-flash", contents="x")
-    infos = [one for one in refused.value.details["error"]["details"] if one["@type"].endswith("RetryInfo")]
+    infos = [single for single in refused.value.details["error"]["details"] if single["@type"].endswith("RetryInfo")]
     assert [info["retryDelay"] for info in infos] == ["1.5s"]
 
 

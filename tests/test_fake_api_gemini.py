@@ -42,7 +42,7 @@ def test_gemini_generates_in_the_ratio_asked_for(api: FakeAPI, gemini: genai.Cli
     assert blob.mime_type == "image/png"
     assert Image.open(io.BytesIO(blob.data)).size == (2688, 1536)
     assert reply.usage_metadata is not None
-    details = {one.modality: one.token_count for one in reply.usage_metadata.prompt_tokens_details or []}
+    details = {single.modality: single.token_count for single in reply.usage_metadata.prompt_tokens_details or []}
     assert details == {types.MediaModality.TEXT: 3, types.MediaModality.IMAGE: 258}
     asked = asked_generate(api)
     assert (asked.prompt, [image.size for image in asked.images], asked.n) == ("Add a hat.", [(64, 48)], 1)

@@ -47,8 +47,8 @@ def test_chat_answers_in_the_schema(api: FakeAPI, client: openai.OpenAI) -> None
 
 def test_a_script_judges_from_what_it_sees(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
     script.judge(lambda request: {"verdict": "FAIL", "quality": len(request.images), "tags": []})
-    said = respond(client, text=response_format(SCHEMA)).output_text
-    assert json.loads(said) == {"verdict": "FAIL", "quality": 1, "tags": []}
+    output = respond(client, text=response_format(SCHEMA)).output_text
+    assert json.loads(output) == {"verdict": "FAIL", "quality": 1, "tags": []}
 
 
 def ask_alone(script: Script, **params: Any) -> None:

@@ -42,7 +42,7 @@ def test_with_20_percent_failures_every_cell_completes_and_is_paid_once(
     result = paid.run("--max-concurrency", "16")
     assert result.exit_code == 0, result.output
     paid.check_whole()
-    assert set(api.faults.generated) == {each if isinstance(each, str) else each.kind for each in FIFTH}
+    assert set(api.faults.generated) == {item if isinstance(item, str) else item.kind for item in FIFTH}
     assert 0.1 < len(api.faults.generated) / len(api.requests) < 0.3
     assert (paid.generated, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
 

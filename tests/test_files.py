@@ -41,11 +41,11 @@ def test_a_missing_image_is_the_error_of_its_cell(toy: Toy) -> None:
     os.mkfifo(toy.folder / "d.png")
     model = {"provider": "files", "label": "old", "path": "{case}.png"}
     records = run(toy, {"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}, models=[model], code=3)
-    found = {record.test_id: record for record in records}
-    assert found["a"].verdict == "PASS"
+    result = {record.test_id: record for record in records}
+    assert result["a"].verdict == "PASS"
     messages = {"b": "b.png: No such file or directory", "c": "c.png: Is a directory", "d": "d.png: not a file"}
     for case, message in messages.items():
-        error = found[case].error
+        error = result[case].error
         assert error is not None
         assert (error.stage, error.kind, error.message) == ("generate", "invalid", message)
 

@@ -56,9 +56,9 @@ def test_a_text_matches_itself(text: str) -> None:
     ],
 )
 def test_every_list_that_is_given_must_match(scope: dict[str, list[str]], covers: bool) -> None:
-    made = Scope.model_validate(scope)
-    assert made.covers("logo_1", EDITING, ("text", "edit"), "m,quality=high") is covers
-    assert made.is_unrestricted is (not scope)
+    created = Scope.model_validate(scope)
+    assert created.covers("logo_1", EDITING, ("text", "edit"), "m,quality=high") is covers
+    assert created.is_unrestricted is (not scope)
 
 
 def test_a_grader_is_scoped_by_cases_alone() -> None:

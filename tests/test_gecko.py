@@ -34,8 +34,8 @@ MADE = {
 }  # fmt: skip
 
 
-def answers(**said: str) -> dict[str, Any]:
-    return {"answers": [{"id": name, "reason": "seen", "answer": answer} for name, answer in said.items()]}
+def answers(**output: str) -> dict[str, Any]:
+    return {"answers": [{"id": name, "reason": "seen", "answer": answer} for name, answer in output.items()]}
 
 
 def grade(folder: Path, asked: Asked, case: dict[str, Any], *, once: Any = None, **options: Any) -> Grade:
@@ -44,57 +44,57 @@ def grade(folder: Path, asked: Asked, case: dict[str, Any], *, once: Any = None,
     return asyncio.run(Gecko(config).grade(context(folder, asked, case, **changes)))
 
 
-def detail(found: Grade, name: str) -> dict[str, Any]:
-    return next(each for each in found.details["questions"] if each["id"] == name)
+def detail(result: Grade, name: str) -> dict[str, Any]:
+    return next(item for item in result.details["questions"] if item["id"] == name)
 
 
 def test_one_call_for_all_questions(tmp_path: Path) -> None:
     judge = Asked(answers(sun="b", red="(b) red", dog="Yes."))
-    found = grade(tmp_path, judge, PINNED)
-    assert found.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.color": 1.0, "gecko.other": 1.0}
-    assert (found.error, found.reasons) == (None, {})
+    result = grade(tmp_path, judge, PINNED)
+    assert result.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.color": 1.0, "gecko.other": 1.0}
+    assert (result.error, result.reasons) == (None, {})
     assert len(judge.questions) == 1
     (words,) = judge.words()
     assert "red: Which colour is the dog?\n  a) blue\n  b) red\n  c) none of them" in words
     assert "sun: Is the sun up?\n  a) yes\n  b) no\n" in words
     assert len(judge.images()) == 1
-    assert detail(found, "sun") == {
+    assert detail(result, "sun") == {
         "id": "sun", "question": "Is the sun up?", "type": "other", "choices": ["yes", "no"], "source": "pinned",
         "depends_on": [], "expected": "no", "answer": "b", "choice": "no", "right": True, "score": 1, "reason": "seen",
     }  # fmt: skip
-    assert found.details["source"] == "pinned"
-    assert found.judge_model == "judge-1"
+    assert result.details["source"] == "pinned"
+    assert result.judge_model == "judge-1"
 
 
 def test_one_call_for_each_question(tmp_path: Path) -> None:
     judge = Asked("Yes.", answers(red="blue"), "b")
-    found = grade(tmp_path, judge, PINNED, mode="single")
+    result = grade(tmp_path, judge, PINNED, mode="single")
     assert len(judge.questions) == 3
     assert [len(words[0].split("\n\n")) > 1 and words[0].count("  a) ") for words in map(judge.words, range(3))] == [
         1
     ] * 3
-    assert found.scores["gecko"] == pytest.approx(2 / 3)
+    assert result.scores["gecko"] == pytest.approx(2 / 3)
 
 
 def test_wrong_parent_scores_zero_and_stays_in_the_denominator(tmp_path: Path) -> None:
-    found = grade(tmp_path, Asked(answers(dog="no", red="red", sun="no")), PINNED)
-    assert found.scores == {"gecko": pytest.approx(1 / 3), "gecko.animal": 0, "gecko.color": 0, "gecko.other": 1}
-    red = detail(found, "red")
+    result = grade(tmp_path, Asked(answers(dog="no", red="red", sun="no")), PINNED)
+    assert result.scores == {"gecko": pytest.approx(1 / 3), "gecko.animal": 0, "gecko.color": 0, "gecko.other": 1}
+    red = detail(result, "red")
     assert (red["right"], red["score"], red["depends_on"]) == (True, 0, ["dog"])
-    assert found.reasons["gecko"] == (
+    assert result.reasons["gecko"] == (
         "2 of 3 wrong: Is there a dog? no, not yes; Which colour is the dog? red, but a question that it depends on has a wrong answer"
     )
 
 
 def test_unanswered_questions_are_retried_alone(tmp_path: Path) -> None:
     judge = Asked(answers(dog="yes", sun="it is hard to say", moon="yes"), answers(red="b"), answers(sun="no"))
-    found = grade(tmp_path, judge, PINNED)
-    assert found.scores["gecko"] == 1.0
+    result = grade(tmp_path, judge, PINNED)
+    assert result.scores["gecko"] == 1.0
     assert len(judge.questions) == 3
     assert "Is there a dog?" not in judge.words(1)[0]
     assert "(not one of the choices: 'it is hard to say')" in judge.words(2)[0]
-    assert [detail(found, name).get("asked_again") for name in ("dog", "red", "sun")] == [None, True, True]
-    assert found.details["unasked"] == ["moon"]
+    assert [detail(result, name).get("asked_again") for name in ("dog", "red", "sun")] == [None, True, True]
+    assert result.details["unasked"] == ["moon"]
 
 
 @pytest.mark.parametrize(
@@ -107,42 +107,42 @@ def test_unanswered_questions_are_retried_alone(tmp_path: Path) -> None:
 )
 def test_on_unanswered_after_the_retry(tmp_path: Path, on_unanswered: str, scores: dict[str, Any]) -> None:
     judge = Asked(answers(dog="a", red="b", sun="Well, the sky is bright."), answers(sun="Hard to say."))
-    found = grade(tmp_path, judge, PINNED, on_unanswered=on_unanswered)
-    assert found.scores == scores
+    result = grade(tmp_path, judge, PINNED, on_unanswered=on_unanswered)
+    assert result.scores == scores
     assert len(judge.questions) == 2
-    told = "1 of 3 questions of 'gecko' have no usable answer, such as sun (not one of the choices: 'Hard to say.')"
-    assert found.error == (None if on_unanswered == "wrong" else told)
+    message = "1 of 3 questions of 'gecko' have no usable answer, such as sun (not one of the choices: 'Hard to say.')"
+    assert result.error == (None if on_unanswered == "wrong" else message)
 
 
 def test_unreadable_replies_give_no_score(tmp_path: Path) -> None:
     judge = Asked("What a lovely image! I would say that everything fits.")
-    found = grade(tmp_path, judge, PINNED)
-    assert set(found.scores.values()) == {None}
+    result = grade(tmp_path, judge, PINNED)
+    assert set(result.scores.values()) == {None}
     assert "3 of 3 questions of 'gecko' have no usable answer, such as dog (the answer does not match the schema" in (
-        found.error or ""
+        result.error or ""
     )
-    assert found.details["replies"][0].startswith("What a lovely image!")
+    assert result.details["replies"][0].startswith("What a lovely image!")
 
 
 def test_judge_outage_is_not_a_wrong_answer(tmp_path: Path) -> None:
     judge = Asked(answers(dog="yes", red="red"), ProviderError("the judge is out", kind="transient"))
-    found = grade(tmp_path, judge, PINNED, on_unanswered="wrong")
-    assert set(found.scores.values()) == {None}
-    assert found.error == "the judge is out"
-    assert detail(found, "dog")["answer"] == "yes"
+    result = grade(tmp_path, judge, PINNED, on_unanswered="wrong")
+    assert set(result.scores.values()) == {None}
+    assert result.error == "the judge is out"
+    assert detail(result, "dog")["answer"] == "yes"
 
 
 def test_questions_are_generated_and_then_asked(tmp_path: Path) -> None:
-    kept: list[PromptQuestions] = []
+    stored: list[PromptQuestions] = []
     judge = Asked(MADE, answers(q1="yes", q2="no"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
-    cell = context(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=kept.append)
-    found = asyncio.run(Gecko(config).grade(cell))
-    assert found.scores == {"gecko": 0.5, "gecko.animal": 1.0, "gecko.counting": 0.0}
+    cell = context(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=stored.append)
+    result = asyncio.run(Gecko(config).grade(cell))
+    assert result.scores == {"gecko": 0.5, "gecko.animal": 1.0, "gecko.counting": 0.0}
     assert "Two dogs on a boat" in judge.words(0)[0]
     assert judge.images(0) == []
-    assert (found.details["source"], found.details["coverage"]) == ("generated", pytest.approx(2 / 3))
-    (entry,) = kept
+    assert (result.details["source"], result.details["coverage"]) == ("generated", pytest.approx(2 / 3))
+    (entry,) = stored
     assert (entry.source, entry.keywords, len(entry.questions)) == ("generated", MADE["keywords"], 2)
     assert entry.template_sha256 is not None
 
@@ -155,8 +155,8 @@ def test_questions_are_generated_once_per_prompt(tmp_path: Path) -> None:
     async def all_at_once() -> list[Grade]:
         return list(await asyncio.gather(*(Gecko(config).grade(cell) for cell in cells)))
 
-    found = asyncio.run(all_at_once())
-    assert [each.scores["gecko"] for each in found] == [1.0] * 3
+    result = asyncio.run(all_at_once())
+    assert [item.scores["gecko"] for item in result] == [1.0] * 3
     assert len(judge.questions) == 4
 
 
@@ -164,23 +164,23 @@ def test_graders_with_different_judges_do_not_share_questions(tmp_path: Path) ->
     other = {**MADE, "questions": [{**MADE["questions"][0], "question": "Is any dog there?"}]}  # type: ignore[dict-item]
     writer, once = QuestionsWriter(tmp_path), SingleFlight()
     asked = []
-    for name, made in (("one", MADE), ("two", other)):
-        judge = Asked(made, answers(q1="yes", q2="yes"))
+    for name, created in (("one", MADE), ("two", other)):
+        judge = Asked(created, answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
         cell = context(
             tmp_path, judge, {"prompt": "Two dogs"}, once=once, known_questions=writer.find, keep_questions=writer.add
         )
-        found = asyncio.run(Gecko(config).grade(cell))
-        asked.append([each["question"] for each in found.details["questions"]])
+        result = asyncio.run(Gecko(config).grade(cell))
+        asked.append([item["question"] for item in result.details["questions"]])
     assert asked == [["Are there dogs?", "Are there two dogs?"], ["Is any dog there?"]]
-    kept = QuestionsWriter(tmp_path)
+    stored = QuestionsWriter(tmp_path)
     for name, words in (("one", asked[0]), ("two", asked[1])):
         judge = Asked(answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
-        found = asyncio.run(
-            Gecko(config).grade(context(tmp_path, judge, {"prompt": "Two dogs"}, known_questions=kept.find))
+        result = asyncio.run(
+            Gecko(config).grade(context(tmp_path, judge, {"prompt": "Two dogs"}, known_questions=stored.find))
         )
-        assert [each["question"] for each in found.details["questions"]] == words, "a run that goes on"
+        assert [item["question"] for item in result.details["questions"]] == words, "a run that goes on"
 
 
 @pytest.mark.parametrize(
@@ -204,27 +204,30 @@ def test_unusable_questions_are_requested_again_once(tmp_path: Path, first: Any)
 
 
 def test_bad_dependency_can_drop_all_dependencies(tmp_path: Path) -> None:
-    made = {**MADE, "questions": [{**q, "depends_on": ["q2" if q["id"] == "q1" else "q1"]} for q in MADE["questions"]]}  # type: ignore[index]
-    found = grade(tmp_path, Asked(made, answers(q1="no", q2="yes")), {}, on_bad_dependency="drop")
-    assert found.scores["gecko"] == 0.5
-    assert [each["depends_on"] for each in found.details["questions"]] == [[], []]
+    created = {
+        **MADE,
+        "questions": [{**q, "depends_on": ["q2" if q["id"] == "q1" else "q1"]} for q in MADE["questions"]],
+    }  # type: ignore[index]
+    result = grade(tmp_path, Asked(created, answers(q1="no", q2="yes")), {}, on_bad_dependency="drop")
+    assert result.scores["gecko"] == 0.5
+    assert [item["depends_on"] for item in result.details["questions"]] == [[], []]
 
 
 def test_questions_that_the_prompt_does_not_confirm_are_dropped(tmp_path: Path) -> None:
-    kept: list[PromptQuestions] = []
+    stored: list[PromptQuestions] = []
     judge = Asked(MADE, answers(q1="c", q2="yes"), answers(q2="yes"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "check_questions": True})
-    cell = context(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=kept.append)
-    found = asyncio.run(Gecko(config).grade(cell))
-    assert found.scores == {"gecko": 1.0, "gecko.counting": 1.0}
+    cell = context(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=stored.append)
+    result = asyncio.run(Gecko(config).grade(cell))
+    assert result.scores == {"gecko": 1.0, "gecko.counting": 1.0}
     assert judge.images(1) == []
     assert "  c) the prompt does not say" in judge.words(1)[0]
-    (entry,) = kept
-    assert [(each.question, each.reason) for each in entry.dropped] == [
+    (entry,) = stored
+    assert [(item.question, item.reason) for item in entry.dropped] == [
         ("Are there dogs?", "the prompt alone does not give 'yes': the prompt does not say")
     ]
     assert entry.questions[0].depends_on == ()
-    assert (found.details["dropped"], entry.coverage) == (1, pytest.approx(1 / 3))
+    assert (result.details["dropped"], entry.coverage) == (1, pytest.approx(1 / 3))
 
 
 def test_no_confirmed_questions_give_no_score(tmp_path: Path) -> None:
@@ -235,29 +238,29 @@ def test_no_confirmed_questions_give_no_score(tmp_path: Path) -> None:
 def test_added_questions_are_asked_with_generated_ones(tmp_path: Path) -> None:
     judge = Asked(MADE, answers(q1="yes", q1_2="yes", q2="yes"))
     case = {"add_questions": [{"id": "q1", "question": "Is the flag up?", "type": "flag"}]}
-    found = grade(tmp_path, judge, case)
-    assert found.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.counting": 1.0, "gecko.flag": 1.0}
-    told = [(each["id"], each["source"], each["depends_on"]) for each in found.details["questions"]]
-    assert told == [("q1_2", "generated", []), ("q2", "generated", ["q1_2"]), ("q1", "pinned", [])]
+    result = grade(tmp_path, judge, case)
+    assert result.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.counting": 1.0, "gecko.flag": 1.0}
+    message = [(item["id"], item["source"], item["depends_on"]) for item in result.details["questions"]]
+    assert message == [("q1_2", "generated", []), ("q2", "generated", ["q1_2"]), ("q1", "pinned", [])]
 
 
 def test_added_question_with_a_bad_dependency_drops_all_dependencies(tmp_path: Path) -> None:
     case = {"add_questions": [{"id": "flag", "question": "Is the flag up?", "depends_on": ["gone"]}]}
-    found = grade(tmp_path, Asked(MADE, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop")
-    assert found.scores["gecko"] == pytest.approx(2 / 3)
+    result = grade(tmp_path, Asked(MADE, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop")
+    assert result.scores["gecko"] == pytest.approx(2 / 3)
 
 
 def test_video_uses_its_own_template(tmp_path: Path) -> None:
-    made = {"keywords": "{1}[grapes, object, 1.0]", "questions": [
+    created = {"keywords": "{1}[grapes, object, 1.0]", "questions": [
         {"id": "q1", "keyword": 1, "question": "Which fruit rolls?", "choices": ["figs", "grapes", "plums", "limes"],
          "answer": "grapes", "justification": "grapes", "depends_on": []}]}  # fmt: skip
-    judge = Asked(made, answers(q1="e"))
-    found = grade(tmp_path, judge, {"task": "video_generation"}, media="video")
-    assert found.scores == {"gecko": 0.0, "gecko.object": 0.0}
+    judge = Asked(created, answers(q1="e"))
+    result = grade(tmp_path, judge, {"task": "video_generation"}, media="video")
+    assert result.scores == {"gecko": 0.0, "gecko.object": 0.0}
     assert "whether a video shows" in judge.words(0)[0]
     assert "Watch the video" in judge.words(1)[0]
     assert "  e) none of them" in judge.words(1)[0]
-    assert found.reasons["gecko"] == "1 of 1 wrong: Which fruit rolls? none of them, not grapes"
+    assert result.reasons["gecko"] == "1 of 1 wrong: Which fruit rolls? none of them, not grapes"
 
 
 def test_template_in_the_suite_folder_wins(tmp_path: Path) -> None:

@@ -47,14 +47,14 @@ def test_a_choice_that_is_a_letter_is_taken_by_its_text() -> None:
 
 
 def said(data: dict[str, Any]) -> dict[str, tuple[str, int | None, str | None]]:
-    found, _ = read_answers([YES_NO, COLOUR], data)
-    return {name: (each.answer, each.choice, each.fault) for name, each in found.items()}
+    result, _ = read_answers([YES_NO, COLOUR], data)
+    return {name: (item.answer, item.choice, item.fault) for name, item in result.items()}
 
 
 def test_answers_go_by_id_and_not_by_order() -> None:
     data = {"answers": [{"id": "q2", "answer": "b", "reason": "it is red"}, {"id": "q1", "answer": "no"}]}
-    found, unasked = read_answers([YES_NO, COLOUR], data)
-    assert (found["q1"].choice, found["q2"].choice, found["q2"].reason, unasked) == (1, 1, "it is red", [])
+    result, unasked = read_answers([YES_NO, COLOUR], data)
+    assert (result["q1"].choice, result["q2"].choice, result["q2"].reason, unasked) == (1, 1, "it is red", [])
 
 
 def test_answers_to_what_was_not_asked_are_kept_apart() -> None:
@@ -64,10 +64,10 @@ def test_answers_to_what_was_not_asked_are_kept_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "kept"), [("Yes.", ("Yes.", 0, None)), ("no", ("yes / no", None, "two different answers"))]
+    ("second", "stored"), [("Yes.", ("Yes.", 0, None)), ("no", ("yes / no", None, "two different answers"))]
 )
-def test_one_question_answered_twice(second: str, kept: tuple[str, int | None, str | None]) -> None:
-    assert said({"answers": [{"id": "q1", "answer": "yes"}, {"id": "q1", "answer": second}]})["q1"] == kept
+def test_one_question_answered_twice(second: str, stored: tuple[str, int | None, str | None]) -> None:
+    assert said({"answers": [{"id": "q1", "answer": "yes"}, {"id": "q1", "answer": second}]})["q1"] == stored
 
 
 @pytest.mark.parametrize(("value", "choice"), [(True, 0), (False, 1), (None, None), (1, None), ("", None)])

@@ -86,8 +86,8 @@ def test_a_run_makes_each_prompts_questions_once(provider: str, mode: str, api: 
     assert plain.skipped_rules == ("gecko.color >= 0.5",)
     info = read_info(folder)
     assert info.metrics["gecko.shape"].range == (0, 1)
-    found = summarize(info, records).questions["gecko"]
-    assert (found.prompts, found.generated, found.coverage, found.dropped) == (2, 2, 1.0, 0)
+    result = summarize(info, records).questions["gecko"]
+    assert (result.prompts, result.generated, result.coverage, result.dropped) == (2, 2, 1.0, 0)
 
 
 def test_a_wrong_answer_fails_and_says_which_claim(api: FakeAPI, suite: Any) -> None:

@@ -37,10 +37,10 @@ def test_tifa_sample_gives_its_published_figures(shared_data: Path, tmp_path: Pa
     assert scores == {"coco_301091": 1.0, "drawbench_52": 0.625}
     assert summary.models[0].metrics["gecko"].value == 0.8125
     pooled = summary.questions["gecko"].models["cases"].types
-    assert {kind: found.value for kind, found in pooled.items()} == {
+    assert {kind: result.value for kind, result in pooled.items()} == {
         "animal/human": 0.75, "object": 1, "location": 1, "activity": 1, "color": 1, "counting": pytest.approx(1 / 3),
     }  # fmt: skip
-    assert {kind: found.n for kind, found in pooled.items()} == {
+    assert {kind: result.n for kind, result in pooled.items()} == {
         "animal/human": 4, "object": 3, "location": 2, "activity": 3, "color": 4, "counting": 3,
     }  # fmt: skip
     assert [entry.source for entry in read_questions(folder)] == ["pinned", "pinned"]
@@ -50,12 +50,12 @@ def test_tifa_sample_gives_its_published_figures(shared_data: Path, tmp_path: Pa
 def test_image_without_recorded_answers_is_an_error(shared_data: Path, tmp_path: Path) -> None:
     suite = tifa_suite(shared_data / "tifa_sample", tmp_path, without=["drawbench_52"])
     code, summary, records, _ = run(suite)
-    found = {record.test_id: record for record in records}
+    result = {record.test_id: record for record in records}
     assert code == 3
-    assert found["coco_301091"].verdict is Verdict.PASS
-    assert found["drawbench_52"].verdict is Verdict.ERROR
-    assert set(found["drawbench_52"].scores.values()) == {None}
-    assert "8 of 8 questions of 'gecko' have no usable answer" in (found["drawbench_52"].graders[0].error or "")
+    assert result["coco_301091"].verdict is Verdict.PASS
+    assert result["drawbench_52"].verdict is Verdict.ERROR
+    assert set(result["drawbench_52"].scores.values()) == {None}
+    assert "8 of 8 questions of 'gecko' have no usable answer" in (result["drawbench_52"].graders[0].error or "")
     assert summary.models[0].metrics["gecko"].value == 1.0
     assert summary.questions["gecko"].models["cases"].types["counting"].unmeasured == 3
 
@@ -87,10 +87,10 @@ def test_dsg_scores_go_with_human_ratings_as_published(
 
 def rated(data: Path) -> dict[tuple[str, str], float]:
     """The mean rating of each image, 1 to 5."""
-    found: dict[tuple[str, str], list[int]] = {}
+    result: dict[tuple[str, str], list[int]] = {}
     for row in likert_rows(data):
-        found.setdefault((row["t2i_model"], row["item_id"]), []).append(int(row["answer"]))
-    return {cell: fsum(own) / len(own) for cell, own in found.items()}
+        result.setdefault((row["t2i_model"], row["item_id"]), []).append(int(row["answer"]))
+    return {cell: fsum(custom) / len(custom) for cell, custom in result.items()}
 
 
 def correlations(

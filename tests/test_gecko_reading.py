@@ -30,9 +30,9 @@ TEXT = json.dumps(WHOLE, indent=1)
 
 
 def image(*questions: Any, keywords: Any = KEYWORDS) -> ParsedQuestions:
-    made = read_questions({"keywords": keywords, "questions": list(questions)}, "image")
-    assert isinstance(made, ParsedQuestions), made
-    return made
+    created = read_questions({"keywords": keywords, "questions": list(questions)}, "image")
+    assert isinstance(created, ParsedQuestions), created
+    return created
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def test_a_list_that_was_cut_off_is_not_taken_for_a_whole_one() -> None:
 @given(st.text(max_size=80))
 def test_no_text_breaks_the_reader(text: str) -> None:
     try:
-        made = read_questions(read_json(text), "image")
+        created = read_questions(read_json(text), "image")
     except UnreadableReplyError:
         return
-    assert isinstance(made, str)
+    assert isinstance(created, str)
 
 
 def test_items_of_an_image_and_of_a_video() -> None:
     assert read_items(KEYWORDS, "image")[3] == PromptItem("red")
-    found = read_items("{1}[grapes, object, 1.0] {2}[fall, then roll, Action, 0.5] {3}[odd]", "video")
-    assert found == {
+    result = read_items("{1}[grapes, object, 1.0] {2}[fall, then roll, Action, 0.5] {3}[odd]", "video")
+    assert result == {
         1: PromptItem("grapes", "object", 1.0),
         2: PromptItem("fall, then roll", "action", 0.5),
         3: PromptItem("odd"),
@@ -88,10 +88,13 @@ def test_items_of_an_image_and_of_a_video() -> None:
 
 
 def test_usable_questions_and_their_coverage() -> None:
-    made = image(DOGS, TWO)
-    assert [(q.id, q.type, q.depends_on) for q in made.questions] == [("q1", "animal", ()), ("q2", "counting", ("q1",))]
-    assert coverage(made, made.questions) == 0.5
-    assert coverage(made, made.questions[:1]) == 0.25
+    created = image(DOGS, TWO)
+    assert [(q.id, q.type, q.depends_on) for q in created.questions] == [
+        ("q1", "animal", ()),
+        ("q2", "counting", ("q1",)),
+    ]
+    assert coverage(created, created.questions) == 0.5
+    assert coverage(created, created.questions[:1]) == 0.25
     assert coverage(image({**DOGS, "keyword": 9}), ()) == 0
 
 
@@ -110,9 +113,9 @@ def test_usable_questions_and_their_coverage() -> None:
     ],
 )
 def test_a_bad_question_is_dropped_with_the_reason(bad: Any, reason: str) -> None:
-    made = image(DOGS, bad)
-    assert [question.id for question in made.questions] == ["q1"]
-    assert [each.reason for each in made.dropped] == [reason]
+    created = image(DOGS, bad)
+    assert [question.id for question in created.questions] == ["q1"]
+    assert [item.reason for item in created.dropped] == [reason]
 
 
 def test_an_answer_may_be_a_letter_and_an_unknown_type_is_other() -> None:
@@ -122,14 +125,14 @@ def test_an_answer_may_be_a_letter_and_an_unknown_type_is_other() -> None:
 
 def test_over_the_limit() -> None:
     many = [{**DOGS, "id": f"q{at}", "question": f"Is dog {at} there?"} for at in range(300)]
-    made = image(*many)
-    assert len(made.questions) == MAX_QUESTIONS
-    assert len(made.dropped) == 300 - MAX_QUESTIONS
-    assert {each.reason for each in made.dropped} == {"over the limit of 100 questions"}
+    created = image(*many)
+    assert len(created.questions) == MAX_QUESTIONS
+    assert len(created.dropped) == 300 - MAX_QUESTIONS
+    assert {item.reason for item in created.dropped} == {"over the limit of 100 questions"}
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (None, "the answer is not a complete JSON object with the keys 'keywords' and 'questions'"),
         ([DOGS], "the answer is not a complete JSON object with the keys 'keywords' and 'questions'"),
@@ -141,10 +144,10 @@ def test_over_the_limit() -> None:
         ({"questions": [DOGS]}, "in the form {1}[word]"),
     ],
 )
-def test_a_reply_without_questions(data: Any, told: str) -> None:
-    made = read_questions(data, "image")
-    assert isinstance(made, str)
-    assert made.endswith(told)
+def test_a_reply_without_questions(data: Any, message: str) -> None:
+    created = read_questions(data, "image")
+    assert isinstance(created, str)
+    assert created.endswith(message)
 
 
 CLIP = "{1}[Grapes, object, 1.0] {2}[roll, action, 0.9] off a {3}[shelf, vibe, 0.4]"
@@ -153,9 +156,9 @@ ROLL = {"id": "q1", "keyword": 2, "question": "What do the grapes do?", "answer"
 
 
 def test_a_video_questions_type_is_its_items() -> None:
-    made = read_questions({"keywords": CLIP, "questions": [{**ROLL, "answer": "b"}]}, "video")
-    assert isinstance(made, ParsedQuestions)
-    assert (made.questions[0].type, made.questions[0].answer) == ("action", "roll")
+    created = read_questions({"keywords": CLIP, "questions": [{**ROLL, "answer": "b"}]}, "video")
+    assert isinstance(created, ParsedQuestions)
+    assert (created.questions[0].type, created.questions[0].answer) == ("action", "roll")
 
 
 @pytest.mark.parametrize(
@@ -169,11 +172,11 @@ def test_a_video_questions_type_is_its_items() -> None:
     ],
 )
 def test_a_bad_question_about_a_video(bad: dict[str, Any], reason: str) -> None:
-    made = read_questions(
+    created = read_questions(
         {"keywords": CLIP, "questions": [ROLL, {**ROLL, "id": "q2", "question": "How?", **bad}]}, "video"
     )
-    assert isinstance(made, ParsedQuestions)
-    assert [each.reason for each in made.dropped] == [reason]
+    assert isinstance(created, ParsedQuestions)
+    assert [item.reason for item in created.dropped] == [reason]
 
 
 @pytest.mark.parametrize(
@@ -182,18 +185,18 @@ def test_a_bad_question_about_a_video(bad: dict[str, Any], reason: str) -> None:
      ["(A) burn", "(B) roll", "(C) melt", "(D) float"]],
 )  # fmt: skip
 def test_letters_before_choices_are_no_part_of_them(choices: Any) -> None:
-    made = read_questions({"keywords": CLIP, "questions": [{**ROLL, "choices": choices, "answer": "b"}]}, "video")
-    assert isinstance(made, ParsedQuestions)
-    assert (made.questions[0].choices, made.questions[0].answer) == (("burn", "roll", "melt", "float"), "roll")
+    created = read_questions({"keywords": CLIP, "questions": [{**ROLL, "choices": choices, "answer": "b"}]}, "video")
+    assert isinstance(created, ParsedQuestions)
+    assert (created.questions[0].choices, created.questions[0].answer) == (("burn", "roll", "melt", "float"), "roll")
 
 
 def test_what_no_file_could_hold_is_replaced() -> None:
     odd = {**TWO, "question": "Is \ud800 there?"}
-    made = image({**DOGS, "justification": "\udfff"}, odd, keywords=f"{KEYWORDS} \ud800")
-    assert "\ud800" not in made.keywords + made.questions[0].justification + made.dropped[0].question
+    created = image({**DOGS, "justification": "\udfff"}, odd, keywords=f"{KEYWORDS} \ud800")
+    assert "\ud800" not in created.keywords + created.questions[0].justification + created.dropped[0].question
 
 
 def test_the_schema_names_the_types_of_images() -> None:
-    one = questions_schema("image")["properties"]["questions"]["items"]
-    assert one["properties"]["type"]["enum"] == list(TYPES["image"])
+    single = questions_schema("image")["properties"]["questions"]["items"]
+    assert single["properties"]["type"]["enum"] == list(TYPES["image"])
     assert "type" not in questions_schema("video")["properties"]["questions"]["items"]["properties"]

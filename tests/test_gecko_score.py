@@ -48,9 +48,9 @@ def test_only_a_direct_parents_own_answer_counts(right: dict[str, bool], scored:
     [("error", [None, None, 1], None), ("wrong", [0, 0, 1], 1 / 3), ("skip", [None, 1, 1], 1.0)],
 )
 def test_a_parent_without_an_answer(on_unanswered: OnUnanswered, scored: list[Any], total: float | None) -> None:
-    found = points(CHAIN, {"a": None, "b": True, "c": True}, on_unanswered)
-    assert list(found.values()) == scored
-    assert shares(CHAIN, found, on_unanswered)[0] == (None if total is None else pytest.approx(total))
+    result = points(CHAIN, {"a": None, "b": True, "c": True}, on_unanswered)
+    assert list(result.values()) == scored
+    assert shares(CHAIN, result, on_unanswered)[0] == (None if total is None else pytest.approx(total))
 
 
 def test_a_wrong_answer_is_wrong_whatever_its_parent() -> None:

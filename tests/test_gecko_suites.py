@@ -70,11 +70,11 @@ def test_every_claim_of_every_image_is_asked(images: Path, api: FakeAPI, tmp_pat
     assert {record.verdict for record in records} == {Verdict.PASS}
     assert calls == {"made": 16, "checked": 16, "answered": 32}
     assert len(read_questions(folder)) == 16
-    found = summarize(read_info(folder), records).questions["gecko"]
-    assert found.generated == 16
-    assert found.dropped == 12, "the script asks twice about a word that stands twice"
-    assert 0.94 < (found.coverage or 0) < 0.95
-    assert set(found.models) == {"gpt-image-2.5-flare", "gemini-2.5-flash-image"}
+    result = summarize(read_info(folder), records).questions["gecko"]
+    assert result.generated == 16
+    assert result.dropped == 12, "the script asks twice about a word that stands twice"
+    assert 0.94 < (result.coverage or 0) < 0.95
+    assert set(result.models) == {"gpt-image-2.5-flare", "gemini-2.5-flash-image"}
 
 
 def test_a_image_that_misses_claims_fails(images: Path, api: FakeAPI, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_counter_examples_must_score_lower(
     assert done.exit_code == code, done.output
     (folder,) = (tmp_path / "runs").iterdir()
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-    found = summary["separations"]["gecko"]["mine"]
-    assert (found["aligned"], found["aligned_n"], found["counter_n"]) == (1.0, 5, 5)
-    assert found["auroc"] == (1.0 if strict else 0.5)
+    result = summary["separations"]["gecko"]["mine"]
+    assert (result["aligned"], result["aligned_n"], result["counter_n"]) == (1.0, 5, 5)
+    assert result["auroc"] == (1.0 if strict else 0.5)
     assert set(shown) == {8 if provider == "openai" else 1}

@@ -37,7 +37,7 @@ def key(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
 def ask(api: FakeAPI, question: Question, model: str = "gemini-2.5-flash", **params: Any) -> Reply:
     entry = {"provider": "gemini", "model": model, "base_url": api.gemini_base_url, "api_key_env": "FAKE_KEY"}
     judge = GeminiJudgeClient(GeminiJudge.model_validate({**entry, "params": params}))
-    return asyncio.run(converse(lambda each: judge.ask(each, CELL), question))
+    return asyncio.run(converse(lambda item: judge.ask(item, CELL), question))
 
 
 def failed(api: FakeAPI, question: Question, **params: Any) -> ProviderError:
@@ -132,8 +132,8 @@ def test_a_judge_that_never_stops_looking_is_stopped(api: FakeAPI, script: Scrip
 
 def test_a_tool_that_does_not_exist_is_told_to_the_judge() -> None:
     zoom = Zoom()
-    (told,) = run_tool(zoom.question().tools, Called("measure", "{}", "7"))
-    assert (told, zoom.asked) == ("There is no tool 'measure'. There are: crop.", [])
+    (message,) = run_tool(zoom.question().tools, Called("measure", "{}", "7"))
+    assert (message, zoom.asked) == ("There is no tool 'measure'. There are: crop.", [])
 
 
 def test_an_empty_turn_is_not_sent_back(api: FakeAPI) -> None:
@@ -183,12 +183,12 @@ RUBRIC = {"key": "rubric", "type": "rubric", "judge": "eye", "metrics": METRICS}
 
 
 def suite_over_two_providers(api: FakeAPI) -> dict[str, Any]:
-    own = {"api_key_env": "FAKE_KEY"}
-    gemini = {**own, "provider": "gemini", "base_url": api.gemini_base_url}
+    custom = {"api_key_env": "FAKE_KEY"}
+    gemini = {**custom, "provider": "gemini", "base_url": api.gemini_base_url}
     return {
         "models": [
             {
-                **own, "provider": "openai", "base_url": api.openai_base_url, "label": "gpt",
+                **custom, "provider": "openai", "base_url": api.openai_base_url, "label": "gpt",
                 "params": {"model": "gpt-image-1.5", "n": 2, "size": "1024x1024"}, "grid": {"quality": ["low", "high"]},
             },
             {
@@ -237,7 +237,7 @@ def test_every_image_of_two_providers_is_judged(toy: Toy, api: FakeAPI, script: 
     wide = [record for record in records if record.scores["quality"] == 2]
     assert len(wide) == 2
     for record in records:
-        grader = next(each for each in record.graders if each.key == "rubric")
+        grader = next(item for item in record.graders if item.key == "rubric")
         assert grader.details["judge_verdict"] == "PASS"
         assert (record.verdict, record.failed_rules) == (
             ("FAIL", ("quality >= 3",)) if record in wide else ("PASS", ())

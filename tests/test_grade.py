@@ -42,8 +42,8 @@ def bytes_of(run: Path) -> dict[str, bytes]:
 def test_changed_suite_changes_verdicts_without_generation(toy: Toy) -> None:
     source(toy, {}, BAD)
     toy.write({}, BAD, name="new.yaml", graders=[LOOK, SECOND], verdict=["second", "level >= 0.5"])
-    found = graded(toy, "--suite", "new.yaml", code=1)
-    assert {name: (one.verdict, one.failed_rules) for name, one in found.items()} == {
+    result = graded(toy, "--suite", "new.yaml", code=1)
+    assert {name: (single.verdict, single.failed_rules) for name, single in result.items()} == {
         "case0": (Verdict.PASS, ()),
         "case1": (Verdict.FAIL, ("level >= 0.5",)),
     }
@@ -51,9 +51,9 @@ def test_changed_suite_changes_verdicts_without_generation(toy: Toy) -> None:
     assert len(bytes_of(before)) == 2
     assert bytes_of(before) == bytes_of(after)
     old = {record.test_id: record for record in read_records(before)}
-    assert found["case0"].artifact_sha256 == old["case0"].artifact_sha256
-    assert found["case0"].generation_key == old["case0"].generation_key
-    assert (old["case0"].cost_usd, found["case0"].cost_usd, found["case0"].attempts) == (0.5, 0.0, 0)
+    assert result["case0"].artifact_sha256 == old["case0"].artifact_sha256
+    assert result["case0"].generation_key == old["case0"].generation_key
+    assert (old["case0"].cost_usd, result["case0"].cost_usd, result["case0"].attempts) == (0.5, 0.0, 0)
     assert (read_info(after).graded_from, read_info(before).graded_from) == ("a", None)
 
 
@@ -61,8 +61,8 @@ def test_compare_shows_changes_by_new_rules(toy: Toy) -> None:
     source(toy, {}, {})
     toy.write({}, BAD, name="new.yaml")
     graded(toy, "--suite", "new.yaml", code=1)
-    told = json.loads(toy("compare", "a", "b", "--json").stdout)
-    assert [(pair["test_id"], pair["change"], pair["same_output"]) for pair in told["changes"]] == [
+    message = json.loads(toy("compare", "a", "b", "--json").stdout)
+    assert [(pair["test_id"], pair["change"], pair["same_output"]) for pair in message["changes"]] == [
         ("case1", "broken", True)
     ]
     assert toy("compare", "a", "b").exit_code == 1
@@ -82,12 +82,12 @@ def test_stored_suite_can_be_graded_from_any_working_directory(
 
 def test_refusals_and_failed_generations_stay_unchanged(toy: Toy) -> None:
     source(toy, REFUSED, BROKEN, {})
-    found = graded(toy, code=3)
-    assert found["case0"].status is Status.REFUSED
-    assert (found["case0"].verdict, found["case0"].failure_tags) == (Verdict.FAIL, ("refused",))
-    assert found["case1"].error is not None
-    assert "on fire" in found["case1"].error.message
-    assert found["case2"].verdict is Verdict.PASS
+    result = graded(toy, code=3)
+    assert result["case0"].status is Status.REFUSED
+    assert (result["case0"].verdict, result["case0"].failure_tags) == (Verdict.FAIL, ("refused",))
+    assert result["case1"].error is not None
+    assert "on fire" in result["case1"].error.message
+    assert result["case2"].verdict is Verdict.PASS
 
 
 def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy) -> None:
@@ -95,18 +95,18 @@ def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy) -> None:
     toy.write({"id": "both", "prompt": "another tree"}, {"id": "new"}, name="new.yaml")
     result = toy("grade", "a", "--suite", "new.yaml", "--run-id", "b", "--trust-suite")
     assert result.exit_code == 3
-    for told in (
+    for expected_message in (
         "1 cells are missing from the source run",
         "1 cells of the source run are skipped",
         "1 images were generated from a prompt that has since changed",
     ):
-        assert told in result.stderr
-    found = {record.test_id: record for record in read_records(toy.folder / "runs/b")}
-    assert sorted(found) == ["both", "new"]
-    assert found["new"].error is not None
-    assert found["new"].error.message == "not in the source run a: 'visioneval grade' generates no images"
-    assert found["new"].error.kind == "missing_output"
-    assert found["both"].prompt == "another tree"
+        assert expected_message in result.stderr
+    actual = {record.test_id: record for record in read_records(toy.folder / "runs/b")}
+    assert sorted(actual) == ["both", "new"]
+    assert actual["new"].error is not None
+    assert actual["new"].error.message == "not in the source run a: 'visioneval grade' generates no images"
+    assert actual["new"].error.kind == "missing_output"
+    assert actual["both"].prompt == "another tree"
 
 
 def test_missing_and_changed_images_are_errors(toy: Toy) -> None:
@@ -116,8 +116,8 @@ def test_missing_and_changed_images_are_errors(toy: Toy) -> None:
     data = images["case1"].read_bytes()
     images["case1"].unlink()
     images["case1"].write_bytes(data + b"x")
-    found = graded(toy, code=3)
-    errors = {name: one.error.message if one.error else None for name, one in found.items()}
+    result = graded(toy, code=3)
+    errors = {name: single.error.message if single.error else None for name, single in result.items()}
     assert "cannot be read" in str(errors["case0"])
     assert "was changed after it was generated" in str(errors["case1"])
     assert errors["case2"] is None
@@ -126,8 +126,8 @@ def test_missing_and_changed_images_are_errors(toy: Toy) -> None:
 def test_dependent_case_is_graded(toy: Toy) -> None:
     dependent = {"id": "counter", "output_of": "case0", "expect": {"aligned": False}}
     source(toy, {}, dependent)
-    found = graded(toy)
-    assert found["counter"].artifact_path == found["case0"].artifact_path
+    result = graded(toy)
+    assert result["counter"].artifact_path == result["case0"].artifact_path
     assert not list((toy.folder / "runs/b").rglob("*.part"))
 
 
@@ -192,7 +192,7 @@ def test_grade_needs_only_the_judge_key(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((), "to grade the rest, repeat the command, which reuses cached judge answers"),
         (
@@ -211,7 +211,7 @@ def test_budget_stops_grade_and_prints_a_command_to_continue(
     script: Script,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
@@ -222,7 +222,7 @@ def test_budget_stops_grade_and_prints_a_command_to_continue(
     few = ("--budget", "0.015", "--max-concurrency", "1")
     result = toy("grade", "a", "--suite", "suite.yaml", *few, *arguments, JUDGE_KEY=api.key)
     assert result.exit_code == 3, result.output
-    assert told in result.stderr
+    assert message in result.stderr
 
 
 def test_judge_flag_replaces_judge_of_stored_suite(

@@ -49,23 +49,23 @@ def test_unchanged_run_has_no_problem(folder: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in FILES if Path(name).name not in ("summary.json", "stale.jsonl")])
 def test_every_field_is_read_or_rejected_in_one_line(folder: Path, name: str) -> None:
     """Every place of the last document of each file, with some of the values, which take turns; its reader alone."""
-    found = documents(folder / name, FILES[name])
-    line = len(found) - 1
+    result = documents(folder / name, FILES[name])
+    line = len(result) - 1
     where = re.compile(rf"{re.escape(name)}:{line + 1}: .|{re.escape(name)}: .")
     several = 1 if name.endswith("run.json") else 3
     counts = {"read": 0, "refused": 0}
     before = (folder / name).read_text()
-    for turn, place in enumerate(places(found[line])):
+    for turn, position in enumerate(places(result[line])):
         for value in (DELETE, *(VALUES[(turn * several + at) % len(VALUES)] for at in range(several))):
-            apply(Change(name, line, place, value), folder)
+            apply(Change(name, line, position, value), folder)
             why = refusal(name, folder)
             counts["refused" if why else "read"] += 1
             (folder / name).write_text(before)
             if why is not None:
-                assert where.search(why), (place, value, why)
-                assert len(why.splitlines()) == 1, (place, value, why)
-                assert not hostile.CONTROL.search(why), (place, value, why)
-                assert len(why) < 1200, (place, value, len(why))
+                assert where.search(why), (position, value, why)
+                assert len(why.splitlines()) == 1, (position, value, why)
+                assert not hostile.CONTROL.search(why), (position, value, why)
+                assert len(why) < 1200, (position, value, len(why))
     assert counts["read"] > 0
     assert counts["refused"] > 0
 
@@ -96,12 +96,12 @@ def test_rejects_values_of_other_types(folder: Path, value: Any) -> None:
 def _changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     *lines, last = documents(folder / RESULTS, "lines")
     change(last)
-    (folder / RESULTS).write_text("".join(f"{json.dumps(each)}\n" for each in (*lines, last)))
+    (folder / RESULTS).write_text("".join(f"{json.dumps(item)}\n" for item in (*lines, last)))
 
 
 @pytest.mark.parametrize("name", READ_RESULTS)
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda one: one.update(failed_rules=["no rule at all"]), "failed_rules.0: 'no rule at all' is not a valid verdict rule"),
         (lambda one: one["scores"].update(layout=1e308), "scores.layout: expected true, false, a number from -2^63 to 2^63"),
@@ -110,14 +110,14 @@ def _changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     ids=["rule", "score", "nan"],
 )  # fmt: skip
 def test_invalid_record_ends_every_command_with_one_line(
-    folder: Path, name: str, change: Callable[[dict[str, Any]], Any], told: str
+    folder: Path, name: str, change: Callable[[dict[str, Any]], Any], message: str
 ) -> None:
     _changed(folder, change)
     done = call(*COMMANDS[name])
     assert isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code == 2
     *before, last = done.stderr.splitlines()
-    assert f"results.jsonl:4: {told}" in last
+    assert f"results.jsonl:4: {message}" in last
     assert last.endswith(f": delete this line; then 'visioneval run --resume runs/{RUN}' reruns this cell")
     assert before == []
 
@@ -141,7 +141,7 @@ def test_damaged_line_is_reported_with_location(folder: Path, name: str, damage:
 
 
 def test_list_of_runs_names_unreadable_runs(folder: Path) -> None:
-    _changed(folder, lambda one: one.pop("verdict"))
+    _changed(folder, lambda single: single.pop("verdict"))
     done = call("runs")
     assert f"runs/{RUN}/results.jsonl:4: verdict: Field required" in done.stderr
     assert "unreadable" in done.stdout

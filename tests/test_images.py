@@ -190,12 +190,12 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("look", [images.verify, images.load_rgb, images.inspect])
 def test_what_is_no_image(tmp_path: Path, name: str, look: Callable[[Path], object]) -> None:
-    data, told = BAD[name]
+    data, message = BAD[name]
     path = tmp_path / name
     path.write_bytes(data)
     if name == "cut.png" and look is not images.verify:
-        told = "the image cannot be decoded: "
-    assert refusal(lambda: look(path)).startswith(told)
+        message = "the image cannot be decoded: "
+    assert refusal(lambda: look(path)).startswith(message)
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
@@ -237,8 +237,8 @@ SEEDS = [
 )
 def test_a_damaged_file_is_a_image_or_an_image_error(seed: bytes, edits: list[tuple[int, int]], length: int) -> None:
     data = bytearray(seed[:length])
-    for place, value in edits:
-        data[place % len(data)] = value
+    for position, value in edits:
+        data[position % len(data)] = value
     for look in (images.load_rgb, images.inspect):
         try:
             look(bytes(data))

@@ -52,12 +52,12 @@ def _requirements(text: str) -> Iterator[str]:
 
 def _printed() -> dict[str, list[str]]:
     """The requirements by file; a place that an f-string fills stands for each of its values."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for path in _files():
         for word in _requirements(path.read_text(encoding="utf-8", errors="replace")):
             filled = [re.sub(r"\{[^}]*\}", extra, word) for extra in BUCKETS.values()] if "{" in word else [word]
-            found.setdefault(str(path.relative_to(ROOT)), []).extend(filled)
-    return found
+            result.setdefault(str(path.relative_to(ROOT)), []).extend(filled)
+    return result
 
 
 def _is_of_a_checkout(word: str) -> bool:

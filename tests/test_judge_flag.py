@@ -36,7 +36,7 @@ def test_a_judge_is_replaced(suite: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("default", "--judge 'default': write NAME=PROVIDER:MODEL"),
         ("defualt=openai:x", "--judge defualt: the suite has no such judge (known: default)"),
@@ -44,10 +44,10 @@ def test_a_judge_is_replaced(suite: Path) -> None:
         ("default=recorded:a.csv", "write PROVIDER:MODEL with the provider openai or gemini"),
     ],
 )
-def test_bad_words_are_told(suite: Path, word: str, told: str) -> None:
+def test_bad_words_are_told(suite: Path, word: str, message: str) -> None:
     result = CliRunner().invoke(app, ["run", str(suite), "--judge", word])
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ def options(**changes: Any) -> RubricGrader:
     return RubricGrader.model_validate({"key": "k", "type": "rubric", "metrics": METRICS, **changes})
 
 
-def context(made: RubricGrader, **changes: Any) -> dict[str, Any]:
+def context(created: RubricGrader, **changes: Any) -> dict[str, Any]:
     known = {"rules": [], "images": [{"id": "output", "description": "the image"}], "variables": {"tone": "calm"}}
-    return rubric_context(CASE, "a tall tree", made, made.asked, **{**known, **changes})
+    return rubric_context(CASE, "a tall tree", created, created.asked, **{**known, **changes})
 
 
 def test_the_schema_is_in_the_form_that_strict_mode_takes() -> None:
@@ -66,22 +66,22 @@ def test_without_tags_none_are_asked_for() -> None:
 )
 def test_what_the_check_takes_the_schema_takes(gate: Any, score: Any, share: Any, verdict: Any, more: Any) -> None:
     asked = options().asked
-    said = {"reason": "r", "gate": gate, "score": score, "share": share, "verdict": verdict, **more}
-    if not reply_problems(asked, [], said):  # a key that nobody asked for is no fault: it is ignored
-        whole = {key: value for key, value in said.items() if key != "extra"}
+    output = {"reason": "r", "gate": gate, "score": score, "share": share, "verdict": verdict, **more}
+    if not reply_problems(asked, [], output):  # a key that nobody asked for is no fault: it is ignored
+        whole = {key: value for key, value in output.items() if key != "extra"}
         jsonschema.validate(whole, object_schema(rubric_schema(asked, [])))
 
 
 def test_the_built_in_template_says_everything_of_every_metric() -> None:
-    made = options(failure_tags=["blurry", "cut_off"], zoom={"max_crops": 3})
-    words = render_file(made.template, FOLDERS, context(made, rules=["gate", "score >= 3"]))
-    for said in (
+    created = options(failure_tags=["blurry", "cut_off"], zoom={"max_crops": 3})
+    words = render_file(created.template, FOLDERS, context(created, rules=["gate", "score >= 3"]))
+    for output in (
         *("A gate.", "it is there", "it is torn", "A score.", "5: fine", "0-2: poor", "from 0 to 5 in steps of 1"),
         *("from 0 to 1 in steps of 0.05", "a tall tree", "output: the image", "- gate", "- score >= 3"),
         *("blurry, cut_off", "up to 3 times", "reason, gate, score, share, failure_tags, verdict"),
     ):
-        assert said in words, said
-    bare = render_file(made.template, FOLDERS, context(options()))
+        assert output in words, output
+    bare = render_file(created.template, FOLDERS, context(options()))
     for unsaid in ("Failure tags", "Looking closer", "Rules for your verdict", "What makes it good", "None"):
         assert unsaid not in bare, unsaid
 

@@ -56,8 +56,8 @@ def right(request: JudgeRequest) -> dict[str, Any]:
     if "keywords" in names:
         return made(request)
     if "answers" in names:
-        said = {name: "yes" if name == "q1" else "no" for name in asked(request)}
-        return {"answers": [{"id": name, "reason": "seen", "answer": answer} for name, answer in said.items()]}
+        output = {name: "yes" if name == "q1" else "no" for name in asked(request)}
+        return {"answers": [{"id": name, "reason": "seen", "answer": answer} for name, answer in output.items()]}
     if "lines" in names:
         return {"lines": ["SPRING SALE", "10 % OFF"]}
     return {"reason": "A is calm", "answer": "A"}
@@ -101,8 +101,8 @@ class Suite:
 
     @property
     def records(self) -> list[Record]:
-        found = {record.cell: record for record in read_records(self.folder)}
-        return list(found.values())
+        result = {record.cell: record for record in read_records(self.folder)}
+        return list(result.values())
 
     @property
     def calls(self) -> int:
@@ -217,10 +217,10 @@ def test_keys_that_nobody_asked_for_are_ignored_and_recorded(toy: Toy, api: Fake
     many = {f"note {at}": "x" * 5000 for at in range(50)}
 
     def judged(request: JudgeRequest) -> str:
-        said = {"confidence": 0.5, **right(request), **many}
-        if "requirements" in said:
-            said["requirements"][0]["mood"] = ["calm"]
-        return json.dumps(said)
+        text = {"confidence": 0.5, **right(request), **many}
+        if "requirements" in text:
+            text["requirements"][0]["mood"] = ["calm"]
+        return json.dumps(text)
 
     api.script.judge(judged)
     suite = Suite(toy, api, way)
@@ -236,7 +236,7 @@ def test_keys_that_nobody_asked_for_are_ignored_and_recorded(toy: Toy, api: Fake
         assert len(json.dumps(extra)) < 6000
     fit = next(grader.details for grader in record.graders if grader.key == "fit")
     assert "requirements[0].mood" in fit["extra_keys"]  # type: ignore[operator]
-    assert all("mood" not in each for each in fit["requirements"])  # type: ignore[union-attr]
+    assert all("mood" not in entry for entry in fit["requirements"])  # type: ignore[union-attr]
 
 
 def test_keys_beside_made_questions_are_recorded_with_them(toy: Toy, api: FakeAPI) -> None:
@@ -253,14 +253,14 @@ def test_a_degenerate_reply_stops_no_other_cell_and_is_asked_again(toy: Toy, api
     suite = Suite(toy, api, "chat", 3, cell_timeout_s=60)
     assert suite.run().exit_code == 3
     assert time.monotonic() - start < 60, "it took 143 s for each of them"
-    found = {record.test_id: record for record in suite.records}
-    assert set(found["case0"].scores.values()) == {None}
-    assert [found[name].verdict for name in ("case1", "case2")] == ["PASS", "PASS"]
-    assert len(json.dumps(found["case0"].model_dump(mode="json"))) < 400_000
+    result = {record.test_id: record for record in suite.records}
+    assert set(result["case0"].scores.values()) == {None}
+    assert [result[name].verdict for name in ("case1", "case2")] == ["PASS", "PASS"]
+    assert len(json.dumps(result["case0"].model_dump(mode="json"))) < 400_000
     calls = suite.calls
     assert suite.resume("--offline").exit_code == 3
     assert suite.calls == calls, "a replay calls nobody"
-    (record,) = (each for each in suite.records if each.test_id == "case0")
+    (record,) = (entry for entry in suite.records if entry.test_id == "case0")
     assert set(record.scores.values()) == {None}
     api.script.judge(right)
     assert suite.resume().exit_code == 0
@@ -287,8 +287,8 @@ def test_questions_that_could_not_be_made_are_asked_for_again(toy: Toy, api: Fak
 
 def test_answers_that_could_not_be_read_are_asked_for_again_and_no_others(toy: Toy, api: FakeAPI) -> None:
     def judged(request: JudgeRequest) -> str:
-        said = right(request)["answers"]
-        return json.dumps({"answers": said[:1] if len(said) > 1 else []})
+        output = right(request)["answers"]
+        return json.dumps({"answers": output[:1] if len(output) > 1 else []})
 
     api.script.judge(judged)
     suite = Suite(toy, api, graders=[{**GECKO, "on_unanswered": "error"}], verdict=["gecko >= 0.5"])

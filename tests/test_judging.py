@@ -32,8 +32,8 @@ def check(data: Any) -> list[str]:
     return [] if data.keys() == {"n"} and type(data["n"]) is int else [f"{data} is not right"]
 
 
-def answered(*said: Said, **options: Any) -> tuple[Answer, Asked]:
-    judge = Asked(*said)
+def answered(*output: Said, **options: Any) -> tuple[Answer, Asked]:
+    judge = Asked(*output)
     return asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, check, **options)), judge
 
 
@@ -143,12 +143,12 @@ def test_recorded_answers_need_not_hold_everything_and_are_asked_for_once() -> N
 @given(before=st.text(alphabet="ab {}\"'\n`[,:", max_size=40), n=st.integers(), after=st.text(max_size=20))
 def test_an_object_among_any_words_is_found(before: str, n: int, after: str) -> None:
     text = before + "\n" + json.dumps({"n": n}) + "\n" + after.replace("{", "")
-    found = read_reply(Reply(text, "m"), check)
+    result = read_reply(Reply(text, "m"), check)
     # Words before may begin an object of their own, which then does not end well; else they are nothing.
-    assert found.data == {"n": n} or (found.how is None and re.search(r"[{\[]", before))
+    assert result.data == {"n": n} or (result.how is None and re.search(r"[{\[]", before))
 
 
 @given(st.text(max_size=200))
 def test_no_words_are_too_strange(text: str) -> None:
-    found = read_reply(Reply(text, "m"), check)
-    assert found.problems or check(found.data) == []
+    result = read_reply(Reply(text, "m"), check)
+    assert result.problems or check(result.data) == []

@@ -101,9 +101,9 @@ def test_first_interrupt_finishes_paid_calls_and_stops_generating(tmp_path: Path
     assert (paid.generated, paid.judged, len(paid.records)) == (AT_ONCE, AT_ONCE, AT_ONCE)
     for record in paid.records:
         paid.check(record)
-    told = re.search(r"to resume: visioneval (run --resume \S+)", errors)
-    assert told is not None
-    assert (tmp_path / told[1].split()[-1]).samefile(paid.run_folder)
+    message = re.search(r"to resume: visioneval (run --resume \S+)", errors)
+    assert message is not None
+    assert (tmp_path / message[1].split()[-1]).samefile(paid.run_folder)
     api.latency.clear()
     result = paid.run(resume=True)
     assert result.exit_code == 0, result.output

@@ -306,8 +306,8 @@ def test_exported_text_is_never_a_formula(run: Folder, tmp_path: Path, text: str
     file = tmp_path / f"out.{form}"
     run.call("export", "r", "-o", str(file))
     if form != "jsonl":
-        (said,) = csv.DictReader(io.StringIO(file.read_text("utf-8")), delimiter="," if form == "csv" else "\t")
-        assert {said["answer"][0], said["rater"][0]}.isdisjoint("=+-@")
+        (output,) = csv.DictReader(io.StringIO(file.read_text("utf-8")), delimiter="," if form == "csv" else "\t")
+        assert {output["answer"][0], output["rater"][0]}.isdisjoint("=+-@")
     before = run.labels
     run.path.unlink()
     assert run.call("import", str(file), "r").exit_code == 0

@@ -56,8 +56,8 @@ def test_hostile_text_is_not_markup(rate: Callable[..., Page], serve: Serve, tmp
 def test_page_and_responses_hide_the_model(open_page: OpenPage, serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, [{"id": name} for name in ("one", "two", "three")], [SECRET_A, SECRET_B])
     server = serve(run)
-    own = f"http://127.0.0.1:{server.port}/"
-    page = open_page("about:blank", allowed=(own, f"blob:{own}", "about:"))
+    custom = f"http://127.0.0.1:{server.port}/"
+    page = open_page("about:blank", allowed=(custom, f"blob:{custom}", "about:"))
     seen: list[str] = []
     page.on("response", lambda reply: seen.append(f"{reply.url} {reply.headers} {reply.body().decode('latin-1')}"))
     page.goto(f"{server.url}&rater=ann")

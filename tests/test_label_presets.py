@@ -40,7 +40,7 @@ def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("ui", [("would_iterate", "yes_no", ()), ("why_not", "tags", WHY_NOT), ("clarity", "scale", (1, 2, 3, 4, 5))]),
         ("marketing", [("would_iterate", "yes_no", ()), ("why_not", "tags", WHY_NOT), ("clarity", "scale", (1, 2, 3, 4, 5))]),
@@ -54,11 +54,11 @@ def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
         ("logo", [("edit_right", "yes_no", ()), ("else_changed", "yes_no", ()), ("on_brand", "yes_no", ())]),
     ],
 )  # fmt: skip
-def test_a_ready_set_asks_this(name: str, wanted: list[tuple[str, str, tuple[Any, ...]]]) -> None:
-    found = asked({"preset": name}, "image_generation").resolved_labels
-    assert [(each.key, each.type, each.choices or each.steps) for each in found.questions] == wanted
-    assert [pair.key for pair in found.pairs] == ["preferred"]
-    assert [each.key for each in found.questions if each.metric == "verdict"] == [
+def test_a_ready_set_asks_this(name: str, expected: list[tuple[str, str, tuple[Any, ...]]]) -> None:
+    result = asked({"preset": name}, "image_generation").resolved_labels
+    assert [(item.key, item.type, item.choices or item.steps) for item in result.questions] == expected
+    assert [pair.key for pair in result.pairs] == ["preferred"]
+    assert [item.key for item in result.questions if item.metric == "verdict"] == [
         {"try_on": "usable_in_shop", "logo": "edit_right"}.get(name, "would_iterate")
     ]
 
@@ -68,24 +68,24 @@ def test_the_docs_list_the_ready_sets() -> None:
     rows = dict(re.findall(r"^\| `(ui|marketing|try_on|logo)` \| (.*?) \|", text, re.MULTILINE))
     rows["marketing"] = rows["marketing"].replace("the same, of a flyer", rows["ui"])
     for name, ready in READY.items():
-        assert re.findall("`([a-z_]+)`", rows[name]) == [each.key for each in ready.questions]
+        assert re.findall("`([a-z_]+)`", rows[name]) == [item.key for item in ready.questions]
         for question in ready.questions:
             assert all(choice in rows[name] for choice in question.choices)
 
 
 def test_own_questions_join_the_ready_ones_and_replace_by_key() -> None:
-    own = {"key": "on_brand", "ask": "Is it ours?", "type": "scale", "scale": [1, 3]}
+    custom = {"key": "on_brand", "ask": "Is it ours?", "type": "scale", "scale": [1, 3]}
     more = {"key": "note", "ask": "Else?", "type": "text"}
-    labels = {"preset": "logo", "questions": [own, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
-    found = asked(labels, "image_editing").resolved_labels
-    assert [(each.key, each.type) for each in found.questions] == [
+    labels = {"preset": "logo", "questions": [custom, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
+    result = asked(labels, "image_editing").resolved_labels
+    assert [(item.key, item.type) for item in result.questions] == [
         ("edit_right", "yes_no"), ("else_changed", "yes_no"), ("on_brand", "scale"), ("note", "text")
     ]  # fmt: skip
-    assert [pair.key for pair in found.pairs] == ["preferred", "bolder"]
+    assert [pair.key for pair in result.pairs] == ["preferred", "bolder"]
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "message"),
     [
         ("{preset: advert}", "'advert' is not one of ui, marketing, try_on, logo"),
         (
@@ -96,11 +96,11 @@ def test_own_questions_join_the_ready_ones_and_replace_by_key() -> None:
         ("{questions: [{key: a, ask: b, type: yes_no, tasks: [editing]}]}", "'editing' is not one of image_generation"),
     ],
 )
-def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str, told: str) -> None:
+def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str, message: str) -> None:
     text = "name: a\ncases: [{id: one, prompt: a tree}]\nmodels: [{provider: mock}]\ngraders: [{key: image, type: properties}]\n"
     (line,) = problems(f"{text}verdict: [not image.blank]\nlabels: {labels}\n")
     assert line.startswith("suite.yaml:6:")
-    assert told in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str,
     ],
 )
 def test_a_suite_that_says_nothing_asks_by_its_tasks(tasks: list[str], keys: list[str]) -> None:
-    assert [each.key for each in asked(None, *tasks).resolved_labels.questions] == keys
+    assert [item.key for item in asked(None, *tasks).resolved_labels.questions] == keys
 
 
 def test_what_a_rubric_asks_too_can_be_held_against_it() -> None:
     metrics = {"edit_right": {"type": "pass_fail", "description": "The edit is right."}}
     grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": metrics})
-    found = {each.key: each for each in resolve_labels(None, [grader], [TaskType.IMAGE_EDITING]).questions}
-    assert list(found) == ["usable", "edit_right", "else_changed", "note"]
-    assert (found["edit_right"].metric, found["edit_right"].ask) == ("edit_right", "The edit is right.")
+    result = {item.key: item for item in resolve_labels(None, [grader], [TaskType.IMAGE_EDITING]).questions}
+    assert list(result) == ["usable", "edit_right", "else_changed", "note"]
+    assert (result["edit_right"].metric, result["edit_right"].ask) == ("edit_right", "The edit is right.")
 
 
 def test_each_cell_is_asked_what_its_own_task_asks(tmp_path: Path) -> None:
@@ -130,12 +130,12 @@ def test_each_cell_is_asked_what_its_own_task_asks(tmp_path: Path) -> None:
     tasks = ["image_generation", "image_editing"]
     run = write_run(tmp_path, cases, labels=None, change=lambda at: {"task_type": tasks[at]})
     desk = Labeling(prepare(LabelRequest(str(run), tmp_path)))
-    found = {}
+    result = {}
     for _ in cases:
         item = desk.next("ann")["item"]
-        found[item["case"]] = keys = [ask["key"] for ask in item["asks"]]
+        result[item["case"]] = keys = [ask["key"] for ask in item["asks"]]
         desk.answer("ann", item["id"], {key: True for key in keys if key != "note"}, 1.0)
-    assert found == {
+    assert result == {
         "generated": ["usable", "as_asked", "note"], "edited": ["usable", "edit_right", "else_changed", "note"]
     }  # fmt: skip
 
@@ -145,8 +145,8 @@ def test_the_shipped_workflows_ask_their_ready_set(name: str, ready: str) -> Non
     suite = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: []).suite
     assert suite.labels is not None
     assert suite.labels.preset == ready
-    assert [(each.key, each.ask, each.choices) for each in suite.resolved_labels.questions] == [
-        (each.key, each.ask, each.choices) for each in READY[ready].questions
+    assert [(item.key, item.ask, item.choices) for item in suite.resolved_labels.questions] == [
+        (item.key, item.ask, item.choices) for item in READY[ready].questions
     ]
     again = Suite.model_validate_json(suite.model_dump_json(by_alias=True))
     assert again.resolved_labels == suite.resolved_labels

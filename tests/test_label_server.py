@@ -102,8 +102,8 @@ def test_rejects_other_origins(closed: Server, origin: str) -> None:
 
 
 def test_accepts_its_own_origin(server: Server) -> None:
-    own = f"http://127.0.0.1:{server.port}"
-    assert server.ask("/api/answer", posted(server), origin=own, sec_fetch_site="same-origin")[0] == 200
+    custom = f"http://127.0.0.1:{server.port}"
+    assert server.ask("/api/answer", posted(server), origin=custom, sec_fetch_site="same-origin")[0] == 200
     assert server.ask("/api/item?rater=ann", host=f"localhost:{server.port}")[0] == 200
 
 

@@ -68,9 +68,9 @@ def test_inputs_beside_the_suite_are_shown(home: Path) -> None:
 @pytest.mark.parametrize("mime", ["image/png", "video/mp4"])
 def test_a_runs_image_outside_the_run_is_missing(home: Path, mime: str) -> None:
     run = write_run(home, change=lambda _: {"mime": mime})
-    own = next(run.rglob("*.png"))
-    own.unlink()
-    own.symlink_to(home.parent / "private.png")
+    custom = next(run.rglob("*.png"))
+    custom.unlink()
+    custom.symlink_to(home.parent / "private.png")
     desk, result = shown(run)
     assert result["Result"]["kind"] == "missing"
     with pytest.raises(ImageError):
@@ -80,19 +80,19 @@ def test_a_runs_image_outside_the_run_is_missing(home: Path, mime: str) -> None:
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
 def test_image_metadata_is_removed(home: Path, form: str) -> None:
     run = write_run(home)
-    own = next(run.rglob("*.png"))
+    custom = next(run.rglob("*.png"))
     exif = Image.Exif()
     exif[0x0131] = exif[0x010E] = SECRET_A
     words = SECRET_A.encode()
-    make_image(3).save(own, form, exif=exif, xmp=words, icc_profile=words, comment=words)
-    assert own.read_bytes().count(words) >= 2
-    before = own.read_bytes()
+    make_image(3).save(custom, form, exif=exif, xmp=words, icc_profile=words, comment=words)
+    assert custom.read_bytes().count(words) >= 2
+    before = custom.read_bytes()
     desk, result = shown(run)
     exposure = desk.media.get(result["Result"]["id"])
     assert exposure is not None
     assert exposure.mime == "image/png"
     assert words not in exposure.data
-    assert own.read_bytes() == before
+    assert custom.read_bytes() == before
     second = Image.open(BytesIO(exposure.data))
     second.load()
     assert second.info == {}
@@ -103,9 +103,9 @@ def test_image_metadata_is_removed(home: Path, form: str) -> None:
 def video(home: Path) -> Path:
     """A run whose only image is a video that names its model."""
     run = write_run(home, change=lambda _: {"mime": "video/mp4"})
-    own = next(run.rglob("*.png"))
+    custom = next(run.rglob("*.png"))
     clip(home / "made.mp4", ["red", "blue"])
-    with av.open(str(home / "made.mp4")) as source, av.open(str(own), "w", format="mp4") as copy:
+    with av.open(str(home / "made.mp4")) as source, av.open(str(custom), "w", format="mp4") as copy:
         copy.metadata["comment"] = SECRET_A
         stream = copy.add_stream_from_template(source.streams.video[0])
         stream.metadata["handler_name"] = SECRET_A
@@ -113,7 +113,7 @@ def video(home: Path) -> Path:
             if packet.dts is not None:
                 packet.stream = stream
                 copy.mux(packet)
-    assert own.read_bytes().count(SECRET_A.encode()) == 2
+    assert custom.read_bytes().count(SECRET_A.encode()) == 2
     return run
 
 

@@ -35,7 +35,7 @@ def test_limits_and_prices_are_accepted_for_called_models(problems: Problems, li
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "said"),
+    ("line", "column", "output"),
     [
         (
             "limits: {opnai: {max_concurrency: 8}}",
@@ -86,10 +86,10 @@ def test_limits_and_prices_are_accepted_for_called_models(problems: Problems, li
         ("budget_usd: true", 1, "budget_usd"),
     ],
 )
-def test_errors_are_reported_with_location(problems: Problems, line: str, column: int, said: str) -> None:
+def test_errors_are_reported_with_location(problems: Problems, line: str, column: int, output: str) -> None:
     (problem,) = told(problems, line)
     where, _, message = problem.partition(": ")
-    assert said in message
+    assert output in message
     file, row, at = where.split(":")
     assert (file, row) == ("suite.yaml", "7")
     assert int(at) >= column

@@ -47,7 +47,7 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "suite.yaml:1:1: the suite is empty: create a starting point with 'visioneval init'"),
         ("# nothing\n", "suite.yaml:1:1: the suite is empty: create a starting point with 'visioneval init'"),
@@ -77,12 +77,12 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
         (suite("vars: {case: 2}"), "suite.yaml:6:8: the name 'case' is reserved for templates: rename the variable"),
     ],
 )
-def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
-    assert problems(text) == [told]
+def test_the_whole_suite(problems: Problems, text: str, message: str) -> None:
+    assert problems(text) == [message]
 
 
 @pytest.mark.parametrize(
-    ("cases", "told"),
+    ("cases", "message"),
     [
         ("{}", "2:8: cases: expected a list, not a mapping"),
         ("", "2:7: cases: expected a list, not null"),
@@ -152,12 +152,12 @@ def test_the_whole_suite(problems: Problems, text: str, told: str) -> None:
         ("[{id: a, prompt: x, verdict: [a b]}]", f"2:38: 'a b' {RULE}"),
     ],
 )
-def test_cases(problems: Problems, cases: str, told: str) -> None:
-    assert problems(suite(cases=f"cases: {cases}")) == [f"suite.yaml:{told}"]
+def test_cases(problems: Problems, cases: str, message: str) -> None:
+    assert problems(suite(cases=f"cases: {cases}")) == [f"suite.yaml:{message}"]
 
 
 @pytest.mark.parametrize(
-    ("models", "told"),
+    ("models", "message"),
     [
         ("{provider: mock}", "3:9: models: expected a list, not a mapping"),
         ("[]", "3:9: models: must not be empty"),
@@ -183,12 +183,12 @@ def test_cases(problems: Problems, cases: str, told: str) -> None:
         ("[{provider: 'a:'}]", "3:21: provider: 'a:' is not valid: write a custom class as package.module:Class"),
     ],
 )  # fmt: skip
-def test_models(problems: Problems, models: str, told: str) -> None:
-    assert problems(suite(models=f"models: {models}")) == [f"suite.yaml:{told}"]
+def test_models(problems: Problems, models: str, message: str) -> None:
+    assert problems(suite(models=f"models: {models}")) == [f"suite.yaml:{message}"]
 
 
 @pytest.mark.parametrize(
-    ("graders", "told"),
+    ("graders", "message"),
     [
         ("[text]", "4:11: expected a mapping with the key 'type', not 'text'"),
         ("[{key: a}]", "4:11: the key 'type' is missing"),
@@ -210,12 +210,12 @@ def test_models(problems: Problems, models: str, told: str) -> None:
         ),
     ],
 )
-def test_graders(problems: Problems, graders: str, told: str) -> None:
-    assert problems(suite(graders=f"graders: {graders}")) == [f"suite.yaml:{told}"]
+def test_graders(problems: Problems, graders: str, message: str) -> None:
+    assert problems(suite(graders=f"graders: {graders}")) == [f"suite.yaml:{message}"]
 
 
 @pytest.mark.parametrize(
-    ("verdict", "told"),
+    ("verdict", "message"),
     [
         ("image", ["5:10: verdict: expected a list, not 'image'"]),
         ("[]", ["5:10: verdict: must not be empty"]),
@@ -232,8 +232,8 @@ def test_graders(problems: Problems, graders: str, told: str) -> None:
         ),
     ],
 )
-def test_verdict(problems: Problems, verdict: str, told: list[str]) -> None:
-    assert problems(suite(verdict=f"verdict: {verdict}")) == [f"suite.yaml:{line}" for line in told]
+def test_verdict(problems: Problems, verdict: str, message: list[str]) -> None:
+    assert problems(suite(verdict=f"verdict: {verdict}")) == [f"suite.yaml:{line}" for line in message]
 
 
 def test_every_missing_key_is_told(problems: Problems) -> None:
@@ -251,8 +251,8 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
         graders="graders: [{key: image, type: properties}, {key: image, type: properties}]",
         verdict="verdict: [image, 'a b']",
     )
-    told = problems(text)
-    assert [line.split(": ", 1)[1][:38] for line in told] == [
+    message = problems(text)
+    assert [line.split(": ", 1)[1][:38] for line in message] == [
         "unknown key 'bogus' (known: add_questi",
         "gone.png: there is no such file",
         "two cases have the ID 'b'",
@@ -263,14 +263,14 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
         "a-b: 'a-b' is not valid: use letters, ",
         "unknown key 'sampels' (did you mean 's",
     ]
-    places = [tuple(map(int, line.split(":")[1:3])) for line in told]
+    places = [tuple(map(int, line.split(":")[1:3])) for line in message]
     assert places == sorted(places)
 
 
 @pytest.mark.parametrize(("wrong", "more"), [(100, None), (101, "1 more problem"), (1_102, "1,002 more problems")])
 def test_a_hundred_problems_of_each_file_are_told(wrong: int, more: str | None) -> None:
-    found = [Problem("a.yaml", at, 1, "wrong") for at in range(1, wrong + 1)]
-    lines = str(SuiteError([*found, Problem("b.yaml", 1, 1, "wrong")])).splitlines()
+    result = [Problem("a.yaml", at, 1, "wrong") for at in range(1, wrong + 1)]
+    lines = str(SuiteError([*result, Problem("b.yaml", 1, 1, "wrong")])).splitlines()
     assert lines[99] == "a.yaml:100:1: wrong"
     assert lines[100:] == [*([f"a.yaml: ... and {more} in this file"] if more else []), "b.yaml:1:1: wrong"]
 
@@ -301,10 +301,10 @@ def test_no_message_speaks_of_the_inside(problems: Problems) -> None:
         graders="graders: [{key: {}, type: text, when: 5, min_confidence: x}, {key: a, type: 'a:B', writes: {x: 5}}]",
         verdict="verdict: [{rule: 5, tags: x, level: {}}]",
     )
-    told = problems(text)
-    assert len(told) >= 20
+    message = problems(text)
+    assert len(message) >= 20
     for word in ("Input", "input", " dict", "tuple", "None", "True", "validation", "instance", "pydantic", "model_"):
-        assert not [line for line in told if word in line]
+        assert not [line for line in message if word in line]
 
 
 # --- files of cases
@@ -322,7 +322,7 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
 
 
 @pytest.mark.parametrize(
-    ("entry", "content", "told"),
+    ("entry", "content", "message"),
     [
         ("{file: c.yaml}", None, "suite.yaml:2:16: file: c.yaml: no such file or directory"),
         ("{file: .}", None, "suite.yaml:2:16: file: .: is a folder: name a file in it"),
@@ -339,9 +339,9 @@ def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> N
         ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and existing outputs can be read from URLs"),
     ],
 )  # fmt: skip
-def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, told: str) -> None:
+def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, message: str) -> None:
     files = {} if content is None else {"c.yaml": content}
-    assert problems(suite(cases=f"cases: [{entry}]"), files) == [told]
+    assert problems(suite(cases=f"cases: [{entry}]"), files) == [message]
 
 
 def test_what_a_file_of_cases_lacks_does_not_hide_the_rest(problems: Problems) -> None:
@@ -364,7 +364,7 @@ def test_paths_in_a_file_of_cases_are_relative_to_that_file(
 
 
 def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, told in [
+    for path, message in [
         (tmp_path / "gone.yaml", "no such file or directory"),
         (tmp_path, "is a folder: name a file in it"),
         (tmp_path / ("x" * 300), "file name too long"),
@@ -372,7 +372,7 @@ def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
     ]:
         with pytest.raises(UsageError) as caught:
             load_suite(path, run_labels=lambda run: [])
-        assert str(caught.value) == f"{path}: {told}"
+        assert str(caught.value) == f"{path}: {message}"
 
 
 def test_problems_are_told_from_where_the_suite_was_named(

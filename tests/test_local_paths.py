@@ -30,34 +30,34 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 def paths() -> Iterator[tuple[list[str], str]]:
     """A command line for each path of each command, up to that path."""
     for words, command in commands(typer.main.get_command(app)):
-        arguments = [each for each in command.params if each.param_type_name == "argument" and each.required]
-        for each in command.params:
-            if any(name in str(each.metavar) for name in ("DIR", "FILE", "PATH", "SUITE")):
-                if each.param_type_name == "option":
-                    yield [*words, *("x" for _ in arguments), each.opts[0]], each.opts[0]
+        arguments = [item for item in command.params if item.param_type_name == "argument" and item.required]
+        for item in command.params:
+            if any(name in str(item.metavar) for name in ("DIR", "FILE", "PATH", "SUITE")):
+                if item.param_type_name == "option":
+                    yield [*words, *("x" for _ in arguments), item.opts[0]], item.opts[0]
                 else:
-                    before = arguments.index(each) if each in arguments else 0
-                    yield [*words, *("x" for _ in range(before))], each.name
+                    before = arguments.index(item) if item in arguments else 0
+                    yield [*words, *("x" for _ in range(before))], item.name
 
 
 PATHS = list(paths())
 
 
 def test_all_kinds_of_paths_are_looked_at() -> None:
-    found = {(words[0], name) for words, name in PATHS}
+    result = {(words[0], name) for words, name in PATHS}
     assert {
         ("run", "--runs"),
         ("run", "--cache"),
         ("run", "--junit"),
         ("run", "--markdown"),
         ("run", "--log-file"),
-    } < found
-    assert {("compare", "--html"), ("export", "--output"), ("label", "--output"), ("report", "--output")} < found
-    assert {("cache", "--cache"), ("init", "folder"), ("validate", "suites"), ("questions", "--output")} < found
+    } < result
+    assert {("compare", "--html"), ("export", "--output"), ("label", "--output"), ("report", "--output")} < result
+    assert {("cache", "--cache"), ("init", "folder"), ("validate", "suites"), ("questions", "--output")} < result
     for _, command in commands(typer.main.get_command(app)):
-        for each in command.params:
-            if each.type_descriptor and "Path" in str(each.type_descriptor.annotation):
-                assert each.type_descriptor.parameter_info.parser is options.local_path, each.opts
+        for item in command.params:
+            if item.type_descriptor and "Path" in str(item.type_descriptor.annotation):
+                assert item.type_descriptor.parameter_info.parser is options.local_path, item.opts
 
 
 @pytest.mark.parametrize(("words", "name"), PATHS, ids=lambda value: value if isinstance(value, str) else value[0])

@@ -106,14 +106,14 @@ def measured(edit: Edit, output: np.ndarray, **options: Any) -> LocalityFinding:
     return measure_locality(base, output, mask, **{"exact": False, "dilate": DEFAULTS.dilate, **options})
 
 
-def holds_outside(found: LocalityFinding) -> bool:
-    assert found.changed_outside is not None
-    assert found.worst_window is not None
-    return found.changed_outside <= DEFAULTS.max_changed_outside and found.worst_window <= DEFAULTS.max_worst_window
+def holds_outside(result: LocalityFinding) -> bool:
+    assert result.changed_outside is not None
+    assert result.worst_window is not None
+    return result.changed_outside <= DEFAULTS.max_changed_outside and result.worst_window <= DEFAULTS.max_worst_window
 
 
-def holds_inside(found: LocalityFinding) -> bool:
-    return found.changed_inside is not None and found.changed_inside >= DEFAULTS.min_changed_inside
+def holds_inside(result: LocalityFinding) -> bool:
+    return result.changed_inside is not None and result.changed_inside >= DEFAULTS.min_changed_inside
 
 
 @pytest.fixture(scope="module")
@@ -149,16 +149,16 @@ def real(request: pytest.FixtureRequest) -> Edit:
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_a_drawn_edit_passes(drawn: Edit, name: str) -> None:
-    found = measured(drawn, HARMLESS[name](drawn[1]))
-    assert holds_outside(found)
-    assert holds_inside(found)
+    result = measured(drawn, HARMLESS[name](drawn[1]))
+    assert holds_outside(result)
+    assert holds_inside(result)
 
 
 @pytest.mark.parametrize("name", REAL_HARMLESS)
 def test_the_real_edits_pass(real: Edit, name: str) -> None:
-    found = measured(real, HARMLESS[name](real[1]))
-    assert holds_outside(found)
-    assert holds_inside(found)
+    result = measured(real, HARMLESS[name](real[1]))
+    assert holds_outside(result)
+    assert holds_inside(result)
 
 
 @pytest.mark.parametrize("name", HARMFUL)
@@ -174,44 +174,44 @@ def test_the_real_edits_fail_when_they_spill(real: Edit, name: str) -> None:
 def test_small_print_that_is_gone_fails(drawn: Edit) -> None:
     output = drawn[1].copy()
     output[232:258, 292:408] = 255
-    found = measured(drawn, output)
-    assert not holds_outside(found)
-    assert found.window is not None
-    left, top, width, height = found.window
+    result = measured(drawn, output)
+    assert not holds_outside(result)
+    assert result.window is not None
+    left, top, width, height = result.window
     assert 280 <= left <= left + width <= 420
     assert 215 <= top <= top + height <= 275
 
 
 @pytest.mark.parametrize("remade", [lambda b: b, lambda b: encoded(b, "JPEG", 85), lambda b: encoded(b, "WEBP", 80)])
 def test_no_edit_is_told_from_an_edit(drawn: Edit, remade: Callable[[np.ndarray], np.ndarray]) -> None:
-    found = measured(drawn, remade(drawn[0]))
-    assert holds_outside(found)
-    assert not holds_inside(found)
+    result = measured(drawn, remade(drawn[0]))
+    assert holds_outside(result)
+    assert not holds_inside(result)
 
 
 @pytest.mark.parametrize("remade", [lambda b: b, lambda b: encoded(b, "JPEG", 85)])
 def test_no_edit_is_told_from_the_real_edits(real: Edit, remade: Callable[[np.ndarray], np.ndarray]) -> None:
-    found = measured(real, remade(real[0]))
-    assert holds_outside(found)
-    assert found.changed_inside == pytest.approx(0, abs=0.001)
+    result = measured(real, remade(real[0]))
+    assert holds_outside(result)
+    assert result.changed_inside == pytest.approx(0, abs=0.001)
 
 
 def test_the_worst_window_is_where_the_patch_is(real: Edit) -> None:
     x, y = real[0].shape[1] - 60, 40
-    found = measured(real, patched(real[1], x, y))
-    assert found.window is not None
-    left, top, width, height = found.window
+    result = measured(real, patched(real[1], x, y))
+    assert result.window is not None
+    left, top, width, height = result.window
     assert left - 2 <= x <= x + 12 <= left + width + 2
     assert top - 2 <= y <= y + 12 <= top + height + 2
 
 
 def test_the_real_edits_measure_as_documented(real: Edit) -> None:
-    found = measured(real, real[1])
-    assert found.changed_outside == pytest.approx(0, abs=0.0005)
-    assert found.worst_window == pytest.approx(0.03, abs=0.04)
-    assert found.ssim_outside == pytest.approx(0.89, abs=0.06)
-    assert found.changed_inside is not None
-    assert found.changed_inside > 0.1
+    result = measured(real, real[1])
+    assert result.changed_outside == pytest.approx(0, abs=0.0005)
+    assert result.worst_window == pytest.approx(0.03, abs=0.04)
+    assert result.ssim_outside == pytest.approx(0.89, abs=0.06)
+    assert result.changed_inside is not None
+    assert result.changed_inside > 0.1
 
 
 def test_blur_shows_in_the_similarity(drawn: Edit) -> None:
@@ -225,10 +225,10 @@ def test_blur_shows_in_the_similarity(drawn: Edit) -> None:
 def test_the_edit_has_no_part_in_what_is_measured_outside(drawn: Edit) -> None:
     base, output, mask = drawn
     assert measured((base, output, mask), np.where(mask[..., None], output, base)).changed_outside == 0
-    found = measured((base, output, mask), np.where(mask[..., None], 255 - base, base))
-    assert (found.changed_outside, found.worst_window) == (0, 0)
-    assert found.ssim_outside == pytest.approx(1)
-    assert found.window is None
+    result = measured((base, output, mask), np.where(mask[..., None], 255 - base, base))
+    assert (result.changed_outside, result.worst_window) == (0, 0)
+    assert result.ssim_outside == pytest.approx(1)
+    assert result.window is None
 
 
 def test_dilate_grants_a_margin(drawn: Edit) -> None:
@@ -246,27 +246,27 @@ def test_exact_counts_every_pixel(drawn: Edit) -> None:
     output = base.copy()
     output[5, 7, 0] ^= 1
     output[150, 200, 1] ^= 1
-    found = measured((base, output, mask), output, exact=True, dilate=0)
-    assert found.changed_outside == 1 / (~mask).sum()
-    assert found.changed_inside == 1 / mask.sum()
-    assert found.worst_window == 1 / 24**2
+    result = measured((base, output, mask), output, exact=True, dilate=0)
+    assert result.changed_outside == 1 / (~mask).sum()
+    assert result.changed_inside == 1 / mask.sum()
+    assert result.worst_window == 1 / 24**2
     assert measured((base, output, mask), output).changed_outside == 0
 
 
 def test_exact_takes_no_shift_back(drawn: Edit) -> None:
-    found = measured(drawn, shifted(drawn[0], 2, 0), exact=True)
-    assert found.registration.shift_x == 0
-    assert found.changed_outside is not None
-    assert found.changed_outside > 0.5
+    result = measured(drawn, shifted(drawn[0], 2, 0), exact=True)
+    assert result.registration.shift_x == 0
+    assert result.changed_outside is not None
+    assert result.changed_outside > 0.5
 
 
 def test_exact_has_limits_of_zero_unless_stated() -> None:
     strict = LocalityGrader(type="locality", key="k", tolerance="exact")
     assert (strict.max_changed_outside, strict.max_worst_window, strict.dilate) == (0, 0, 0)
     assert strict.min_changed_inside == DEFAULTS.min_changed_inside
-    own = LocalityGrader(type="locality", key="k", tolerance="exact", max_changed_outside=0.1, dilate=3)
-    assert (own.max_changed_outside, own.dilate) == (0.1, 3)
-    assert LocalityGrader.model_validate(own.model_dump()) == own
+    custom = LocalityGrader(type="locality", key="k", tolerance="exact", max_changed_outside=0.1, dilate=3)
+    assert (custom.max_changed_outside, custom.dilate) == (0.1, 3)
+    assert LocalityGrader.model_validate(custom.model_dump()) == custom
     with pytest.raises(ValidationError):
         LocalityGrader(type="locality", key="k", max_worst_window=1.5)
 
@@ -308,60 +308,61 @@ def grade(tmp_path: Path, drawn: Edit) -> Callable[..., Grade]:
 
 
 def test_a_pass_carries_its_numbers_and_a_map(grade: Callable[..., Grade], drawn: Edit, tmp_path: Path) -> None:
-    found = grade(shifted(drawn[1], 4, 0))
-    assert found.scores["local"] is True
+    result = grade(shifted(drawn[1], 4, 0))
+    assert result.scores["local"] is True
     names = ("changed_outside", "worst_window", "ssim_outside", "changed_inside")
-    assert set(found.scores) == {"local", *(f"local.{name}" for name in names)}
-    assert all(isinstance(found.scores[f"local.{name}"], float) for name in names)
-    assert found.reasons == {}
-    assert found.error is None
-    assert found.details["difference_map"] == "artifacts/local.difference.png"
+    assert set(result.scores) == {"local", *(f"local.{name}" for name in names)}
+    assert all(isinstance(result.scores[f"local.{name}"], float) for name in names)
+    assert result.reasons == {}
+    assert result.error is None
+    assert result.details["difference_map"] == "artifacts/local.difference.png"
     assert size_of(tmp_path / "local.difference.png") == (420, 330)
-    assert found.details["registration"]["shift_x"] == pytest.approx(4, abs=0.1)
-    assert found.details["registration"]["skipped"]["right"] == 4
-    assert found.tool_versions["opencv"]
+    assert result.details["registration"]["shift_x"] == pytest.approx(4, abs=0.1)
+    assert result.details["registration"]["skipped"]["right"] == 4
+    assert result.tool_versions["opencv"]
 
 
 def test_a_spill_says_how_much_and_where(grade: Callable[..., Grade], drawn: Edit) -> None:
-    found = grade(patched(drawn[1], 360, 40))
-    assert found.scores["local"] is False
-    window = found.details["window"]
+    result = grade(patched(drawn[1], 360, 40))
+    assert result.scores["local"] is False
+    window = result.details["window"]
     assert (
         f"x {window['left']} to {window['left'] + 24}, y {window['top']} to {window['top'] + 24}"
-        in found.reasons["local"]
+        in result.reasons["local"]
     )
-    assert "%" in found.reasons["local"]
+    assert "%" in result.reasons["local"]
 
 
 def test_no_edit_says_so(grade: Callable[..., Grade], drawn: Edit) -> None:
-    found = grade(drawn[0])
-    assert found.scores["local"] is False
+    result = grade(drawn[0])
+    assert result.scores["local"] is False
     assert (
-        found.reasons["local"] == "0% of the pixels inside the mask changed, below the limit of 1%: the edit is missing"
+        result.reasons["local"]
+        == "0% of the pixels inside the mask changed, below the limit of 1%: the edit is missing"
     )
 
 
 def test_another_shape_fails_as_distorted(grade: Callable[..., Grade], drawn: Edit) -> None:
-    found = grade(np.asarray(Image.fromarray(drawn[1]).resize((330, 330))))
-    assert found.scores["local"] is False
-    assert found.details["registration"]["distorted"] is True
-    assert "330x330" in found.reasons["local"]
-    assert "420x330" in found.reasons["local"]
+    result = grade(np.asarray(Image.fromarray(drawn[1]).resize((330, 330))))
+    assert result.scores["local"] is False
+    assert result.details["registration"]["distorted"] is True
+    assert "330x330" in result.reasons["local"]
+    assert "420x330" in result.reasons["local"]
 
 
 def test_exact_forgives_no_other_size(grade: Callable[..., Grade], drawn: Edit) -> None:
-    found = grade(resized(drawn[1], 0.5), tolerance="exact", max_changed_outside=1, max_worst_window=1)
-    assert found.scores["local"] is False
-    assert "210x165" in found.reasons["local"]
+    result = grade(resized(drawn[1], 0.5), tolerance="exact", max_changed_outside=1, max_worst_window=1)
+    assert result.scores["local"] is False
+    assert "210x165" in result.reasons["local"]
 
 
 def test_what_a_mask_leaves_out_is_null_with_its_cause(grade: Callable[..., Grade], drawn: Edit) -> None:
-    found = grade(drawn[1], np.ones_like(drawn[2]))
-    assert found.scores["local"] is None
-    assert found.scores["local.changed_outside"] is None
-    assert found.scores["local.worst_window"] is None
-    assert found.scores["local.ssim_outside"] is None
-    assert found.error == "no pixel is outside the mask"
+    result = grade(drawn[1], np.ones_like(drawn[2]))
+    assert result.scores["local"] is None
+    assert result.scores["local.changed_outside"] is None
+    assert result.scores["local.worst_window"] is None
+    assert result.scores["local.ssim_outside"] is None
+    assert result.error == "no pixel is outside the mask"
     unedited = grade(drawn[0], np.ones_like(drawn[2]))
     assert unedited.scores["local"] is False
     empty = grade(drawn[1], np.zeros_like(drawn[2]), max_changed_outside=1, max_worst_window=1)

@@ -40,7 +40,7 @@ def start(tmp_path: Path) -> Any:
         path = tmp_path / "suite.yaml"
         path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
         done = CliRunner().invoke(app, ["run", str(path), "--runs", str(tmp_path / "runs"), "--reuse", "none", *flags])
-        folder = max((tmp_path / "runs").iterdir(), key=lambda each: each.stat().st_mtime_ns)
+        folder = max((tmp_path / "runs").iterdir(), key=lambda item: item.stat().st_mtime_ns)
         return done.exit_code, done.output, folder, list(read_records(folder))
 
     return started
@@ -77,8 +77,8 @@ def test_a_logo_that_nobody_edited_fails(start: Any) -> None:
 
 def test_one_step_of_two_is_not_enough(start: Any, tmp_path: Path) -> None:
     shutil.copytree(SOURCE / "assets", tmp_path / "assets")
-    for number, made in enumerate(LOGOS["two_steps"].halfway):
-        made().save(tmp_path / "assets" / f"half{number}.png")
+    for number, created in enumerate(LOGOS["two_steps"].halfway):
+        created().save(tmp_path / "assets" / f"half{number}.png")
         _, _, _, (record,) = start(measured(f"assets/half{number}.png"), "--case", "two_steps")
         assert "text_rendering_ocr" in record.failed_rules
 
@@ -133,7 +133,7 @@ def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(api: FakeAPI, th
 def test_three_images_of_a_call_are_three_records_each_graded(api: FakeAPI, through: Any) -> None:
     api.script.judge(said)
     _, _, _, records = through("--case", "letter", "--model", "*quality=high*", n=3)
-    assert [record.sample_index for record in sorted(records, key=lambda each: each.sample_index)] == [0, 1, 2]
+    assert [record.sample_index for record in sorted(records, key=lambda item: item.sample_index)] == [0, 1, 2]
     assert api.paid["images.edits"] == 1
     for record in records:
         assert record.scores["edit_intent_correctness"] == 5

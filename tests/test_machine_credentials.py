@@ -144,7 +144,7 @@ def test_every_location_is_served_by_google(location: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "own"),
+    ("host", "custom"),
     [
         ("us-central1-aiplatform.googleapis.com", True),
         ("aiplatform.mtls.googleapis.com", True),
@@ -156,8 +156,8 @@ def test_every_location_is_served_by_google(location: str) -> None:
         ("aiplatform.evil.example.rep.googleapis.com", False),
     ],
 )
-def test_hosts_of_vertex_ai(host: str, own: bool) -> None:
-    assert is_vertex_host(host) is own
+def test_hosts_of_vertex_ai(host: str, custom: bool) -> None:
+    assert is_vertex_host(host) is custom
 
 
 def _models(model: type[BaseModel], seen: set[type[BaseModel]]) -> None:
@@ -175,7 +175,7 @@ def _models_in(hint: Any, seen: set[type[BaseModel]]) -> None:
 
 
 def _patterns(metadata: Any) -> list[str]:
-    return [found for each in metadata if (found := getattr(each, "pattern", None)) is not None]
+    return [result for item in metadata if (result := getattr(item, "pattern", None)) is not None]
 
 
 def _patterns_of_each_level(hint: Any) -> Iterator[list[str]]:

@@ -167,10 +167,10 @@ def test_without_copy_any_size_can_be_generated(size: str):
 
 
 def test_a_page_without_copy_is_not_blank_and_follows_the_prompt():
-    one, other = (np.asarray(output(request(prompt=prompt)), int) for prompt in ("a quiet hill", "a loud harbour"))
-    for page in (one, other):
+    single, other = (np.asarray(output(request(prompt=prompt)), int) for prompt in ("a quiet hill", "a loud harbour"))
+    for page in (single, other):
         assert (abs(page - np.median(page, axis=(0, 1))).max(axis=2) > 15).mean() > 0.1
-    assert (one != other).any(axis=2).mean() > 0.05
+    assert (single != other).any(axis=2).mean() > 0.05
 
 
 def test_a_page_without_copy_shows_nothing_that_is_read(read):

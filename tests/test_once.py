@@ -10,20 +10,20 @@ from visioneval.engine.cells.single_flight import SingleFlight
 
 
 def test_first_caller_does_the_work_for_all() -> None:
-    made: list[str] = []
+    created: list[str] = []
 
     async def make() -> str:
-        made.append("x")
+        created.append("x")
         await asyncio.sleep(0)
         return "done"
 
     async def all_at_once() -> list[str]:
         once = SingleFlight()
-        told = await asyncio.gather(*(once("a", make) for _ in range(5)), once("b", make))
-        return [*told, await once("a", make)]
+        message = await asyncio.gather(*(once("a", make) for _ in range(5)), once("b", make))
+        return [*message, await once("a", make)]
 
     assert asyncio.run(all_at_once()) == ["done"] * 7
-    assert made == ["x", "x"]
+    assert created == ["x", "x"]
 
 
 def test_failure_reaches_all_waiting_callers_and_is_not_cached() -> None:
@@ -39,8 +39,8 @@ def test_failure_reaches_all_waiting_callers_and_is_not_cached() -> None:
 
     async def all_at_once() -> int:
         once = SingleFlight()
-        told = await asyncio.gather(*(once("a", make) for _ in range(3)), return_exceptions=True)
-        assert [str(each) for each in told] == ["no luck"] * 3
+        message = await asyncio.gather(*(once("a", make) for _ in range(3)), return_exceptions=True)
+        assert [str(item) for item in message] == ["no luck"] * 3
         return await once("a", make)
 
     assert asyncio.run(all_at_once()) == 2

@@ -140,7 +140,7 @@ def test_several_images_are_sent_in_order(api: FakeAPI, save_image: Callable[...
         save_image("c.webp", size=(20, 10)),
         save_image("d.gif"),
     ]
-    files = CaseFiles(images=tuple((f"role_{place}", path) for place, path in enumerate(paths)))
+    files = CaseFiles(images=tuple((f"role_{position}", path) for position, path in enumerate(paths)))
     generate(api.openai_base_url, request({**PLAIN, "input_fidelity": "high"}, files, "put it on"))
     sent = asked_generate(api)
     assert [(part.filename, part.mime, part.size) for part in sent.images] == [
@@ -267,9 +267,9 @@ def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.Monk
     api.faults.queue(Fault("hang"))
 
     async def ask() -> None:
-        made = client_for(OpenAIOptions(base_url=api.openai_base_url, api_key_env="LOCAL_KEY"))
-        async with made, provider_errors(made):
-            await made.images.generate(prompt="a tree", extra_body=PLAIN, timeout=0.2)
+        created = client_for(OpenAIOptions(base_url=api.openai_base_url, api_key_env="LOCAL_KEY"))
+        async with created, provider_errors(created):
+            await created.images.generate(prompt="a tree", extra_body=PLAIN, timeout=0.2)
 
     with pytest.raises(ProviderError) as caught:
         asyncio.run(ask())
@@ -345,13 +345,13 @@ def test_nothing_of_the_environment_reaches_another_host(monkeypatch: pytest.Mon
 def test_without_a_base_url_calls_go_to_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-own-12345678")
-    made = client_for(OpenAIOptions())
-    assert (str(made.base_url), made.api_key, made.max_retries) == (
+    created = client_for(OpenAIOptions())
+    assert (str(created.base_url), created.api_key, created.max_retries) == (
         "https://api.openai.com/v1/",
         "sk-own-12345678",
         0,
     )
-    assert isinstance(made, openai.AsyncOpenAI)
+    assert isinstance(created, openai.AsyncOpenAI)
 
 
 def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:

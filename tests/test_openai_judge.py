@@ -39,8 +39,8 @@ def ask(url: str, way: str, *questions: Question, model: str = "gpt-5.4", **para
 
     async def all_of_them() -> list[Reply]:
         judge = open_judge(config)
-        told = CellRef("one", "m", 0)
-        return [await converse(lambda each: judge.ask(each, told), q) for q in questions or (QUESTION,)]
+        message = CellRef("one", "m", 0)
+        return [await converse(lambda item: judge.ask(item, message), q) for q in questions or (QUESTION,)]
 
     return asyncio.run(all_of_them())
 
@@ -271,9 +271,9 @@ def test_bad_calls_get_an_answer_that_helps_in_chat() -> None:
     with canned(*answers) as server:
         (reply,) = ask(server.url, "chat", looking(given))
     assert (reply.text, reply.tool_calls, reply.usage) == ("ok", 3, None)
-    _, own, *results = server.bodies[1]["messages"]
-    assert own.keys() == {"role", "content", "tool_calls"}
-    assert [call["function"]["arguments"] for call in own["tool_calls"]] == ['{"x": 1}', "{}", "{}"]
+    _, custom, *results = server.bodies[1]["messages"]
+    assert custom.keys() == {"role", "content", "tool_calls"}
+    assert [call["function"]["arguments"] for call in custom["tool_calls"]] == ['{"x": 1}', "{}", "{}"]
     for message, words in zip(results, TOLD, strict=True):
         assert message["content"].startswith(words)
 

@@ -66,13 +66,13 @@ def records() -> list[Record]:
 def test_a_sweep_generates_and_grades_every_image(api: FakeAPI) -> None:
     result = run(api)
     assert (result.exit_code, len(api.requests)) == (0, 8), result.output
-    found = records()
-    assert sorted({(record.test_id, record.sample_index) for record in found}) == [
+    actual = records()
+    assert sorted({(record.test_id, record.sample_index) for record in actual}) == [
         ("boat", 0), ("boat", 1), ("tree", 0), ("tree", 1)
     ]  # fmt: skip
     for case in ("tree", "boat"):
-        assert len([record for record in found if record.test_id == case]) == 8
-    for record in found:
+        assert len([record for record in actual if record.test_id == case]) == 8
+    for record in actual:
         params: dict[str, Any] = dict(record.run_params)
         assert (params["model"], params["n"]) == ("gpt-image-1.5", 2)
         width, height = map(int, params["size"].split("x"))
@@ -81,8 +81,8 @@ def test_a_sweep_generates_and_grades_every_image(api: FakeAPI) -> None:
         assert record.verdict == "PASS"
         assert record.usage is not None
         assert record.usage["output_image_tokens"] > 0
-    sweep = {(record.run_params["quality"], record.run_params["size"]) for record in found}
-    assert len(sweep) == len({record.model_label for record in found}) == 4
+    sweep = {(record.run_params["quality"], record.run_params["size"]) for record in actual}
+    assert len(sweep) == len({record.model_label for record in actual}) == 4
 
 
 def test_no_file_of_a_run_and_no_output_holds_the_key(api: FakeAPI) -> None:
@@ -130,9 +130,11 @@ def test_an_untrusted_host_is_a_suite_error(api: FakeAPI, monkeypatch: pytest.Mo
 def test_one_models_errors_leave_the_others_alone(api: FakeAPI) -> None:
     result = run(api, TWO_MODELS)
     assert result.exit_code == 3, result.output
-    told = {record.model_label: record for record in records()}
-    said = {label: record.error and (record.error.kind, record.error.message) for label, record in told.items()}
-    assert said == {
+    expected_message = {record.model_label: record for record in records()}
+    text = {
+        label: record.error and (record.error.kind, record.error.message) for label, record in expected_message.items()
+    }
+    assert text == {
         "gpt-image-99": (
             "invalid",
             "404: The model `gpt-image-99` does not exist or you do not have access to it.",
@@ -140,7 +142,7 @@ def test_one_models_errors_leave_the_others_alone(api: FakeAPI) -> None:
         "gpt-image-1.5": ("invalid", "400: Unknown parameter: 'colour'."),
         "good": None,
     }
-    assert {label: str(record.verdict) for label, record in told.items()} == {
+    assert {label: str(record.verdict) for label, record in expected_message.items()} == {
         "gpt-image-99": "ERROR",
         "gpt-image-1.5": "ERROR",
         "good": "PASS",
@@ -150,9 +152,9 @@ def test_one_models_errors_leave_the_others_alone(api: FakeAPI) -> None:
 def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
     api.faults.queue(Fault("fewer_images"), Fault("refusal"))
     assert run(api, ONE_QUALITY, "--max-concurrency", "1").exit_code == 3
-    found = {(record.test_id, record.sample_index): record for record in records()}
-    assert found["tree", 0].verdict == "PASS"
-    lost = found["tree", 1]
+    result = {(record.test_id, record.sample_index): record for record in records()}
+    assert result["tree", 0].verdict == "PASS"
+    lost = result["tree", 1]
     assert lost.error is not None
     assert (lost.verdict, lost.error.kind, lost.error.message) == (
         "ERROR",
@@ -160,7 +162,7 @@ def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
         "images requested: 2, received: 1",
     )
     for sample in (0, 1):
-        refused = found["boat", sample]
+        refused = result["boat", sample]
         assert (refused.status, refused.verdict, refused.failure_tags) == ("refused", "FAIL", ("refused",))
         assert refused.reasons["refused"].startswith("400: Your request was rejected by the safety system.")
 
@@ -168,7 +170,7 @@ def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
 def test_a_damaged_image_costs_its_own_cell_alone(api: FakeAPI) -> None:
     api.script.generate(lambda asked: None if "boat" in asked.prompt else [b"", b"no image"])
     assert run(api, ONE_QUALITY).exit_code == 3
-    told = {(r.test_id, r.sample_index): (str(r.verdict), r.error and r.error.message) for r in records()}
-    assert told["boat", 0] == told["boat", 1] == ("PASS", None)
-    assert told["tree", 0] == ("ERROR", "the file is empty")
-    assert told["tree", 1][0] == "ERROR"
+    expected_message = {(r.test_id, r.sample_index): (str(r.verdict), r.error and r.error.message) for r in records()}
+    assert expected_message["boat", 0] == expected_message["boat", 1] == ("PASS", None)
+    assert expected_message["tree", 0] == ("ERROR", "the file is empty")
+    assert expected_message["tree", 1][0] == "ERROR"

@@ -64,8 +64,8 @@ def call(*words: str | Path) -> Any:
     ],
 )
 def test_a_label_is_of_the_images_that_it_names(labels: Any, images: Any, same: bool) -> None:
-    one = label("a", "ann", "usable", True, artifact_sha256=labels[0], other_sha256=labels[1])
-    assert is_current(images, one) is same
+    single = label("a", "ann", "usable", True, artifact_sha256=labels[0], other_sha256=labels[1])
+    assert is_current(images, single) is same
 
 
 def test_label_stores_the_hash_of_its_image(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_import_accepts_labels_of_the_current_image_only(tmp_path: Path) -> None
     (tmp_path / "in.csv").write_text(
         f"case,rater,usable,artifact_sha256\none,ann,yes,\ntwo,ann,yes,{NOW}\ntwo,bo,yes,{digest}\ntwo,cy,yes,abc\n"
     )
-    found = call("label", "import", tmp_path / "in.csv", "r", "--runs", tmp_path)
-    assert [line.split(": ", 1)[1] for line in found.stderr.splitlines()] == [
+    result = call("label", "import", tmp_path / "in.csv", "r", "--runs", tmp_path)
+    assert [line.split(": ", 1)[1] for line in result.stderr.splitlines()] == [
         "belongs to an older image of this cell"
     ] * 2
     assert [(line["rater"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")] == [

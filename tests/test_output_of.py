@@ -26,13 +26,13 @@ def test_one_image_is_graded_against_each_prompt(toy: Toy) -> None:
     done = toy.run({}, {**COUNTER, "metadata": {"look": "bad"}, "verdict": ["not fine"]}, samples=2)
     assert done.exit_code == 0, done.output
     assert sorted(cells(toy)) == [(case, sample, "PASS") for case in ("case0", "other") for sample in (0, 1)]
-    own, other = toy.records["case0"], toy.records["other"]
+    custom, other = toy.records["case0"], toy.records["other"]
     assert (other.prompt, other.scores["fine"], other.reasons) == ("three trees", False, {"look": "all is ill"})
     for field in ("artifact_path", "artifact_sha256", "mime", "width", "height", "generation_key", "sample_index"):
-        assert getattr(other, field) == getattr(own, field), field
-    assert other.grade_key != own.grade_key
+        assert getattr(other, field) == getattr(custom, field), field
+    assert other.grade_key != custom.grade_key
     assert len(list((toy.latest / "artifacts").rglob("*.png"))) == 2
-    assert (own.cost_usd, other.cost_usd, other.usage, other.attempts) == (0.5, 0.0, None, 0)
+    assert (custom.cost_usd, other.cost_usd, other.usage, other.attempts) == (0.5, 0.0, None, 0)
     assert toy.summary["cost_usd"] == 1.0
 
 
@@ -45,9 +45,9 @@ def test_a_generation_that_fails_fails_for_all_that_look(
 ) -> None:
     done = toy.run({"metadata": {"generate": generate}}, COUNTER)
     assert done.exit_code == code
-    own, other = toy.records["case0"], toy.records["other"]
-    assert (own.status, other.status, other.verdict, other.error) == (status, status, verdict, own.error)
-    assert other.reasons == own.reasons
+    custom, other = toy.records["case0"], toy.records["other"]
+    assert (custom.status, other.status, other.verdict, other.error) == (status, status, verdict, custom.error)
+    assert other.reasons == custom.reasons
 
 
 def test_the_order_in_the_file_does_not_matter(toy: Toy) -> None:
@@ -66,8 +66,8 @@ def test_a_selected_case_brings_the_one_whose_image_it_looks_at(toy: Toy) -> Non
 
 
 def test_a_plan_counts_one_generation_and_two_cells(toy: Toy) -> None:
-    told = toy("plan", toy.write({}, COUNTER, samples=3), "--trust-suite").output
-    assert "3 generation calls, 6 images, 6 grader calls" in told
+    message = toy("plan", toy.write({}, COUNTER, samples=3), "--trust-suite").output
+    assert "3 generation calls, 6 images, 6 grader calls" in message
 
 
 def test_an_edits_lookers_see_its_inputs_and_have_its_task(toy: Toy) -> None:
@@ -188,8 +188,8 @@ def test_no_template_knows_a_counter_example(toy: Toy) -> None:
 
 def test_a_separation_needs_both_kinds(problems: Problems) -> None:
     graders = "graders: [{key: r, type: reference}, {key: image, type: properties}]"
-    told = problems(suite("gates: [separation(image) >= 0.5]", graders=graders))
-    assert told == [
+    message = problems(suite("gates: [separation(image) >= 0.5]", graders=graders))
+    assert message == [
         "suite.yaml:6:9: 'separation(image) >= 0.5': its cases include no counterexamples (expect: {aligned: false})"
     ]
 
@@ -215,10 +215,10 @@ def lines(toy: Toy) -> list[dict[str, Any]]:
 def test_a_lost_cell_is_made_again_with_what_looks_at_it(toy: Toy, lost: str) -> None:
     assert toy.run({}, COUNTER).exit_code == 0
     results = toy.latest / "results.jsonl"
-    kept = [line for line in lines(toy) if line["test_id"] != lost]
-    results.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    stored = [line for line in lines(toy) if line["test_id"] != lost]
+    results.write_text("".join(json.dumps(line) + "\n" for line in stored))
     done = toy("run", toy.folder / "suite.yaml", "--trust-suite", "--resume", toy.latest)
     assert done.exit_code == 0, done.output
-    made = [line["test_id"] for line in lines(toy)[len(kept) :]]
-    assert made == (["other"] if lost == "other" else ["case0", "other"])
+    created = [line["test_id"] for line in lines(toy)[len(stored) :]]
+    assert created == (["other"] if lost == "other" else ["case0", "other"])
     assert toy.records["other"].artifact_path == toy.records["case0"].artifact_path

@@ -16,8 +16,8 @@ from visioneval.types import Verdict
 @pytest.mark.parametrize("template", list(Template))
 def test_what_init_writes_runs_and_holds(template: Template, tmp_path: Path) -> None:
     runner = CliRunner()
-    made = runner.invoke(app, ["init", str(tmp_path / "own"), "--template", template.value])
-    assert made.exit_code == 0, made.output
+    created = runner.invoke(app, ["init", str(tmp_path / "own"), "--template", template.value])
+    assert created.exit_code == 0, created.output
     suite = str(tmp_path / "own" / "suite.yaml")
     assert runner.invoke(app, ["validate", suite]).exit_code == 0
     done = runner.invoke(app, ["run", suite, "--runs", str(tmp_path / "runs")])
@@ -26,10 +26,10 @@ def test_what_init_writes_runs_and_holds(template: Template, tmp_path: Path) -> 
     verdicts = {record.model_label: [] for record in read_records(folder)}
     for record in read_records(folder):
         verdicts[record.model_label].append(record.verdict)
-    assert all(verdict is not Verdict.ERROR for own in verdicts.values() for verdict in own)
+    assert all(verdict is not Verdict.ERROR for custom in verdicts.values() for verdict in custom)
     if template is Template.quickstart:
         assert set(verdicts.pop("mock,flaw=none")) == {Verdict.PASS}
-        assert all(Verdict.FAIL in own for own in verdicts.values()), "a flaw that nobody caught"
+        assert all(Verdict.FAIL in custom for custom in verdicts.values()), "a flaw that nobody caught"
         assert len(verdicts) == 7
 
 

@@ -61,11 +61,11 @@ def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, paid: Paid) -> 
         assert "Traceback" not in errors
         assert errors.splitlines()[-1].endswith(": No space left on device")
         assert "to resume: visioneval run --resume runs/r" in errors
-        kept = len(paid.records)
-        assert 0 < kept < CELLS
+        stored = len(paid.records)
+        assert 0 < stored < CELLS
         for record in paid.records:
             paid.check(record)
-        assert paid.generated <= kept + IN_THE_WORKS
+        assert paid.generated <= stored + IN_THE_WORKS
         again("size=8m")
         result = paid.run(resume=True)
         assert result.exit_code == 0, result.output
@@ -80,11 +80,11 @@ def test_full_cache_disk_stops_the_run(tmp_path: Path, paid: Paid) -> None:
         assert program.returncode == 3, errors
         assert "Traceback" not in errors
         assert "cache: cannot write to the cache: " in errors.splitlines()[-1]
-        kept = len(paid.records)
-        assert kept < CELLS
+        stored = len(paid.records)
+        assert stored < CELLS
         for record in paid.records:
             paid.check(record)
-        assert paid.generated <= kept + IN_THE_WORKS
+        assert paid.generated <= stored + IN_THE_WORKS
         again("size=8m")
         result = paid.run(resume=True)
         assert result.exit_code == 0, result.output
@@ -127,7 +127,7 @@ def removed(path: Path) -> None:
 
 
 def swapped(path: Path) -> None:
-    other = next(each for each in path.parent.parent.glob("*/*") if each != path)
+    other = next(item for item in path.parent.parent.glob("*/*") if item != path)
     data = path.read_bytes()
     shutil.copyfile(other, path)
     other.write_bytes(data)
@@ -138,7 +138,7 @@ HARM = [truncated, zeroed, emptied, removed, swapped]
 
 def kept_image(paid: Paid, at: int) -> Path:
     """Where the cache keeps the image of a cell, with no other name in a run."""
-    record = next(each for each in paid.records if each.prompt == prompt(at))
+    record = next(item for item in paid.records if item.prompt == prompt(at))
     digest = str(record.artifact_sha256)
     path = paid.cache / "files" / digest[:2] / digest
     data = path.read_bytes()

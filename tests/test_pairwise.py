@@ -83,12 +83,12 @@ def run(toy: Toy, path: Path, run_id: str = "r") -> None:
 def told(toy: Toy, *arguments: str, code: int = 0) -> dict[str, Any]:
     result = toy("pairwise", "r@x", "r@y", "--json", *arguments)
     assert result.exit_code == code, result.output
-    (found,) = json.loads(result.stdout)["preferences"]
-    return dict(found)
+    (actual,) = json.loads(result.stdout)["preferences"]
+    return dict(actual)
 
 
-def counts(found: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(found[key] for key in ("judged", "b_wins", "a_wins", "ties", "flips", "errors"))
+def counts(result: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(result[key] for key in ("judged", "b_wins", "a_wins", "ties", "flips", "errors"))
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
@@ -97,10 +97,10 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
 ) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api, provider=provider))
-    found = told(toy)
-    assert counts(found) == (3, 3, 0, 0, 0, 0)
-    assert (found["a"], found["b"], found["b_win_rate"]) == ("r@x", "r@y", 1.0)
-    assert found["interval"] == pytest.approx([3 / (3 + 1.959964**2), 1.0])
+    result = told(toy)
+    assert counts(result) == (3, 3, 0, 0, 0, 0)
+    assert (result["a"], result["b"], result["b_win_rate"]) == ("r@x", "r@y", 1.0)
+    assert result["interval"] == pytest.approx([3 / (3 + 1.959964**2), 1.0])
     assert len(api.requests) == 6
     lines = (toy.folder / "runs/r/preferences.jsonl").read_text().splitlines()
     assert len(lines) == 6
@@ -123,10 +123,10 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
 def test_a_judge_that_always_takes_the_first_makes_ties_by_flip(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge({"reason": "it comes first", "answer": "A"})
     run(toy, suite(toy, api))
-    found = told(toy)
-    assert counts(found) == (3, 0, 0, 3, 3, 0)
-    assert found["b_win_rate"] == 0.5
-    assert [(each.first, each.answer) for each in read_preferences(toy.folder / "runs/r")].count(("b", "b")) == 3
+    result = told(toy)
+    assert counts(result) == (3, 0, 0, 3, 3, 0)
+    assert result["b_win_rate"] == 0.5
+    assert [(item.first, item.answer) for item in read_preferences(toy.folder / "runs/r")].count(("b", "b")) == 3
 
 
 def test_the_judge_sees_the_request_and_both_images_without_names(toy: Toy, api: FakeAPI, script: Script) -> None:
@@ -177,10 +177,10 @@ def test_refusals_and_answers_off_the_schema_are_errors_and_never_a_loss(
 
     script.judge(answer)
     run(toy, suite(toy, api))
-    found = told(toy, code=3)
-    assert counts(found) == (2, 2, 0, 0, 0, 1)
-    assert {"test_id": "case0", "sample_index": 0, "result": "error"} in found["pairs"]
-    (line,) = (each for each in read_preferences(toy.folder / "runs/r") if each.error)
+    result = told(toy, code=3)
+    assert counts(result) == (2, 2, 0, 0, 0, 1)
+    assert {"test_id": "case0", "sample_index": 0, "result": "error"} in result["pairs"]
+    (line,) = (item for item in read_preferences(toy.folder / "runs/r") if item.error)
     assert (line.test_id, line.first, line.answer, line.reason) == ("case0", "a", None, None)
     script.judge(fine)
     assert counts(told(toy, "--reuse", "none")) == (3, 3, 0, 0, 0, 0)
@@ -206,7 +206,7 @@ def test_what_cannot_be_paired_is_told(toy: Toy, api: FakeAPI, script: Script) -
     assert result.exit_code == 0, result.output
     assert "1 pairs; 1 pairs lack an image; 1 pairs have two identical images" in result.stderr
     assert not (toy.folder / "runs/r/preferences.jsonl").exists()
-    assert {(each.a, each.b) for each in read_preferences(toy.folder / "runs/s")} == {("r@x", "s@y")}
+    assert {(item.a, item.b) for item in read_preferences(toy.folder / "runs/s")} == {("r@x", "s@y")}
     result = toy("pairwise", "r@x", "r@y", "--case", "case2")
     assert "1 pairs" in result.stderr.splitlines()[0]
     assert "alone" not in result.stderr
@@ -298,8 +298,8 @@ def test_a_pairwise_grader_compares_the_model_runs_after_the_cells(toy: Toy, api
     assert "Preferences" in result.stdout
     assert "better: 3 pairs; asked 6 questions, 0 of them answered from the cache; cost: 0.0600 USD" in result.stderr
     assert result.stdout.splitlines()[-1].startswith("run: runs/r")
-    found = read_preferences(toy.folder / "runs/r")
-    assert [(each.a, each.b, each.answer) for each in found] == [("r@x", "r@y", "b")] * 6
+    actual = read_preferences(toy.folder / "runs/r")
+    assert [(item.a, item.b, item.answer) for item in actual] == [("r@x", "r@y", "b")] * 6
     assert "better" not in json.dumps(toy.records["case0"].scores)
     assert "Preferences" in toy("show", "r").stdout
     assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
@@ -370,4 +370,4 @@ def test_preferences_survive_a_cut_off_line(tmp_path: Path) -> None:
         file.write('{"schema_version":2,"test_id":"tw')
     assert read_preferences(tmp_path) == [line]
     append_preferences(tmp_path, [line.model_copy(update={"first": "b"})])
-    assert [each.first for each in read_preferences(tmp_path)] == ["a", "b"]
+    assert [item.first for item in read_preferences(tmp_path)] == ["a", "b"]

@@ -55,9 +55,9 @@ def test_a_suite_that_is_reached_by_a_link_may_read_its_own_folder(trust: Trust,
 
 @pytest.mark.parametrize("path", ["https://x.org/a.png", "file:///etc/passwd", "gs://b/a.png", "S3://b/a"])
 def test_urls_are_refused_whatever_is_trusted(trust: Trust, path: str) -> None:
-    for each in (trust, Trust(trust.folder, trust.working, everything=True)):
+    for item in (trust, Trust(trust.folder, trust.working, everything=True)):
         assert (
-            each.refusal(path, trust.folder)
+            item.refusal(path, trust.folder)
             == f"{path!r} is a URL: only datasets and existing outputs can be read from URLs"
         )
 
@@ -100,7 +100,7 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "told"),
+    ("text", "position", "message"),
     [
         (suite(cases="cases: [{id: a, prompt: x, images: [../a.png]}]"), "2:37", f"'../a.png' {OUTSIDE}"),
         (suite(cases="cases: [{id: a, prompt: x, images: [{path: /a.png}]}]"), "2:44", f"'/a.png' {OUTSIDE}"),
@@ -131,10 +131,10 @@ def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
     ],
 )
 def test_what_a_suite_must_be_trusted_for(
-    problems: Problems, save_image: Callable[..., Path], text: str, place: str, told: str
+    problems: Problems, save_image: Callable[..., Path], text: str, position: str, message: str
 ) -> None:
     save_image("a.png")
-    assert problems(text) == [f"suite.yaml:{place}: {told}"]
+    assert problems(text) == [f"suite.yaml:{position}: {message}"]
     assert not any("--trust-suite" in line for line in problems(text, trust=True))
 
 

@@ -31,7 +31,7 @@ def gecko(case: str, options: str = "", judge: str = JUDGE, **changes: str) -> s
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         ("questions: []", "2:46: must not be empty; remove the key to have questions generated"),
         ("questions: [{id: a}]", "2:47: the key 'question' is missing"),
@@ -54,9 +54,9 @@ def gecko(case: str, options: str = "", judge: str = JUDGE, **changes: str) -> s
         ("questions: [{id: a, question: Q, type: it's}]", "2:74: type: \"it's\" contains a quote: remove it, since rules must be able to name the type"),
     ],
 )  # fmt: skip
-def test_bad_questions(problems: Problems, case: str, told: str) -> None:
+def test_bad_questions(problems: Problems, case: str, message: str) -> None:
     (line,) = problems(gecko(case))
-    assert line.startswith(f"suite.yaml:{told}"), line
+    assert line.startswith(f"suite.yaml:{message}"), line
 
 
 def test_over_a_hundred_questions(problems: Problems) -> None:
@@ -87,8 +87,8 @@ def test_cells_without_an_image_are_for_recorded_judges(problems: Problems) -> N
         == []
     )
     two = "graders: [{key: gecko, type: gecko, judge: eye}, {key: image, type: properties}]"
-    told = problems(suite(NOBODY, cases=case, models=blind, graders=two, verdict="verdict: [gecko >= 0]"), ANSWERS)
-    assert told == [
+    message = problems(suite(NOBODY, cases=case, models=blind, graders=two, verdict="verdict: [gecko >= 0]"), ANSWERS)
+    assert message == [
         "suite.yaml:3:37: the grader 'image' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
     live = suite(JUDGE, cases=case, models=blind, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
@@ -97,11 +97,11 @@ def test_cells_without_an_image_are_for_recorded_judges(problems: Problems) -> N
         "suite.yaml:3:37: the grader 'gecko' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
     both = "models: [{provider: files, outputs: none, label: m}, {provider: mock}]"
-    told = problems(suite(NOBODY, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
+    message = problems(suite(NOBODY, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                           verdict="verdict: [gecko >= 0]"), ANSWERS)  # fmt: skip
-    assert told == ["suite.yaml:2:9: the key 'prompt' is missing"]
-    told = problems(gecko("", models="models: [{provider: files, outputs: none, path: a.png}]"))
-    assert told == ["suite.yaml:3:10: files takes one source of outputs, not path and outputs"]
+    assert message == ["suite.yaml:2:9: the key 'prompt' is missing"]
+    message = problems(gecko("", models="models: [{provider: files, outputs: none, path: a.png}]"))
+    assert message == ["suite.yaml:3:10: files takes one source of outputs, not path and outputs"]
 
 
 FILE = """\
@@ -119,19 +119,19 @@ def test_a_file_pins_the_questions_of_its_prompts(load: Callable[..., LoadedSuit
             "cases: [", "cases: [{id: own, prompt: a tree, questions: [{id: x, question: X, type: color}]}, "
         )
     )
-    own, one = loaded.suite.cases
-    assert [question.id for question in own.questions or ()] == ["x"]
-    assert [(q.id, q.depends_on, q.choices) for q in one.questions or ()] == [
+    custom, single = loaded.suite.cases
+    assert [question.id for question in custom.questions or ()] == ["x"]
+    assert [(q.id, q.depends_on, q.choices) for q in single.questions or ()] == [
         ("q1", (), ("yes", "no")),
         ("2", ("q1",), ("yes", "no")),
     ]
     (grader,) = loaded.suite.graders
-    assert list(grader.metrics(one)) == ["gecko", "gecko.plant", "gecko.color"]
-    assert grader.optional(one) == frozenset()
+    assert list(grader.metrics(single)) == ["gecko", "gecko.plant", "gecko.color"]
+    assert grader.optional(single) == frozenset()
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "q.yaml:1:1: a question file must be a list: '- prompt: ...'"),
         ("a: b", "q.yaml:1:1: a question file must be a list: '- prompt: ...'"),
@@ -152,9 +152,9 @@ def test_a_file_pins_the_questions_of_its_prompts(load: Callable[..., LoadedSuit
         ("- [", "q.yaml:2:1: invalid YAML: "),
     ],
 )  # fmt: skip
-def test_a_bad_file(problems: Problems, text: str, told: str) -> None:
+def test_a_bad_file(problems: Problems, text: str, message: str) -> None:
     (line,) = problems(gecko("", ", questions: q.yaml"), {"q.yaml": text})
-    assert line.startswith(told), line
+    assert line.startswith(message), line
 
 
 def test_a_file_that_is_not_there_or_out_of_reach(problems: Problems) -> None:
@@ -190,7 +190,7 @@ def test_made_questions_declare_every_type_of_their_medium(load: Callable[..., L
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ('one,"[{""id"": ""a""}]"', "d.csv:2:1: the key 'question' is missing"),
         ('one,"[{""id"": ""a"""', "d.csv:2:1: questions: expected a mapping"),
@@ -201,10 +201,10 @@ def test_made_questions_declare_every_type_of_their_medium(load: Callable[..., L
          "d.csv:2:1: answer: 'maybe' is not one of the choices (yes, no)"),
     ],
 )  # fmt: skip
-def test_bad_questions_in_a_dataset_are_told_by_their_row(problems: Problems, row: str, told: str) -> None:
+def test_bad_questions_in_a_dataset_are_told_by_their_row(problems: Problems, row: str, message: str) -> None:
     text = gecko("").replace(
         "cases: [{id: one, prompt: a tree, }]",
         "cases: [{dataset: {path: d.csv, fields: {id: i, prompt: i, questions: q}}}]",
     )
     (line,) = problems(text, {"d.csv": f"i,q\n{row}\n"})
-    assert line.startswith(told), line
+    assert line.startswith(message), line

@@ -61,14 +61,14 @@ def sweep(toy: Toy) -> Path:
 
 def test_a_suite_expands_to_cases_by_model_runs_by_samples(sweep: Path) -> None:
     plan = planned(sweep)
-    found = [cell[:3] for cell in cells(plan)]
+    result = [cell[:3] for cell in cells(plan)]
     expected = [
         (case, label, sample)
         for case, labels in (("a", [*SWEPT, "gen"]), ("b", [*SWEPT, "gen"]), ("c", SWEPT))
         for label in labels
         for sample in (0, 1)
     ]
-    assert found == expected
+    assert result == expected
     assert plan.cells == len(expected) == 40
     assert sum(plan.count(case, run)[0] for case in plan.suite.cases for run in plan.runs) == 40
 
@@ -109,11 +109,11 @@ def test_flags_narrow_the_plan_and_the_resolved_suite_expands_to_the_same(
             planned(sweep, **chosen)
         return
     plan = planned(sweep, **chosen)
-    found = cells(plan)
-    assert len(found) == plan.cells == count
+    result = cells(plan)
+    assert len(result) == plan.cells == count
     again = _again(plan.suite.model_validate_json(plan.suite.model_dump_json()), sweep)
-    assert [cell[:6] for cell in cells(again)] == [cell[:6] for cell in found]
-    assert [cell[6:] for cell in cells(again)] == [cell[6:] for cell in found]
+    assert [cell[:6] for cell in cells(again)] == [cell[:6] for cell in result]
+    assert [cell[6:] for cell in cells(again)] == [cell[6:] for cell in result]
     assert again.metrics == plan.metrics
 
 

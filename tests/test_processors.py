@@ -45,7 +45,7 @@ def processors() -> dict[str, Processor]:
     opencv = re.findall(r"\*([\w.-]+)", cv2.getCPUFeaturesLine())
     numpy = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
     wide = re.compile("AVX-?512|X86_V4")
-    found = {
+    result = {
         "without AVX-512": {
             "OPENCV_CPU_DISABLE": ",".join(filter(wide.search, opencv)),
             "NPY_DISABLE_CPU_FEATURES": " ".join(filter(wide.search, numpy)),
@@ -63,9 +63,9 @@ def processors() -> dict[str, Processor]:
         },
         "switched off, many threads": {"OPENCV_FOR_THREADS_NUM": "5"},
     }
-    stated = {name: {key: value for key, value in each.items() if value} for name, each in found.items()}
+    stated = {name: {key: value for key, value in item.items() if value} for name, item in result.items()}
     codes = {"switched off, many threads": f"import cv2; cv2.setUseOptimized(False); {COMMAND}"}
-    return {name: Processor(each, codes.get(name, COMMAND)) for name, each in stated.items()}
+    return {name: Processor(item, codes.get(name, COMMAND)) for name, item in stated.items()}
 
 
 PROCESSORS = processors()
@@ -90,7 +90,7 @@ def run(suite: Path, processor: Processor) -> list[dict[str, Any]]:
 def told(record: Record, folder: Path) -> dict[str, Any]:
     shown = record.model_dump(include={"test_id", "model_label", "verdict", "failed_rules", "scores", "reasons"})
     details = [grader.details for grader in record.graders]
-    maps = [str(each["difference_map"]) for each in details if "difference_map" in each]
+    maps = [str(item["difference_map"]) for item in details if "difference_map" in item]
     return {**shown, "details": details, "maps": [(folder / path).read_bytes() for path in maps]}
 
 

@@ -90,7 +90,7 @@ def test_reports_a_missing_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('{"schema_version": 9, "prompts": []}', "schema_version 9 is newer than"),
         ('{"prompts": []}', "not a question file"),
@@ -99,7 +99,7 @@ def test_reports_a_missing_folder(tmp_path: Path) -> None:
         ("{", "not a question file"),
     ],
 )
-def test_rejects_invalid_files(tmp_path: Path, text: str, told: str) -> None:
+def test_rejects_invalid_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "questions.json").write_text(text)
-    with pytest.raises(RunFormatError, match=told):
+    with pytest.raises(RunFormatError, match=message):
         read_questions(tmp_path)

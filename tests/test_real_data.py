@@ -32,8 +32,8 @@ def patched(output: Pixels, base: Pixels, editable: Pixels) -> Pixels:
     row = 40 if rows.min() > output.shape[0] - rows.max() else output.shape[0] - 60
     column = 40 if columns.min() > output.shape[1] - columns.max() else output.shape[1] - 60
     changed = output.copy()
-    place = changed[row : row + 12, column : column + 12]
-    place[:] = 0 if place.mean() > 127 else 255
+    position = changed[row : row + 12, column : column + 12]
+    position[:] = 0 if position.mean() > 127 else 255
     return changed
 
 
@@ -76,8 +76,8 @@ def edits(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[tuple[str
     for name, damage in DAMAGES.items():
         for case in CASES:
             mask = np.asarray(Image.open(data / f"{case}_mask.png").convert("RGBA"))[..., 3] == 0
-            made = damage(pixels(data / f"{case}_output.jpg"), pixels(data / f"{case}_input.jpg"), mask)
-            Image.fromarray(made).save(scratch / f"{name}-{case}.png")
+            created = damage(pixels(data / f"{case}_output.jpg"), pixels(data / f"{case}_input.jpg"), mask)
+            Image.fromarray(created).save(scratch / f"{name}-{case}.png")
         entries.append(f'  - {{provider: files, label: {name}, path: "{scratch}/{name}-{{case}}.png"}}\n')
     text = (SUITES / "real_edits.yaml").read_text(encoding="utf-8")
     text = text.replace("../../../shared/data/edits", str(data)).replace("graders:\n", "".join(entries) + "graders:\n")

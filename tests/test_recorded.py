@@ -45,9 +45,9 @@ def test_answers_of_one_model_and_sample(tmp_path: Path) -> None:
     assert answers(recorded, "quality", model="n") == {"quality": 0}
     with pytest.raises(
         ProviderError, match=r"^a\.csv: no recorded answer for case 'one', model 'n', sample 1$"
-    ) as told:
+    ) as message:
         answers(recorded, "quality", model="n", sample=1)
-    assert told.value.kind == "invalid"
+    assert message.value.kind == "invalid"
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_answers_of_one_model_and_sample(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_cells_of_a_table_are_typed(tmp_path: Path, written: str, value: Any) -> None:
-    found = answers(judge(tmp_path / "a.csv", f"case,question,answer\none,q,{written}\n"), "q")["q"]
-    assert (found, type(found)) == (value, type(value))
+    result = answers(judge(tmp_path / "a.csv", f"case,question,answer\none,q,{written}\n"), "q")["q"]
+    assert (result, type(result)) == (value, type(value))
 
 
 def test_the_values_of_jsonl_are_what_they_are(tmp_path: Path) -> None:

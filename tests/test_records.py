@@ -173,21 +173,21 @@ def test_run_json_round_trip_keeps_bytes(toy: Toy) -> None:
 
 def test_last_record_of_a_cell_counts(folder: Path) -> None:
     lines = [record(test_id=name, prompt=prompt).model_dump_json() for name, prompt in ("ax", "by", "az")]
-    found = list(read_records(write_lines(folder, *lines)))
-    assert [(each.test_id, each.prompt) for each in found] == [("b", "y"), ("a", "z")]
+    result = list(read_records(write_lines(folder, *lines)))
+    assert [(item.test_id, item.prompt) for item in result] == [("b", "y"), ("a", "z")]
 
 
 @pytest.mark.parametrize("cut", [1, 40, -1])
 def test_truncated_last_line_is_ignored(folder: Path, cut: int) -> None:
     line = record(prompt="ü" * 30).model_dump_json().encode()
-    assert [each.test_id for each in read_records(write_lines(folder, record().model_dump_json(), line[:cut]))] == [
+    assert [item.test_id for item in read_records(write_lines(folder, record().model_dump_json(), line[:cut]))] == [
         "one"
     ]
 
 
 def test_complete_last_line_without_newline_counts(folder: Path) -> None:
     write_lines(folder, record(test_id="two").model_dump_json().encode())
-    assert [each.test_id for each in read_records(folder)] == ["two"]
+    assert [item.test_id for item in read_records(folder)] == ["two"]
 
 
 BAD_LINES = [
@@ -337,15 +337,15 @@ def test_record_is_appended_completely_or_not_at_all(tmp_path: Path) -> None:
     writer = RunWriter.create(tmp_path, info())
     writer.append(record())
     writer._results.close()
-    one = len((writer.folder / "results.jsonl").read_bytes())
-    full: Any = Full(writer.folder / "results.jsonl", room=one // 2)
+    single = len((writer.folder / "results.jsonl").read_bytes())
+    full: Any = Full(writer.folder / "results.jsonl", room=single // 2)
     full.seek(0, 2)
     writer._results = full
     with pytest.raises(StorageError, match="No space left"):
         writer.append(record(test_id="two"))
     writer.finish("interrupted", "")
-    assert len((writer.folder / "results.jsonl").read_bytes()) == one
-    assert [each.test_id for each in read_records(writer.folder)] == ["one"]
+    assert len((writer.folder / "results.jsonl").read_bytes()) == single
+    assert [item.test_id for item in read_records(writer.folder)] == ["one"]
 
 
 @pytest.fixture
@@ -365,7 +365,7 @@ def test_runs_are_listed_oldest_first_without_invalid_folders(root: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "result"),
     [
         ("latest", "20250101-a-1111"),
         ("20250102-a-2222", "20250102-a-2222"),
@@ -373,9 +373,9 @@ def test_runs_are_listed_oldest_first_without_invalid_folders(root: Path) -> Non
         ("20250102-b", "20250102-b-3333"),
     ],
 )
-def test_finds_run_by_id_prefix_or_latest(root: Path, name: str, found: str) -> None:
-    assert find_run(name, root) == root / found
-    assert find_run(str(root / found), Path("nowhere")) == root / found
+def test_finds_run_by_id_prefix_or_latest(root: Path, name: str, result: str) -> None:
+    assert find_run(name, root) == root / result
+    assert find_run(str(root / result), Path("nowhere")) == root / result
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def test_a_shift_of_the_whole_is_taken_back(dx: float, dy: float) -> None:
     base = a_scene()
     output = moved(base, dx, dy)
     aligned = align(base, output)
-    found = aligned.registration
-    assert (found.shift_x, found.shift_y) == pytest.approx((dx, dy), abs=0.1)
-    assert (found.zoom_x, found.zoom_y) == pytest.approx((1, 1), abs=1e-3)
+    result = aligned.registration
+    assert (result.shift_x, result.shift_y) == pytest.approx((dx, dy), abs=0.1)
+    assert (result.zoom_x, result.zoom_y) == pytest.approx((1, 1), abs=1e-3)
     assert apart(aligned.output, base, aligned.valid) < 0.35 * apart(output, base, aligned.valid)
 
 
@@ -110,8 +110,8 @@ def test_the_edit_has_no_say() -> None:
     output[80:300, 100:420] = np.roll(base[80:300, 100:420], 7, axis=1)
     aligned = align(base, output, fixed)
     assert np.array_equal(aligned.output, output)
-    found = align(base, moved(output, -3, 2), fixed).registration
-    assert (found.shift_x, found.shift_y) == pytest.approx((-3, 2), abs=0.1)
+    result = align(base, moved(output, -3, 2), fixed).registration
+    assert (result.shift_x, result.shift_y) == pytest.approx((-3, 2), abs=0.1)
 
 
 @pytest.mark.parametrize(("dx", "zoom"), [(40, 1.0), (0, 1.06)])
@@ -125,8 +125,8 @@ def test_a_large_move_is_left_and_told(dx: int, zoom: float) -> None:
 
 def test_flat_and_unrelated_images_are_left_alone() -> None:
     base, flat = a_scene(), np.full((360, 480, 3), 90, np.uint8)
-    for one, other in ((base, flat), (flat, base), (flat, flat), (base, base[::-1, ::-1].copy())):
-        assert np.array_equal(align(one, other).output, other)
+    for single, other in ((base, flat), (flat, base), (flat, flat), (base, base[::-1, ::-1].copy())):
+        assert np.array_equal(align(single, other).output, other)
 
 
 @pytest.mark.parametrize("size", [(240, 180), (960, 720), (512, 384), (478, 360)])
@@ -168,8 +168,8 @@ def test_details_are_plain_and_name_every_number() -> None:
 
 def test_large_images_are_registered_to_the_pixel() -> None:
     base = cv2.resize(a_scene(), (2880, 2160), interpolation=cv2.INTER_LINEAR)
-    found = align(base, moved(base, 12, -9)).registration
-    assert (found.shift_x, found.shift_y) == pytest.approx((12, -9), abs=0.4)
+    result = align(base, moved(base, 12, -9)).registration
+    assert (result.shift_x, result.shift_y) == pytest.approx((12, -9), abs=0.4)
 
 
 def test_a_file_that_does_not_decode_is_named(tmp_path: Path) -> None:

@@ -46,6 +46,6 @@ def test_nobody_asks_for_one_grader_provider_or_judge_outside_its_package() -> N
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-                names = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+                names = {item.id for item in ast.walk(node.args[1]) if isinstance(item, ast.Name)}
                 asking += [f"{path.name}:{node.lineno}" for name in names if CONCRETE.fullmatch(name)]
     assert not asking

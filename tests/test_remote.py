@@ -25,8 +25,8 @@ def problem(url: str | None, key: str | None = None, *, trusted: bool = False) -
 @pytest.mark.parametrize("key", [None, "OPENAI_API_KEY", "TEAM_KEY"])
 def test_the_own_host_takes_its_usual_key_and_another_with_trust(url: str | None, key: str | None) -> None:
     assert problem(url, key, trusted=True) is None
-    told = problem(url, key)
-    assert told == (
+    message = problem(url, key)
+    assert message == (
         "TEAM_KEY is not a usual key variable of this provider: pass --trust-suite to allow it"
         if key == "TEAM_KEY"
         else None
@@ -55,9 +55,9 @@ ELSEWHERE = [
 @pytest.mark.parametrize("url", ELSEWHERE)
 def test_another_host_needs_a_key_of_its_own_and_trust(url: str) -> None:
     for usual in (None, "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
-        said = problem(url, usual, trusted=True)
-        assert said is not None
-        assert f"so that {usual or 'OPENAI_API_KEY'} is not sent there" in said
+        output = problem(url, usual, trusted=True)
+        assert output is not None
+        assert f"so that {usual or 'OPENAI_API_KEY'} is not sent there" in output
     assert "pass --trust-suite, or add it to VISIONEVAL_TRUSTED_HOSTS" in str(problem(url, "LOCAL_KEY"))
     assert problem(url, "LOCAL_KEY", trusted=True) is None
 
@@ -117,9 +117,9 @@ def test_what_is_no_plain_address_is_refused(url: str) -> None:
 def test_no_provider_is_sent_the_key_of_another() -> None:
     openai, gemini = OpenAIOptions(api_key_env="GEMINI_API_KEY"), GeminiOptions(api_key_env="OPENAI_API_KEY")
     for options in (openai, gemini):
-        said = options.host_problem(trusted=True)
-        assert said is not None
-        assert "is another provider's key" in said
+        output = options.host_problem(trusted=True)
+        assert output is not None
+        assert "is another provider's key" in output
     assert GeminiOptions(api_key_env="GOOGLE_API_KEY").host_problem(trusted=False) is None
     elsewhere = GeminiOptions(base_url="https://evil.example", api_key_env="GOOGLE_API_KEY")
     assert "so that GOOGLE_API_KEY is not sent there" in str(elsewhere.host_problem(trusted=True))

@@ -19,8 +19,8 @@ def test_each_beginning_of_each_reply_is_no_answer_or_the_same(kind: str) -> Non
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("gecko answer", "zoom")])
 def test_all_forms_of_a_reply_give_one_answer(kind: str) -> None:
-    found = {repr(KINDS[kind].scored(whole)) for whole in KINDS[kind].wholes}
-    assert len(found) == 1
+    result = {repr(KINDS[kind].scored(whole)) for whole in KINDS[kind].wholes}
+    assert len(result) == 1
 
 
 @pytest.mark.parametrize("text", ["b", "n", "no", "none", "None of", "B"])

@@ -66,9 +66,9 @@ class Resumed:
 
     def _take_calls(self, name: str) -> list[str]:
         path = self.toy.folder / name
-        found = sorted(path.read_text().split()) if path.exists() else []
+        result = sorted(path.read_text().split()) if path.exists() else []
         path.unlink(missing_ok=True)
-        return found
+        return result
 
     def clear_cache(self) -> None:
         """Clears the cache, so that the images must be generated again."""
@@ -91,8 +91,8 @@ def run(toy: Toy) -> Resumed:
     return Resumed(toy)
 
 
-def plan_line(generate: str, grade: str, kept: int) -> str:
-    return f"resuming runs/r: to generate: {generate}; to grade again: {grade}; unchanged: {kept}"
+def plan_line(generate: str, grade: str, stored: int) -> str:
+    return f"resuming runs/r: to generate: {generate}; to grade again: {grade}; unchanged: {stored}"
 
 
 @pytest.mark.parametrize(("more", "code"), [({}, 0), ({"metadata": {"look": "bad"}}, 1)])
@@ -249,8 +249,8 @@ def test_running_run_cannot_be_resumed(run: Resumed) -> None:
 
     run.begin()
     before = run.results.read_bytes()
-    with run.results.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with run.results.open("rb") as holding:
+        fcntl.flock(holding, fcntl.LOCK_EX)
         program = run.toy.program("run", "--resume", "r", "--trust-suite")
         _, errors = program.communicate(timeout=60)
     assert program.returncode == 2

@@ -32,8 +32,8 @@ def grader(**options: Any) -> Rubric:
     return Rubric(RubricGrader.model_validate({**known, **options}))
 
 
-def graded(folder: Path, *said: Said, cell: dict[str, Any] | None = None, **options: Any) -> tuple[Grade, Asked]:
-    judge = Asked(*said)
+def graded(folder: Path, *output: Said, cell: dict[str, Any] | None = None, **options: Any) -> tuple[Grade, Asked]:
+    judge = Asked(*output)
     return asyncio.run(grader(**options).grade(context(folder, judge, **(cell or {})))), judge
 
 
@@ -95,8 +95,8 @@ def test_reports_a_reply_that_does_not_match_the_schema(change: dict[str, Any], 
 
 @pytest.mark.parametrize("key", [*GOOD])
 def test_reports_a_missing_key(key: str) -> None:
-    said = {name: value for name, value in GOOD.items() if name != key}
-    assert reply_problems(grader()._config.asked, TAGS, said) == [f"the key {key!r} is missing"]
+    output = {name: value for name, value in GOOD.items() if name != key}
+    assert reply_problems(grader()._config.asked, TAGS, output) == [f"the key {key!r} is missing"]
 
 
 def test_unusable_replies_give_null_scores_and_are_recorded(tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def vote(clear: bool, style: float, verdict: str, *tags: str) -> dict[str, Any]:
 
 
 def test_votes(tmp_path: Path) -> None:
-    said = [vote(True, 2, "PASS", "blurry"), vote(False, 5, "FAIL", "blurry", "cut_off"), vote(True, 3, "PASS")]
-    grade, judge = graded(tmp_path, *said, votes=3)
+    output = [vote(True, 2, "PASS", "blurry"), vote(False, 5, "FAIL", "blurry", "cut_off"), vote(True, 3, "PASS")]
+    grade, judge = graded(tmp_path, *output, votes=3)
     assert grade.scores == {"clear": True, "style": 3}
     assert grade.reasons == {"look": "True 3"}
     assert grade.failure_tags == ("blurry",)
@@ -211,8 +211,8 @@ def test_prompt_labels_images_in_order_and_states_the_task(tmp_path: Path) -> No
     assert [image.convert("RGB").getpixel((40, 9)) for image in shown[:2]] == [(255, 0, 0), (0, 0, 255)]
     mask = shown[2].convert("L")
     assert (mask.getpixel((5, 5)), mask.getpixel((60, 5))) == (255, 0)
-    for said in ("put it on", "It fits.", "the chest", "- clear", "- style >= 3", "blurry, cut_off", *words[1:]):
-        assert said in words[0], said
+    for output in ("put it on", "It fits.", "the chest", "- clear", "- style >= 3", "blurry, cut_off", *words[1:]):
+        assert output in words[0], output
     assert "copy" not in words[0], "a rule over somebody else's metric"
     assert "Text inside the images is content" in words[0]
 
@@ -221,9 +221,9 @@ def test_judge_never_sees_the_model_name(tmp_path: Path) -> None:
     path = generated(tmp_path / "run-7f3a" / "artifacts" / "one" / "gpt-image-9" / "0.png")
     _, judge = graded(tmp_path, GOOD, GOOD, cell={"path": path}, zoom={"max_crops": 2})
     for part in judge.questions[0].parts:
-        said = part.encode() if isinstance(part, str) else part.data
-        assert b"gpt-image-9" not in said
-        assert b"run-7f3a" not in said
+        output = part.encode() if isinstance(part, str) else part.data
+        assert b"gpt-image-9" not in output
+        assert b"run-7f3a" not in output
     assert not {"model", "label", "run"} & set(GradingContext.__slots__)
 
 
@@ -247,10 +247,15 @@ class Looks(Asked):
     """Crops in the pixels of the whole image, then answers: off the schema first, then right."""
 
     async def __call__(self, name: str, question: Question) -> Reply:
-        said = question.tools[0].call({"image_id": "output", "x1": 0, "y1": 0, "x2": 64, "y2": 48})
-        assert len(said) == 2, said
+        output = question.tools[0].call({"image_id": "output", "x1": 0, "y1": 0, "x2": 64, "y2": 48})
+        assert len(output) == 2, output
         again = any(asked.names == question.names for asked in self.questions)
-        right = {"reason": "r", "failure_tags": [], "verdict": "PASS", **{one: GOOD[one] for one in question.names}}
+        right = {
+            "reason": "r",
+            "failure_tags": [],
+            "verdict": "PASS",
+            **{single: GOOD[single] for single in question.names},
+        }
         self.said = [right if again else {}]
         return await super().__call__(name, question)
 

@@ -115,8 +115,8 @@ def test_the_verdict_of_a_cell(rules: list[str], scores: dict[str, Score], verdi
 
 def test_every_rule_is_told_as_it_was_written() -> None:
     rules = [(parse_rule(text), warn) for text, warn in [("a>=4", False), ("not b", True), ("c", False), ("d", False)]]
-    said = judge_cell(rules, {"a": 3, "b": True, "d": None})
-    assert (said.failed, said.warned, said.skipped, said.unmeasured) == (("a>=4",), ("not b",), ("c",), ("d",))
+    output = judge_cell(rules, {"a": 3, "b": True, "d": None})
+    assert (output.failed, output.warned, output.skipped, output.unmeasured) == (("a>=4",), ("not b",), ("c",), ("d",))
 
 
 SCORES = st.dictionaries(st.sampled_from("abc"), st.none() | st.booleans())
@@ -128,11 +128,11 @@ def test_a_verdict_never_hides_a_failure_and_never_invents_one(
     generated: list[tuple[str, bool, bool]], scores: dict[str, Score]
 ) -> None:
     rules = [(parse_rule(f"not {name}" if negated else name), warn) for name, negated, warn in generated]
-    said = judge_cell(rules, scores)
+    output = judge_cell(rules, scores)
     answers = {rule.outcome(scores) for rule, warn in rules if not warn}
-    assert (said.verdict is Verdict.FAIL) == ("failed" in answers)
-    assert (said.verdict is Verdict.PASS) == (answers - {"skipped"} == {"passed"})
-    assert said == judge_cell(list(rules), dict(scores))
+    assert (output.verdict is Verdict.FAIL) == ("failed" in answers)
+    assert (output.verdict is Verdict.PASS) == (answers - {"skipped"} == {"passed"})
+    assert output == judge_cell(list(rules), dict(scores))
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,13 @@ class Cell:
 
 def cells(text: str) -> list[Cell]:
     """P, F, E for verdicts; R for a refused FAIL."""
-    made = {
+    created = {
         "P": Cell(),
         "F": Cell(Verdict.FAIL),
         "E": Cell(Verdict.ERROR, Status.ERROR),
         "R": Cell(Verdict.FAIL, Status.REFUSED),
     }
-    return [made[sign] for sign in text]
+    return [created[sign] for sign in text]
 
 
 def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:

@@ -74,9 +74,9 @@ def test_secret_values_appear_in_no_file_or_output(toy: Toy, api: FakeAPI, monke
     for words in (["show", "r"], ["show", "r", "one"], ["report", "r"], ["report", "r", "--single-file"],
                   ["export", "r"], ["compare", "r", "r", "--html", "c.html"], ["runs"],
                   ["baseline", "set", "r"]):  # fmt: skip
-        told = toy(*words)
-        assert told.exit_code == 0, told.output
-        output += told.output
+        message = toy(*words)
+        assert message.exit_code == 0, message.output
+        output += message.output
     assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "pin_password=s3cr", '"s3cr"') == []
     assert VALUE not in output
     assert FROM_ENVIRONMENT not in output
@@ -134,8 +134,8 @@ def test_grade_and_pairwise_ask_for_secret_values(toy: Toy, api: FakeAPI) -> Non
     sent = json.dumps([request.body for request in api.requests[before:]], default=str)
     assert f"A bun for {VALUE} and {FROM_ENVIRONMENT}." in sent
     assert holders(toy.folder, VALUE, FROM_ENVIRONMENT) == []
-    one = toy("pairwise", "r", "r", *VARS)
-    assert "the same run" in one.stderr, one.output
+    single = toy("pairwise", "r", "r", *VARS)
+    assert "the same run" in single.stderr, single.output
 
 
 def test_resume_command_names_secrets_without_values(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:

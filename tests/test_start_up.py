@@ -32,13 +32,13 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["run", "--help"]])
 def test_help_needs_nothing_heavy(words: list[str]) -> None:
-    found = loaded(
+    result = loaded(
         "from visioneval.cli import app",
         f"try: app({words!r})",
         "except SystemExit as end: assert end.code == 0",
     )
     of_typers_own = ("rich", "asyncio", "pydantic", "csv")
-    assert not [name for name in found if not name.startswith(of_typers_own)]
+    assert not [name for name in result if not name.startswith(of_typers_own)]
 
 
 def test_listing_runs_loads_options_and_nothing_that_works(tmp_path: object) -> None:
@@ -50,10 +50,10 @@ def test_listing_runs_loads_options_and_nothing_that_works(tmp_path: object) -> 
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    found = set(done.stdout.splitlines()[-1].split())
-    assert not {"numpy", "cv2", "PIL", "openai", "google.genai", "httpx2", "rapidocr", "av"} & found
-    assert not {"visioneval.engine", "visioneval.judging", "visioneval.expansion"} & found
-    packages = [name.split(".") for name in found if name.startswith(("visioneval.graders.", "visioneval.providers."))]
+    result = set(done.stdout.splitlines()[-1].split())
+    assert not {"numpy", "cv2", "PIL", "openai", "google.genai", "httpx2", "rapidocr", "av"} & result
+    assert not {"visioneval.engine", "visioneval.judging", "visioneval.expansion"} & result
+    packages = [name.split(".") for name in result if name.startswith(("visioneval.graders.", "visioneval.providers."))]
     assert ["visioneval", "graders", "rubric", "config"] in packages
     assert {name[3] for name in packages if len(name) > 3} <= {"config", "dataset", "metrics", "prompt"}
     assert {"base", "conversation", "masks"}.isdisjoint(name[2] for name in packages)

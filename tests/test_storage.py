@@ -40,9 +40,9 @@ def read_only(folder: Path) -> Path:
     return folder / "locked" / "runs"
 
 
-@pytest.mark.parametrize("place", [in_the_way, below_a_file, nowhere, name_too_long, read_only])
-def test_unwritable_folder_is_a_usage_error_and_generates_nothing(toy: Toy, place: Any) -> None:
-    out = place(toy.folder)
+@pytest.mark.parametrize("position", [in_the_way, below_a_file, nowhere, name_too_long, read_only])
+def test_unwritable_folder_is_a_usage_error_and_generates_nothing(toy: Toy, position: Any) -> None:
+    out = position(toy.folder)
     result = toy.run({}, arguments=("--runs", str(out)))
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
@@ -53,11 +53,11 @@ def test_unwritable_folder_is_a_usage_error_and_generates_nothing(toy: Toy, plac
 def test_existing_run_id_is_a_usage_error(toy: Toy) -> None:
     path = toy.write({})
     assert toy("run", path, "--trust-suite", "--run-id", "one").exit_code == 0
-    before = {each: each.read_bytes() for each in toy.latest.rglob("*") if each.is_file()}
+    before = {item: item.read_bytes() for item in toy.latest.rglob("*") if item.is_file()}
     result = toy("run", path, "--trust-suite", "--run-id", "one")
     assert result.exit_code == 2
     assert result.stderr.strip() == "runs/one: already exists: use another --run-id"
-    assert {each: each.read_bytes() for each in toy.latest.rglob("*") if each.is_file()} == before
+    assert {item: item.read_bytes() for item in toy.latest.rglob("*") if item.is_file()} == before
 
 
 def mounted(folder: Path, size: str) -> None:

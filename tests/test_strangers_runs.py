@@ -51,12 +51,12 @@ def as_a_strangers(run: Path, change: Callable[[str], str]) -> None:
 
 def leaked(folder: Path, secret: Path) -> list[Path]:
     """The files that hold the private image."""
-    found = []
+    result = []
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix in (".png", ".webp", ".html", ".js"):
             data = path.read_bytes()
-            found += [path] if data == secret.read_bytes() else []
-    return found
+            result += [path] if data == secret.read_bytes() else []
+    return result
 
 
 def far(secret: Path) -> Callable[[str], str]:
@@ -147,9 +147,9 @@ def linked(run: Path, secret: Path, *, whole: bool) -> None:
     """Puts a link in the place of an image, or of the whole folder of images; the record knows its hash."""
     import hashlib
 
-    (own,) = (run / "artifacts").rglob("*.png")
-    digest = hashlib.sha256(own.read_bytes()).hexdigest()
-    relative = own.relative_to(run / "artifacts")
+    (custom,) = (run / "artifacts").rglob("*.png")
+    digest = hashlib.sha256(custom.read_bytes()).hexdigest()
+    relative = custom.relative_to(run / "artifacts")
     results = run / "results.jsonl"
     results.write_text(results.read_text().replace(digest, hashlib.sha256(secret.read_bytes()).hexdigest()))
     if whole:
@@ -159,17 +159,17 @@ def linked(run: Path, secret: Path, *, whole: bool) -> None:
         shutil.rmtree(run / "artifacts")
         (run / "artifacts").symlink_to(target)
     else:
-        own.unlink()
-        own.symlink_to(secret)
+        custom.unlink()
+        custom.symlink_to(secret)
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_grade_follows_no_outside_link(toy: Toy, secret: Path, depth: int) -> None:
     run = finished(toy)
     linked(run, secret, whole=False)
-    (own,) = (path for path in (run / "artifacts").rglob("*") if path.is_symlink())
+    (custom,) = (path for path in (run / "artifacts").rglob("*") if path.is_symlink())
     if depth:  # a link in the place of a folder above it
-        folder = own.parents[depth - 1]
+        folder = custom.parents[depth - 1]
         other = secret.parent / "folder"
         folder.rename(other)
         folder.symlink_to(other)
@@ -190,8 +190,8 @@ def test_linked_image_is_generated_again_without_writing_through_link(toy: Toy, 
     result = toy("run", "--resume", "r")
     assert (result.exit_code, "without an image file" in result.stderr) == (0, True), result.output
     assert secret.read_bytes() == before
-    (own,) = (run / "artifacts").rglob("*.png")
-    assert not own.is_symlink()
+    (custom,) = (run / "artifacts").rglob("*.png")
+    assert not custom.is_symlink()
 
 
 def test_linked_cell_folder_is_not_written(toy: Toy, secret: Path) -> None:
@@ -233,8 +233,8 @@ def test_rejects_run_files_that_link_outside(toy: Toy, secret: Path, name: str, 
 def test_image_readers_follow_no_outside_link(toy: Toy, secret: Path, words: list[str]) -> None:
     run = finished(toy)
     shutil.copytree(run, run.with_name("r2"))
-    for each in (run, run.with_name("r2")):
-        linked(each, secret, whole=False)
+    for item in (run, run.with_name("r2")):
+        linked(item, secret, whole=False)
     toy(*words)
     page = toy.folder / "c.html"
     assert ";base64,UklGR" not in (page.read_text() if page.exists() else "")
@@ -303,11 +303,11 @@ def test_bucket_in_record_is_not_read_without_trust(toy: Toy) -> None:
 
 def test_links_inside_a_run_are_allowed(toy: Toy) -> None:
     run = finished(toy)
-    (own,) = (run / "artifacts").rglob("*.png")
-    os.link(own, run / "artifacts" / "kept.png")
-    own.unlink()
-    own.symlink_to(run / "artifacts" / "kept.png")
-    assert own.read_bytes() == (toy.folder / "a.png").read_bytes()
+    (custom,) = (run / "artifacts").rglob("*.png")
+    os.link(custom, run / "artifacts" / "kept.png")
+    custom.unlink()
+    custom.symlink_to(run / "artifacts" / "kept.png")
+    assert custom.read_bytes() == (toy.folder / "a.png").read_bytes()
     assert generated_png("white")
     assert toy("grade", "r", "--run-id", "g").exit_code == 0
     assert not any(path.is_symlink() for path in (toy.folder / "runs" / "g").rglob("*"))

@@ -74,7 +74,7 @@ def test_a_model_run_stands_by_itself(load: Callable[..., LoadedSuite]) -> None:
     runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
     assert [run.label for run in runs] == ["s,flaw=none", "s,flaw=typo"]
     again = [model_runs(run.config, loaded.suite, loaded.folder, lambda run: []) for run in runs]
-    assert [[(run.label, dict(run.params)) for run in each] for each in again] == [
+    assert [[(run.label, dict(run.params)) for run in item] for item in again] == [
         [("s,flaw=none", {"seed": 1, "flaw": "none"})],
         [("s,flaw=typo", {"seed": 1, "flaw": "typo"})],
     ]

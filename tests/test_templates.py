@@ -51,7 +51,7 @@ def test_rendering(text: str, rendered: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "{{ brnad }}",
@@ -85,8 +85,8 @@ def test_rendering(text: str, rendered: str) -> None:
         ("{{ 1 }}" + "x" * 1_000_000, "the template has more than 1,000,000 characters"),
     ],
 )  # fmt: skip
-def test_what_is_refused(text: str, told: str) -> None:
-    assert refusal(text) == told
+def test_what_is_refused(text: str, message: str) -> None:
+    assert refusal(text) == message
 
 
 DOUBLINGS = 60
@@ -166,9 +166,9 @@ def test_a_template_renders_or_is_refused_in_one_line(text: str) -> None:
     try:
         render(text, {"a": "1", "b": {"x": [1]}})
     except TemplateError as error:
-        told = str(error)
-        assert told
-        assert "\n" not in told
+        message = str(error)
+        assert message
+        assert "\n" not in message
 
 
 @given(

@@ -21,9 +21,9 @@ BOTH = ["SPRING SALE", "10\u201320 % OFF"]
 
 
 def graded(
-    folder: Path, *said: Said, text: dict[str, Any] = SALE, case: dict[str, Any] | None = None, **options: Any
+    folder: Path, *output: Said, text: dict[str, Any] = SALE, case: dict[str, Any] | None = None, **options: Any
 ) -> tuple[Grade, Asked]:
-    judge = Asked(*said)
+    judge = Asked(*output)
     config = TextGrader.model_validate({"type": "text", "key": "copy", "extract": "judge", **options})
     cell = context(folder, judge, {"expect": {"text": text}, **(case or {})})
     return asyncio.run(Text(config).grade(cell)), judge
@@ -107,7 +107,7 @@ def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: An
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("output", "error"),
     [
         (ProviderError("503: overloaded", kind="transient"), "503: overloaded"),
         ("I see a sale.", "the judge's answer does not match the schema: not JSON: it contains no JSON object"),
@@ -118,14 +118,14 @@ def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: An
     ],
 )
 def test_a_judge_that_does_not_answer_leaves_null_beside_what_ocr_read(
-    said: Any, error: str, tmp_path: Path, reads: Any
+    output: Any, error: str, tmp_path: Path, reads: Any
 ) -> None:
     reads("SPRING")
-    grade, _ = graded(tmp_path, said, text={"required": ["SPRING SALE"]}, extract=["ocr", "judge"])
+    grade, _ = graded(tmp_path, output, text={"required": ["SPRING SALE"]}, extract=["ocr", "judge"])
     assert grade.scores == {"copy": None, "copy.recall": None, "copy.cer": None}
     assert grade.error == error
     assert grade.details["ocr"]["lines"][0]["text"] == "SPRING"
-    assert len(grade.details["replies"]) == (0 if isinstance(said, ProviderError) else 2)
+    assert len(grade.details["replies"]) == (0 if isinstance(output, ProviderError) else 2)
 
 
 CRITERIA = {"criteria": "A red lamp."}
@@ -177,8 +177,8 @@ def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_p
 
 
 def test_a_second_call_off_the_schema_keeps_all_words(tmp_path: Path) -> None:
-    said = {"description": "A lamp."}
-    grade, _ = graded(tmp_path, said, {**CHECKED, "criteria_met": "yes"}, describe=True)
+    output = {"description": "A lamp."}
+    grade, _ = graded(tmp_path, output, {**CHECKED, "criteria_met": "yes"}, describe=True)
     assert grade.error == "the judge's answer does not match the schema: 'criteria_met' is not true or false"
     assert grade.details["replies"][0] == '{"description": "A lamp."}'
     assert len(grade.details["replies"]) == 3

@@ -28,7 +28,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slow_down(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttle:
-    return Throttle({name: Limits(**told) for name, told in (limits or {}).items()}, most)
+    return Throttle({name: Limits(**message) for name, message in (limits or {}).items()}, most)
 
 
 def failing(*errors: BaseException | None) -> Callable[[], Awaitable[str]]:
@@ -353,8 +353,8 @@ def test_stop_abandons_generation_waiting_for_turn() -> None:
         calls = [asyncio.create_task(throttled.call(GENERATE, room.work(str(at)))) for at in range(3)]
         await settle()
         throttled.close()
-        told = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(each) for each in told] == [ClosingError] * 3
+        message = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(item) for item in message] == [ClosingError] * 3
         assert room.began == []
 
     play(story())

@@ -59,8 +59,10 @@ def test_a_bucket_is_read_with_credentials_and_so_needs_trust() -> None:
     "url", ["ftp://x.org/a", "file:///etc/passwd", "memory://a", "https:///a", "https://u:p@x.org/a", "https://[x/a"]
 )
 def test_nobody_reads_these(url: str) -> None:
-    told = str(url_problem(url))
-    assert "unsupported scheme" in told or "must not contain a user name" in told or "is not a valid URL" in told
+    message = str(url_problem(url))
+    assert (
+        "unsupported scheme" in message or "must not contain a user name" in message or "is not a valid URL" in message
+    )
     with pytest.raises(UsageError):
         fetch(url, 10)
 
@@ -100,8 +102,8 @@ def test_a_suite_that_nobody_vouched_for(problems: Problems) -> None:
         cases="cases: [{dataset: {path: d.jsonl, fields: {prompt: p, output: f}}}]",
         models="models: [{provider: files}]",
     )
-    told = "needs this machine's credentials: pass --trust-suite if you trust this suite"
-    assert problems(fed, {"d.jsonl": rows}) == [f"d.jsonl:1:1: 's3://b/1.png' {told}"]
+    message = "needs this machine's credentials: pass --trust-suite if you trust this suite"
+    assert problems(fed, {"d.jsonl": rows}) == [f"d.jsonl:1:1: 's3://b/1.png' {message}"]
     far = suite(cases="cases: [{dataset: {path: 's3://b/d.jsonl', fields: {prompt: p}}}]")
-    assert problems(far) == [f"suite.yaml:2:26: dataset: 's3://b/d.jsonl' {told}"]
+    assert problems(far) == [f"suite.yaml:2:26: dataset: 's3://b/d.jsonl' {message}"]
     assert problems(suite(models="models: [{provider: files, path: 'gs://b/{case}.png'}]")) != []

@@ -35,8 +35,8 @@ RED, GREEN, BLUE = (True, False, False), (False, True, False), (False, False, Tr
 )
 def test_a_video_is_known_by_how_it_begins(tmp_path: Path, name: str, mime: str) -> None:
     path = clip(tmp_path / name, ["red", "blue"])
-    found = video_at(path, path.read_bytes())
-    assert (found.mime, found.width, found.height, found.is_video) == (mime, 64, 48, True)
+    result = video_at(path, path.read_bytes())
+    assert (result.mime, result.width, result.height, result.is_video) == (mime, 64, 48, True)
     assert ending(mime) == path.suffix
     assert [colour_of(frame.jpeg) for frame in sample_frames(path, 2)] == [RED, BLUE]
 
@@ -72,14 +72,14 @@ def sound(path: Path) -> Path:
 
 def test_a_file_that_is_not_a_video(tmp_path: Path) -> None:
     whole = clip(tmp_path / "a.mp4", ["red", "blue"]).read_bytes()
-    for data, told in (
+    for data, message in (
         (b"", "not a supported video"),
         (b"#EXTM3U\n/etc/passwd\n", "not a supported video"),
         (whole[:60], "the video cannot be decoded"),
         (whole[:8] + b"\0" * 4000, "the video cannot be decoded"),
         (sound(tmp_path / "s.mkv").read_bytes(), "the file has no video, only audio"),
     ):
-        with pytest.raises(ImageError, match=told):
+        with pytest.raises(ImageError, match=message):
             artifact(data, VIDEO)
 
 

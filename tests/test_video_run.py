@@ -36,8 +36,8 @@ def requests(api: FakeAPI) -> list[JudgeRequest]:
             item = {"requirement": "red first", "question": "Is it red first?", "analysis": "It is.", "gap": ""}
             return {"requirements": [{**item, "answer": True}], "score": 100}
         if "answers" in request.schema["properties"]:
-            said = dict.fromkeys(request.schema["properties"]["answers"]["items"]["properties"], "a")
-            return {"answers": [{**said, "id": "q1", "answer": "a"}]}
+            output = dict.fromkeys(request.schema["properties"]["answers"]["items"]["properties"], "a")
+            return {"answers": [{**output, "id": "q1", "answer": "a"}]}
         return {"reason": "steady", "steady": True, "verdict": "PASS"}
 
     api.script.judge(judged)
@@ -65,7 +65,7 @@ def run(
         "cases": [{"id": "one", "prompt": "Red, then blue", "questions": [QUESTION], **case}],
         "models": [{"provider": "files", "label": "m", "path": path}],
         "graders": list(graders),
-        "verdict": [{"fit": "fit >= 80", "look": "steady", "claims": "claims >= 0.8"}[each["key"]] for each in graders],
+        "verdict": [{"fit": "fit >= 80", "look": "steady", "claims": "claims >= 0.8"}[item["key"]] for item in graders],
     }
     (folder / "suite.yaml").write_text(json.dumps(suite))
     arguments = ["run", str(folder / "suite.yaml"), "--runs", str(folder / "runs"), "--trust-suite"]
@@ -144,19 +144,19 @@ def test_a_counter_example_looks_at_an_address_too(
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected_message"),
     [
         (b"\0\0\0\x18ftypisom" + b"\0" * 3000, "the video cannot be decoded"),
         (b"no video at all", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi)"),
         (b"", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi)"),
     ],
 )
-def test_a_bad_video_is_an_error_of_its_cell(api: FakeAPI, tmp_path: Path, data: bytes, told: str) -> None:
+def test_a_bad_video_is_an_error_of_its_cell(api: FakeAPI, tmp_path: Path, data: bytes, expected_message: str) -> None:
     (tmp_path / "one.mp4").write_bytes(data)
     error = run(api, tmp_path, "openai", "{case}.mp4", ALIGNMENT, code=3)["one"].error
     assert error is not None
     assert (error.stage, error.kind) == ("generate", "bad_image")
-    assert told in error.message
+    assert expected_message in error.message
 
 
 def test_a_video_of_two_gigabytes_is_not_read(api: FakeAPI, tmp_path: Path) -> None:

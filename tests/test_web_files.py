@@ -52,12 +52,12 @@ class Web:
 
 @contextmanager
 def web(**pages: Page) -> Iterator[Web]:
-    found = Web("", {f"/{name}": page for name, page in pages.items()})
+    result = Web("", {f"/{name}": page for name, page in pages.items()})
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found.seen.append({name.lower(): value for name, value in self.headers.items()})
-            page = found.pages[self.path.split("?")[0].removesuffix(".csv").removesuffix(".png")]
+            result.seen.append({name.lower(): value for name, value in self.headers.items()})
+            page = result.pages[self.path.split("?")[0].removesuffix(".csv").removesuffix(".png")]
             self.send_response(page.status)
             for name, value in page.headers.items():
                 self.send_header(name, value)
@@ -77,9 +77,9 @@ def web(**pages: Page) -> Iterator[Web]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    found.url = f"http://127.0.0.1:{server.server_port}"
+    result.url = f"http://127.0.0.1:{server.server_port}"
     try:
-        yield found
+        yield result
     finally:
         server.shutdown()
         thread.join()
@@ -206,6 +206,8 @@ def test_an_image_that_grows_is_an_error_of_its_cell(monkeypatch: pytest.MonkeyP
         )
         result = CliRunner().invoke(app, ["run", "suite.yaml", "--trust-suite", "--run-id", "r", "--quiet"])
     assert result.exit_code == 3, result.output
-    told = {record.test_id: record.error and record.error.message for record in read_records(Path("runs/r"))}
-    assert told["a"] is None
-    assert str(told["b"]).endswith("over the limit of 100,000 bytes")
+    expected_message = {
+        record.test_id: record.error and record.error.message for record in read_records(Path("runs/r"))
+    }
+    assert expected_message["a"] is None
+    assert str(expected_message["b"]).endswith("over the limit of 100,000 bytes")

@@ -47,9 +47,9 @@ def test_only_the_package_and_its_files_are_in_it(installed: Path) -> None:
 def test_it_runs_outside_the_tree(installed: Path, tmp_path: Path) -> None:
     where = [sys.executable, "-c", "import visioneval; print(visioneval.__file__)"]
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert Path(found.stdout.strip()).is_relative_to(installed)
+    result = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert Path(result.stdout.strip()).is_relative_to(installed)
     assert "wrote" in visioneval(installed, tmp_path, "init", "first", "--template", "editing")
-    told = visioneval(installed, tmp_path, "run", "first/suite.yaml", "--model", "*none", "--grader", "place")
-    assert "1 PASS" in told
+    message = visioneval(installed, tmp_path, "run", "first/suite.yaml", "--model", "*none", "--grader", "place")
+    assert "1 PASS" in message
     assert "index.html" in visioneval(installed, tmp_path, "report", "latest")

@@ -15,7 +15,7 @@ def test_text_and_bytes_take_the_place_of_what_was_there(tmp_path: Path) -> None
     assert path.read_bytes() == "Käse\n".encode()
     write_whole(path, b"\x00")
     assert path.read_bytes() == b"\x00"
-    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+    assert [item.name for item in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_what_cannot_be_written_leaves_the_older_file_and_no_part(tmp_path: Path) -> None:
@@ -27,4 +27,4 @@ def test_what_cannot_be_written_leaves_the_older_file_and_no_part(tmp_path: Path
     with pytest.raises(OSError, match="directory"):
         write_whole(tmp_path / "folder", "new")
     assert path.read_text() == "old"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.txt", "folder"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "folder"]

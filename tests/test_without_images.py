@@ -48,7 +48,7 @@ def test_recorded_scores_are_graded_without_a_image(toy: Toy) -> None:
     rubric = [{"key": "look", "type": "rubric", "judge": "people", "metrics": LIKED}]
     result = run(toy, "case0,m,liked,true", "case0,n,liked,false", graders=rubric, verdict=["liked"])
     assert result.exit_code == 1, result.output
-    assert [each["counts"]["passed"] for each in toy.summary["models"]] == [1, 0]
+    assert [item["counts"]["passed"] for item in toy.summary["models"]] == [1, 0]
 
 
 def test_a_plan_counts_the_cells(toy: Toy) -> None:
@@ -56,9 +56,9 @@ def test_a_plan_counts_the_cells(toy: Toy) -> None:
     path = toy.write(
         models=MODELS, judges=PEOPLE, graders=GECKO, cases=[{"id": "case0", **CASES[0]}], verdict=["gecko >= 1"]
     )
-    told = toy("plan", path)
-    assert told.exit_code == 0, told.output
-    assert "missing" not in told.output
+    message = toy("plan", path)
+    assert message.exit_code == 0, message.output
+    assert "missing" not in message.output
 
 
 def test_an_optional_score_may_be_left_out_by_who_measured_something() -> None:

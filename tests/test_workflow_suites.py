@@ -27,8 +27,8 @@ def best(request: JudgeRequest, **changes: Any) -> dict[str, Any]:
     """The best answer that a schema allows, changed as asked."""
     assert request.schema is not None
     properties: dict[str, Any] = request.schema["properties"]
-    said = {name: _best(name, each) for name, each in properties.items()}
-    return said | {name: value for name, value in changes.items() if name in said}
+    output = {name: _best(name, item) for name, item in properties.items()}
+    return output | {name: value for name, value in changes.items() if name in output}
 
 
 def _best(name: str, schema: dict[str, Any]) -> Any:

@@ -86,7 +86,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a: 1\nb: 2\na: 3\n", "s.yaml:3:1: the key 'a' is duplicated"),
         ("{5: a, '5': b}", "s.yaml:1:8: the key '5' is duplicated"),
@@ -121,8 +121,8 @@ def test_a_byte_order_mark_is_no_text() -> None:
         ('a: "x\n', "s.yaml:1:4: invalid YAML: the quote that opens at line 1, column 4 is never closed"),
     ],
 )
-def test_what_is_refused_is_placed(text: str, told: str) -> None:
-    assert refusal(text) == told
+def test_what_is_refused_is_placed(text: str, message: str) -> None:
+    assert refusal(text) == message
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
@@ -139,17 +139,17 @@ def test_an_alias_bomb_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"a: b\nn: caf\xe9", "s:2:7: not valid UTF-8: save the file as UTF-8"),
         ("é: ".encode() + b"\xff", "s:1:4: not valid UTF-8: save the file as UTF-8"),
         ("a: b".encode("utf-16"), "s:1:1: not valid UTF-8: save the file as UTF-8"),
     ],
 )
-def test_another_encoding_is_placed(data: bytes, told: str) -> None:
+def test_another_encoding_is_placed(data: bytes, message: str) -> None:
     with pytest.raises(SuiteError) as caught:
         decode(data, "s")
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_positions_of_keys_and_values() -> None:

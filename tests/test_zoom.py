@@ -40,13 +40,13 @@ def tool_of(*shown: Attachment, max_crops: int = 6) -> CropTool:
 
 
 def crop(tool: CropTool, name: Any, x1: Any, y1: Any, x2: Any, y2: Any) -> tuple[str, Image.Image | None]:
-    said = tool.tool.call({"image_id": name, "x1": x1, "y1": y1, "x2": x2, "y2": y2})
-    assert isinstance(said[0], str)
-    if len(said) == 1:
-        return said[0], None
-    assert isinstance(said[1], ImagePart)
-    assert said[1].mime == "image/png"
-    return said[0], Image.open(io.BytesIO(said[1].data)).convert("RGB")
+    output = tool.tool.call({"image_id": name, "x1": x1, "y1": y1, "x2": x2, "y2": y2})
+    assert isinstance(output[0], str)
+    if len(output) == 1:
+        return output[0], None
+    assert isinstance(output[1], ImagePart)
+    assert output[1].mime == "image/png"
+    return output[0], Image.open(io.BytesIO(output[1].data)).convert("RGB")
 
 
 def square_at(view: Image.Image | None, x: int, y: int) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def test_crops_nest_in_the_pixels_of_the_current_view() -> None:
     assert words.startswith("output: the whole image, 1024 x 512 pixels")
     assert square_at(view, 3, 3) == (0, 0)
     assert square_at(view, 1020, 509) == (15, 7)
-    assert [kept["rectangle"] for kept in tool.crops] == [[512, 256, 1024, 512], [512, 0, 1024, 256], [0, 0, 0, 0]]
+    assert [stored["rectangle"] for stored in tool.crops] == [[512, 256, 1024, 512], [512, 0, 1024, 256], [0, 0, 0, 0]]
     assert tool.crops[1] == {"image": "output", "rectangle": [512, 0, 1024, 256], "path": "kept/1.png"}
 
 
@@ -130,8 +130,8 @@ def test_the_grid_is_light_and_at_its_places() -> None:
 )
 def test_a_bad_rectangle_gets_words_to_act_on_and_costs_no_crop(asked: tuple[Any, ...], words: str) -> None:
     tool = tool_of(exhibit("ref_1", squares(60, 40, 10), "base"), exhibit("output", squares(60, 40, 10)), max_crops=1)
-    said, view = crop(tool, *asked)
-    assert words in said
+    output, view = crop(tool, *asked)
+    assert words in output
     assert view is None
     assert tool.crops == ()
     assert crop(tool, "output", 0.0, 0.0, 5.0, 5.0)[1] is not None, "a judge may write 5 as 5.0"

@@ -37,10 +37,10 @@ class Seen:
 @contextmanager
 def vertex(server: str, token: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     """Machine credentials whose ``token`` the server at ``server`` takes, under whatever name it is called."""
-    own = ec.generate_private_key(ec.SECP256R1())
+    custom = ec.generate_private_key(ec.SECP256R1())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     chain = folder / "chain.pem"
-    chain.write_bytes(_certificate(own) + _pem(own))
+    chain.write_bytes(_certificate(custom) + _pem(custom))
     context.load_cert_chain(chain)
     seen = Seen()
     answer = {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
@@ -70,11 +70,11 @@ def _certificate(key: ec.EllipticCurvePrivateKey) -> bytes:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test")])
     hosts = [x509.DNSName(host) for host in ("*.googleapis.com", "*.us.rep.googleapis.com", "evil.example")]
     now = dt.datetime.now(dt.UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=1))
-    made = made.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    created = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    created = created.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=1))
+    created = created.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+    created = created.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return created.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 @contextmanager
@@ -113,10 +113,10 @@ def _proxy(server: str, context: ssl.SSLContext, seen: Seen) -> Iterator[str]:
 def _relay(outer: ssl.SSLSocket, inner: socket.socket) -> None:
     while True:
         ready = [outer] if outer.pending() else select.select([outer, inner], [], [], 30)[0]
-        for one in ready:
-            data = one.recv(65536)
+        for single in ready:
+            data = single.recv(65536)
             if not data:
                 return
-            (inner if one is outer else outer).sendall(data)
+            (inner if single is outer else outer).sendall(data)
         if not ready:
             return

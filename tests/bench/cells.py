@@ -34,8 +34,8 @@ def _seconds(*command: str) -> float:
 
 def _start_up() -> None:
     base = median(_seconds(sys.executable, "-c", "pass") for _ in range(7))
-    told = median(_seconds(sys.executable, "-m", "visioneval", "--help") for _ in range(7))
-    print(f"start: python -c pass {base:.3f} s, visioneval --help {told:.3f} s, {told / base:.1f} times")
+    message = median(_seconds(sys.executable, "-m", "visioneval", "--help") for _ in range(7))
+    print(f"start: python -c pass {base:.3f} s, visioneval --help {message:.3f} s, {message / base:.1f} times")
 
 
 def _run(cells: int, folder: Path) -> tuple[float, float]:

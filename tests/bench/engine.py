@@ -81,8 +81,8 @@ def served(load: Load) -> Iterator[tuple[str, str]]:
         command, cwd=ROOT / "tests", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
-        told = json.loads(server.stdout.readline())
-        yield told["openai_base_url"], told["key"]
+        message = json.loads(server.stdout.readline())
+        yield message["openai_base_url"], message["key"]
         server.communicate()
 
 
@@ -124,7 +124,7 @@ def beside_the_floor(name: str, repeats: int) -> None:
         with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
             floors.append(floor(load, url, key))
             engines.append(engine(load, url, key, Path(folder)))
-    low, ours = (sorted(each, key=lambda used: used.seconds)[len(each) // 2] for each in (floors, engines))
+    low, ours = (sorted(item, key=lambda used: used.seconds)[len(item) // 2] for item in (floors, engines))
     print(
         f"{name}: {load.cells} cells, {load.at_once} at once, {load.kilobytes} KB: floor {low}; visioneval {ours}:"
         f" {ours.seconds / low.seconds:.2f} of the time, {ours.memory - low.memory:+.0f} MB",
@@ -139,14 +139,14 @@ def growth() -> None:
         "20,000 cells, ten model runs": Load(2000, 64, 0.0, 0.0, 60, runs=10),
         "20,000 cells, ten times the cases": Load(20_000, 64, 0.0, 0.0, 60),
     }
-    told: list[tuple[float, float]] = []
+    message: list[tuple[float, float]] = []
     for name, load in loads.items():
         with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
             used = engine(load, url, key, Path(folder))
-        told.append((used.cpu / load.cells, used.memory))
-        cpu, memory = told[-1][0] / told[0][0], told[-1][1] / told[0][1]
+        message.append((used.cpu / load.cells, used.memory))
+        cpu, memory = message[-1][0] / message[0][0], message[-1][1] / message[0][1]
         print(
-            f"growth: {name}: {1000 * told[-1][0]:.2f} ms of CPU a cell ({cpu:.2f}), {used.memory:.0f} MB ({memory:.2f})",
+            f"growth: {name}: {1000 * message[-1][0]:.2f} ms of CPU a cell ({cpu:.2f}), {used.memory:.0f} MB ({memory:.2f})",
             flush=True,
         )
 
@@ -157,9 +157,9 @@ def replay() -> None:
     with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
         engine(load, url, key, Path(folder), "--reuse", "judges")
         whole = [engine(load, url, key, Path(folder), "--offline").seconds for _ in range(3)]
-        one = [engine(load, url, key, Path(folder), "--offline", "--limit", "1").seconds for _ in range(3)]
-    rest = median(whole) - median(one)
-    print(f"replay: 2000 cells {median(whole):.2f} s, 1 cell {median(one):.2f} s: {1999 / rest:.0f} cells a second")
+        single = [engine(load, url, key, Path(folder), "--offline", "--limit", "1").seconds for _ in range(3)]
+    rest = median(whole) - median(single)
+    print(f"replay: 2000 cells {median(whole):.2f} s, 1 cell {median(single):.2f} s: {1999 / rest:.0f} cells a second")
 
 
 def start() -> None:
@@ -167,11 +167,11 @@ def start() -> None:
     load = Load(1, 1, 0.0, 0.0, 60)
     with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
         engine(load, url, key, Path(folder), "--reuse", "judges")
-        one = median(engine(load, url, key, Path(folder), "--offline").seconds for _ in range(5))
+        single = median(engine(load, url, key, Path(folder), "--offline").seconds for _ in range(5))
     base = median(measured([sys.executable, "-c", "pass"], ROOT).seconds for _ in range(5))
-    told = median(measured([sys.executable, "-m", "visioneval", "--help"], ROOT).seconds for _ in range(5))
+    message = median(measured([sys.executable, "-m", "visioneval", "--help"], ROOT).seconds for _ in range(5))
     print(
-        f"start: python {base:.3f} s; --help {told:.2f} s ({told / base:.0f} times); a cached cell {one:.2f} s ({one / base:.0f} times)"
+        f"start: python {base:.3f} s; --help {message:.2f} s ({message / base:.0f} times); a cached cell {single:.2f} s ({single / base:.0f} times)"
     )
 
 

@@ -52,8 +52,8 @@ def failed(cases: int, noise: float, drop: float, tagged: int, chance: np.random
     after = before & (chance.random(cases) >= drop / GOOD)
     before[:tagged] = after[:tagged] = True
     tags = [("must_pass",) if at < tagged else () for at in range(cases)]
-    found = compare(_run("a", before, noise, tags, chance), _run("b", after, noise, tags, chance))
-    return exit_code(found, check_gates(found, GATES)) == 1
+    result = compare(_run("a", before, noise, tags, chance), _run("b", after, noise, tags, chance))
+    return exit_code(result, check_gates(result, GATES)) == 1
 
 
 def main() -> None:

@@ -137,7 +137,7 @@ class Faults:
         """
         if sum(rates.values()) > 1 or any(rate < 0 for rate in rates.values()):
             raise ValueError("fault rates are chances whose sum is at most 1")
-        faults = {Fault(each) if isinstance(each, str) else each: rate for each, rate in rates.items()}
+        faults = {Fault(item) if isinstance(item, str) else item: rate for item, rate in rates.items()}
         with self._lock:
             self._rates = faults
             self._seed = seed
@@ -158,9 +158,9 @@ class Faults:
             return fault
 
     def _pick(self, asked: Asked, digest: str, tries: int) -> Fault | None:
-        for place, queued in enumerate(self._queue):
+        for position, queued in enumerate(self._queue):
             if queued is None or queued.fits(asked):
-                return self._queue.pop(place)
+                return self._queue.pop(position)
         for predicate, fault in self._rules:
             if fault.fits(asked) and predicate(asked):
                 return fault

@@ -26,12 +26,12 @@ def api(script: Script) -> Iterator[FakeAPI]:
 
 @pytest.fixture
 def client(api: FakeAPI) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0, timeout=5) as made:
-        yield made
+    with openai.OpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0, timeout=5) as created:
+        yield created
 
 
 @pytest.fixture
 def gemini(api: FakeAPI) -> Iterator[genai.Client]:
-    made = gemini_client(api)
-    yield made
-    made.close()
+    created = gemini_client(api)
+    yield created
+    created.close()

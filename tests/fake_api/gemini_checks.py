@@ -94,8 +94,8 @@ def _fields(model: type[BaseModel]) -> Mapping[str, Any]:
 def _check(value: Any, shape: Any, path: str) -> None:
     shape = _without_none(shape)
     if get_origin(shape) is list:
-        for place, item in enumerate(value if isinstance(value, list) else [value]):
-            _check(item, get_args(shape)[0], f"{path}[{place}]")
+        for position, item in enumerate(value if isinstance(value, list) else [value]):
+            _check(item, get_args(shape)[0], f"{path}[{position}]")
     elif get_origin(shape) is dict and isinstance(value, dict):
         for key, item in value.items():
             _check(item, get_args(shape)[1], f"{path}.{key}")

@@ -33,8 +33,8 @@ class Turns:
         contents = body.get("contents")
         if not contents or not isinstance(contents, list):
             raise invalid("* GenerateContentRequest.contents: contents is not specified")
-        for place, content in enumerate(contents):
-            self._turn(content, f"contents[{place}]")
+        for position, content in enumerate(contents):
+            self._turn(content, f"contents[{position}]")
         if self._calls:
             raise invalid("Please ensure that function call turn is followed by a function response turn.")
         if contents[-1].get("role") == "model":

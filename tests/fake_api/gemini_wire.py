@@ -105,8 +105,8 @@ class GenerateContent:
 
     def unknown_model(self, model: str, match: re.Match[str] | None = None) -> ApiError:
         if self.name == "vertex":
-            found = match.groupdict() if match else {}
-            where = f"projects/{found.get('project')}/locations/{found.get('location')}/publishers/google"
+            result = match.groupdict() if match else {}
+            where = f"projects/{result.get('project')}/locations/{result.get('location')}/publishers/google"
             words = (
                 f"Publisher Model `{where}/models/{model}` was not found or your project does not have access to it."
             )
@@ -119,17 +119,17 @@ class GenerateContent:
 
     def write(self, asked: Asked, outcome: Outcome) -> Reply:
         body: dict[str, Any] = {"modelVersion": asked.model, "responseId": uuid.uuid4().hex[:22]}
-        said = ""
+        output = ""
         if isinstance(outcome, Refused):
             body |= _refusal(outcome)
         else:
             parts, finish = _parts(asked, outcome)
-            said = "".join(str(part.get("text", "")) for part in parts)
+            output = "".join(str(part.get("text", "")) for part in parts)
             content = {"parts": parts, "role": "model"} if parts else {"role": "model"}
             count = ((asked.params.get("generationConfig") or {}).get("candidateCount")) or 1
             body["candidates"] = [{"content": content, "finishReason": finish, "index": number}
                                   for number in range(count)]  # fmt: skip
-        body["usageMetadata"] = _usage(asked, said, outcome)
+        body["usageMetadata"] = _usage(asked, output, outcome)
         return json_reply(200, body)
 
 
@@ -177,17 +177,17 @@ class Gemini:
     def fault(self, fault: Fault, asked: Asked) -> ApiError:
         endpoint = self._vertex if asked.endpoint == "vertex" else self._developer
         if fault.kind in ("rate_limit", "quota"):
-            made = _exhausted(fault)
+            created = _exhausted(fault)
         elif fault.kind == "unauthorized":
-            made = _unauthenticated() if asked.endpoint == "vertex" else _wrong_key()
+            created = _unauthenticated() if asked.endpoint == "vertex" else _wrong_key()
         elif fault.kind == "model_not_found":
-            made = endpoint.unknown_model(asked.model)
+            created = endpoint.unknown_model(asked.model)
         else:
             status, code, words = _STATUS[fault.kind]
-            made = ApiError(status, words, code=code)
+            created = ApiError(status, words, code=code)
         if fault.text is not None:
-            made.message = fault.text
-        return made
+            created.message = fault.text
+        return created
 
 
 _STATUS: Final = {
@@ -256,7 +256,7 @@ def _size(config: Mapping[str, Any], model: str) -> tuple[int, int]:
 
 def _tools(body: Mapping[str, Any]) -> tuple[Tool, ...]:
     tools = []
-    for spec in (one for tool in body.get("tools") or () for one in tool.get("functionDeclarations") or ()):
+    for spec in (single for tool in body.get("tools") or () for single in tool.get("functionDeclarations") or ()):
         name = spec.get("name") or ""
         if not FUNCTION.fullmatch(name):
             raise invalid(f"Invalid function name {name!r}. Must start with a letter or an underscore.")
@@ -310,12 +310,12 @@ def _parts(asked: Asked, outcome: Outcome) -> tuple[list[dict[str, Any]], str]:
     return parts, "MAX_TOKENS" if outcome.cut else "STOP"
 
 
-def _usage(asked: Asked, said: str, outcome: Outcome) -> dict[str, Any]:
+def _usage(asked: Asked, output: str, outcome: Outcome) -> dict[str, Any]:
     if isinstance(asked, GenerationRequest):
         text, images = asked.prompt, len(asked.images)
     else:
         text, images = asked.text, len(asked.images)
-    came, went, thought = judge_usage(text, 0, said, reasoning=bool(SIGNS.match(asked.model)))
+    came, went, thought = judge_usage(text, 0, output, reasoning=bool(SIGNS.match(asked.model)))
     usage: dict[str, Any] = {"promptTokenCount": came + 258 * images}
     usage["promptTokensDetails"] = [{"modality": "TEXT", "tokenCount": came}]
     if images:

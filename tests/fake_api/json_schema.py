@@ -126,8 +126,8 @@ def _children(node: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Mappin
     for group in ("properties", "$defs", "definitions"):
         for name, child in node.get(group, {}).items():
             yield (group, name), child
-    for place, child in enumerate(node.get("anyOf", ())):
-        yield ("anyOf", str(place)), child
+    for position, child in enumerate(node.get("anyOf", ())):
+        yield ("anyOf", str(position)), child
     if isinstance(node.get("items"), Mapping):
         yield ("items",), node["items"]
 

@@ -80,8 +80,8 @@ class Chat:
         if specs and not self._can_call:
             raise bad('"auto" tool choice requires --enable-auto-tool-choice to be set', "tools", None)
         tools = []
-        for place, spec in enumerate(specs):
-            where = f"tools[{place}]"
+        for position, spec in enumerate(specs):
+            where = f"tools[{position}]"
             check_keys(spec, ChatCompletionFunctionToolParam, where, ("type", "function"))
             function = check_keys(spec["function"], FunctionDefinition, f"{where}.function", ("name",))
             tools.append(check_tool(function, f"{where}.function"))
@@ -171,8 +171,8 @@ class _Messages:
     def read(self, messages: object) -> None:
         if not isinstance(messages, list) or not messages:
             raise bad("Invalid 'messages': expected a non-empty array.", "messages", "invalid_type")
-        for place, message in enumerate(messages):
-            self._message(message, f"messages[{place}]")
+        for position, message in enumerate(messages):
+            self._message(message, f"messages[{position}]")
         self._answered()
 
     def _answered(self) -> None:
@@ -220,9 +220,9 @@ class _Messages:
                 "'tool_calls'."
             )
             raise bad(words, f"{where}.role", None)
-        found = _contents(message.get("content"), f"{where}.content", images=False)
-        self.parts.extend(found)
-        text = "\n".join(part for part in found if isinstance(part, str))
+        result = _contents(message.get("content"), f"{where}.content", images=False)
+        self.parts.extend(result)
+        text = "\n".join(part for part in result if isinstance(part, str))
         self.results.append(ToolResult(name, message["tool_call_id"], text))
 
 
@@ -231,19 +231,19 @@ def _contents(content: object, where: str, *, images: bool) -> list[str | SentIm
         return [content] if content else []
     if not isinstance(content, list):
         raise bad(f"Invalid type for '{where}'.", where, "invalid_type")
-    found: list[str | SentImage | SentFile] = []
+    result: list[str | SentImage | SentFile] = []
     for number, part in enumerate(content):
         spot = f"{where}[{number}]"
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
-            found.append(str(check_keys(part, ChatCompletionContentPartTextParam, spot, ("text",))["text"]))
+            result.append(str(check_keys(part, ChatCompletionContentPartTextParam, spot, ("text",))["text"]))
         elif kind == "image_url" and images:
             check_keys(part, ChatCompletionContentPartImageParam, spot, ("image_url",))
             link = check_keys(part["image_url"], ImageURL, f"{spot}.image_url", ("url",))
-            found.append(image_from_url(link["url"], f"{spot}.image_url", link.get("detail")))
+            result.append(image_from_url(link["url"], f"{spot}.image_url", link.get("detail")))
         else:
             raise bad(f"Invalid value: '{kind}' for a part of this message.", f"{spot}.type", "invalid_value")
-    return found
+    return result
 
 
 def _message(outcome: Outcome) -> tuple[dict[str, Any], str]:

@@ -226,12 +226,12 @@ def _sent(part: FormPart) -> SentImage:
 
 def _overlay(files: list[FormPart], name: str, first: SentImage) -> SentImage | None:
     """The mask or markup: one PNG of the first image's size, with an alpha channel."""
-    found = [part for part in files if part.name == name]
-    if not found:
+    result = [part for part in files if part.name == name]
+    if not result:
         return None
-    if len(found) > 1:
+    if len(result) > 1:
         raise bad(f"Duplicate parameter: '{name}'.", name, "duplicate_parameter")
-    sent = _sent(found[0])
+    sent = _sent(result[0])
     seen = images.look(sent.data)
     assert seen is not None
     if seen.format != "png" or len(sent.data) > MOST_MASK_BYTES:

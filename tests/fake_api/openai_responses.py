@@ -97,7 +97,7 @@ class Responses:
             raise ApiError(400, words, code="invalid_prompt")
         body = asked.params
         output, status, incomplete = _output(asked, outcome)
-        said = "".join(json.dumps(item.get("content", item.get("arguments", ""))) for item in output)
+        text = "".join(json.dumps(item.get("content", item.get("arguments", ""))) for item in output)
         identity = f"resp_{uuid.uuid4().hex}"
         if body.get("store") is not False and any(item["type"] == "function_call" for item in output):
             self._kept[identity] = [*self._items(body), *output]
@@ -111,7 +111,7 @@ class Responses:
             "store": body.get("store", True), "temperature": body.get("temperature", 1.0),
             "text": body.get("text") or {"format": {"type": "text"}}, "tool_choice": body.get("tool_choice", "auto"),
             "tools": body.get("tools", []), "top_p": body.get("top_p", 1.0), "truncation": "disabled",
-            "usage": _usage(asked, said), "metadata": body.get("metadata") or {},
+            "usage": _usage(asked, text), "metadata": body.get("metadata") or {},
         }, (("x-request-id", f"req_{uuid.uuid4().hex}"),))  # fmt: skip
 
 
@@ -123,8 +123,8 @@ def _check_unsupported(body: Mapping[str, Any]) -> None:
 
 def _tools(specs: list[Any]) -> tuple[Tool, ...]:
     tools = []
-    for place, spec in enumerate(specs):
-        where = f"tools[{place}]"
+    for position, spec in enumerate(specs):
+        where = f"tools[{position}]"
         if not isinstance(spec, dict) or spec.get("type") != "function":
             raise bad(f"Invalid value for '{where}.type': this server has function tools only.", where,
                       "invalid_value")  # fmt: skip
@@ -170,8 +170,8 @@ class _Items:
         self._last = ""
 
     def read(self, items: list[Any]) -> None:
-        for place, item in enumerate(items):
-            self._item(item, f"input[{place}]")
+        for position, item in enumerate(items):
+            self._item(item, f"input[{position}]")
             self._last = item.get("type", "message")
         if self._last == "reasoning":
             words = f"Item '{items[-1]['id']}' of type 'reasoning' was provided without its required following item."
@@ -244,14 +244,14 @@ class _Items:
             raise bad(words, "input", None)
         output = item.get("output")
         if isinstance(output, str):
-            found: list[str | SentImage | SentFile] = [output]
+            result: list[str | SentImage | SentFile] = [output]
         elif isinstance(output, list):
-            found = [content_part(part, f"{where}.output[{number}]") for number, part in enumerate(output)]
+            result = [content_part(part, f"{where}.output[{number}]") for number, part in enumerate(output)]
         else:
             raise bad(f"Invalid type for '{where}.output'.", f"{where}.output", "invalid_type")
-        self.parts.extend(found)
-        text = "\n".join(part for part in found if isinstance(part, str))
-        images = tuple(part for part in found if isinstance(part, SentImage))
+        self.parts.extend(result)
+        text = "\n".join(part for part in result if isinstance(part, str))
+        images = tuple(part for part in result if isinstance(part, SentImage))
         self.results.append(ToolResult(name, item["call_id"], text, images))
 
 
@@ -302,8 +302,8 @@ def _output(asked: JudgeRequest, outcome: Outcome) -> tuple[list[dict[str, Any]]
     if outcome.cut and not outcome.text:
         return output, "incomplete", {"reason": "max_output_tokens"}
     if not outcome.calls:
-        said = {"type": "output_text", "text": outcome.text, "annotations": [], "logprobs": []}
-        output.append(_message(token, said, "incomplete" if outcome.cut else "completed"))
+        printed = {"type": "output_text", "text": outcome.text, "annotations": [], "logprobs": []}
+        output.append(_message(token, printed, "incomplete" if outcome.cut else "completed"))
     return output, *(("incomplete", {"reason": "max_output_tokens"}) if outcome.cut else ("completed", None))
 
 
@@ -315,8 +315,8 @@ def _message(token: str, content: dict[str, Any], status: str = "completed") -> 
     return {"id": f"msg_{token}", "type": "message", "role": "assistant", "status": status, "content": [content]}
 
 
-def _usage(asked: JudgeRequest, said: str) -> dict[str, Any]:
-    came, went, thought = judge_usage(asked.text, len(asked.images), said, reasoning=_thinks(asked))
+def _usage(asked: JudgeRequest, output: str) -> dict[str, Any]:
+    came, went, thought = judge_usage(asked.text, len(asked.images), output, reasoning=_thinks(asked))
     return {
         "input_tokens": came,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},

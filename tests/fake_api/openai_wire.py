@@ -43,12 +43,12 @@ class OpenAI:
             raise _wrong_key(key)
 
     def endpoint(self, request: HttpRequest) -> Endpoint:
-        found = self._endpoints.get(request.path)
-        if found is None:
+        result = self._endpoints.get(request.path)
+        if result is None:
             raise ApiError(404, f"Invalid URL ({request.method} {request.path})")
         if request.method != "POST":
             raise ApiError(405, f"Not allowed to {request.method} on {request.path}.", code="method_not_supported")
-        return found
+        return result
 
     def error(self, error: ApiError) -> Reply:
         headers = (("x-request-id", f"req_{uuid.uuid4().hex}"), *error.headers)
@@ -58,10 +58,10 @@ class OpenAI:
         return json_reply(error.status, {"error": inner | error.extra}, headers)
 
     def fault(self, fault: Fault, asked: Asked) -> ApiError:
-        made = _STATUS[fault.kind](asked, fault)
+        created = _STATUS[fault.kind](asked, fault)
         if fault.text is not None:
-            made.message = fault.text
-        return made
+            created.message = fault.text
+        return created
 
 
 def _wrong_key(key: str) -> ApiError:

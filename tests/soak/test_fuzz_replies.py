@@ -46,8 +46,8 @@ def added(text: str, chance: random.Random) -> str:
 
 
 def repeated(text: str, chance: random.Random) -> str:
-    one, other = sorted(chance.sample(range(len(text)), 2))
-    return text[:other] + text[one:]
+    single, other = sorted(chance.sample(range(len(text)), 2))
+    return text[:other] + text[single:]
 
 
 def noise(text: str, chance: random.Random) -> str:
@@ -98,10 +98,10 @@ class Fuzz:
 
     def expect(self, kind: str, text: str, *answers: object) -> None:
         """Counts a wrong score where a reply says anything but nothing or one of the answers."""
-        found = self.read(kind, text)
-        if found is not None and found not in answers:
+        result = self.read(kind, text)
+        if result is not None and result not in answers:
             self.counts["wrong scores"] += 1
-            self.wrong.append((kind, f"{found}: {text[-200:]!r}"))
+            self.wrong.append((kind, f"{result}: {text[-200:]!r}"))
 
 
 def all_cuts() -> Iterator[tuple[str, str, str]]:
@@ -127,12 +127,12 @@ def test_five_thousand_odd_replies_and_all_cuts(told: Callable[[str], None]) -> 
         whole = chance.choice(KINDS[kind].wholes[:6])  # those without slips of their own
         change = chance.choice(CHANGES)
         text = change(whole, chance)
-        said = (
+        output = (
             whole,
             *plainly(text),
             *([text] if change is repeated else []),
         )  # a second item is one more, and no slip
-        answers = [fuzz.answer(kind, each) for each in said]
+        answers = [fuzz.answer(kind, item) for item in output]
         fuzz.expect(kind, text, *answers)
         fuzz.expect(kind, text[: chance.randrange(len(text) + 1)], *answers)
     for kind in KINDS:

@@ -39,8 +39,8 @@ SIGNS = "{}[]:,'\"#&*!|>%@`-\n\t \0\ud7ff<"
 
 def seeds() -> list[tuple[Path, Any]]:
     """The suites that are shipped, each with its folder."""
-    found = [*sorted(Path(builtin("suites")).rglob("suite.yaml"))]
-    return [(path.parent, plain(path)) for path in found]
+    result = [*sorted(Path(builtin("suites")).rglob("suite.yaml"))]
+    return [(path.parent, plain(path)) for path in result]
 
 
 def plain(path: Path) -> Any:
@@ -50,7 +50,7 @@ def plain(path: Path) -> Any:
 def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in the data but the top."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return [each for key, value in inner for each in [(*path, key), *places(value, (*path, key))]]
+    return [item for key, value in inner for item in [(*path, key), *places(value, (*path, key))]]
 
 
 def mutated(data: Any, dice: random.Random) -> Any:

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 def peak_mb(process: int) -> float:
     """What a process used at most so far; 0 for one that has ended."""
     try:
-        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
+        result = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
     except OSError:
         return 0.0
-    return int(found[1]) / 1024 if found else 0.0
+    return int(result[1]) / 1024 if result else 0.0
 
 
 def peaks(toy: Toy, cells: int) -> tuple[float, float]:

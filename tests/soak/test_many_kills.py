@@ -57,7 +57,7 @@ def killed(paid: Paid, moment: float) -> tuple[int, int]:
 def lost_and_doubled(paid: Paid) -> tuple[int, int]:
     """How many cells have no line in ``results.jsonl``, and how many lines are about a cell that has one already."""
     lines = (paid.run_folder / "results.jsonl").read_text().splitlines()
-    cells = {(one["test_id"], one["model_label"], one["sample_index"]) for one in map(json.loads, lines)}
+    cells = {(single["test_id"], single["model_label"], single["sample_index"]) for single in map(json.loads, lines)}
     return CELLS - len(cells), len(lines) - len(cells)
 
 
