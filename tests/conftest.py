@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from browser import browser, open_page
 from hypothesis import HealthCheck, settings
-from labeled import rate, serve
+from label_server import rate, serve
 from PIL import Image
 from toys import Toy
 
@@ -52,6 +52,7 @@ SLOW = frozenset(
         "agreement_command",
         "api",
         "bounds",
+        "broken_replies",
         "browser",
         "buckets",
         "budget",
@@ -63,6 +64,7 @@ SLOW = frozenset(
         "command",
         "compare_command",
         "compare_page",
+        "crops",
         "custom",
         "engine",
         "env_file",
@@ -80,13 +82,14 @@ SLOW = frozenset(
         "gemini_judge",
         "grade",
         "hostile_records",
+        "init_suites",
         "install_lines",
         "interrupts",
         "judge_replies",
         "kills",
         "label_files",
-        "label_looks",
         "label_page",
+        "label_page_display",
         "label_server",
         "label_servers",
         "labels",
@@ -99,14 +102,11 @@ SLOW = frozenset(
         "openai",
         "openai_judge",
         "output_of",
-        "own_suites",
-        "paid_storage",
         "pairwise",
         "plan",
         "processors",
         "published_agreement",
         "real_data",
-        "replies",
         "report_command",
         "report_page",
         "resampling",
@@ -115,14 +115,14 @@ SLOW = frozenset(
         "start_up",
         "stats",
         "storage",
-        "strangers_runs",
+        "storage_faults",
         "text",
         "try_on_suite",
+        "untrusted_runs",
         "video_run",
         "web_files",
         "wheel",
         "workflow_suites",
-        "zoom",
     ]
 )
 """Files of tests, without ``test_``, that take seconds: kills, wheels, browsers, servers, OCR and whole suites."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from opinions import BETTER, CLEAR, SHARP, USABLE, label, labeled
+from labeled_runs import BETTER, CLEAR, SHARP, USABLE, label, labeled
 
 from visioneval.analysis.agreement import among_raters
 from visioneval.analysis.agreement.agreement import Minimum, agree

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import record
-from opinions import CLEAR, USABLE, label, run_info
+from labeled_runs import CLEAR, USABLE, label, run_info
+from record_factory import record
 from typer.testing import CliRunner
 
 from visioneval.cli import app

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from asked import Asked, context
 from fake_api import FakeAPI, JudgeRequest
-from made import generated_png
+from record_factory import generated_png
+from scripted_judge import Asked, context
 from typer.testing import CliRunner
 
 from visioneval.cli import app

@@ -14,9 +14,9 @@ from typing import Any
 
 import nbformat
 import pytest
+from api_runs import KEY, Paid, scripted
 from fake_api import FakeAPI, Fault, JudgeRequest
 from nbclient import NotebookClient
-from paid import KEY, Paid, scripted
 from PIL import Image
 from toys import Toy
 from typer.testing import CliRunner

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from broken_images import BROKEN, chunk, encoded, flat_png, short_png
 from fake_api import FakeAPI, Script
-from paying import Paying
 from PIL import Image
+from suite_runner import Paying
 
 from visioneval.errors import ImageError
 from visioneval.media import images

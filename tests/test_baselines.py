@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import record, run_of
+from record_factory import record, run_of
 from toys import Toy
 
 from visioneval.analysis.cells import Side, side_of_baseline, writers_of

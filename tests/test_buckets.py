@@ -13,7 +13,7 @@ from typing import Any
 import fsspec
 import pytest
 from buckets import fill_gcs, fill_s3, gcs_server, s3_server, web_server
-from made import generated_png
+from record_factory import generated_png
 from toys import Toy
 
 from visioneval.errors import UsageError

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from concurrency import play, settle
 from fake_api import FakeAPI, Fault
 from genai_prices import Usage, calc_price
-from paying import PRICES, Paying
-from stories import play, settle
+from suite_runner import PRICES, Paying
 from typer.testing import CliRunner
 
 from visioneval.cli import app

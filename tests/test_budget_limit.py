@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
-from paying import LOOK, PRICES, Paying
+from suite_runner import LOOK, PRICES, Paying
 from typer.testing import Result
 
 from visioneval.records.preferences import read_preferences

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from concurrency import play, settle
 from fake_api import FakeAPI, Fault
-from paying import LOOK, Paying
-from stories import play, settle
+from suite_runner import LOOK, Paying
 
 from visioneval.engine.calls.cache import Cache
 from visioneval.engine.calls.calls import Calls

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from api_runs import KEY, MODELS, Paid, case_id, pictured, prompt, quality, scripted, until
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
-from paid import KEY, MODELS, Paid, case_id, pictured, prompt, quality, scripted, until
 from typer.testing import CliRunner
 
 from visioneval.cli import app

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from suite_text import suite
 from test_images import png
-from writing import suite
 
 Problems = Callable[..., list[str]]
 Make = Callable[..., Path]

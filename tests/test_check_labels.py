@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import info
-from writing import suite
+from record_factory import info
+from suite_text import suite
 
 from visioneval.suite.labels import LabelQuestion
 from visioneval.suite.load import LoadedSuite

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from compare_factory import METRICS, cell, mark, scored, side, verdicts
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, wilcoxon
-from sides import METRICS, cell, mark, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sides import cell, scored, side, verdicts
+from compare_factory import cell, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare

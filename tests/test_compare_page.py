@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import PHONE, until
-from made import record
-from reported import png, run_info, save_run
-from sides import side, verdicts
+from compare_factory import side, verdicts
+from record_factory import record
+from report_runs import png, run_info, save_run
 
 from visioneval.analysis.cells import Side, read_cells, side_of_run
 from visioneval.analysis.compare.compare import compare

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made import record
+from record_factory import record
 from scipy.stats import bootstrap, rankdata
 
 from visioneval.analysis.cells import Side

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import UNMEASURED, record, run_of
+from record_factory import UNMEASURED, record, run_of
 from rich.cells import cell_len
 from rich.console import Console
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from writing import suite
+from suite_text import suite
 
 from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.case import TestCase

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from made import info, record
+from record_factory import info, record
 from rich.console import Console
 
 from visioneval.analysis.disagreements import Disagreement, Disagreements

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from suite_text import suite
 from toys import Toy
-from writing import suite
 
 from visioneval.suite.outputs import ExistingOutput, output_of_cell
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from api_runs import FIFTH, Paid, case_id, prompt, scripted
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
-from paid import FIFTH, Paid, case_id, prompt, scripted
 
 from visioneval.engine.calls import limiters
 from visioneval.records.model import read_info

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import Asked, context
+from scripted_judge import Asked, context
 
 from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.errors import GraderError, ProviderError

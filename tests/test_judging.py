@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from asked import Asked, Said
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted_judge import Asked, Said
 
 from visioneval.judging.ask import (
     Answer,

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from made import UNMEASURED, record, run_of
+from record_factory import UNMEASURED, record, run_of
 from toys import Toy
 
 from visioneval.report.junit import junit_xml

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from api_runs import Paid, scripted, until
 from fake_api import FakeAPI
-from paid import Paid, scripted, until
 
 from visioneval.records.model import read_info
 

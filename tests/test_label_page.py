@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labeled import READY, SECRET_A, SECRET_B, Server, lines, waited, write_run
+from label_server import READY, SECRET_A, SECRET_B, Server, lines, waited, write_run
 
 from visioneval.records.labels import newest, read_labels
 

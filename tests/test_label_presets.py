@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labeled import make_image, write_run
+from label_server import make_image, write_run
 
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.label.labeling import Labeling

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labeled import SECRET_A, Server, lines, secrets_in, write_run
+from label_server import SECRET_A, Server, lines, secrets_in, write_run
 from PIL import Image, PngImagePlugin
 from toys import Toy
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labeled import Server, lines, write_run
+from label_server import Server, lines, write_run
 
 Serve = Callable[..., Server]
 CASES = [{"id": f"case-{at:02}"} for at in range(12)]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import info
 from pydantic import ValidationError
+from record_factory import info
 
 from visioneval.errors import RunFormatError, StorageError
 from visioneval.records.labels import Label, append_labels, newest, read_anchors, read_labels

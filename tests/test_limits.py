@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from writing import suite
+from suite_text import suite
 
 Problems = Callable[..., list[str]]
 MODELS = "models: [{provider: openai, params: {model: gpt-image-1.5}}, {provider: mock}]"

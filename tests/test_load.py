@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from writing import suite
+from suite_text import suite
 
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite

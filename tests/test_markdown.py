@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made import record, run_of
-from sides import cell, scored, side, verdicts
+from compare_factory import cell, scored, side, verdicts
+from record_factory import record, run_of
 
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labeled import SECRET_A, lines, write_run
-from opinions import label, labeled
+from label_server import SECRET_A, lines, write_run
+from labeled_runs import label, labeled
 from typer.testing import CliRunner
 
 from visioneval.analysis.agreement.agreement import agree

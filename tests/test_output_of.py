@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite_text import suite
 from toys import SECOND, Toy
-from writing import suite
 
 from visioneval.records.model import read_records
 from visioneval.types import Status, Verdict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sides import cell, side, verdicts
+from compare_factory import cell, side, verdicts
 
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, pair_cells, parse_map
 from visioneval.errors import UsageError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from writing import suite
+from suite_text import suite
 
 from visioneval.suite.loading.paths import Trust, rebased, rebased_case
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from writing import suite
+from suite_text import suite
 
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.records.questions import PromptQuestions, prompt_sha256

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made import UNMEASURED, record
+from record_factory import UNMEASURED, record
 
 from visioneval.cli import progress
 from visioneval.cli.options import ResultOptions

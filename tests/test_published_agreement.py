@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import info, record
+from record_factory import info, record
 from typer.testing import CliRunner
 
 from visioneval.cli import app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from made import info, record
+from record_factory import info, record
 from rich.console import Console
 
 from visioneval.analysis.findings import Summary

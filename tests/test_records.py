@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import info, record
 from pydantic import TypeAdapter
+from record_factory import info, record
 from toys import Toy
 
 from visioneval.errors import RunFormatError, StorageError, UsageError

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from made import record
 from PIL import Image
-from reported import LABELS, demo, grader, png, report, run_info, save_run
+from record_factory import record
+from report_runs import LABELS, demo, grader, png, report, run_info, save_run
 from typer.testing import CliRunner
 
 from visioneval.analysis.accumulators import count

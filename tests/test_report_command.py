@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from reported import demo
+from report_runs import demo
 from toys import Toy
 
 BROWSER = """\

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import PHONE, until
-from made import record, run_of
-from reported import LABELS, METRICS, demo, grader, png, report, run_info, save_run
+from record_factory import record, run_of
+from report_runs import LABELS, METRICS, demo, grader, png, report, run_info, save_run
 
 from visioneval.records.model import CellError
 from visioneval.types import Metric

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import Asked, Said, context, generated
 from PIL import Image
 from pydantic import ValidationError
+from scripted_judge import Asked, Said, context, generated
 
 from visioneval.errors import AuthError, ProviderError
 from visioneval.graders.base import Grade, GradingContext

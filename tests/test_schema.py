@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from writing import suite
+from suite_text import suite
 
 from visioneval.suite.loading.yaml_reader import read_yaml
 from visioneval.suite.model import json_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made import UNMEASURED, record, run_of
+from record_factory import UNMEASURED, record, run_of
 
 from visioneval.analysis.findings import GateFinding, Summary
 from visioneval.analysis.summary import exit_code, gates_of, in_order, select_model_run, summarize

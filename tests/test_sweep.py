@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from writing import suite
+from suite_text import suite
 
 from visioneval.suite.entries.sweep import grid_sweep
 from visioneval.suite.load import LoadedSuite

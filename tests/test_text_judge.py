@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import Asked, Said, context
 from pydantic import ValidationError
+from scripted_judge import Asked, Said, context
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from stories import Clock, play, settle
+from concurrency import Clock, play, settle
 
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.limit_keys import RateLimitKey

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import aiohttp
 import pytest
 from buckets import web_server
-from writing import suite
+from suite_text import suite
 
 from visioneval.errors import UsageError
 from visioneval.media.urls import _public_client, _public_socket, beside, fetch, is_url, url_problem

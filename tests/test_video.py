@@ -10,8 +10,8 @@ from pathlib import Path
 import av
 import pytest
 from clips import clip, colour_of
-from made import generated_png
 from PIL import Image
+from record_factory import generated_png
 
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact, ending

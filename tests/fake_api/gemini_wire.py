@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from google.genai import types
 
-from .desk import Answer, Endpoint, Images, Outcome, Refused
 from .faults import Asked, Fault
 from .gemini_checks import camel, check_body, check_parameters, check_schema, invalid
 from .gemini_turns import Turns
 from .http1 import ApiError, HttpRequest, Reply, json_reply
 from .openai_checks import judge_usage
 from .openai_wire import GATEWAY_PAGE
+from .outcomes import Answer, Endpoint, Images, Outcome, Refused
 from .script import GenerationRequest, JudgeRequest, SentImage, Tool
 
 DEVELOPER: Final = re.compile(r"/(v1|v1beta|v1alpha)/models/(?P<model>[^/:]+):(?P<method>\w+)")

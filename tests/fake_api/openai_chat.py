@@ -22,7 +22,6 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.shared_params.function_definition import FunctionDefinition
 from openai.types.shared_params.response_format_json_schema import JSONSchema, ResponseFormatJSONSchema
 
-from .desk import Answer, Outcome, Refused
 from .faults import Asked
 from .http1 import HttpRequest, Reply, json_reply
 from .openai_checks import (
@@ -41,6 +40,7 @@ from .openai_checks import (
     json_body,
     judge_usage,
 )
+from .outcomes import Answer, Outcome, Refused
 from .script import JudgeRequest, SentFile, SentImage, Tool, ToolResult
 
 BY_HAND: Final = frozenset({"messages", "tools", "tool_choice", "response_format", "model", "functions", "stop"})

@@ -12,10 +12,10 @@ from openai.types.image_edit_params import ImageEditParamsNonStreaming
 from openai.types.image_generate_params import ImageGenerateParamsNonStreaming
 
 from . import images
-from .desk import Images, Outcome, Refused
 from .faults import Asked
 from .http1 import ApiError, FormPart, HttpRequest, MalformedError, Reply, json_reply, parse_form
 from .openai_checks import bad, check_keys, check_model, check_values, json_body
+from .outcomes import Images, Outcome, Refused
 from .script import GenerationRequest, SentImage
 
 PLAIN_SIZES: Final = ("1024x1024", "1024x1536", "1536x1024")

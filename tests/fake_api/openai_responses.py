@@ -25,7 +25,6 @@ from openai.types.responses.response_reasoning_item_param import ResponseReasoni
 from openai.types.responses.response_text_config_param import ResponseTextConfigParam
 from openai.types.shared_params.reasoning import Reasoning
 
-from .desk import Answer, Outcome, Refused
 from .faults import Asked
 from .http1 import ApiError, HttpRequest, Reply, json_reply
 from .openai_checks import (
@@ -43,6 +42,7 @@ from .openai_checks import (
     json_body,
     judge_usage,
 )
+from .outcomes import Answer, Outcome, Refused
 from .script import JudgeRequest, SentFile, SentImage, Tool, ToolResult
 
 BY_HAND: Final = frozenset({"input", "tools", "tool_choice", "text", "model", "prompt", "include"})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from .desk import Endpoint
 from .faults import Asked, Fault
 from .http1 import ApiError, HttpRequest, Reply, json_reply
 from .openai_chat import Chat
 from .openai_checks import CHAT_MODELS, IMAGE_MODELS, RESPONSES_MODELS, unknown_model
 from .openai_images import Edits, Generations
 from .openai_responses import Responses
+from .outcomes import Endpoint
 
 GATEWAY_PAGE: Final = b"<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"
 

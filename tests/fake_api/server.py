@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from .desk import Provider, decide
 from .faults import RAW, STATUS, WIRE, Asked, Fault, Faults
 from .gemini_wire import Gemini
 from .http1 import (
@@ -30,6 +29,7 @@ from .http1 import (
     reply_head,
 )
 from .openai_wire import OpenAI
+from .outcomes import Provider, decide
 from .script import GenerationRequest, Script
 from .wire import raw_reply
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from api_runs import scripted
 from fake_api import FakeAPI
-from paid import scripted
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from api_runs import FIFTH, Paid
 from fake_api import FakeAPI
-from paid import FIFTH, Paid
 
 from visioneval.engine.calls import limiters
 

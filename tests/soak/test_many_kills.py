@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from api_runs import Paid
 from fake_api import FakeAPI
-from paid import Paid
 
 from visioneval.records.model import read_info
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from engine_parts import open_context, planned, record_of
-from made import generated_png
+from record_factory import generated_png
 from toys import Toy
 
 from visioneval.engine.cells.cell import Job, StoredOutput, run_job

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from engine_parts import calls_for, info_of, plan_of, planned
-from made import generated_png
+from record_factory import generated_png
 from toys import Toy
 
 from visioneval.engine import run as run_module

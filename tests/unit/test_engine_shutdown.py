@@ -7,7 +7,7 @@ import signal
 import threading
 
 import pytest
-from stories import play, settle
+from concurrency import play, settle
 
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.budget import Budget

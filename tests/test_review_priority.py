@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made import info, record
+from record_factory import info, record
 
 from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.records.model import Record, RunInfo

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import generated_png
 from PIL import Image
+from record_factory import generated_png
 from toys import Toy
 
 SECRET = (12, 34, 56)

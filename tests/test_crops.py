@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asked import Asked, context, generated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from scripted_judge import Asked, context, generated
 
 from visioneval.judging.attachments import Attachment, cell_attachments
 from visioneval.judging.crops import GRID, MAX_SIDE, CropTool

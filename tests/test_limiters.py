@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stories import Clock, play, settle
+from concurrency import Clock, play, settle
 
 from visioneval.engine.calls.limiters import CallRate, ConcurrencyLimiter
 from visioneval.errors import ClosingError, ProviderError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import PHONE
-from labeled import ASKED, READY, SECRET_A, SECRET_B, Server, secrets_in, waited, write_run
+from label_server import ASKED, READY, SECRET_A, SECRET_B, Server, secrets_in, waited, write_run
 from PIL import Image
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from made import info, record
+from record_factory import info, record
 
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.records.labels import Label

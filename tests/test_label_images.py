@@ -10,7 +10,7 @@ from typing import Any
 import av
 import pytest
 from clips import clip, colour_of
-from labeled import SECRET_A, make_image, write_run
+from label_server import SECRET_A, make_image, write_run
 from PIL import Image
 
 from visioneval.errors import ImageError

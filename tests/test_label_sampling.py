@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from made import record
+from record_factory import record
 
 from visioneval.errors import UsageError
 from visioneval.label.sampling import Candidate, Item, SelectionSpec, build_queue, pairs, select_candidates

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from made import record, run_of
 from PIL import Image, ImageDraw
+from record_factory import record, run_of
 
 from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo, read_info
 from visioneval.records.writer import RunWriter

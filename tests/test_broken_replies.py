@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from canned_api import canned
+from failing_calls import CALLS, Replying, error_of, scripted
 from fake_api import FakeAPI, Fault
-from replying import CALLS, Replying, error_of, scripted
 
 from visioneval.engine.calls import limiters
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made import record, run_of
+from record_factory import record, run_of
 from toys import Toy
 
 from visioneval.analysis.run_lookup import read_side

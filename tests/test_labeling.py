@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labeled import ASKED, SECRET_A, SECRET_B, lines, secrets_in, write_run
+from label_server import ASKED, SECRET_A, SECRET_B, lines, secrets_in, write_run
 from PIL import Image
 
 from visioneval.errors import UsageError

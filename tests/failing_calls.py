@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from api_runs import METRIC, MODELS, Paid, scripted
 from fake_api import FakeAPI, Fault, JudgeRequest
-from paid import METRIC, MODELS, Paid, scripted
 from PIL import Image
 
 from visioneval.records.model import Record

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from api_runs import Paid, prompt, scripted
 from fake_api import FakeAPI
-from paid import Paid, prompt, scripted
 
 from visioneval.analysis.summary import summarize
 from visioneval.engine.calls import cache as cache_module

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from made import info, record
 from PIL import Image, ImageDraw
+from record_factory import info, record
 
 from visioneval.media.images import encode_png
 from visioneval.records.writer import RunWriter
