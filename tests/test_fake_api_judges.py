@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 from fake_api import FakeAPI, Script, ToolCall
-from fake_api.outcomes import ScriptError
 from fake_api.json_schema import SchemaError, check_strict, example_text, instance_error
+from fake_api.outcomes import ScriptError
 from fake_api.samples import (
     CROP,
     SCHEMA,
