@@ -163,7 +163,7 @@ def test_two_datasets_of_images_are_compared_on_the_same_prompts(
 
 
 @pytest.mark.parametrize(("strict", "code"), [(True, 0), (False, 1)])
-def test_the_suite_tells_a_judge_that_looks_from_one_that_likes_everything(
+def test_the_suite_detects_a_judge_that_approves_everything(
     strict: bool, code: int, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = yaml.safe_load((builtin("suites") / "alignment" / "suite.yaml").read_text(encoding="utf-8"))

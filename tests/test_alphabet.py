@@ -41,7 +41,7 @@ def test_the_alphabet_is_the_model_s_dictionary() -> None:
     assert all(ord(char) > 0x1FFFF for char in dictionary - alphabet())
 
 
-def test_everything_that_folds_into_the_alphabet_stays_there() -> None:
+def test_folding_into_the_alphabet_is_idempotent() -> None:
     for char in alphabet():
         folded = fold_character(char)
         assert unicodedata.normalize("NFC", folded) == folded

@@ -108,7 +108,7 @@ def test_run_async_leaves_the_event_loop_free(toy: Toy) -> None:
     assert ticks > 3
 
 
-def test_cancelled_run_async_keeps_calls_in_flight_and_can_be_resumed(
+def test_cancelled_run_async_saves_calls_in_flight_and_can_be_resumed(
     tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -135,7 +135,7 @@ def test_cancelled_run_async_keeps_calls_in_flight_and_can_be_resumed(
     assert paid.paid_again == 0
 
 
-def test_settings_select_and_place_the_run(quickstart: Path) -> None:
+def test_settings_select_cells_and_set_the_run_folder(quickstart: Path) -> None:
     plan = ve.plan("suite.yaml", cases=["flyer"])
     assert (plan.estimate.cells, plan.estimate.costs) == (8, ())
     run = ve.run(quickstart / "suite.yaml", cases=["flyer"], runs="elsewhere", note="try", run_id="first")
@@ -164,7 +164,7 @@ def test_documented_example_runs(quickstart: Path) -> None:
     assert [name for name in RunKeywords.__annotations__ if f"`{name}`" not in text] == []
 
 
-def test_errors_are_ours(quickstart: Path) -> None:
+def test_the_api_raises_documented_errors(quickstart: Path) -> None:
     with pytest.raises(ve.UsageError):
         ve.load_run("nowhere")
     (quickstart / "bad.yaml").write_text("name: [")

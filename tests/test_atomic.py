@@ -9,7 +9,7 @@ import pytest
 from visioneval.atomic import write_whole
 
 
-def test_text_and_bytes_take_the_place_of_what_was_there(tmp_path: Path) -> None:
+def test_text_and_bytes_replace_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_whole(path, "Käse\n")
     assert path.read_bytes() == "Käse\n".encode()

@@ -88,7 +88,7 @@ def test_an_image_of_a_class_with_too_few_pixels(paying: Paying, monkeypatch: py
     is_bad_image(only(paying))
 
 
-def test_a_run_of_somebody_else_is_graded_only_where_its_images_decode(paying: Paying) -> None:
+def test_an_imported_run_is_graded_only_where_its_images_decode(paying: Paying) -> None:
     paying.write("tree", prices={}, models=[{"provider": "files", "path": "a.png"}])
     (paying.folder / "a.png").write_bytes(encoded())
     assert paying.run("--trust-suite").exit_code == 0
@@ -152,7 +152,7 @@ def interlaced(width: int, height: int) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (8, 8), (33, 17)])
-def test_an_interlaced_png_is_whole_with_all_of_its_passes_alone(size: tuple[int, int]) -> None:
+def test_an_interlaced_png_needs_all_its_passes(size: tuple[int, int]) -> None:
     head, rows = interlaced(*size)
 
     def png(data: bytes) -> bytes:
@@ -166,13 +166,13 @@ def test_an_interlaced_png_is_whole_with_all_of_its_passes_alone(size: tuple[int
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 @pytest.mark.parametrize("size", [(1, 1), (7, 3), (64, 48)])
-def test_a_black_png_is_whole(mode: str, size: tuple[int, int]) -> None:
+def test_a_black_png_is_complete(mode: str, size: tuple[int, int]) -> None:
     out = io.BytesIO()
     Image.new(mode, size).save(out, "PNG")
     assert images.identify(out.getvalue()) == ("image/png", *size)
 
 
-def test_a_cached_image_that_was_never_decoded_is_decoded_before_it_is_used(paying: Paying) -> None:
+def test_a_cached_image_is_decoded_before_use(paying: Paying) -> None:
     """An older version kept images by their checksums alone."""
     paying.write("tree")
     cache = paying.folder / "cache"

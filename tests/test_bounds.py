@@ -111,7 +111,7 @@ def test_an_environment_variable_that_is_no_number_is_named(monkeypatch: pytest.
     assert refused("validate", write()).startswith(f"VISIONEVAL_MAX_CELLS='{value}': must be a whole number from 1 to ")
 
 
-def test_the_line_to_go_on_keeps_the_bounds() -> None:
+def test_the_resume_command_includes_the_bounds() -> None:
     from visioneval.records.resume_command import resume_command
 
     typed = ["run", "s.yaml", "--max-cells", "5", "--max-megapixels=80"]
@@ -189,7 +189,7 @@ def test_hard_work_is_refused_quickly(name: str) -> None:
     assert grown < 100 * 1024 * (1024 if before > 10**8 else 1)
 
 
-def test_the_same_template_takes_the_same_steps_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_template_steps_are_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "{% for i in range(20) %}{{ ('a' ~ i) | upper | replace('A', 'b') }}{{ [i, 3] | sort | join('-') }}{% endfor %}"
     )
@@ -208,7 +208,7 @@ def test_the_same_template_takes_the_same_steps_each_time(monkeypatch: pytest.Mo
     assert [fits(low - 1), fits(low), fits(low - 1), fits(low)] == [False, True, False, True]
 
 
-def test_pixels_are_held_first_come_first_served_and_never_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_are_reserved_in_order_and_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MEGAPIXELS, "override", 1)
     budget, lock, holding, most = PixelBudget(), threading.Lock(), 0, 0
 
@@ -231,7 +231,7 @@ def test_pixels_are_held_first_come_first_served_and_never_over_the_limit(monkey
     assert (holding, most) == (0, 10**6)
 
 
-def test_large_images_are_measured_one_after_the_other() -> None:
+def test_large_images_are_measured_one_at_a_time() -> None:
     """Four images of 25 million pixels, of which one alone may be in memory, with what measuring it takes.
 
     On a machine of sixteen processors, as each of its threads has memory of its own.

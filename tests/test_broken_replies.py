@@ -58,7 +58,7 @@ def test_no_redirect_is_followed(tmp_path: Path, api: FakeAPI, call: str) -> Non
         (307, "http://[x/", "an invalid URL"),
     ],
 )
-def test_a_redirect_is_told_by_its_host_alone(
+def test_a_redirect_is_reported_by_host_only(
     tmp_path: Path, api: FakeAPI, call: str, status: int, location: str | None, shown: str
 ) -> None:
     record = Replying(tmp_path, api, call).meets(Fault("redirect", status=status, location=location))
@@ -95,7 +95,7 @@ def test_attempts_count_the_calls_of_a_cell_that_fails(tmp_path: Path, api: Fake
     assert offline.status == "refused"
 
 
-def test_a_cell_for_which_nothing_was_called_has_no_attempt(tmp_path: Path, api: FakeAPI) -> None:
+def test_a_cell_without_calls_has_no_attempts(tmp_path: Path, api: FakeAPI) -> None:
     replying = Replying(tmp_path, api, "generation")
     replying.paid.cache.mkdir()
     record = replying.run("--offline")
@@ -119,7 +119,7 @@ GEMINI_ERRORS = [
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("at", range(4))
-def test_an_error_with_the_status_200_is_told_in_the_providers_words(
+def test_an_error_with_status_200_is_reported_with_the_providers_message(
     tmp_path: Path, api: FakeAPI, call: str, at: int
 ) -> None:
     reason, kind, words = (GEMINI_ERRORS if call.startswith("gemini") else ERRORS)[at]
@@ -212,7 +212,7 @@ def test_a_wait_without_end_is_given_up_in_a_short_line(
     assert len(error_of(record)) < 250
 
 
-def test_nobody_waits_for_a_wait_without_end(tmp_path: Path, api: FakeAPI) -> None:
+def test_an_excessive_retry_after_is_not_waited_for(tmp_path: Path, api: FakeAPI) -> None:
     api.faults.when(lambda asked: True, Fault("rate_limit", retry_after_header="1e308"))
     replying = Replying(tmp_path, api, "generation", cases=[{"id": f"c{at}", "prompt": "a tree"} for at in range(6)])
     result = replying.paid.run("--max-concurrency", "2")
@@ -229,7 +229,7 @@ def test_nobody_waits_for_a_wait_without_end(tmp_path: Path, api: FakeAPI) -> No
 @pytest.mark.parametrize(
     "text", ["-5", "nan", "inf", "-inf", "", "soon", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2015", "\u0661"]
 )
-def test_a_wait_that_means_nothing_is_harmless(tmp_path: Path, api: FakeAPI, call: str, text: str) -> None:
+def test_an_invalid_retry_after_is_ignored(tmp_path: Path, api: FakeAPI, call: str, text: str) -> None:
     replying = Replying(tmp_path, api, call)
     header = text if text.isascii() else "\u00b2"
     api.faults.queue(*[None] * replying.is_judged, Fault("unavailable", retry_after_header=header))
@@ -291,9 +291,7 @@ def test_an_error_without_end_is_still_the_error_that_it_is(tmp_path: Path, api:
     [Fault("bomb", size=40, layers=2), Fault("bomb", size=1, coding="br"), Fault("bomb", size=1, coding="zstd")],
     ids=lambda fault: fault.coding or "twice",
 )
-def test_a_coding_that_nobody_asked_for_is_not_decompressed(
-    tmp_path: Path, api: FakeAPI, call: str, fault: Fault
-) -> None:
+def test_an_unrequested_encoding_is_not_decompressed(tmp_path: Path, api: FakeAPI, call: str, fault: Fault) -> None:
     replying = Replying(tmp_path, api, call)
     record = replying.meets(fault, "--log-file", str(tmp_path / "log"))
     assert replying.logged(tmp_path / "log") == ["invalid"]
@@ -336,7 +334,7 @@ def test_an_invalid_limit_is_a_usage_error(
     assert result.stderr.startswith(f"VISIONEVAL_MAX_REPLY_MB='{text}': must be a whole number from 1 to")
 
 
-def test_the_line_to_resume_keeps_the_limit(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_resume_command_includes_the_limit(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     replying = Replying(tmp_path, api, "generation")
     api.faults.when(lambda asked: True, Fault("unauthorized"))
     monkeypatch.setattr("sys.argv", ["visioneval", *replying.paid.words("--max-reply-mb", "100")])

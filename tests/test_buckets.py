@@ -111,7 +111,7 @@ def test_a_dataset_and_its_images_on_the_web(toy: Toy) -> None:
         assert record.run_params["path"] == f"{url}/sets/pics/bun.png"
 
 
-def test_two_datasets_of_a_model_run_each(toy: Toy, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_datasets_with_one_model_run_each(toy: Toy, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("baseline", "candidate"):
         fill_s3(
             s3,
@@ -160,7 +160,7 @@ def test_denied_access_to_an_image_is_the_error_of_its_row(toy: Toy, monkeypatch
     assert error.message.startswith("d.csv:2: s3://shut/bun.png: access denied")
 
 
-def test_a_page_that_is_forbidden_and_one_that_is_gone() -> None:
+def test_forbidden_and_missing_pages_are_reported() -> None:
     with (
         web_server({"": b"no"}, status=403) as url,
         pytest.raises(UsageError, match=r"access denied: 403, message='Forbidden'"),
@@ -189,7 +189,7 @@ def test_a_dataset_of_another_kind_is_not_fetched() -> None:
 
 
 @pytest.mark.parametrize(("scheme", "library", "extra"), [("s3", "s3fs", "s3"), ("gs", "gcsfs", "gcs")])
-def test_a_missing_extra_says_what_to_install(tmp_path: Path, scheme: str, library: str, extra: str) -> None:
+def test_a_missing_extra_names_the_install_command(tmp_path: Path, scheme: str, library: str, extra: str) -> None:
     (tmp_path / "s.yaml").write_text(
         f"name: x\ncases: [{{dataset: {{path: '{scheme}://b/d.csv', fields: {{prompt: p}}}}}}]\n"
         "models: [{provider: mock}]\ngraders: [{key: i, type: properties}]\nverdict: [i]\n"

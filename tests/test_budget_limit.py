@@ -281,7 +281,7 @@ def test_stated_maximum_of_tokens_is_a_strict_bound(paying: Paying) -> None:
     assert paying.called[1] == 3, "no call of the second run could be paid at its maximum"
 
 
-def test_without_maximum_first_call_runs_alone_within_estimate(paying: Paying) -> None:
+def test_without_maximum_the_first_call_runs_alone_within_the_estimate(paying: Paying) -> None:
     paying.write(*IDS, **TOKENS, **judge(paying))
     paying.api.latency["judge"] = 0.05
     result = paying.run("--budget", "0.6", "--max-concurrency", "16")

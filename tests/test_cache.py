@@ -55,7 +55,7 @@ def test_new_answer_replaces_old_answer_and_images(opened: Opened) -> None:
     assert files(opened.folder) == {digest(TWO), digest(b"new")}, "what nobody names takes no room"
 
 
-def test_storing_the_same_answer_again_keeps_its_image(opened: Opened) -> None:
+def test_storing_the_same_answer_again_preserves_its_image(opened: Opened) -> None:
     with opened() as cache:
         for _ in range(2):
             cache.put("generate:1", "generate", {}, named(ONE))
@@ -183,7 +183,7 @@ def test_empty_index_is_initialized(opened: Opened) -> None:
     assert opened.warned == []
 
 
-def test_newer_cache_stays_unchanged(opened: Opened) -> None:
+def test_newer_cache_is_unchanged(opened: Opened) -> None:
     opened.folder.mkdir()
     with closing(sqlite3.connect(opened.folder / "index.sqlite")) as index, index:
         index.execute("PRAGMA user_version = 3")

@@ -90,7 +90,7 @@ def goes_on(paid: Paid, api: FakeAPI, generated: int = CELLS, judged: int = CELL
 @pytest.mark.parametrize(
     ("provider", "kind"), [("openai", "unauthorized"), ("openai", "quota"), ("gemini", "unauthorized")]
 )
-def test_refused_model_key_keeps_images_in_flight(tmp_path: Path, api: FakeAPI, provider: Service, kind: str) -> None:
+def test_refused_model_key_saves_images_in_flight(tmp_path: Path, api: FakeAPI, provider: Service, kind: str) -> None:
     paid = Paid(tmp_path, api, CELLS, provider)
     api.latency.update({"images": 0.6, "gemini": 0.6})
     api.faults.when(generates(REFUSED), Fault(kind))
@@ -103,7 +103,7 @@ def test_refused_model_key_keeps_images_in_flight(tmp_path: Path, api: FakeAPI, 
 
 
 @pytest.mark.parametrize("kind", ["unauthorized", "quota"])
-def test_refused_judge_key_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI, kind: str) -> None:
+def test_refused_judge_key_saves_answers_in_flight(tmp_path: Path, api: FakeAPI, kind: str) -> None:
     paid = Paid(tmp_path, api, CELLS)
     api.latency["judge"] = 0.6
     api.latency["images"] = 0.3
@@ -118,7 +118,7 @@ def test_refused_judge_key_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI,
     goes_on(paid, api)
 
 
-def test_samples_and_votes_in_flight_are_kept(tmp_path: Path, api: FakeAPI) -> None:
+def test_samples_and_votes_in_flight_are_saved(tmp_path: Path, api: FakeAPI) -> None:
     """One call generates three images, each judged by three votes: one vote on the second image is refused."""
     look = {"key": "look", "type": "rubric", "judge": "eye", "votes": 3, "metrics": {"quality": METRIC}}
     paid = Paid(
@@ -143,7 +143,7 @@ def test_samples_and_votes_in_flight_are_kept(tmp_path: Path, api: FakeAPI) -> N
     assert {r.sample_index: r.scores["quality"] for r in paid.records} == {n: quality(images[n]) for n in range(3)}
 
 
-def test_cell_with_two_judges_keeps_answer_of_accepted_judge(tmp_path: Path, api: FakeAPI) -> None:
+def test_cell_with_two_judges_saves_answer_of_accepted_judge(tmp_path: Path, api: FakeAPI) -> None:
     other = own(api, "gemini", model=MODELS["gemini"][1])
     paid = Paid(
         tmp_path, api, 1,
@@ -166,7 +166,7 @@ def test_cell_with_two_judges_keeps_answer_of_accepted_judge(tmp_path: Path, api
     assert (paid.generated, paid.judged, paid.paid_again) == (1, 2, 0)
 
 
-def test_grade_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_grade_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS)
     api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("bad_request"))
     assert paid.run().exit_code == 3
@@ -189,7 +189,7 @@ def pair_answers(api: FakeAPI) -> None:
     api.script.judge(lambda asked: {"answer": "A", "reason": "so"})
 
 
-def test_pairwise_of_two_runs_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS, graders=[{"key": "file", "type": "properties"}], verdict=["not file.blank"])
     assert paid.run(run_id="a").exit_code in (0, 1)
     api.script.generate(lambda asked: [pictured(asked.prompt + " anew")] * asked.n)
@@ -219,7 +219,7 @@ def test_pairwise_of_two_runs_keeps_answers_in_flight(tmp_path: Path, api: FakeA
     assert paid.judged == 2 * CELLS, "none is asked again"
 
 
-def test_pairwise_within_a_run_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_pairwise_within_a_run_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     name = MODELS["openai"][0]
     models = [own(api, "openai", label=label, params={"model": name, "background": kind})
               for label, kind in (("x", "opaque"), ("y", "auto"))]  # fmt: skip
@@ -251,7 +251,7 @@ def question_words(paid: Paid, *flags: str) -> list[str]:
     return ["questions", "suite.yaml", "--trust-suite", "--cache", str(paid.cache), *flags]
 
 
-def test_question_generation_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_question_generation_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     paid = gecko(tmp_path, api)
     api.latency["judge"] = 0.6
     api.faults.when(judges(3), Fault("unauthorized"))
@@ -265,7 +265,7 @@ def test_question_generation_keeps_answers_in_flight(tmp_path: Path, api: FakeAP
     assert (paid.judged, paid.paid_again) == (CELLS, 0)
 
 
-def test_questions_generated_by_a_run_are_kept(tmp_path: Path, api: FakeAPI) -> None:
+def test_questions_generated_by_a_run_are_saved(tmp_path: Path, api: FakeAPI) -> None:
     paid = gecko(tmp_path, api, 6)
     api.latency["judge"] = 1.5
     armed = refused_late(api, made_or_answered, judges(3))
@@ -279,7 +279,7 @@ def test_questions_generated_by_a_run_are_kept(tmp_path: Path, api: FakeAPI) -> 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
-def test_interrupted_question_generation_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_interrupted_question_generation_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     paid = gecko(tmp_path, api)
     api.latency["judge"] = 1.5
     program = started(paid, *question_words(paid))
@@ -345,7 +345,7 @@ def test_waiting_calls_do_not_start_after_refused_key(tmp_path: Path, api: FakeA
     assert len(api.requests) > begun
 
 
-def test_unwritable_cache_keeps_answers_in_flight_in_the_run(tmp_path: Path, api: FakeAPI) -> None:
+def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api: FakeAPI) -> None:
     """The answers themselves are there: a cell that has all it needs is recorded, though the cache takes nothing."""
     paid = Paid(tmp_path, api, CELLS)
     api.latency["images"] = 0.05
@@ -363,7 +363,7 @@ def test_unwritable_cache_keeps_answers_in_flight_in_the_run(tmp_path: Path, api
     assert paid.judged <= len(paid.records) + 1, "a judge's answer is in its record, cached or not"
 
 
-def test_unwritable_run_keeps_answers_in_flight_in_the_cache(tmp_path: Path, api: FakeAPI) -> None:
+def test_unwritable_run_saves_answers_in_flight_in_the_cache(tmp_path: Path, api: FakeAPI) -> None:
     paid = Paid(tmp_path, api, CELLS)
     api.latency["judge"] = (0.1, 0.6)
     small = (
@@ -437,7 +437,7 @@ def test_summary_of_stopped_run_counts_recorded_cells(tmp_path: Path, api: FakeA
     goes_on(paid, api)
 
 
-def test_internal_error_keeps_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
+def test_internal_error_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     """Whoever reads the progress leaves: the run ends, and what it has paid for is there."""
     paid = Paid(tmp_path, api, CELLS)
     api.latency["images"] = (0.2, 0.6)

@@ -88,7 +88,7 @@ def test_quadratic_weights_use_the_scale_and_not_the_used_values() -> None:
     assert quadratic_kappa(first, second) == pytest.approx(cohens_kappa(table, wt="quadratic").kappa)
 
 
-def test_full_agreement_is_one_and_a_constant_rater_is_chance() -> None:
+def test_full_agreement_is_1_and_a_constant_rater_is_0() -> None:
     assert cohen_kappa([0, 1, 1], [0, 1, 1]) == quadratic_kappa([1, 3, 5], [1, 3, 5]) == 1
     assert cohen_kappa([0, 1, 1], [1, 1, 1]) == quadratic_kappa([1, 3, 5], [3, 3, 3]) == 0
     assert krippendorff_alpha([[2, 0], [0, 2]], [0, 1], "ordinal") == 1

@@ -64,7 +64,7 @@ def test_a_image_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path,
     assert message.startswith(f"suite.yaml:2:37: a.{kind}: the image cannot be decoded: ")
 
 
-def test_a_image_that_many_cases_name_is_looked_at_once(problems: Problems, save_image: Make, mask: Make) -> None:
+def test_an_image_named_by_many_cases_is_checked_once(problems: Problems, save_image: Make, mask: Make) -> None:
     save_image()
     mask()
     cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(3000))
@@ -189,7 +189,7 @@ def test_models(problems: Problems, cases: str, models: str, message: list[str])
         ),
     ],
 )
-def test_labels_that_a_sweep_makes(problems: Problems, value: str, message: str) -> None:
+def test_invalid_sweep_labels_are_reported(problems: Problems, value: str, message: str) -> None:
     text = suite(models=f"models: [{{provider: command, argv: [sh], grid: {{x: [{value}]}}}}]")
     assert problems(text, trust=True) == [f"suite.yaml:{message}"]
 

@@ -89,7 +89,7 @@ def test_a_template_is_tried_only_where_it_is_used(problems: Problems) -> None:
     assert problems(text, {"mine.j2": "{{ metadata.kind }}"}) == []
 
 
-def test_a_template_for_one_metric_at_a_time_is_tried_like_that(problems: Problems) -> None:
+def test_a_per_metric_template_is_checked_per_metric(problems: Problems) -> None:
     metrics = "metrics: {good: {type: pass_fail, description: x}, fine: {type: pass_fail, description: x}}"
     text = changed(("metrics: {good: {type: pass_fail, description: Is it good}}", metrics), TEMPLATE)
     assert problems(text, {"mine.j2": "{{ metrics.good.description }}"}) == []
@@ -98,7 +98,7 @@ def test_a_template_for_one_metric_at_a_time_is_tried_like_that(problems: Proble
     assert "there is no 'good'" in alone[0]
 
 
-def test_templates_of_the_suite_come_first_and_are_tried_for_text_too(problems: Problems) -> None:
+def test_suite_templates_take_precedence_and_are_checked_for_text_too(problems: Problems) -> None:
     text = changed(("{key: look", "{key: copy, type: text, extract: judge}\n  - {key: look"))
     result = problems(text, {"text/list.md.j2": "{{ lines }}"})
     assert len(result) == 1
@@ -115,7 +115,7 @@ def test_a_template_outside_is_not_there(name: str, problems: Problems, tmp_path
     assert f"there is no template '{name}'" in result[0]
 
 
-def test_a_link_that_leads_out_is_not_followed_without_trust(problems: Problems, tmp_path: Path) -> None:
+def test_a_link_to_an_outside_file_is_not_followed_without_trust(problems: Problems, tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside.j2"
     outside.write_text("secret")
     (tmp_path / "mine.j2").symlink_to(outside)

@@ -87,7 +87,7 @@ def test_keys_are_unique_and_so_are_reasons(problems: Callable[..., list[str]]) 
     ]
 
 
-def test_nothing_asked_is_a_mistake(problems: Callable[..., list[str]]) -> None:
+def test_empty_labels_are_an_error(problems: Callable[..., list[str]]) -> None:
     (line,) = problems(suite("labels: {}"))
     assert "there are no questions" in line
 
@@ -101,7 +101,7 @@ def test_anchors_are_a_file_within_reach(problems: Callable[..., list[str]]) -> 
     ) == []  # fmt: skip
 
 
-def test_a_broken_grader_hides_no_other_mistake(problems: Callable[..., list[str]]) -> None:
+def test_an_invalid_grader_does_not_hide_other_problems(problems: Callable[..., list[str]]) -> None:
     result = problems(
         suite(asked("{key: a, ask: b, type: yes_no, metric: x}"), graders="graders: [{key: i, type: imge}]")
     )
@@ -134,7 +134,7 @@ def test_steps_of_a_scale_are_plain_numbers() -> None:
     assert all(type(step) is int for step in whole.steps)
 
 
-def test_a_suite_that_says_nothing_asks_what_its_rubrics_ask(load: Callable[..., LoadedSuite], tmp_path: Path) -> None:
+def test_default_label_questions_come_from_the_rubrics(load: Callable[..., LoadedSuite], tmp_path: Path) -> None:
     (tmp_path / "answers.csv").write_text(ANSWERS["answers.csv"])
     result = load(rubric_suite()).suite.resolved_labels
     assert [(item.key, item.type, item.metric) for item in result.questions] == [

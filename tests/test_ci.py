@@ -32,7 +32,7 @@ def _runs(job: dict[str, Any]) -> Iterator[str]:
     return (step["run"] for step in job["steps"] if "run" in step)
 
 
-def test_three_jobs_each_for_its_event(workflow: dict[str, Any]) -> None:
+def test_three_jobs_run_on_their_events(workflow: dict[str, Any]) -> None:
     on = workflow[True]  # YAML 1.1, which GitHub does not read, takes "on" for a yes
     assert set(on) == {"pull_request", "schedule", "push"}
     assert {name: job["if"] for name, job in workflow["jobs"].items()} == {
@@ -60,7 +60,7 @@ def _commands(workflow: dict[str, Any]) -> Iterator[list[str]]:
         yield from (shlex.split(run) for run in _runs(job) if run.startswith("visioneval "))
 
 
-def test_every_command_and_flag_is_one(workflow: dict[str, Any]) -> None:
+def test_every_command_and_flag_exists(workflow: dict[str, Any]) -> None:
     known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = list(_commands(workflow))
     assert {words[1] for words in seen} == {"run", "compare"}
@@ -69,7 +69,7 @@ def test_every_command_and_flag_is_one(workflow: dict[str, Any]) -> None:
         assert flags <= {name for option in known[command].params for name in option.opts}
 
 
-def test_the_comparisons_run_as_they_stand(toy: Toy, workflow: dict[str, Any]) -> None:
+def test_the_compare_commands_run_as_documented(toy: Toy, workflow: dict[str, Any]) -> None:
     toy.run({"tags": ["must_pass"]}, {}, arguments=("--run-id", "replay"))
     for name in ("nightly", "release"):
         toy.run({"tags": ["must_pass"]}, {"metadata": {"look": "bad"}}, arguments=("--run-id", name))

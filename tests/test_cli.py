@@ -25,7 +25,9 @@ LOOKING = [["validate"], ["plan"], ["run", "--dry-run"], ["schema"], ["runs"], [
 
 
 @pytest.mark.parametrize("words", LOOKING)
-def test_looking_calls_and_writes_nothing(toy: Toy, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_commands_make_no_calls_and_write_no_files(
+    toy: Toy, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (toy.folder / "home").mkdir()
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TMPDIR"):
         monkeypatch.setenv(name, str(toy.folder / "home"))
@@ -87,7 +89,7 @@ def test_plan_of_many_model_runs_is_shortened_but_complete_as_json(toy: Toy) -> 
     assert printed["costs"][0] == {"name": "m,q=0", "usd": None, "basis": "none", "seen": 0}
 
 
-def test_a_plan_of_finished_images_costs_nothing_and_names_the_missing_ones(toy: Toy) -> None:
+def test_a_plan_of_existing_outputs_costs_nothing_and_names_missing_files(toy: Toy) -> None:
     model = {"provider": "files", "label": "old", "path": "{case}.png"}
     image = {"graders": [{"key": "file", "type": "properties"}], "verdict": ["file"]}
     path = toy.write(*[{} for _ in range(8)], models=[model], **image)
@@ -106,7 +108,7 @@ def test_run_ends_with_the_run_and_the_next_command(toy: Toy) -> None:
     assert "FAIL  m,q=low  sample 0" in shown.stdout
 
 
-def test_the_next_command_can_be_pasted_whatever_the_label_and_the_folder(toy: Toy) -> None:
+def test_the_suggested_command_is_quoted_for_the_shell(toy: Toy) -> None:
     import shlex
 
     models = [{"provider": "mine:Generate", "label": "it's $HOME; a"}]
@@ -118,7 +120,7 @@ def test_the_next_command_can_be_pasted_whatever_the_label_and_the_folder(toy: T
     assert "it's $HOME; a" in shown.stdout
 
 
-def test_quiet_prints_the_last_line_alone(toy: Toy) -> None:
+def test_quiet_prints_only_the_last_line(toy: Toy) -> None:
     result = toy.run({}, arguments=("--quiet",))
     assert (len(result.stdout.splitlines()), result.stderr) == (1, "")
     assert result.stdout.startswith("run: runs/")
@@ -134,7 +136,7 @@ def test_json_is_a_line_per_suite_equal_to_summary_json(toy: Toy) -> None:
     assert result.stderr.count("run: runs/") == 2
 
 
-def test_runs_lists_by_experiment_and_keeps_notes(toy: Toy) -> None:
+def test_runs_filters_by_experiment_and_shows_notes(toy: Toy) -> None:
     toy.run({}, experiment="brand", arguments=("--note", "first [try]"))
     toy.run({"metadata": {"generate": "raises"}}, arguments=("--run-id", "loose"))
     (toy.folder / "runs" / "loose" / "results.jsonl").write_text("broken\n{}\n")
@@ -204,7 +206,7 @@ def test_show_reports_what_does_not_exist(swept: Toy, words: list[str], message:
     assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
 
 
-def test_export_makes_a_flat_table(swept: Toy) -> None:
+def test_export_writes_one_flat_row_per_cell(swept: Toy) -> None:
     printed = swept("export", "latest").stdout
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert [(row["test_id"], row["model_label"], row["sample_index"]) for row in rows][:3] == [
@@ -221,7 +223,7 @@ def test_export_makes_a_flat_table(swept: Toy) -> None:
     assert swept("export", "latest", "--output", "no/flat.csv").exit_code == 2
 
 
-def test_a_table_holds_no_formula(toy: Toy) -> None:
+def test_exported_cells_are_not_formulas(toy: Toy) -> None:
     prompts = ["=HYPERLINK(1)", "+1 tree", "-1 tree", "@sum", " =1", "a=1"]
     done = toy.run(*({"prompt": prompt} for prompt in prompts))
     assert done.exit_code == 0, done.stderr
@@ -240,7 +242,7 @@ def test_damaged_run_is_reported_in_one_line(swept: Toy) -> None:
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_truncated_line_is_reported_with_a_remedy(swept: Toy) -> None:
+def test_truncated_line_is_reported_with_a_fix(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     first, second, *rest = results.read_bytes().splitlines(keepends=True)
     results.write_bytes(first + second[:40] + b"\n" + b"".join(rest))
@@ -295,7 +297,7 @@ def test_gate_without_cells_is_reported_as_skipped(toy: Toy) -> None:
     assert "skipped" in result.stdout
 
 
-def test_init_writes_a_valid_suite_and_overwrites_nothing(toy: Toy) -> None:
+def test_init_writes_a_valid_suite_and_does_not_overwrite_files(toy: Toy) -> None:
     assert toy("init", "first").exit_code == 0
     assert toy("validate", toy.folder / "first" / "suite.yaml").exit_code == 0
     before = files(toy.folder)

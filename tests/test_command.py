@@ -40,7 +40,7 @@ def error_of(record: Record) -> tuple[str, str]:
 @pytest.mark.parametrize(
     "prompt", ["a tree", 'say "hi" & $(rm -rf) `ls` \\ \'', "zwei\nZeilen\t\u2028", "木 🌳 \u202e"]
 )
-def test_a_program_is_told_everything_and_writes_the_image(toy: Toy, prompt: str) -> None:
+def test_a_program_gets_the_request_and_writes_the_image(toy: Toy, prompt: str) -> None:
     toy.outputs("base.png", "coat.png")
     program = GENERATE + "json.dump([asked, os.getcwd(), sys.argv], open('asked.json', 'w'))"
     case = {"prompt": "{{ metadata.text }}", "metadata": {"text": prompt}}
@@ -89,11 +89,11 @@ def test_a_program_may_refuse(toy: Toy, output: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("output", ["done", "{}", '{"refused": null}', "[" * 100_000, "null", "\\xff"])
-def test_other_output_is_the_programs_own_business(toy: Toy, output: str) -> None:
+def test_other_output_is_ignored(toy: Toy, output: str) -> None:
     assert run(toy, GENERATE + f"sys.stdout.buffer.write(b'{output}')").verdict == "PASS"
 
 
-def test_standard_error_is_told_when_a_program_fails(toy: Toy) -> None:
+def test_standard_error_is_reported_when_a_program_fails(toy: Toy) -> None:
     kind, message = error_of(run(toy, "import sys; sys.stderr.write('x' * 5000 + ' no GPU \\u00fc'); sys.exit(3)"))
     assert kind == "invalid"
     assert message.startswith("the command ended with exit status 3; its standard error: xxx")
@@ -114,13 +114,13 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("program", "kind", "message"), FAILURES)
-def test_whatever_a_program_does_is_the_error_of_its_cell(toy: Toy, program: str, kind: str, message: str) -> None:
+def test_every_program_failure_is_an_error_of_its_cell(toy: Toy, program: str, kind: str, message: str) -> None:
     result = error_of(run(toy, program))
     assert result[0] == kind
     assert message in result[1]
 
 
-def test_a_program_that_reads_nothing_and_says_much_is_heard(toy: Toy) -> None:
+def test_output_of_a_program_that_ignores_its_input_is_read(toy: Toy) -> None:
     case = {"prompt": "x" * 300_000}
     record = run(toy, "import sys\nfor _ in range(400): sys.stdout.write('y' * 50_000)\nsys.exit('at last')", case)
     assert error_of(record)[1] == "the command ended with exit status 1; its standard error: at last"
@@ -147,7 +147,7 @@ def test_a_time_limit_ends_the_program_and_what_it_started(toy: Toy) -> None:
     assert all(map(gone, pids))
 
 
-def test_a_child_that_lives_on_holds_nothing_up(toy: Toy) -> None:
+def test_a_surviving_child_process_does_not_block(toy: Toy) -> None:
     record = run(toy, GENERATE + CHILD, timeout_s=50)
     os.kill(int((toy.folder / "pids").read_text().split()[1]), 9)
     assert record.verdict == "PASS"
@@ -162,7 +162,7 @@ def test_a_program_that_cannot_be_started_is_an_error_of_the_cell(toy: Toy) -> N
     assert error_of(record) == ("invalid", "cannot start './generate': Exec format error")
 
 
-def test_a_script_beside_the_suite_is_found_from_anywhere(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_beside_the_suite_is_found_from_any_directory(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     script = toy.folder / "generate"
     script.write_text(f"#!{sys.executable}\n{GENERATE}")
     script.chmod(0o755)

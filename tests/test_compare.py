@@ -177,7 +177,7 @@ def test_filters_without_matches_are_rejected(filters: ComparisonFilters, messag
         compared([cell()], [cell()], filters=filters)
 
 
-def test_metric_direction_comes_from_the_side_that_has_one() -> None:
+def test_metric_direction_comes_from_the_side_that_declares_it() -> None:
     unknown = {"copy.cer": Metric(type="number", better="none")}
     cells = scored("copy.cer", [0.5])
     for a, b in ((unknown, METRICS), (METRICS, unknown)):

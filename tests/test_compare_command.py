@@ -126,7 +126,7 @@ def test_grading_differences_are_printed_by_metric(toy: Toy) -> None:
     assert "x: lens" not in text
 
 
-def test_cells_of_one_run_only_are_listed(toy: Toy) -> None:
+def test_cells_in_only_one_run_are_listed(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}])
     assert "only in A: 1 cell: toy: case1 [0]" in toy("compare", "a", "b").stdout
     assert "only in B: 1 cell: toy: case1 [0]" in toy("compare", "b", "a").stdout

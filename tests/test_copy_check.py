@@ -108,7 +108,7 @@ def test_forbidden_lines(forbidden: str, read: list[str], there: bool) -> None:
     assert [pair.line for pair in result.forbidden] == [forbidden] * there
 
 
-def test_a_line_required_twice_is_wanted_twice() -> None:
+def test_a_line_required_twice_must_appear_twice() -> None:
     result = compare(["SALE", "NOW"], required=["SALE", "SALE"])
     assert result.passed is False
     assert result.recall == 0.5
@@ -116,7 +116,7 @@ def test_a_line_required_twice_is_wanted_twice() -> None:
     assert (miss.have, miss.want) == (1, 2)
 
 
-def test_a_line_inside_another_required_line_is_wanted_of_its_own() -> None:
+def test_a_line_inside_another_required_line_must_appear_separately() -> None:
     assert compare(["BIG SALE"], required=["SALE", "BIG SALE"]).recall == 0.5
 
 
@@ -137,14 +137,14 @@ def test_the_choice_that_loses_a_line_is_not_taken() -> None:
         ("SALE", "SALES", ("extra S at 5",)),
     ],
 )
-def test_a_near_miss_says_which_characters_differ(required: str, read: str, differences: tuple[str, ...]) -> None:
+def test_a_near_miss_reports_the_different_characters(required: str, read: str, differences: tuple[str, ...]) -> None:
     result = compare(["Grand opening", read, "Free entry"], required=[required])
     (miss,) = result.missing
     assert (miss.nearest, miss.differences, miss.edits) == (read, differences, 1)
     assert result.cer == pytest.approx(1 / len(required.replace(" ", "")))
 
 
-def test_a_miss_like_nothing_names_no_reading() -> None:
+def test_a_miss_without_a_similar_reading_names_none() -> None:
     result = compare(["XYZ"], required=["BUTTER"])
     (miss,) = result.missing
     assert (miss.nearest, miss.edits, result.cer) == (None, 6, 1.0)
@@ -159,7 +159,7 @@ def test_the_reading_of_another_line_is_not_the_nearest() -> None:
     ("required", "read"),
     [("Illinois", "lllinois"), ("20% OFF", "20% 0FF"), ("OFF 1l", "OFF Il"), ("NOW", "NoW")],
 )
-def test_look_alikes_settle_nothing(required: str, read: str) -> None:
+def test_look_alikes_leave_the_result_open(required: str, read: str) -> None:
     result = compare([read], required=[required])
     assert (result.passed, result.recall, result.cer, result.missing) == (None, None, None, ())
     assert [(pair.line, pair.read) for pair in result.unsettled] == [(required, read)]
@@ -170,7 +170,7 @@ def test_a_real_miss_outweighs_a_look_alike() -> None:
     assert (result.passed, result.recall) == (False, None)
 
 
-def test_a_forbidden_line_that_may_be_there_settles_nothing() -> None:
+def test_a_possible_forbidden_line_leaves_the_result_open() -> None:
     result = compare(["0IL"], forbidden=["OIL"])
     assert result.passed is None
     assert [pair.read for pair in result.unsettled_forbidden] == ["0IL"]
@@ -195,11 +195,11 @@ def test_the_nearest_reading_may_run_over_several() -> None:
     assert (miss.nearest, miss.differences) == ("our Saturdy class", ("missing a at 11",))
 
 
-def test_a_look_alike_of_a_required_line_is_no_forbidden_one() -> None:
+def test_a_look_alike_of_a_required_line_is_not_forbidden() -> None:
     assert compare(["OIL"], required=["OIL"], forbidden=["0IL"]).passed is True
 
 
-def test_a_reader_that_tells_everything_apart_folds_nothing() -> None:
+def test_without_folding_similar_characters_differ() -> None:
     assert compare(["0IL"], forbidden=["OIL"], fold=False).passed is True
     assert compare(["20% 0FF"], required=["20% OFF"], fold=False).passed is False
     assert compare(["A - B"], required=["A — B"], fold=False).passed is False
@@ -221,7 +221,7 @@ def test_extra_text_is_what_no_line_explains() -> None:
     assert compare(["SALE!"], **expected).extra == ("! (in SALE!)",)
 
 
-def test_a_faint_reading_is_no_text_but_is_mentioned() -> None:
+def test_a_low_confidence_reading_is_reported_but_not_counted() -> None:
     readings = [Reading("SALE", 0.3), Reading("JUNK", 0.2), Reading("NOW", 0.9)]
     expected = ExpectText(required=("SALE", "NOW"), forbidden=("JUNK",), extra="forbid")
     result = check(readings, expected, fold=True, min_confidence=0.5)
@@ -230,7 +230,7 @@ def test_a_faint_reading_is_no_text_but_is_mentioned() -> None:
     assert [pair.readings for pair in result.matched] == [(2,)]
 
 
-def test_a_blank_image_misses_everything() -> None:
+def test_a_blank_image_misses_all_lines() -> None:
     result = compare([], required=["SALE", "NOW"], forbidden=["X"])
     assert (result.passed, result.recall, result.cer) == (False, 0.0, 1.0)
 
@@ -259,7 +259,7 @@ def test_a_price_at_the_end_of_its_row_belongs_to_the_dish() -> None:
     assert check(readings, bad, fold=True).passed is False
 
 
-def test_a_tilted_row_stays_a_row() -> None:
+def test_a_tilted_row_is_one_row() -> None:
     # 10 degrees: the last word of the row lies lower than the first word of the next row
     def tilted(text: str, x: float, y: float) -> Reading:
         turned = [(px * 0.985 - py * 0.174, px * 0.174 + py * 0.985) for px, py in
@@ -319,7 +319,7 @@ def test_more_text_breaks_no_line(lines: list[str], more: list[str], random: obj
 
 
 @given(LINES)
-def test_the_copy_itself_passes_in_any_case_of_folding(lines: list[str]) -> None:
+def test_the_exact_copy_passes_with_and_without_folding(lines: list[str]) -> None:
     assume(clear_of_words(lines))
     for fold in (True, False):
         result = compare(lines, fold=fold, required=lines, extra="forbid")
@@ -344,7 +344,7 @@ def test_the_nearest_reading_has_the_fewest_edits_of_all_stretches(read: str, li
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cs"])))
-def test_any_text_is_compared_without_error_and_finds_itself(text: str) -> None:
+def test_any_text_matches_itself(text: str) -> None:
     for fold in (True, False):
         copy = copy_of(text, fold=fold)
         assert len(copy.chars) == len(copy.source) == len(skeleton(copy.chars))

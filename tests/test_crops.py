@@ -149,7 +149,7 @@ def test_there_are_so_many_crops_and_no_more_until_the_judge_starts_over() -> No
     assert len(tool.crops) == 3
 
 
-def test_images_go_by_id_and_by_a_role_that_only_one_has(tmp_path: Path) -> None:
+def test_images_are_selected_by_id_or_unique_role(tmp_path: Path) -> None:
     roles = ("person", "garment", "garment", "ref_1")
     paths = [(role, generated(tmp_path / f"{at}.png", color=(at, 0, 0))) for at, role in enumerate(roles)]
     shown = cell_attachments(context(tmp_path, Asked(""), files=CaseFiles(images=tuple(paths))))
@@ -170,7 +170,7 @@ def test_the_tool_is_a_strict_schema() -> None:
 
 @settings(max_examples=60)
 @given(data=st.data(), width=st.integers(1, 1500), height=st.integers(1, 1500))
-def test_however_deep_views_are_bounded_and_inside_the_image(data: st.DataObject, width: int, height: int) -> None:
+def test_nested_crops_are_bounded_and_inside_the_image(data: st.DataObject, width: int, height: int) -> None:
     tool = tool_of(exhibit("output", Image.new("RGB", (width, height), (7, 8, 9))))
     size = Image.open(io.BytesIO(tool.first_views[0].part.data)).size
     for _ in range(4):

@@ -31,7 +31,7 @@ def grader(name: str) -> list[dict[str, Any]]:
     return [{**LOOK, "type": name}]
 
 
-def test_a_provider_and_a_grader_beside_the_suite_are_used(toy: Toy) -> None:
+def test_a_provider_and_a_grader_beside_the_suite_are_loaded(toy: Toy) -> None:
     result = toy.run({}, models=[{"provider": "mine:Generate", "label": "toy", "options": {"steps": 3}}])
     assert result.exit_code == 0
     assert toy.record.provider == "mine:Generate"
@@ -57,20 +57,20 @@ def test_a_module_in_a_package_beside_the_suite_is_found(toy: Toy) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere:Generate", "mine:Nothing", "mine.deeper:Generate"])
-def test_a_class_that_is_not_there_is_told_in_one_line(toy: Toy, name: str) -> None:
+def test_a_missing_class_is_reported_in_one_line(toy: Toy, name: str) -> None:
     assert f"suite.yaml:1:89: {name}: cannot be imported: " in problems(toy, models=provider(name))
     assert f"suite.yaml:1:160: {name}: cannot be imported: " in problems(toy, graders=grader(name))
 
 
 @pytest.mark.parametrize("code", ["1 / 0", "import nothing_of_this_name", "def x(:", "raise SystemExit(5)"])
-def test_a_module_that_does_not_load_is_told_in_one_line(toy: Toy, code: str) -> None:
+def test_a_module_that_fails_to_import_is_reported_in_one_line(toy: Toy, code: str) -> None:
     output = problems(toy, code=code, models=provider("own:Generate"))
     assert "suite.yaml:1:89: own:Generate: cannot be imported: " in output
     assert len(output.splitlines()) == 1
 
 
 @pytest.mark.parametrize("code", ["def __init__(self): pass", "def __init__(self, config): raise SystemExit('no GPU')"])
-def test_a_class_that_cannot_be_built_is_told_in_one_line(toy: Toy, code: str) -> None:
+def test_a_class_that_cannot_be_instantiated_is_reported_in_one_line(toy: Toy, code: str) -> None:
     output = problems(toy, code=f"class Own:\n    {code}\n", models=provider("own:Own"))
     assert "suite.yaml:1:89: own:Own: cannot be created: " in output
 
@@ -83,13 +83,13 @@ def test_a_key_in_an_error_of_a_class_is_hidden(toy: Toy) -> None:
     assert result.stderr.strip().endswith("suite.yaml:1:89: own:Own: cannot be created: OSError: ***")
 
 
-def test_a_class_that_cannot_do_the_task_is_told_before_anything_is_generated(toy: Toy) -> None:
+def test_a_class_without_the_tasks_method_is_reported_before_generation(toy: Toy) -> None:
     code = "class Own:\n    def __init__(self, config): pass\n    async def edit(self, request): pass\n"
     output = problems(toy, code=code, models=provider("own:Own"))
     assert output == "own:Own: has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"
 
 
-def test_nothing_of_the_users_own_is_loaded_without_trust(toy: Toy) -> None:
+def test_custom_code_is_not_loaded_without_trust(toy: Toy) -> None:
     (toy.folder / "own.py").write_text(
         "import pathlib\npathlib.Path('loaded').touch()\nfrom mine import Generate, Look\n"
     )
@@ -110,7 +110,7 @@ def test_modules_beside_a_suite_hide_no_installed_ones(toy: Toy) -> None:
     assert "shadowed" not in str(sys.modules["json"])
 
 
-def test_a_missing_key_is_known_before_anything_is_generated(toy: Toy) -> None:
+def test_a_missing_key_is_reported_before_generation(toy: Toy) -> None:
     path = toy.write({}, models=provider("mine:Generate", api_key_env="TOY_KEY"))
     assert "TOY_KEY" in toy("plan", path, "--trust-suite").stdout
     assert "TOY_KEY" in toy("validate", path, "--trust-suite").stdout
@@ -121,7 +121,7 @@ def test_a_missing_key_is_known_before_anything_is_generated(toy: Toy) -> None:
     assert toy("run", path, "--trust-suite", TOY_KEY="sk-0123456789").exit_code == 0
 
 
-def test_each_suite_of_a_command_has_its_own_modules_and_what_they_import(toy: Toy, tmp_path: Path) -> None:
+def test_each_suite_of_a_command_has_its_own_modules_and_imports(toy: Toy, tmp_path: Path) -> None:
     suites = []
     for name, output in (("one", "refuses"), ("two", "generate")):
         (tmp_path / name).mkdir()

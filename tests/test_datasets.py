@@ -122,7 +122,7 @@ def test_a_row_that_is_not_plain_json(problems: Problems, row: str, message: str
     assert problems(fed("id: i, prompt: i"), {"d.jsonl": row + "\n"}) == [f"d.jsonl:{message}"]
 
 
-def test_all_bad_rows_are_told_in_one_go(problems: Problems) -> None:
+def test_all_bad_rows_are_reported_together(problems: Problems) -> None:
     message = problems(fed("id: i, prompt: i"), {"d.jsonl": "".join(row + "\n" for row, _ in BAD_ROWS)})
     assert [int(line.split(":")[1]) for line in message] == list(range(1, len(BAD_ROWS) + 1))
 
@@ -207,7 +207,7 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-def test_what_a_table_holds_is_what_json_lines_hold(
+def test_tables_and_json_lines_load_the_same_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, str]]
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
@@ -225,7 +225,9 @@ def test_what_a_table_holds_is_what_json_lines_hold(
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_rows_or_placed_problems(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_load_as_rows_or_as_problems_with_positions(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     for name in ("b.csv", "b.jsonl"):
         path = tmp_path_factory.getbasetemp() / name
         path.write_bytes(data)
@@ -249,7 +251,7 @@ def outputs(
     return {run.label: paths(dataset_outputs(run, loaded.suite, loaded.folder)) for run in runs}
 
 
-def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -> None:
+def test_rows_match_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -> None:
     rows = [
         {"i": "one", "f": "1.png", "m": "b"},
         {"i": "one", "f": "2.png", "m": "a"},
@@ -261,7 +263,7 @@ def test_rows_meet_cases_by_id_and_models_by_label(load: Load, tmp_path: Path) -
     }
 
 
-def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp_path: Path) -> None:
+def test_rows_without_an_id_match_cases_by_rendered_prompt(load: Load, tmp_path: Path) -> None:
     rows = [{"p": "a red tree", "f": "1.png"}, {"p": "something else", "f": "2.png"}]
     result = outputs(
         load,
@@ -273,7 +275,7 @@ def test_rows_without_an_id_meet_cases_by_the_prompt_as_rendered(load: Load, tmp
     assert result == {"f": {"one": ["out/1.png"]}}
 
 
-def test_one_label_may_be_chosen(load: Load, tmp_path: Path) -> None:
+def test_one_label_can_be_selected(load: Load, tmp_path: Path) -> None:
     rows = [{"i": "one", "f": "1.png", "m": "b"}, {"i": "one", "f": "2.png", "m": "a"}]
     assert list(outputs(load, tmp_path, "output: f, id: i, model: m", rows, ", label: a")) == ["a"]
 

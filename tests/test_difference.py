@@ -86,7 +86,7 @@ def test_every_grey_is_neutral() -> None:
 
 
 @pytest.mark.parametrize("tint", [(0, 0), (6e-5, 0), (-6e-5, 6e-5), (0, -6e-5), (3e-3, -3e-3)])
-def test_a_grey_has_no_hue_whatever_its_rounding(tint: tuple[float, float]) -> None:
+def test_rounding_does_not_give_a_grey_a_hue(tint: tuple[float, float]) -> None:
     """Against a strong blue the hue of the rounding would weigh 0.1."""
     blue = np.array([[40.0, 40.0, -90.0]])
     plain = ciede2000(np.array([[86.0, 0.0, 0.0]]), blue)
@@ -147,7 +147,7 @@ def test_ssim_keeps_its_digits_on_bright_flat_images() -> None:
     assert ssim_map(single, other)[5:-5, 5:-5].mean() == pytest.approx(expected, abs=1e-5)
 
 
-def test_bands_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_in_bands_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     base = a_scene()
     output = base.copy()
     output[100:140, 200:260] = (10, 200, 90)
@@ -160,7 +160,7 @@ def test_bands_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (mean_ssim(base, output, region), mean_delta_e(base, output, region)) == pytest.approx(numbers, abs=1e-6)
 
 
-def test_a_patch_is_changed_and_hardly_more_than_the_patch() -> None:
+def test_a_changed_patch_marks_little_beyond_itself() -> None:
     base = a_scene()
     output = base.copy()
     output[60:72, 140:152] = (0, 0, 0)
@@ -170,7 +170,7 @@ def test_a_patch_is_changed_and_hardly_more_than_the_patch() -> None:
 
 
 @pytest.mark.parametrize("removed", [True, False])
-def test_small_print_that_comes_or_goes_is_changed(removed: bool) -> None:
+def test_added_or_removed_small_print_is_a_change(removed: bool) -> None:
     base = a_scene()
     output = base.copy()
     output[145:170, 30:200] = (190, 200, 210)
@@ -207,7 +207,7 @@ def test_encoding_is_no_change(kind: str, quality: int) -> None:
     assert changed_exactly(base, output, everywhere(base)).mean() > 0.05
 
 
-def test_nothing_leaks_over_the_border_of_a_region() -> None:
+def test_changes_outside_a_region_do_not_leak_in() -> None:
     base = a_scene()
     output = base.copy()
     output[:, 160:] = 255 - output[:, 160:]
@@ -216,7 +216,7 @@ def test_nothing_leaks_over_the_border_of_a_region() -> None:
     assert not changed_visibly(base, output, region).any()
 
 
-def test_exact_counts_one_step_of_one_channel() -> None:
+def test_exact_mode_detects_one_step_in_one_channel() -> None:
     base = a_scene()
     output = base.copy()
     output[10, 11, 2] += 1
@@ -226,7 +226,7 @@ def test_exact_counts_one_step_of_one_channel() -> None:
     assert not changed_exactly(base, output, region).any()
 
 
-def test_the_worst_window_holds_the_most_changed_pixels() -> None:
+def test_the_worst_window_has_the_most_changed_pixels() -> None:
     changed, region = np.zeros((100, 150), bool), np.ones((100, 150), bool)
     changed[70:82, 120:132] = True
     changed[5:8, 5:8] = True
@@ -262,7 +262,7 @@ def test_the_map_shows_both_kinds_of_change_the_mask_and_the_window() -> None:
     assert ((yellow[:, 0] > 200) & (yellow[:, 2] < 50)).any()
 
 
-def test_large_maps_are_drawn_smaller() -> None:
+def test_large_difference_maps_are_scaled_down() -> None:
     none = np.zeros((100, 4096), bool)
     shown = Image.open(io.BytesIO(difference_map(np.zeros((100, 4096, 3), np.uint8), none)))
     assert shown.size == (2048, 50)

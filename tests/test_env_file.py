@@ -40,13 +40,13 @@ def test_what_is_set_already_wins(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])
-def test_a_file_that_is_none_is_one_line(toy: Toy, name: str) -> None:
+def test_a_missing_env_file_is_reported_in_one_line(toy: Toy, name: str) -> None:
     result = toy("--env-file", toy.folder / name, "schema")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "--env-file" in result.stderr
 
 
-def test_a_file_that_is_not_text_is_one_line(toy: Toy) -> None:
+def test_a_binary_env_file_is_reported_in_one_line(toy: Toy) -> None:
     code, _, errors = planned(toy, b"\xff\xfe\x00KEY")
     assert (code, errors.count("\n")) == (2, 1)
     assert "not UTF-8" in errors

@@ -31,7 +31,7 @@ def costs(work: Estimate) -> dict[str, tuple[float | None, str, int]]:
     return {cost.name: (cost.usd and round(cost.usd, 9), cost.basis, cost.seen) for cost in work.costs}
 
 
-def test_suite_prices_come_first(toy: Toy) -> None:
+def test_suite_prices_take_precedence(toy: Toy) -> None:
     prices = {"gpt-image-1.5": {"per_image": 0.04, "per_call": 0.01}, "gpt-5.4": {"per_call": 0.002}}
     graders = [{**RUBRIC, "votes": 3}]
     work = estimated(toy.write({}, {}, {}, **{**PAID, "graders": graders}, prices=prices, samples=2))
@@ -66,7 +66,7 @@ def test_unknown_cost_is_reported(toy: Toy) -> None:
     assert "look by default: unknown: priced per token" in text
 
 
-def test_token_prices_alone_give_no_estimate(toy: Toy) -> None:
+def test_token_prices_without_usage_give_no_estimate(toy: Toy) -> None:
     work = estimated(toy.write({}, **PAID, prices={"gpt-5.4": {"per_call": 1, "output_per_million": 4}}))
     assert costs(work)["look by default"] == (None, "tokens", 0)
 

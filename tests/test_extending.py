@@ -44,7 +44,7 @@ def run(toy: Toy, *arguments: str) -> Any:
     return result
 
 
-def test_the_page_runs_as_it_stands(toy: Toy, folder: Path) -> None:
+def test_the_documented_examples_run(toy: Toy, folder: Path) -> None:
     assert sorted({name for name, _ in BLOCK.findall(DOCS)}) == ["plugins.py", "suite.yaml"]
     commands = COMMANDS.findall(DOCS)
     assert [command.split()[0] for command in commands] == ["validate", "run", "show"]
@@ -75,12 +75,12 @@ def test_the_page_shows_the_error_that_a_misspelt_option_gives(toy: Toy, folder:
         ("options: {answers: {count: 3}}", "model: x", "suite.yaml:8:12: the key 'answers' is missing"),
     ],
 )
-def test_options_that_do_not_fit_have_a_place(toy: Toy, folder: Path, old: str, new: str, message: str) -> None:
+def test_invalid_options_are_reported_with_a_position(toy: Toy, folder: Path, old: str, new: str, message: str) -> None:
     changed(folder, "suite.yaml", (old, new))
     assert run(toy).stderr.strip() == message
 
 
-def test_without_trust_the_options_are_not_checked_and_that_is_said(toy: Toy, folder: Path) -> None:
+def test_without_trust_skipped_option_checks_are_reported(toy: Toy, folder: Path) -> None:
     changed(folder, "suite.yaml", ("tolerance", "tolerence"))
     result = toy("validate", "suite.yaml")
     assert result.exit_code == 2
@@ -94,7 +94,7 @@ def graders_version(folder: Path) -> None:
     changed(folder, "plugins.py", ('compares."""\n\n    version = "1"', 'compares."""\n\n    version = "2"'))
 
 
-def test_another_version_of_a_grader_grades_again_and_generates_nothing(toy: Toy, folder: Path) -> None:
+def test_a_new_grader_version_regrades_without_generating(toy: Toy, folder: Path) -> None:
     assert run(toy).exit_code == 0
     graders_version(folder)
     result = toy("run", "--resume", "latest", "--trust-suite")
@@ -146,7 +146,7 @@ def test_a_run_is_read_without_its_classes(toy: Toy, folder: Path) -> None:
         assert result.exit_code == 0, result.output
 
 
-def test_a_run_is_graded_without_the_class_that_made_its_images(toy: Toy, folder: Path) -> None:
+def test_a_run_is_graded_without_its_generator_class(toy: Toy, folder: Path) -> None:
     (folder / "circles.py").write_text("from plugins import CirclesProvider\n")
     changed(folder, "suite.yaml", ("plugins:CirclesProvider", "circles:CirclesProvider"))
     assert run(toy).exit_code == 0
@@ -214,7 +214,7 @@ def test_a_grader_asks_no_judge_that_the_suite_does_not_name(toy: Toy, folder: P
         assert toy.records["three"].graders[0].error == message
 
 
-def test_an_answer_off_the_schema_is_asked_for_once_more_and_is_no_score(toy: Toy, folder: Path) -> None:
+def test_an_off_schema_answer_is_retried_once_and_is_no_score(toy: Toy, folder: Path) -> None:
     changed(folder, "suite.yaml", ("{answers: {count: 3}}", "{answers: {count: many}}"))
     assert run(toy).exit_code == 3
     record = toy.records["three"]
@@ -256,7 +256,7 @@ def test_a_class_without_metrics_leaves_them_to_the_suite(toy: Toy, folder: Path
 
 
 @pytest.mark.parametrize("code", ["1 / 0", "return 3", "return {'x': {'type': 'colour'}}"])
-def test_metrics_that_fail_are_told_in_one_line(toy: Toy, folder: Path, code: str) -> None:
+def test_failing_metrics_are_reported_in_one_line(toy: Toy, folder: Path, code: str) -> None:
     changed(
         folder,
         "plugins.py",
@@ -268,7 +268,7 @@ def test_metrics_that_fail_are_told_in_one_line(toy: Toy, folder: Path, code: st
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_options_that_are_no_model_are_told_in_one_line(toy: Toy, folder: Path) -> None:
+def test_options_without_a_model_are_reported_in_one_line(toy: Toy, folder: Path) -> None:
     changed(folder, "plugins.py", ("class Options(BaseModel):\n        tolerance", "class Options:\n        tolerance"))
     assert run(toy).stderr.strip() == (
         "suite.yaml:10:24: plugins:CountGrader: Options must be a pydantic model: derive it from pydantic.BaseModel"

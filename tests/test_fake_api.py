@@ -153,7 +153,7 @@ def test_wrong_keys(api: FakeAPI) -> None:
     assert httpx2.post(f"{api.openai_base_url}/responses").status_code == 401
 
 
-def test_the_log_keeps_no_secret_and_counts_what_was_paid(api: FakeAPI, client: openai.OpenAI) -> None:
+def test_the_log_has_no_secrets_and_counts_paid_calls(api: FakeAPI, client: openai.OpenAI) -> None:
     edit = {"model": "gpt-image-2", "prompt": "x", "image": ("a.png", encode(), "image/png")}
     for _ in range(2):
         client.images.edit(**edit)  # type: ignore[call-overload]
@@ -169,7 +169,7 @@ def test_the_log_keeps_no_secret_and_counts_what_was_paid(api: FakeAPI, client: 
     assert api.requests[-1].body["model"] == "gpt-5.4"
 
 
-def test_a_connection_is_kept(api: FakeAPI, client: openai.OpenAI) -> None:
+def test_a_connection_is_reused(api: FakeAPI, client: openai.OpenAI) -> None:
     for _ in range(3):
         respond(client)
     assert api.most_connections == 1
@@ -228,7 +228,7 @@ def send_bytes(script: Script, data: bytes) -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
 
 
-def test_it_runs_in_a_process_of_its_own() -> None:
+def test_it_runs_in_its_own_process() -> None:
     here = Path(__file__).parent
     command = [sys.executable, "-m", "fake_api", "--faults", '{"unavailable": 1}']
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=here) as process:

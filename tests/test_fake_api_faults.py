@@ -79,7 +79,7 @@ def test_faults_as_genai_raises_them(api: FakeAPI, gemini: genai.Client, kind: s
     assert gemini.models.generate_content(model="gemini-2.5-flash", contents="x").text
 
 
-def test_where_retry_after_is_found(api: FakeAPI, client: openai.OpenAI, gemini: genai.Client) -> None:
+def test_retry_after_is_in_header_or_body(api: FakeAPI, client: openai.OpenAI, gemini: genai.Client) -> None:
     api.faults.queue(Fault("rate_limit", retry_after=1.5), Fault("rate_limit"))
     with pytest.raises(openai.RateLimitError) as caught:
         respond(client)
@@ -216,7 +216,7 @@ def test_the_token_limit(api: FakeAPI, client: openai.OpenAI, gemini: genai.Clie
     assert cut.candidates[0].finish_reason is types.FinishReason.MAX_TOKENS
 
 
-def test_a_script_can_misbehave(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
+def test_a_script_can_return_invalid_output(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
     script.generate(lambda request: Fault("refusal") if "gun" in request.prompt else None)
     script.judge(lambda request: Fault("rate_limit") if request.turns == 0 else None)
     with pytest.raises(openai.BadRequestError, match="safety system"):

@@ -70,7 +70,7 @@ def test_gemini_judges_in_a_schema(api: FakeAPI, gemini: genai.Client) -> None:
     assert asked.files == (SentFile("gs://bucket/clip.mp4", "video/mp4"),)
 
 
-def test_gemini_takes_its_own_schema_dialect(gemini: genai.Client) -> None:
+def test_gemini_accepts_its_own_schema_dialect(gemini: genai.Client) -> None:
     schema = {"type": "OBJECT", "properties": {"ok": {"type": "BOOLEAN"}}, "required": ["ok"]}
     config = types.GenerateContentConfig(response_mime_type="application/json", response_schema=schema)
     reply = gemini.models.generate_content(model="gemini-2.5-flash", contents="Judge.", config=config)

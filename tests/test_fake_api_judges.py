@@ -208,7 +208,7 @@ def test_responses_tool_calls_go_both_ways(api: FakeAPI, script: Script, client:
             client.responses.create(input=items, **params)
 
 
-def test_responses_go_on_from_the_previous_one(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
+def test_responses_continue_from_the_previous_response(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
     script.judge(crop_then_judge)
     params: dict[str, Any] = {"model": "gpt-5.4", "tools": [RESPONSES_TOOL]}
     first = client.responses.create(input="Look.", **params)

@@ -58,7 +58,7 @@ def test_a_image_over_the_limit_is_not_read(toy: Toy) -> None:
     assert (record.error.kind, "over the limit" in record.error.message) == ("bad_image", True)
 
 
-def test_a_dataset_with_a_model_column_is_one_model_run_a_label(toy: Toy) -> None:
+def test_a_dataset_with_a_model_column_has_one_model_run_per_label(toy: Toy) -> None:
     toy.outputs("data/a1.png", "data/a2.png", "data/b1.png", "data/c1.png")
     rows = [("a", "one", "a1.png"), ("a", "one", "a2.png"), ("a", "two", "b1.png"), ("b", "one", "c1.png")]
     (toy.folder / "data/rows.csv").write_text("id,who,file\n" + "".join(f"{','.join(row)}\n" for row in rows))
@@ -77,7 +77,7 @@ def test_a_dataset_with_a_model_column_is_one_model_run_a_label(toy: Toy) -> Non
     assert lacking.error.message == "no output of 'two' for the case 'b'"
 
 
-def test_two_datasets_of_one_model_each_meet_the_cases_by_prompt(toy: Toy) -> None:
+def test_two_single_model_datasets_match_cases_by_prompt(toy: Toy) -> None:
     prompts = {"tree": "a tree, *green*", "sea": "the sea"}
     cases = [{"id": case, "prompt": prompt} for case, prompt in prompts.items()]
     for label in ("old", "new"):
@@ -98,7 +98,7 @@ def test_two_datasets_of_one_model_each_meet_the_cases_by_prompt(toy: Toy) -> No
     }
 
 
-def test_cases_bring_their_own_images(toy: Toy) -> None:
+def test_cases_name_their_own_outputs(toy: Toy) -> None:
     toy.outputs("x.png", "y.png", "z.png")
     cases = [
         {"id": "a", "outputs": {"one": ["x.png", "y.png"], "two": ["z.png"]}},

@@ -61,10 +61,10 @@ def test_every_list_that_is_given_must_match(scope: dict[str, list[str]], covers
     assert created.is_unrestricted is (not scope)
 
 
-def test_a_grader_is_scoped_by_cases_alone() -> None:
+def test_graders_are_filtered_by_case_only() -> None:
     assert When(tags=("text",)).fits("a", GENERATION, ["text"])
     assert not When(tags=("text",)).fits("a", GENERATION, [])
 
 
-def test_a_rule_keeps_its_words() -> None:
+def test_a_rule_preserves_its_text() -> None:
     assert VerdictRule(rule="  fit>= 4 ").rule == "fit>= 4"

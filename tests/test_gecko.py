@@ -76,7 +76,7 @@ def test_one_call_for_each_question(tmp_path: Path) -> None:
     assert result.scores["gecko"] == pytest.approx(2 / 3)
 
 
-def test_wrong_parent_scores_zero_and_stays_in_the_denominator(tmp_path: Path) -> None:
+def test_wrong_parent_scores_zero_and_counts_in_the_denominator(tmp_path: Path) -> None:
     result = grade(tmp_path, Asked(answers(dog="no", red="red", sun="no")), PINNED)
     assert result.scores == {"gecko": pytest.approx(1 / 3), "gecko.animal": 0, "gecko.color": 0, "gecko.other": 1}
     red = detail(result, "red")
@@ -86,7 +86,7 @@ def test_wrong_parent_scores_zero_and_stays_in_the_denominator(tmp_path: Path) -
     )
 
 
-def test_unanswered_questions_are_retried_alone(tmp_path: Path) -> None:
+def test_only_unanswered_questions_are_retried(tmp_path: Path) -> None:
     judge = Asked(answers(dog="yes", sun="it is hard to say", moon="yes"), answers(red="b"), answers(sun="no"))
     result = grade(tmp_path, judge, PINNED)
     assert result.scores["gecko"] == 1.0
@@ -195,7 +195,7 @@ def test_graders_with_different_judges_do_not_share_questions(tmp_path: Path) ->
     ],
     ids=["prose", "cut", "empty", "no items", "stopped", "unknown parent"],
 )
-def test_unusable_questions_are_requested_again_once(tmp_path: Path, first: Any) -> None:
+def test_unusable_questions_are_requested_once_more(tmp_path: Path, first: Any) -> None:
     judge = Asked(first, MADE, answers(q1="yes", q2="yes"))
     assert grade(tmp_path, judge, {}).scores["gecko"] == 1.0
     assert "Your last answer could not be used" in judge.words(1)[-1]
@@ -235,7 +235,7 @@ def test_no_confirmed_questions_give_no_score(tmp_path: Path) -> None:
         grade(tmp_path, Asked(MADE, answers(q1="no", q2="no")), {}, check_questions=True)
 
 
-def test_added_questions_are_asked_with_generated_ones(tmp_path: Path) -> None:
+def test_added_questions_are_asked_with_generated_questions(tmp_path: Path) -> None:
     judge = Asked(MADE, answers(q1="yes", q1_2="yes", q2="yes"))
     case = {"add_questions": [{"id": "q1", "question": "Is the flag up?", "type": "flag"}]}
     result = grade(tmp_path, judge, case)

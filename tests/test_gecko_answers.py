@@ -37,7 +37,7 @@ def test_yes_or_no(answer: str, choice: int | None) -> None:
         ("a dark grey dog", None), ("b red", None), ("The answer is b", None),
     ],
 )  # fmt: skip
-def test_one_of_several(answer: str, choice: int | None) -> None:
+def test_an_answer_selects_one_choice(answer: str, choice: int | None) -> None:
     assert choice_of(COLOUR, answer) == choice
 
 
@@ -51,13 +51,13 @@ def said(data: dict[str, Any]) -> dict[str, tuple[str, int | None, str | None]]:
     return {name: (item.answer, item.choice, item.fault) for name, item in result.items()}
 
 
-def test_answers_go_by_id_and_not_by_order() -> None:
+def test_answers_match_by_id_and_not_by_order() -> None:
     data = {"answers": [{"id": "q2", "answer": "b", "reason": "it is red"}, {"id": "q1", "answer": "no"}]}
     result, unasked = read_answers([YES_NO, COLOUR], data)
     assert (result["q1"].choice, result["q2"].choice, result["q2"].reason, unasked) == (1, 1, "it is red", [])
 
 
-def test_answers_to_what_was_not_asked_are_kept_apart() -> None:
+def test_answers_to_unknown_questions_are_separated() -> None:
     data = {"answers": [{"id": "q9", "answer": "yes"}, {"id": "q1", "answer": "yes"}]}
     assert said(data) == {"q1": ("yes", 0, None), "q2": ("", None, "no answer")}
     assert read_answers([YES_NO, COLOUR], data)[1] == ["q9"]
@@ -66,7 +66,7 @@ def test_answers_to_what_was_not_asked_are_kept_apart() -> None:
 @pytest.mark.parametrize(
     ("second", "stored"), [("Yes.", ("Yes.", 0, None)), ("no", ("yes / no", None, "two different answers"))]
 )
-def test_one_question_answered_twice(second: str, stored: tuple[str, int | None, str | None]) -> None:
+def test_a_question_answered_twice(second: str, stored: tuple[str, int | None, str | None]) -> None:
     assert said({"answers": [{"id": "q1", "answer": "yes"}, {"id": "q1", "answer": second}]})["q1"] == stored
 
 

@@ -63,7 +63,7 @@ CASES = [{"id": "boat", "prompt": "red boat"}, {"id": "same", "prompt": "red boa
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("mode", ["batch", "single"])
-def test_a_run_makes_each_prompts_questions_once(provider: str, mode: str, api: FakeAPI, suite: Any) -> None:
+def test_a_run_generates_the_questions_of_a_prompt_once(provider: str, mode: str, api: FakeAPI, suite: Any) -> None:
     requests: list[JudgeRequest] = []
     inner = judge(lambda name, request: "yes")
 
@@ -90,7 +90,7 @@ def test_a_run_makes_each_prompts_questions_once(provider: str, mode: str, api: 
     assert (result.prompts, result.generated, result.coverage, result.dropped) == (2, 2, 1.0, 0)
 
 
-def test_a_wrong_answer_fails_and_says_which_claim(api: FakeAPI, suite: Any) -> None:
+def test_a_wrong_answer_fails_and_names_the_claim(api: FakeAPI, suite: Any) -> None:
     api.script.judge(judge(lambda name, request: "b" if name == "q1" else "a) yes"))
     code, _, records = run(suite("openai", [{"id": "boat", "prompt": "red boat"}]))
     assert code == 1
@@ -99,7 +99,7 @@ def test_a_wrong_answer_fails_and_says_which_claim(api: FakeAPI, suite: Any) -> 
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_outage_while_questions_are_made_is_an_error_and_not_a_score(
+def test_an_outage_during_question_generation_is_an_error_and_not_a_score(
     provider: str, api: FakeAPI, suite: Any
 ) -> None:
     api.script.judge(lambda request: Fault("bad_request"))
@@ -110,7 +110,7 @@ def test_an_outage_while_questions_are_made_is_an_error_and_not_a_score(
     assert read_questions(folder) == ()
 
 
-def test_a_run_that_goes_on_asks_the_questions_that_it_has(api: FakeAPI, suite: Any) -> None:
+def test_a_resumed_run_reuses_its_questions(api: FakeAPI, suite: Any) -> None:
     api.script.judge(lambda request: Fault("bad_request") if request.images else made(request))
     path = suite("openai", CASES[:1])
     code, folder, _ = run(path)
@@ -133,7 +133,7 @@ def test_a_run_that_goes_on_asks_the_questions_that_it_has(api: FakeAPI, suite: 
     assert read_questions(folder) == before
 
 
-def test_mangled_questions_are_mended(api: FakeAPI, suite: Any) -> None:
+def test_malformed_questions_are_repaired(api: FakeAPI, suite: Any) -> None:
     def answer(request: JudgeRequest) -> Any:
         if asked(request):
             return judge(lambda name, request: "YES")(request)
@@ -148,7 +148,7 @@ def test_mangled_questions_are_mended(api: FakeAPI, suite: Any) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("media", ["image", "video"])
-def test_questions_for_people_to_look_at_and_pin(
+def test_questions_are_written_for_review_and_pinning(
     provider: str, media: str, api: FakeAPI, suite: Any, tmp_path: Path
 ) -> None:
     api.script.judge(judge(lambda name, request: "b"))
@@ -186,7 +186,7 @@ def test_edited_questions_are_pinned(api: FakeAPI, suite: Any, tmp_path: Path) -
     assert details["questions"][0]["question"] == "Is the hull red?"
 
 
-def test_where_no_questions_come_the_rest_is_written_and_the_exit_code_says_so(
+def test_failed_question_generation_writes_the_others_and_sets_the_exit_code(
     api: FakeAPI, suite: Any, tmp_path: Path
 ) -> None:
     api.script.judge(lambda request: "no" if "## Your prompt\nboat" in request.text else made(request))

@@ -64,7 +64,7 @@ def test_image_without_recorded_answers_is_an_error(shared_data: Path, tmp_path:
     ("dependencies", "spearman", "kendall", "spearman_795", "kendall_795"),
     [(True, 0.5707, 0.4583, 0.5665, 0.4551), (False, 0.5703, 0.4570, 0.5661, 0.4538)],
 )
-def test_dsg_scores_go_with_human_ratings_as_published(
+def test_dsg_scores_correlate_with_human_ratings_as_published(
     shared_data: Path,
     tmp_path: Path,
     dependencies: bool,

@@ -61,7 +61,7 @@ def test_what_is_no_json(text: str) -> None:
         read_json(text.replace("dogs", "cats", 1))
 
 
-def test_a_list_that_was_cut_off_is_not_taken_for_a_whole_one() -> None:
+def test_a_truncated_list_is_not_accepted_as_complete() -> None:
     ends = [len(TEXT) // 3, len(TEXT) // 2, TEXT.rindex("}", 0, TEXT.rindex("}")) + 1, len(TEXT) - 1]
     for end in ends:
         with pytest.raises(UnreadableReplyError, match="the JSON is incomplete"):
@@ -190,7 +190,7 @@ def test_letters_before_choices_are_no_part_of_them(choices: Any) -> None:
     assert (created.questions[0].choices, created.questions[0].answer) == (("burn", "roll", "melt", "float"), "roll")
 
 
-def test_what_no_file_could_hold_is_replaced() -> None:
+def test_unencodable_text_is_replaced() -> None:
     odd = {**TWO, "question": "Is \ud800 there?"}
     created = image({**DOGS, "justification": "\udfff"}, odd, keywords=f"{KEYWORDS} \ud800")
     assert "\ud800" not in created.keywords + created.questions[0].justification + created.dropped[0].question

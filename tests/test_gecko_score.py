@@ -39,7 +39,7 @@ CHAIN = asked(("a", "object", ()), ("b", "object", ("a",)), ("c", "object", ("b"
         ({"a": False, "b": False, "c": True}, [0, 0, 0]),
     ],
 )
-def test_only_a_direct_parents_own_answer_counts(right: dict[str, bool], scored: list[int]) -> None:
+def test_only_the_answer_of_a_direct_parent_counts(right: dict[str, bool], scored: list[int]) -> None:
     assert list(points(CHAIN, right, "error").values()) == scored
 
 
@@ -53,18 +53,18 @@ def test_a_parent_without_an_answer(on_unanswered: OnUnanswered, scored: list[An
     assert shares(CHAIN, result, on_unanswered)[0] == (None if total is None else pytest.approx(total))
 
 
-def test_a_wrong_answer_is_wrong_whatever_its_parent() -> None:
+def test_a_wrong_answer_is_wrong_for_any_parent_answer() -> None:
     assert points(CHAIN, {"a": None, "b": False, "c": True}, "error") == {"a": None, "b": 0, "c": 0}
 
 
-def test_types_that_were_answered_are_measured_beside_one_that_was_not() -> None:
+def test_answered_types_are_measured_if_another_is_unanswered() -> None:
     questions = asked(("1", "object", ()), ("2", "color", ()))
     scored = points(questions, {"1": True, "2": None}, "error")
     assert shares(questions, scored, "error") == (None, {"object": 1.0, "color": None})
 
 
 @pytest.mark.parametrize("on_unanswered", ["error", "skip"])
-def test_nothing_answered_is_nothing_measured(on_unanswered: OnUnanswered) -> None:
+def test_no_answers_leave_all_scores_unmeasured(on_unanswered: OnUnanswered) -> None:
     questions = asked(("1", "object", ()))
     assert shares(questions, points(questions, {"1": None}, on_unanswered), on_unanswered) == (None, {"object": None})
 

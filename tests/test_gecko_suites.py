@@ -85,7 +85,7 @@ def test_a_image_that_misses_claims_fails(images: Path, api: FakeAPI, tmp_path: 
     assert all(0 < (record.scores["gecko"] or 0) < 0.8 for record in records)
 
 
-def test_the_offline_suite_has_whole_and_partial_scores(tmp_path: Path) -> None:
+def test_the_offline_suite_has_full_and_partial_scores(tmp_path: Path) -> None:
     code, folder, records = run(builtin("suites") / "gecko_offline" / "suite.yaml", tmp_path / "runs")
     assert code == 0
     assert {(record.test_id, record.model_label.split("=")[1]): record.scores["gecko"] for record in records} == {

@@ -108,7 +108,7 @@ def test_generates_with_the_parameters_as_written(api: FakeAPI) -> None:
 
 
 @pytest.mark.parametrize("name", ["response_modalities", "responseModalities"])
-def test_a_image_is_found_among_words_and_thoughts(api: FakeAPI, name: str) -> None:
+def test_an_image_is_extracted_from_text_and_thoughts(api: FakeAPI, name: str) -> None:
     params: dict[str, Any] = {name: ["TEXT", "IMAGE"], "thinking_config": {"include_thoughts": True}}
     generated = generate(config(api.gemini_base_url), request_for(**params))
     assert [size(data) for data in generated.outputs] == [(1024, 1024)]
@@ -164,7 +164,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "kind", "words"), FAULTS, ids=lambda value: getattr(value, "kind", None))
-def test_a_fault_is_told_in_the_providers_words_after_one_call(
+def test_a_fault_is_reported_with_the_providers_message_after_one_call(
     api: FakeAPI, fault: Fault, kind: str, words: str
 ) -> None:
     api.faults.when(lambda _asked: True, fault)
@@ -186,12 +186,12 @@ def test_an_answer_without_a_image_is_no_refusal(api: FakeAPI, fault: Fault) -> 
     assert (generated.refused, generated.outputs) == (None, ())
 
 
-def test_the_body_of_a_429_says_how_long_to_wait(api: FakeAPI) -> None:
+def test_the_body_of_a_429_gives_the_retry_delay(api: FakeAPI) -> None:
     api.faults.queue(Fault("rate_limit", retry_after=12.5))
     assert failed(config(api.gemini_base_url)).retry_after == 12.5
 
 
-def test_a_wrong_key_stays_secret(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_key_is_not_printed(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_KEY", "AIza-a-wrong-secret")
     error = failed(config(api.gemini_base_url))
     assert (error.kind, "AIza" in str(error)) == ("auth", False)
@@ -208,13 +208,13 @@ def test_a_wrong_key_stays_secret(api: FakeAPI, monkeypatch: pytest.MonkeyPatch)
         ({"httpOptions": {"headers": {"x": "y"}}}, "invalid parameter http_options"),
     ],
 )
-def test_a_bad_parameter_is_named_and_nothing_is_called(api: FakeAPI, params: Any, words: str) -> None:
+def test_a_bad_parameter_is_reported_without_a_call(api: FakeAPI, params: Any, words: str) -> None:
     error = failed(config(api.gemini_base_url), request_for(**params))
     assert (error.kind, api.requests) == ("invalid", [])
     assert words in str(error)
 
 
-def test_what_the_service_does_not_take_is_told_in_its_words(api: FakeAPI) -> None:
+def test_a_rejected_parameter_is_reported_with_the_services_message(api: FakeAPI) -> None:
     error = failed(config(api.gemini_base_url), request_for(image_config={"aspect_ratio": "7:3"}))
     assert (error.kind, str(error)[:33]) == ("invalid", "400: Invalid aspect ratio: 7:3. S")
 
@@ -269,7 +269,9 @@ KEYLESS = {"error": {"code": 403, "message": "Blocked.", "details": [{"reason": 
         (200, {}, ["odd", "body"], "transient", None),
     ],
 )
-def test_odd_answers(status: int, headers: dict[str, str], body: Any, kind: str, wait: float | None) -> None:
+def test_unusual_error_bodies_are_classified(
+    status: int, headers: dict[str, str], body: Any, kind: str, wait: float | None
+) -> None:
     with Canned(status, headers, json.dumps(body).encode()) as server:
         error = failed(config(server.url))
         assert (error.kind, error.retry_after) == (kind, wait)
@@ -320,13 +322,13 @@ def test_vertex_refuses_a_token_with_a_401(api: FakeAPI) -> None:
     assert (error.kind, str(error)[:20]) == ("auth", "401: Request had inv")
 
 
-def test_vertex_tells_of_a_missing_model(api: FakeAPI, own_credentials: Canned) -> None:
+def test_vertex_reports_a_missing_model(api: FakeAPI, own_credentials: Canned) -> None:
     error = failed(config(api.gemini_base_url, **VERTEX), request_for(model="gemini-nope"))
     assert (error.kind, "Publisher Model `projects/shop" in str(error)) == ("invalid", True)
     assert len(own_credentials.seen) == 1
 
 
-def test_vertex_without_credentials_is_told_before_anything_is_called(
+def test_missing_vertex_credentials_are_reported_before_any_call(
     api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))
@@ -345,7 +347,7 @@ def test_credentials_that_give_no_token_are_an_error_of_the_key(
     assert (error.kind, "Account not found" in str(error)) == ("auth", True)
 
 
-def test_the_image_of_a_script_is_kept_byte_for_byte(api: FakeAPI, script: Script) -> None:
+def test_the_scripted_image_is_stored_byte_for_byte(api: FakeAPI, script: Script) -> None:
     data = encode("PNG", (30, 20))
     script.generate(lambda request: data if isinstance(request, Asked) else None)
     assert generate(config(api.gemini_base_url), request_for()).outputs == (data,)

@@ -85,7 +85,7 @@ def test_without_a_schema_a_judge_answers_in_words(api: FakeAPI, script: Script)
 
 
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3-pro-preview"])
-def test_a_judge_looks_closer_for_several_rounds(api: FakeAPI, script: Script, model: str) -> None:
+def test_a_judge_zooms_in_for_several_rounds(api: FakeAPI, script: Script, model: str) -> None:
     def answer(request: JudgeRequest) -> Any:
         if request.schema:
             return {"verdict": "PASS", "quality": len(request.tool_results), "tags": []}
@@ -113,7 +113,7 @@ def test_a_judge_looks_closer_for_several_rounds(api: FakeAPI, script: Script, m
     assert signed == model.startswith("gemini-3")
 
 
-def test_whole_numbers_reach_a_tool_as_such(api: FakeAPI, script: Script) -> None:
+def test_integers_reach_a_tool_as_integers(api: FakeAPI, script: Script) -> None:
     call = ToolCall("crop", {"image_id": "output", "x1": 3.0})
     script.judge(lambda request: None if request.turns else call)
     zoom = Zoom()
@@ -121,7 +121,7 @@ def test_whole_numbers_reach_a_tool_as_such(api: FakeAPI, script: Script) -> Non
     assert isinstance(zoom.asked[0]["x1"], int)
 
 
-def test_a_judge_that_never_stops_looking_is_stopped(api: FakeAPI, script: Script) -> None:
+def test_tool_rounds_are_limited(api: FakeAPI, script: Script) -> None:
     call = ToolCall("crop", {"image_id": "output", "x1": 3})
     script.judge(lambda request: call if request.tools else None)
     zoom = Zoom()
@@ -130,7 +130,7 @@ def test_a_judge_that_never_stops_looking_is_stopped(api: FakeAPI, script: Scrip
     assert set(json.loads(reply.text)) == {"verdict", "quality", "tags"}
 
 
-def test_a_tool_that_does_not_exist_is_told_to_the_judge() -> None:
+def test_an_unknown_tool_is_reported_to_the_judge() -> None:
     zoom = Zoom()
     (message,) = run_tool(zoom.question().tools, Called("measure", "{}", "7"))
     assert (message, zoom.asked) == ("There is no tool 'measure'. There are: crop.", [])
@@ -156,7 +156,7 @@ def test_an_empty_turn_is_not_sent_back(api: FakeAPI) -> None:
     ids=lambda value: getattr(value, "kind", None),
 )
 @pytest.mark.parametrize("with_tools", [False, True])
-def test_a_fault_is_told(api: FakeAPI, fault: Fault, kind: str, words: str, with_tools: bool) -> None:
+def test_a_fault_is_reported(api: FakeAPI, fault: Fault, kind: str, words: str, with_tools: bool) -> None:
     api.faults.queue(fault)
     error = failed(api, Zoom().question() if with_tools else Question(PARTS, SCHEMA, ("quality",)))
     assert (error.kind, error.retry_after) == (kind, fault.retry_after)
@@ -165,7 +165,7 @@ def test_a_fault_is_told(api: FakeAPI, fault: Fault, kind: str, words: str, with
     assert len(api.requests) == 1
 
 
-def test_a_token_limit_is_told(api: FakeAPI) -> None:
+def test_a_token_limit_is_reported(api: FakeAPI) -> None:
     api.faults.queue(Fault("max_tokens"))
     assert ask(api, Question(PARTS, SCHEMA, ("quality",))).stopped == "max_tokens"
 
@@ -259,7 +259,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("fault", "status", "kind"), ROWS, ids=lambda value: getattr(value, "kind", None))
-def test_what_the_record_says_of_a_fault(toy: Toy, api: FakeAPI, fault: Fault, status: str, kind: str | None) -> None:
+def test_a_fault_sets_status_kind_and_verdict_of_the_record(
+    toy: Toy, api: FakeAPI, fault: Fault, status: str, kind: str | None
+) -> None:
     api.faults.when(lambda asked: not isinstance(asked, JudgeRequest), fault)
     toy.run(**one_gemini(api))
     record = toy.record
@@ -268,7 +270,7 @@ def test_what_the_record_says_of_a_fault(toy: Toy, api: FakeAPI, fault: Fault, s
 
 
 @pytest.mark.parametrize(("fault", "status"), [("unavailable", "error"), ("refusal", "refused")])
-def test_n_images_are_n_calls_and_each_fails_alone(toy: Toy, api: FakeAPI, fault: str, status: str) -> None:
+def test_n_images_are_n_independent_calls(toy: Toy, api: FakeAPI, fault: str, status: str) -> None:
     api.faults.queue(Fault(fault))
     toy.run(arguments=("--max-concurrency", "1"), **one_gemini(api, n=3))
     records = {record.sample_index: record for record in read_records(toy.latest)}
@@ -277,7 +279,7 @@ def test_n_images_are_n_calls_and_each_fails_alone(toy: Toy, api: FakeAPI, fault
     assert len(generated) == 3
 
 
-def test_a_wrong_key_stops_the_run_with_one_line(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_key_stops_the_run_with_one_line(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_KEY", "AIza-a-wrong-secret")
     result = toy.run({}, {}, **one_gemini(api))
     assert result.exit_code == 3

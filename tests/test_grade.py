@@ -80,7 +80,7 @@ def test_stored_suite_can_be_graded_from_any_working_directory(
     assert bytes_of(tmp_path / "runs/a") == bytes_of(tmp_path / "elsewhere/own/c")
 
 
-def test_refusals_and_failed_generations_stay_unchanged(toy: Toy) -> None:
+def test_refusals_and_failed_generations_are_unchanged(toy: Toy) -> None:
     source(toy, REFUSED, BROKEN, {})
     result = graded(toy, code=3)
     assert result["case0"].status is Status.REFUSED

@@ -47,7 +47,7 @@ def test_unchanged_run_has_no_problem(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if Path(name).name not in ("summary.json", "stale.jsonl")])
-def test_every_field_is_read_or_rejected_in_one_line(folder: Path, name: str) -> None:
+def test_every_changed_field_is_read_or_rejected_in_one_line(folder: Path, name: str) -> None:
     """Every place of the last document of each file, with some of the values, which take turns; its reader alone."""
     result = documents(folder / name, FILES[name])
     line = len(result) - 1

@@ -219,7 +219,7 @@ def test_a_image_is_described_with_its_hash(tmp_path: Path) -> None:
     assert described.sha256 == images.sha256(data)
 
 
-def test_encoding_keeps_every_pixel() -> None:
+def test_encoding_preserves_every_pixel() -> None:
     image = images.load_rgb(encoded(NOISE.convert("RGB")))
     assert images.load_rgb(images.encode_png(image)).tobytes() == image.tobytes()
 

@@ -14,7 +14,7 @@ from visioneval.types import Verdict
 
 
 @pytest.mark.parametrize("template", list(Template))
-def test_what_init_writes_runs_and_holds(template: Template, tmp_path: Path) -> None:
+def test_init_suites_run_and_pass(template: Template, tmp_path: Path) -> None:
     runner = CliRunner()
     created = runner.invoke(app, ["init", str(tmp_path / "own"), "--template", template.value])
     assert created.exit_code == 0, created.output
@@ -33,7 +33,7 @@ def test_what_init_writes_runs_and_holds(template: Template, tmp_path: Path) -> 
         assert len(verdicts) == 7
 
 
-def test_the_quickstart_goes_red_when_a_grader_is_blind(tmp_path: Path) -> None:
+def test_the_quickstart_fails_when_a_grader_misses_flaws(tmp_path: Path) -> None:
     runner = CliRunner()
     runner.invoke(app, ["init", str(tmp_path)])
     suite = tmp_path / "suite.yaml"

@@ -157,7 +157,7 @@ def _installed(folder: Path, source: str | None) -> tuple[subprocess.CompletedPr
     return done, words.read_text().splitlines() if words.exists() else []
 
 
-def test_the_steps_are_alike_and_hold_no_expression() -> None:
+def test_the_install_steps_are_identical_without_expressions() -> None:
     (step,) = set(_install_steps())
     assert "${{" not in step
 

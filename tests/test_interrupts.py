@@ -141,7 +141,7 @@ def test_kill_loses_no_finished_cell(toy: Toy) -> None:
         ("run s.yaml --cache", "run --resume 'my runs/r' --cache ''"),
     ],
 )  # fmt: skip
-def test_resume_command_keeps_needed_flags(typed: str, line: str) -> None:
+def test_resume_command_includes_needed_flags(typed: str, line: str) -> None:
     assert resume_command(Path("my runs/r"), typed.split()).endswith(line)
 
 

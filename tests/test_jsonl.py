@@ -18,7 +18,7 @@ def preference(case: str, first: str = "a") -> Preference:
     )  # fmt: skip
 
 
-def test_a_writer_that_waits_for_a_replaced_file_writes_to_the_new_one(tmp_path: Path) -> None:
+def test_a_writer_waiting_on_a_replaced_file_writes_to_the_new_file(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     append_lines(path, [b'"old"'])
     with locked(path):
@@ -45,6 +45,6 @@ def test_answers_are_forgotten_when_no_other_writer_is_at_work(tmp_path: Path) -
     assert read_preferences(tmp_path) == [preference("kept"), preference("kept", "b")]
 
 
-def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_deleted_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"), locked(tmp_path / "gone" / "lines"):
         pass

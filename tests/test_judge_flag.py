@@ -44,7 +44,7 @@ def test_a_judge_is_replaced(suite: Path) -> None:
         ("default=recorded:a.csv", "write PROVIDER:MODEL with the provider openai or gemini"),
     ],
 )
-def test_bad_words_are_told(suite: Path, word: str, message: str) -> None:
+def test_invalid_judge_flags_are_reported(suite: Path, word: str, message: str) -> None:
     result = CliRunner().invoke(app, ["run", str(suite), "--judge", word])
     assert result.exit_code == 2
     assert message in result.stderr

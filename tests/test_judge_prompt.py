@@ -72,7 +72,7 @@ def test_what_the_check_takes_the_schema_takes(gate: Any, score: Any, share: Any
         jsonschema.validate(whole, object_schema(rubric_schema(asked, [])))
 
 
-def test_the_built_in_template_says_everything_of_every_metric() -> None:
+def test_the_built_in_template_describes_every_metric_completely() -> None:
     created = options(failure_tags=["blurry", "cut_off"], zoom={"max_crops": 3})
     words = render_file(created.template, FOLDERS, context(created, rules=["gate", "score >= 3"]))
     for output in (

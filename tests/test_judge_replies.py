@@ -124,7 +124,7 @@ def cut(text: str, part: float) -> str:
 
 
 @pytest.mark.parametrize("way", APIS)
-def test_a_reply_that_ends_early_is_null_though_its_server_says_it_is_whole(toy: Toy, api: FakeAPI, way: str) -> None:
+def test_a_truncated_reply_is_null_even_if_its_server_reports_it_complete(toy: Toy, api: FakeAPI, way: str) -> None:
     api.script.judge(lambda request: cut(json.dumps(right(request)), part_of(request)))
     suite = Suite(toy, api, way, PARTS)
     result = suite.run()
@@ -150,7 +150,7 @@ def test_a_reply_that_ends_early_is_null_though_its_server_says_it_is_whole(toy:
     ],
     ids=["a key twice", "two objects", "a number at the end", "no end", "in thoughts"],
 )  # fmt: skip
-def test_a_reply_that_leaves_doubt_is_null(toy: Toy, api: FakeAPI, text: str) -> None:
+def test_an_ambiguous_reply_is_null(toy: Toy, api: FakeAPI, text: str) -> None:
     api.script.judge(text)
     suite = Suite(toy, api, "chat", graders=[LOOK], verdict=["nice", "layout >= 50"])
     assert suite.run().exit_code == 3
@@ -213,7 +213,7 @@ def test_a_choice_of_a_pair_that_ends_early_is_an_error_and_asked_again(toy: Toy
 
 
 @pytest.mark.parametrize("way", APIS)
-def test_keys_that_nobody_asked_for_are_ignored_and_recorded(toy: Toy, api: FakeAPI, way: str) -> None:
+def test_extra_keys_are_ignored_and_recorded(toy: Toy, api: FakeAPI, way: str) -> None:
     many = {f"note {at}": "x" * 5000 for at in range(50)}
 
     def judged(request: JudgeRequest) -> str:
@@ -239,7 +239,7 @@ def test_keys_that_nobody_asked_for_are_ignored_and_recorded(toy: Toy, api: Fake
     assert all("mood" not in entry for entry in fit["requirements"])  # type: ignore[union-attr]
 
 
-def test_keys_beside_made_questions_are_recorded_with_them(toy: Toy, api: FakeAPI) -> None:
+def test_extra_keys_beside_generated_questions_are_recorded(toy: Toy, api: FakeAPI) -> None:
     api.script.judge(lambda request: json.dumps({**right(request), "mood": "calm"}))
     suite = Suite(toy, api, "chat", plain=True, graders=[GECKO], verdict=["gecko >= 0.1"])
     assert suite.run().exit_code == 0
@@ -270,7 +270,7 @@ def test_a_degenerate_reply_stops_no_other_cell_and_is_asked_again(toy: Toy, api
 
 @pytest.mark.parametrize("fault", ["empty", "max_tokens", "prose"])
 @pytest.mark.parametrize("check", [False, True])
-def test_questions_that_could_not_be_made_are_asked_for_again(toy: Toy, api: FakeAPI, fault: str, check: bool) -> None:
+def test_failed_question_generation_is_retried(toy: Toy, api: FakeAPI, fault: str, check: bool) -> None:
     text = "No questions come to mind." if fault == "prose" else None
     api.faults.when(lambda request: isinstance(request, JudgeRequest), Fault(fault, text=text))
     api.script.judge(right)

@@ -51,7 +51,7 @@ def answered(*output: Said, **options: Any) -> tuple[Answer, Asked]:
         ('{"n": 4, "n": 4}', "json"),
     ],
 )
-def test_an_answer_is_found_among_other_words(text: str, how: str) -> None:
+def test_an_answer_is_extracted_from_other_text(text: str, how: str) -> None:
     answer, judge = answered(text)
     assert (answer.data, answer.how, answer.asked_again) == (GOOD, how, False)
     assert len(judge.questions) == 1
@@ -81,7 +81,7 @@ def test_an_answer_is_found_among_other_words(text: str, how: str) -> None:
         ('{"n": 4}' + "." * MAX_CHARS, "characters, over the limit of 262,144"),
     ],
 )
-def test_an_answer_off_the_schema_is_asked_again_once_with_the_fault_and_the_answer(first: str, fault: str) -> None:
+def test_an_off_schema_answer_is_retried_once_with_the_problem_and_the_answer(first: str, fault: str) -> None:
     answer, judge = answered(first, '{"n": 4}')
     assert (answer.data, answer.how, answer.asked_again) == (GOOD, "json", True)
     assert len(judge.questions) == 2
@@ -94,7 +94,7 @@ def test_an_answer_off_the_schema_is_asked_again_once_with_the_fault_and_the_ans
     assert answer_details(answer)["replies"][1] == '{"n": 4}'
 
 
-def test_off_the_schema_twice_is_an_error_that_keeps_the_words() -> None:
+def test_off_the_schema_twice_is_an_error_with_both_replies() -> None:
     judge = Asked('{"m": 4}', "no")
     with pytest.raises(OffSchemaError, match="does not match the schema: not JSON") as caught:
         asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, check))
@@ -103,7 +103,7 @@ def test_off_the_schema_twice_is_an_error_that_keeps_the_words() -> None:
 
 
 @pytest.mark.parametrize("mangled", ['{"n": 4,}', "{'n': 4}", "{n: 4}", '```json\n{"n": 4,\n}\n```'])
-def test_mangled_json_is_mended_only_when_the_second_answer_is_off_too(mangled: str) -> None:
+def test_malformed_json_is_repaired_only_if_the_second_answer_is_off_schema_too(mangled: str) -> None:
     answer, judge = answered(mangled, "sorry")
     assert (answer.data, answer.how) == (GOOD, "repaired")
     assert len(judge.questions) == 2
@@ -115,7 +115,7 @@ def test_mangled_json_is_mended_only_when_the_second_answer_is_off_too(mangled: 
     assert (second.data, second.how) == ({"n": 6}, "repaired")
 
 
-def test_an_answer_that_was_cut_off_is_never_used_nor_mended() -> None:
+def test_a_truncated_answer_is_neither_used_nor_repaired() -> None:
     cut = Reply(text='{"n": 4', model="m", stopped="max_tokens")
     with pytest.raises(OffSchemaError, match=r"cut off \(max_tokens\)"):
         answered(cut)
@@ -127,7 +127,7 @@ def test_an_answer_that_was_cut_off_is_never_used_nor_mended() -> None:
     assert (mended.data, mended.how) == ({"n": 7}, "repaired")
 
 
-def test_recorded_answers_need_not_hold_everything_and_are_asked_for_once() -> None:
+def test_recorded_answers_may_omit_defaults_and_are_not_retried() -> None:
     def wants_both(data: Any) -> list[str]:
         return [f"{key} is missing" for key in ("n", "why") if key not in data]
 
@@ -141,7 +141,7 @@ def test_recorded_answers_need_not_hold_everything_and_are_asked_for_once() -> N
 
 
 @given(before=st.text(alphabet="ab {}\"'\n`[,:", max_size=40), n=st.integers(), after=st.text(max_size=20))
-def test_an_object_among_any_words_is_found(before: str, n: int, after: str) -> None:
+def test_an_object_in_any_text_is_found(before: str, n: int, after: str) -> None:
     text = before + "\n" + json.dumps({"n": n}) + "\n" + after.replace("{", "")
     result = read_reply(Reply(text, "m"), check)
     # Words before may begin an object of their own, which then does not end well; else they are nothing.
@@ -149,6 +149,6 @@ def test_an_object_among_any_words_is_found(before: str, n: int, after: str) -> 
 
 
 @given(st.text(max_size=200))
-def test_no_words_are_too_strange(text: str) -> None:
+def test_any_reply_text_is_read_without_error(text: str) -> None:
     result = read_reply(Reply(text, "m"), check)
     assert result.problems or check(result.data) == []

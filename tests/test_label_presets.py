@@ -54,7 +54,7 @@ def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
         ("logo", [("edit_right", "yes_no", ()), ("else_changed", "yes_no", ()), ("on_brand", "yes_no", ())]),
     ],
 )  # fmt: skip
-def test_a_ready_set_asks_this(name: str, expected: list[tuple[str, str, tuple[Any, ...]]]) -> None:
+def test_a_preset_asks_these_questions(name: str, expected: list[tuple[str, str, tuple[Any, ...]]]) -> None:
     result = asked({"preset": name}, "image_generation").resolved_labels
     assert [(item.key, item.type, item.choices or item.steps) for item in result.questions] == expected
     assert [pair.key for pair in result.pairs] == ["preferred"]
@@ -63,7 +63,7 @@ def test_a_ready_set_asks_this(name: str, expected: list[tuple[str, str, tuple[A
     ]
 
 
-def test_the_docs_list_the_ready_sets() -> None:
+def test_the_docs_list_the_presets() -> None:
     text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(ui|marketing|try_on|logo)` \| (.*?) \|", text, re.MULTILINE))
     rows["marketing"] = rows["marketing"].replace("the same, of a flyer", rows["ui"])
@@ -73,7 +73,7 @@ def test_the_docs_list_the_ready_sets() -> None:
             assert all(choice in rows[name] for choice in question.choices)
 
 
-def test_own_questions_join_the_ready_ones_and_replace_by_key() -> None:
+def test_suite_questions_extend_a_preset_and_override_by_key() -> None:
     custom = {"key": "on_brand", "ask": "Is it ours?", "type": "scale", "scale": [1, 3]}
     more = {"key": "note", "ask": "Else?", "type": "text"}
     labels = {"preset": "logo", "questions": [custom, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
@@ -96,7 +96,7 @@ def test_own_questions_join_the_ready_ones_and_replace_by_key() -> None:
         ("{questions: [{key: a, ask: b, type: yes_no, tasks: [editing]}]}", "'editing' is not one of image_generation"),
     ],
 )
-def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str, message: str) -> None:
+def test_a_preset_is_validated(problems: Callable[..., list[str]], labels: str, message: str) -> None:
     text = "name: a\ncases: [{id: one, prompt: a tree}]\nmodels: [{provider: mock}]\ngraders: [{key: image, type: properties}]\n"
     (line,) = problems(f"{text}verdict: [not image.blank]\nlabels: {labels}\n")
     assert line.startswith("suite.yaml:6:")
@@ -112,11 +112,11 @@ def test_a_ready_set_is_checked(problems: Callable[..., list[str]], labels: str,
         (["image_generation", "image_editing"], ["usable", "as_asked", "edit_right", "else_changed", "note"]),
     ],
 )
-def test_a_suite_that_says_nothing_asks_by_its_tasks(tasks: list[str], keys: list[str]) -> None:
+def test_the_default_preset_follows_the_tasks(tasks: list[str], keys: list[str]) -> None:
     assert [item.key for item in asked(None, *tasks).resolved_labels.questions] == keys
 
 
-def test_what_a_rubric_asks_too_can_be_held_against_it() -> None:
+def test_a_question_shared_with_a_rubric_is_linked_to_its_metric() -> None:
     metrics = {"edit_right": {"type": "pass_fail", "description": "The edit is right."}}
     grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": metrics})
     result = {item.key: item for item in resolve_labels(None, [grader], [TaskType.IMAGE_EDITING]).questions}
@@ -124,7 +124,7 @@ def test_what_a_rubric_asks_too_can_be_held_against_it() -> None:
     assert (result["edit_right"].metric, result["edit_right"].ask) == ("edit_right", "The edit is right.")
 
 
-def test_each_cell_is_asked_what_its_own_task_asks(tmp_path: Path) -> None:
+def test_each_cell_gets_the_questions_of_its_task(tmp_path: Path) -> None:
     make_image(3).save(tmp_path / "base.png")
     cases = [{"id": "generated"}, {"id": "edited", "images": ["base.png"]}]
     tasks = ["image_generation", "image_editing"]
@@ -141,7 +141,7 @@ def test_each_cell_is_asked_what_its_own_task_asks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "ready"), SUITES)
-def test_the_shipped_workflows_ask_their_ready_set(name: str, ready: str) -> None:
+def test_the_built_in_workflows_use_their_preset(name: str, ready: str) -> None:
     suite = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: []).suite
     assert suite.labels is not None
     assert suite.labels.preset == ready

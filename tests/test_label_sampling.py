@@ -40,7 +40,7 @@ def test_random_selection_depends_on_the_seed() -> None:
     assert len(select_candidates(known, SelectionSpec.parse("random:999"), 1, lambda cell: 0)) == 200
 
 
-def test_growing_run_keeps_most_of_the_selection() -> None:
+def test_a_growing_run_changes_little_of_the_selection() -> None:
     before = {
         entry.record.test_id
         for entry in select_candidates(subjects(100), SelectionSpec.parse("random:50"), 1, lambda cell: 0)
@@ -59,7 +59,7 @@ def test_stratified_alternates_between_verdicts() -> None:
     assert Counter(entry.record.verdict for entry in all_of_few) == {"PASS": 4, "FAIL": 1, "ERROR": 1}
 
 
-def test_disputed_selects_positive_weights_only() -> None:
+def test_disputed_selection_uses_positive_weights_only() -> None:
     def weight(cell: Record) -> float:
         return {"case3": 2.0, "case7": 0.5, "case1": 1.0}.get(cell.test_id, 0.0)
 
@@ -127,7 +127,7 @@ def test_pairs_match_case_and_sample() -> None:
     assert {entry.other_name for entry in result} == {"r2@new"}
 
 
-def test_pairs_prefer_the_same_model_run_or_report_ambiguity() -> None:
+def test_pairs_match_the_model_run_or_report_ambiguity() -> None:
     both = [*two("old", "r2"), *two("new", "r2")]
     assert {entry.other_name for entry in pairs(two("old", "r1"), both, "r2")} == {"r2@old"}
     with pytest.raises(UsageError, match=r"ambiguous model run; write r2@LABEL \(available: new, old\)"):

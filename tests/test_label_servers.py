@@ -66,7 +66,7 @@ def test_item_answered_on_both_servers_is_saved_twice(two: tuple[Server, Server,
     assert whole(run, "ann") == {item["case"]: ["at the first", "at the second"]}
 
 
-def test_nothing_is_lost_while_both_write_at_once(two: tuple[Server, Server, Path]) -> None:
+def test_concurrent_servers_lose_nothing(two: tuple[Server, Server, Path]) -> None:
     first, second, run = two
 
     def label(server: Server, rater: str, words: str) -> list[str]:

@@ -138,7 +138,7 @@ def test_skipped_item_is_saved_and_can_be_reopened(run: Path) -> None:
     assert desk(run).next("ann")["item"]["id"] == item["id"]
 
 
-def test_skip_keeps_current_answers(run: Path) -> None:
+def test_skip_preserves_current_answers(run: Path) -> None:
     at = desk(run)
     case = at.next("ann")["item"]["case"]
     at_noon = NOON.isoformat()

@@ -55,7 +55,7 @@ def test_missing_file_gives_no_labels(tmp_path: Path) -> None:
     assert read_labels(tmp_path / "labels.jsonl") == []
 
 
-def test_newest_answer_counts_and_all_answers_stay(tmp_path: Path) -> None:
+def test_newest_answer_counts_and_older_answers_remain(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     for answer in (True, False):
         append_labels(path, [label(answer=answer), label(rater="bo")])
@@ -77,7 +77,7 @@ def test_truncated_last_line_is_ignored_and_removed_on_append(tmp_path: Path) ->
         assert path.read_bytes().startswith(whole)
 
 
-def test_complete_last_line_without_newline_is_kept(tmp_path: Path) -> None:
+def test_complete_last_line_without_newline_is_read(tmp_path: Path) -> None:
     path = tmp_path / "anchors.jsonl"
     path.write_text(label(rater="agreed").model_dump_json())
     append_labels(path, [label()])

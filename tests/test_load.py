@@ -77,7 +77,7 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
         (suite("vars: {case: 2}"), "suite.yaml:6:8: the name 'case' is reserved for templates: rename the variable"),
     ],
 )
-def test_the_whole_suite(problems: Problems, text: str, message: str) -> None:
+def test_a_complete_suite_loads(problems: Problems, text: str, message: str) -> None:
     assert problems(text) == [message]
 
 
@@ -236,13 +236,13 @@ def test_verdict(problems: Problems, verdict: str, message: list[str]) -> None:
     assert problems(suite(verdict=f"verdict: {verdict}")) == [f"suite.yaml:{line}" for line in message]
 
 
-def test_every_missing_key_is_told(problems: Problems) -> None:
+def test_every_missing_key_is_reported(problems: Problems) -> None:
     assert problems("description: x\n") == [
         f"suite.yaml:1:1: the key {key!r} is missing" for key in ("cases", "graders", "models", "name", "verdict")
     ]
 
 
-def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(problems: Problems) -> None:
+def test_all_problems_are_reported_together_in_file_order(problems: Problems) -> None:
     text = suite(
         "vars: {a-b: 1}",
         "sampels: 3",
@@ -268,14 +268,14 @@ def test_all_problems_of_all_kinds_come_in_one_go_in_the_order_of_the_file(probl
 
 
 @pytest.mark.parametrize(("wrong", "more"), [(100, None), (101, "1 more problem"), (1_102, "1,002 more problems")])
-def test_a_hundred_problems_of_each_file_are_told(wrong: int, more: str | None) -> None:
+def test_a_hundred_problems_per_file_are_reported(wrong: int, more: str | None) -> None:
     result = [Problem("a.yaml", at, 1, "wrong") for at in range(1, wrong + 1)]
     lines = str(SuiteError([*result, Problem("b.yaml", 1, 1, "wrong")])).splitlines()
     assert lines[99] == "a.yaml:100:1: wrong"
     assert lines[100:] == [*([f"a.yaml: ... and {more} in this file"] if more else []), "b.yaml:1:1: wrong"]
 
 
-def test_one_cause_is_told_once(problems: Problems) -> None:
+def test_one_cause_is_reported_once(problems: Problems) -> None:
     text = suite(cases="base: &base {id: a, prompt: 5}\ncases: [*base, {<<: *base, id: b}, *base]")
     assert problems(text) == [
         "suite.yaml:2:1: unknown key 'base' (did you mean 'cases'?)",
@@ -283,7 +283,7 @@ def test_one_cause_is_told_once(problems: Problems) -> None:
     ]
 
 
-def test_a_task_that_does_not_exist_is_not_told_for_every_case(problems: Problems) -> None:
+def test_an_unknown_task_is_not_reported_for_every_case(problems: Problems) -> None:
     assert len(problems(suite("task: edit", cases="cases: [{id: a, prompt: x}, {id: b, prompt: y}]"))) == 1
 
 
@@ -294,7 +294,7 @@ def test_the_suites_task_is_the_default_of_its_cases(load: Load) -> None:
     assert [case.task for case in load(text).suite.cases] == ["image_generation"] * 2
 
 
-def test_no_message_speaks_of_the_inside(problems: Problems) -> None:
+def test_no_message_mentions_python_or_pydantic(problems: Problems) -> None:
     text = suite(
         cases="cases: [{id: [], prompt: {}, images: x, masks: 5, expect: [], tags: {}, metadata: 5, flaky: null, verdict: x}]",
         models="models: [{provider: mock, label: 5, tasks: x, params: [], grid: {x: {}}}, {provider: command, argv: {}}]",
@@ -310,7 +310,7 @@ def test_no_message_speaks_of_the_inside(problems: Problems) -> None:
 # --- files of cases
 
 
-def test_problems_of_a_file_of_cases_stand_in_that_file(problems: Problems) -> None:
+def test_problems_in_a_case_file_name_that_file(problems: Problems) -> None:
     cases = "- {id: a, prompt: x}\n- {id: ../b, prompt: y}\n- {id: c, prompt: z, mask: gone.png, images: [no.png]}\n- {id: a, prompt: '{{ u }}'}\n"
     assert problems(suite(cases="cases: [{file: sub/cases.yaml}]"), {"sub/cases.yaml": cases}) == [
         "sub/cases.yaml:2:8: id: '../b' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
@@ -344,7 +344,7 @@ def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | N
     assert problems(suite(cases=f"cases: [{entry}]"), files) == [message]
 
 
-def test_what_a_file_of_cases_lacks_does_not_hide_the_rest(problems: Problems) -> None:
+def test_missing_keys_in_a_case_file_do_not_hide_other_problems(problems: Problems) -> None:
     text = suite(cases="cases: [{file: gone.yaml}]", models="models: [{provider: mock, x: 1}]")
     assert [line[:14] for line in problems(text)] == ["suite.yaml:2:1", "suite.yaml:3:2"]
 
@@ -375,7 +375,7 @@ def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
         assert str(caught.value) == f"{path}: {message}"
 
 
-def test_problems_are_told_from_where_the_suite_was_named(
+def test_problems_use_the_suite_path_as_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_suite: Callable[..., Path]
 ) -> None:
     write_suite(suite(cases="cases: [{file: c.yaml}]"), "inner/suite.yaml")
@@ -447,7 +447,7 @@ JUNK = [
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), st.sampled_from(JUNK)), min_size=1, max_size=3))
-def test_a_damaged_suite_is_a_suite_or_placed_problems(
+def test_a_damaged_suite_loads_or_has_problems_with_positions(
     tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int, str]]
 ) -> None:
     text = suite(

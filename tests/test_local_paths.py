@@ -43,7 +43,7 @@ def paths() -> Iterator[tuple[list[str], str]]:
 PATHS = list(paths())
 
 
-def test_all_kinds_of_paths_are_looked_at() -> None:
+def test_all_kinds_of_paths_are_checked() -> None:
     result = {(words[0], name) for words, name in PATHS}
     assert {
         ("run", "--runs"),

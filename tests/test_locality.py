@@ -148,7 +148,7 @@ def real(request: pytest.FixtureRequest) -> Edit:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_a_drawn_edit_passes(drawn: Edit, name: str) -> None:
+def test_a_synthetic_edit_passes(drawn: Edit, name: str) -> None:
     result = measured(drawn, HARMLESS[name](drawn[1]))
     assert holds_outside(result)
     assert holds_inside(result)
@@ -162,7 +162,7 @@ def test_the_real_edits_pass(real: Edit, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARMFUL)
-def test_a_drawn_edit_that_spills_fails(drawn: Edit, name: str) -> None:
+def test_a_synthetic_edit_that_spills_fails(drawn: Edit, name: str) -> None:
     assert not holds_outside(measured(drawn, HARMFUL[name](drawn[1], drawn[2])))
 
 
@@ -171,7 +171,7 @@ def test_the_real_edits_fail_when_they_spill(real: Edit, name: str) -> None:
     assert not holds_outside(measured(real, HARMFUL[name](real[1], real[2])))
 
 
-def test_small_print_that_is_gone_fails(drawn: Edit) -> None:
+def test_removed_small_print_fails(drawn: Edit) -> None:
     output = drawn[1].copy()
     output[232:258, 292:408] = 255
     result = measured(drawn, output)
@@ -183,14 +183,18 @@ def test_small_print_that_is_gone_fails(drawn: Edit) -> None:
 
 
 @pytest.mark.parametrize("remade", [lambda b: b, lambda b: encoded(b, "JPEG", 85), lambda b: encoded(b, "WEBP", 80)])
-def test_no_edit_is_told_from_an_edit(drawn: Edit, remade: Callable[[np.ndarray], np.ndarray]) -> None:
+def test_an_unedited_output_is_distinguished_from_an_edit(
+    drawn: Edit, remade: Callable[[np.ndarray], np.ndarray]
+) -> None:
     result = measured(drawn, remade(drawn[0]))
     assert holds_outside(result)
     assert not holds_inside(result)
 
 
 @pytest.mark.parametrize("remade", [lambda b: b, lambda b: encoded(b, "JPEG", 85)])
-def test_no_edit_is_told_from_the_real_edits(real: Edit, remade: Callable[[np.ndarray], np.ndarray]) -> None:
+def test_an_unedited_output_is_distinguished_from_real_edits(
+    real: Edit, remade: Callable[[np.ndarray], np.ndarray]
+) -> None:
     result = measured(real, remade(real[0]))
     assert holds_outside(result)
     assert result.changed_inside == pytest.approx(0, abs=0.001)
@@ -271,7 +275,7 @@ def test_exact_has_limits_of_zero_unless_stated() -> None:
         LocalityGrader(type="locality", key="k", max_worst_window=1.5)
 
 
-def test_masks_of_all_or_nothing_measure_nothing(drawn: Edit) -> None:
+def test_a_full_or_empty_mask_leaves_one_side_unmeasured(drawn: Edit) -> None:
     base, output, mask = drawn
     everything = measured((base, output, np.ones_like(mask)), output)
     assert (everything.changed_outside, everything.worst_window, everything.ssim_outside) == (None, None, None)
@@ -322,7 +326,7 @@ def test_a_pass_carries_its_numbers_and_a_map(grade: Callable[..., Grade], drawn
     assert result.tool_versions["opencv"]
 
 
-def test_a_spill_says_how_much_and_where(grade: Callable[..., Grade], drawn: Edit) -> None:
+def test_a_spill_is_reported_with_size_and_position(grade: Callable[..., Grade], drawn: Edit) -> None:
     result = grade(patched(drawn[1], 360, 40))
     assert result.scores["local"] is False
     window = result.details["window"]
@@ -333,7 +337,7 @@ def test_a_spill_says_how_much_and_where(grade: Callable[..., Grade], drawn: Edi
     assert "%" in result.reasons["local"]
 
 
-def test_no_edit_says_so(grade: Callable[..., Grade], drawn: Edit) -> None:
+def test_a_missing_edit_is_reported(grade: Callable[..., Grade], drawn: Edit) -> None:
     result = grade(drawn[0])
     assert result.scores["local"] is False
     assert (
@@ -350,7 +354,7 @@ def test_another_shape_fails_as_distorted(grade: Callable[..., Grade], drawn: Ed
     assert "420x330" in result.reasons["local"]
 
 
-def test_exact_forgives_no_other_size(grade: Callable[..., Grade], drawn: Edit) -> None:
+def test_exact_mode_rejects_another_size(grade: Callable[..., Grade], drawn: Edit) -> None:
     result = grade(resized(drawn[1], 0.5), tolerance="exact", max_changed_outside=1, max_worst_window=1)
     assert result.scores["local"] is False
     assert "210x165" in result.reasons["local"]

@@ -68,7 +68,7 @@ def test_the_right_answers_pass_every_measure(start: Any) -> None:
     assert {record.test_id: record.verdict for record in records} == dict.fromkeys(ASKED, Verdict.PASS)
 
 
-def test_a_logo_that_nobody_edited_fails(start: Any) -> None:
+def test_an_unedited_logo_fails(start: Any) -> None:
     _, _, _, records = start(measured("assets/{case}.png"))
     failed = {record.test_id: set(record.failed_rules) for record in records}
     assert {case for case, rules in failed.items() if "locality" in rules} == set(ASKED)
@@ -140,7 +140,7 @@ def test_three_images_of_a_call_are_three_records_each_graded(api: FakeAPI, thro
         assert record.scores["text_rendering_ocr"] is True
 
 
-def test_the_judge_is_told_what_to_watch_and_never_the_model(api: FakeAPI, through: Any) -> None:
+def test_the_judge_gets_the_criteria_and_not_the_model_name(api: FakeAPI, through: Any) -> None:
     asked: list[JudgeRequest] = []
     api.script.judge(lambda request: asked.append(request) or said(request))
     through("--case", "year", "--model", "gemini*")

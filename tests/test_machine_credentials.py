@@ -66,9 +66,7 @@ def test_a_host_in_the_name_of_a_project_or_a_location_gets_no_token(
 
 
 @pytest.mark.parametrize("where", ["model", "judge"])
-def test_a_strangers_suite_does_not_use_the_machines_credentials(
-    toy: Toy, google: Seen, api: FakeAPI, where: str
-) -> None:
+def test_an_untrusted_suite_does_not_use_machine_credentials(toy: Toy, google: Seen, api: FakeAPI, where: str) -> None:
     path = suite(toy, CLOUD, model=where == "model", judge=where == "judge")
     for command in ("validate", "plan", "run"):
         for projects in ("", "shops, sho", "*"):
@@ -184,7 +182,7 @@ def _patterns_of_each_level(hint: Any) -> Iterator[list[str]]:
         yield from _patterns_of_each_level(inner)
 
 
-def test_no_pattern_stands_on_top_of_another_which_would_silently_be_ignored() -> None:
+def test_no_pattern_overrides_another_silently() -> None:
     seen: set[type[BaseModel]] = set()
     _models(Suite, seen)
     assert {GoogleCloud, Suite} < seen

@@ -23,7 +23,7 @@ def test_the_images_are_what_the_script_generates() -> None:
             assert np.array_equal(np.asarray(stored), np.asarray(image))
 
 
-def test_what_is_worn_lies_in_what_may_be_edited_and_what_is_in_front_does_not() -> None:
+def test_the_garment_is_inside_the_editable_mask_and_the_foreground_is_not() -> None:
     inside = {
         name: np.asarray(load_mask(ASSETS / f"mask-{name}.png")) > 0 for name in ("editable", "clothing", "occluders")
     }

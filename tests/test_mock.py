@@ -106,7 +106,7 @@ def test_speaks_both_protocols():
     assert isinstance(Mock(object()), Editor)
 
 
-def test_every_required_line_is_read_once_and_nothing_else(read):
+def test_exactly_the_required_lines_are_read(read):
     assert read(output(request(text(*COPY, allowed=[SHOP])))) == squeezed(SHOP, *COPY)
 
 
@@ -133,7 +133,7 @@ def test_a_missing_line_is_not_read(read):
     assert set(lines) < set(squeezed(*COPY))
 
 
-def test_extra_text_is_read_beside_all_that_was_asked_for(read):
+def test_extra_text_is_read_with_all_required_text(read):
     lines = read(output(request(text(*COPY), flaw="extra_text")))
     assert len(lines) == len(COPY) + 1
     assert set(lines) > set(squeezed(*COPY))
@@ -154,7 +154,7 @@ def test_a_page_has_the_size_asked_for(size: str):
     assert f"{image.width}x{image.height}" == size
 
 
-def test_the_size_of_the_parameter_wins_over_the_expected_one():
+def test_the_size_parameter_overrides_the_expected_size():
     generation = generated(request({"size": "512x512"}, size="300x200"))
     assert load_rgb(generation.outputs[0]).size == (300, 200)
     assert generation.run_params == {"model": "mock", "flaw": "none", "size": "300x200", "seed": 0}
@@ -173,7 +173,7 @@ def test_a_page_without_copy_is_not_blank_and_follows_the_prompt():
     assert (single != other).any(axis=2).mean() > 0.05
 
 
-def test_a_page_without_copy_shows_nothing_that_is_read(read):
+def test_a_page_without_copy_has_no_readable_text(read):
     assert read(output(request(text(extra="forbid"), prompt="a quiet hill"))) == []
 
 
@@ -196,11 +196,11 @@ def test_samples_and_seeds_differ():
     ("kind", "form"),
     [("png", "PNG"), ("jpeg", "JPEG"), ("webp", "WEBP"), ("gif", "GIF"), ("tiff", "TIFF"), ("bmp", "BMP")],
 )
-def test_the_format_is_the_one_expected(kind: str, form: str):
+def test_the_format_is_the_expected_format(kind: str, form: str):
     assert output(request({"format": kind}, size="64x64")).format == form
 
 
-def test_every_file_that_can_says_that_it_is_a_stand_in():
+def test_every_format_with_metadata_names_the_mock():
     assert output(request()).info["Software"] == SOFTWARE
     assert output(request({"format": "jpeg"})).getexif()[0x0131] == SOFTWARE
     assert output(request({"format": "webp"})).getexif()[0x0131] == SOFTWARE
@@ -220,7 +220,7 @@ def test_alpha_in_a_format_without_it_is_an_error():
     assert caught.value.kind == "invalid"
 
 
-def test_an_edit_changes_nothing_outside_the_mask():
+def test_an_edit_changes_only_the_mask():
     difference = changed(output(request(text("BUTTER"), files=shop())), storefront())
     assert not (difference & outside()).any()
     assert difference[~outside()].mean() > 0.1
@@ -233,7 +233,7 @@ def test_flaws_of_the_text_stay_inside_the_mask(flaw: str):
     assert changed(flawed, output(request(text("BUTTER"), files=shop()))).any()
 
 
-def test_a_missing_line_leaves_one_ground_in_the_mask():
+def test_a_missing_line_leaves_a_plain_mask_area():
     inside = np.asarray(output(request(text("BUTTER"), files=shop(), flaw="missing_line")).crop(MASK), int)
     assert np.ptp(inside, axis=(0, 1)).max() <= 20
 
@@ -279,12 +279,12 @@ def test_the_wrong_size_is_of_another_shape_too(size: str):
     assert image.width * height != image.height * width
 
 
-def test_an_edit_keeps_the_base_size_and_says_so():
+def test_an_edit_has_the_base_size_and_reports_it():
     assert generated(request(text("BUTTER"), files=shop(), size="512x512")).run_params["size"] == "768x768"
     assert output(request(text("BUTTER"), files=shop(), flaw="wrong_size")).size == (768, 576)
 
 
-def test_metadata_says_what_to_draw():
+def test_metadata_selects_the_drawing():
     stated = output(request(text(SHOP, "BUTTER"), files=shop(), draw="BUTTER"))
     assert not changed(stated, output(request(text("BUTTER"), files=shop()))).any()
     assert changed(stated, output(request(text(SHOP, "BUTTER"), files=shop()))).any()
@@ -306,7 +306,7 @@ def test_without_a_mask_the_middle_is_edited():
     assert not rows[512:].any()
 
 
-def test_an_edit_keeps_the_format_and_the_transparency_of_its_base(tmp_path: Path):
+def test_an_edit_preserves_format_and_transparency_of_its_base(tmp_path: Path):
     storefront().save(tmp_path / "base.jpg", quality=90)
     assert output(request(files=shop("base.jpg", tmp_path))).format == "JPEG"
     assert output(request({"format": "webp"}, files=shop("base.jpg", tmp_path))).format == "WEBP"
@@ -336,7 +336,7 @@ def test_transparency_asked_of_an_opaque_base_is_cut_into_the_mask():
         ({"model": "other"}, "mock: model: Input should be 'mock'"),
     ],
 )
-def test_bad_parameters_are_told_in_one_line(params: dict[str, Any], message: str):
+def test_bad_parameters_are_reported_in_one_line(params: dict[str, Any], message: str):
     with pytest.raises(ProviderError) as caught:
         generated(request(**params))
     assert str(caught.value).startswith(message)
@@ -348,7 +348,7 @@ def test_bad_parameters_are_told_in_one_line(params: dict[str, Any], message: st
     ("line", "named"),
     [("Café", "LATIN SMALL LETTER E WITH ACUTE"), ("• Bread", "BULLET"), ("9\u20135", "EN DASH"), ("麦\n", "CJK")],
 )
-def test_what_the_font_lacks_is_an_error_and_never_a_box(line: str, named: str):
+def test_a_missing_glyph_is_an_error(line: str, named: str):
     with pytest.raises(ProviderError, match=named) as caught:
         generated(request(text("Open", line)))
     assert repr(line) in str(caught.value)
@@ -377,7 +377,7 @@ def test_an_edit_needs_a_base_and_a_mask_that_fits(tmp_path: Path):
         generated(request(files=CaseFiles(images=shop().images, masks={"editable": tmp_path / "none.png"})))
 
 
-def test_a_round_mask_takes_the_whole_word(tmp_path: Path):
+def test_a_round_mask_fits_the_complete_word(tmp_path: Path):
     disc = Image.new("RGBA", (768, 768), (0, 0, 0, 255))
     ys, xs = np.mgrid[:768, :768]
     alpha = np.where((xs - 384) ** 2 + (ys - 384) ** 2 < 150**2, 0, 255).astype(np.uint8)
@@ -391,7 +391,7 @@ def test_a_round_mask_takes_the_whole_word(tmp_path: Path):
     assert not (ink & ((xs - 384) ** 2 + (ys - 384) ** 2 > 145**2)).any()
 
 
-def test_the_table_of_flaws_is_whole():
+def test_the_table_of_flaws_is_complete():
     assert set(SEEN_BY) == {TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING}
     for table in SEEN_BY.values():
         assert tuple(table) == get_args(Flaw)

@@ -7,11 +7,11 @@ from visioneval.providers.mock.text import _DIGIT_TYPOS, _LETTER_TYPOS, Dice, ti
 LOOK_ALIKES = ("Il1|ij", "O0oQDC", "cCGeo", "sS5", "vVuUyY", "wW", "xXkK", "zZ2", "B8", "hbn", "rnm", "gq9")
 
 
-def test_marks_without_a_shape_and_odd_spaces_are_no_glyphs():
+def test_invisible_marks_and_unusual_spaces_are_no_glyphs():
     assert tidy(["Fresh\u00a0\u200bbread \n now", " ", "\ufe0f"]) == ("Fresh bread now",)
 
 
-def test_no_typo_is_a_look_alike():
+def test_typos_never_produce_look_alikes():
     for before, after in (_LETTER_TYPOS | _DIGIT_TYPOS).items():
         assert before.casefold() != after.casefold()
         assert not any(before in group and after in group for group in LOOK_ALIKES)
@@ -19,7 +19,7 @@ def test_no_typo_is_a_look_alike():
     assert letters == set(_LETTER_TYPOS) | set(_DIGIT_TYPOS)
 
 
-def test_a_typo_never_makes_another_line():
+def test_a_typo_never_produces_another_line():
     for seed in range(20):
         (wrong,) = with_typo(["A"], Dice(seed), excluded=["B"])
         assert wrong == "A"

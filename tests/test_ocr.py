@@ -88,14 +88,14 @@ def test_a_blank_image_has_no_text(size: tuple[int, int]) -> None:
     assert ocr.read(Image.new("RGB", size, "white")) == []
 
 
-def test_threads_share_the_engine_and_agree() -> None:
+def test_threads_share_the_engine_and_read_the_same_text() -> None:
     images = [drawn(FLYER), drawn(FLYER[::-1]), drawn(["ONE", "TWO"]), drawn([])]
     alone = [ocr.read(image) for image in images]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ocr.read, images * 2)) == alone * 2
 
 
-def test_it_says_nothing(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_reading_prints_and_logs_nothing(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         ocr.read(Image.new("RGB", (64, 64)))
     assert capfd.readouterr() == ("", "")
@@ -105,7 +105,7 @@ def test_tools_are_named() -> None:
     assert ocr.tool_versions().keys() == {"rapidocr", "onnxruntime", "model"}
 
 
-def test_without_rapidocr_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rapidocr_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     monkeypatch.setattr(ocr, "find_spec", lambda name: None)
     with pytest.raises(GraderError, match=r"pip install '\.\[ocr\]'"):

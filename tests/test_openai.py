@@ -71,7 +71,7 @@ def opened(data: bytes) -> Image.Image:
 
 
 @pytest.mark.parametrize("fmt", ["png", "webp", "jpeg"])
-def test_images_come_as_many_and_in_the_format_that_was_asked_for(api: FakeAPI, fmt: str) -> None:
+def test_images_have_the_requested_count_and_format(api: FakeAPI, fmt: str) -> None:
     params = {"model": "gpt-image-1.5", "n": 3, "size": "1536x1024", "quality": "low", "output_format": fmt}
     generation = generate(api.openai_base_url, request(params))
     assert [(opened(data).format, opened(data).size) for data in generation.outputs] == [
@@ -81,7 +81,7 @@ def test_images_come_as_many_and_in_the_format_that_was_asked_for(api: FakeAPI, 
     assert (generation.run_params, generation.refused) == (params, None)
 
 
-def test_parameters_are_sent_as_written_and_nothing_else(api: FakeAPI) -> None:
+def test_only_given_parameters_are_sent(api: FakeAPI) -> None:
     params = {
         "model": "gpt-image-1.5",
         "background": "transparent",
@@ -114,7 +114,7 @@ def test_a_bad_parameter_is_answered_in_the_providers_words(api: FakeAPI, params
     assert (error.kind, error.retry_after) == ("invalid", None)
 
 
-def test_usage_tells_image_and_text_tokens_apart(api: FakeAPI, save_image: Callable[..., Path]) -> None:
+def test_usage_separates_image_and_text_tokens(api: FakeAPI, save_image: Callable[..., Path]) -> None:
     files = CaseFiles(images=(("base", save_image()),))
     generation = generate(api.openai_base_url, request({**PLAIN, "quality": "low", "n": 2}, files))
     assert generation.usage == {
@@ -197,13 +197,13 @@ def test_an_ignored_mask_is_not_sent(api: FakeAPI, save_image: Callable[..., Pat
     assert generation.run_params == {**PLAIN, "mask_mode": "ignore"}
 
 
-def test_fewer_images_than_asked_for_are_handed_over_as_they_are(api: FakeAPI) -> None:
+def test_fewer_images_than_requested_are_returned(api: FakeAPI) -> None:
     api.faults.queue(Fault("fewer_images"), Fault("no_image"))
     assert len(generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs) == 2
     assert generate(api.openai_base_url, request()).outputs == ()
 
 
-def test_a_damaged_image_is_its_own_cells_error_alone(api: FakeAPI, script: Script) -> None:
+def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> None:
     good = encode()
     whole = base64.b64encode(good).decode()
     with canned({"data": [{"b64_json": whole}, {"b64_json": whole[:-3]}, {"b64_json": ""}, {}]}) as server:
@@ -212,7 +212,7 @@ def test_a_damaged_image_is_its_own_cells_error_alone(api: FakeAPI, script: Scri
     assert generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs == (good, b"", good)
 
 
-def test_an_address_instead_of_a_image_says_what_to_write() -> None:
+def test_a_url_instead_of_an_image_is_reported_with_a_fix() -> None:
     with canned({"data": [{"url": "https://files.example/1.png"}]}) as server:
         error = failed(server.url)
     assert (error.kind, str(error)) == (
@@ -246,7 +246,7 @@ def test_an_address_instead_of_a_image_says_what_to_write() -> None:
     ],
     ids=lambda value: value.kind if isinstance(value, Fault) else "",
 )
-def test_each_fault_is_told(api: FakeAPI, fault: Fault, kind: str, wait: float | None, words: str) -> None:
+def test_each_fault_is_reported(api: FakeAPI, fault: Fault, kind: str, wait: float | None, words: str) -> None:
     api.faults.queue(fault)
     error = failed(api.openai_base_url)
     assert str(error).startswith(words)
@@ -296,7 +296,7 @@ def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seco
     assert (error.kind, error.retry_after, str(error)) == ("rate_limit", seconds, "429: slow down")
 
 
-def test_a_foreign_error_form_is_told_as_it_is() -> None:
+def test_an_unknown_error_format_is_reported_verbatim() -> None:
     with canned({"detail": "no such route"}, status=404) as server:
         error = failed(server.url)
     assert (error.kind, str(error)) == ("invalid", '404: {"detail": "no such route"}')
@@ -323,7 +323,7 @@ def test_a_key_that_cannot_be_sent_is_named_and_not_shown(key: str, monkeypatch:
     assert "1234" not in str(caught.value)
 
 
-def test_nothing_of_the_environment_reaches_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_settings_do_not_reach_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
     around = {
         "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
         "OPENAI_ORG_ID": "org-stray",

@@ -129,7 +129,7 @@ def test_a_prompt_that_is_flagged_is_a_refusal(api: FakeAPI) -> None:
 
 
 @pytest.mark.parametrize(("way", "stopped"), [("responses", "max_output_tokens"), ("chat", "max_tokens")])
-def test_an_answer_that_was_cut_off_says_so(api: FakeAPI, script: Script, way: str, stopped: str) -> None:
+def test_a_truncated_answer_is_reported(api: FakeAPI, script: Script, way: str, stopped: str) -> None:
     script.judge(GOOD)
     api.faults.queue(Fault("max_tokens"))
     (reply,) = ask(api.openai_base_url, way)
@@ -146,9 +146,7 @@ def test_an_answer_that_was_cut_off_says_so(api: FakeAPI, script: Script, way: s
         ("empty", ""),
     ],
 )
-def test_answers_off_the_schema_come_word_for_word(
-    api: FakeAPI, script: Script, way: str, kind: str, text: str
-) -> None:
+def test_off_schema_answers_are_returned_verbatim(api: FakeAPI, script: Script, way: str, kind: str, text: str) -> None:
     script.judge(GOOD)
     api.faults.queue(Fault(kind))
     assert ask(api.openai_base_url, way)[0].text == text
@@ -168,7 +166,7 @@ def test_answers_off_the_schema_come_word_for_word(
     ],
     ids=lambda value: value.kind if isinstance(value, Fault) else "",
 )
-def test_each_fault_is_told(api: FakeAPI, way: str, fault: Fault, kind: str, wait: float | None) -> None:
+def test_each_fault_is_reported(api: FakeAPI, way: str, fault: Fault, kind: str, wait: float | None) -> None:
     api.faults.queue(fault)
     error = failed(api.openai_base_url, way)
     assert (error.kind, error.retry_after, len(api.requests)) == (kind, wait, 1)
@@ -184,7 +182,7 @@ def two_rounds(request: JudgeRequest) -> Any:
 
 @APIS
 @pytest.mark.parametrize("model", ["gpt-5.4", "gpt-4.1"])
-def test_a_judge_looks_closer_in_rounds(api: FakeAPI, script: Script, way: str, model: str) -> None:
+def test_a_judge_zooms_in_over_several_rounds(api: FakeAPI, script: Script, way: str, model: str) -> None:
     script.judge(two_rounds)
     (reply,) = ask(api.openai_base_url, way, looking(), model=model)
     assert (json.loads(reply.text), reply.tool_calls, len(api.requests)) == (GOOD, 3, 3)
@@ -223,7 +221,7 @@ def test_too_many_calls_are_forbidden_in_the_next_round(api: FakeAPI, script: Sc
 
 
 @APIS
-def test_a_judge_that_calls_tools_for_ever_is_stopped(api: FakeAPI, script: Script, way: str) -> None:
+def test_tool_rounds_are_limited(api: FakeAPI, script: Script, way: str) -> None:
     script.judge(lambda request: ToolCall("crop", {"image_id": "a", "x1": 1}))
     error = failed(api.openai_base_url, way, looking(most=1))
     assert (error.kind, str(error)) == ("invalid", "the judge still called tools after 3 calls")
@@ -289,13 +287,13 @@ def test_a_model_that_does_not_reason_is_not_asked_for_its_thoughts_again(api: F
     ("code", "kind"),
     [("server_error", "transient"), ("rate_limit_exceeded", "rate_limit"), ("invalid_image", "invalid")],
 )
-def test_an_answer_that_failed_is_told(code: str, kind: str) -> None:
+def test_a_failed_answer_is_reported(code: str, kind: str) -> None:
     with canned({"model": "m", "status": "failed", "output": [], "error": {"code": code, "message": "why"}}) as server:
         error = failed(server.url, "responses")
     assert (error.kind, str(error)) == (kind, "the answer failed: why")
 
 
-def test_a_chat_answer_without_a_choice_is_told() -> None:
+def test_a_chat_answer_without_a_choice_is_reported() -> None:
     with canned({"model": "m", "choices": []}) as server:
         error = failed(server.url, "chat")
     assert (error.kind, str(error)) == ("transient", "the answer has no choices")
@@ -323,14 +321,14 @@ def test_chat_takes_the_strongest_shape_that_the_server_knows(
     assert (json.dumps(SCHEMA) in asked.text) is (shape != "schema")
 
 
-def test_chat_falls_back_for_nothing_else(api: FakeAPI) -> None:
+def test_other_errors_do_not_fall_back_to_chat(api: FakeAPI) -> None:
     api.faults.queue(Fault("bad_request"), Fault("server_error", text="response_format is broken today"))
     assert failed(api.openai_base_url, "chat").kind == "invalid"
     assert failed(api.openai_base_url, "chat").kind == "transient"
     assert len(api.requests) == 2
 
 
-def test_a_server_without_tools_says_so(script: Script) -> None:
+def test_missing_tool_support_is_reported(script: Script) -> None:
     with FakeAPI(script, chat_tools=False) as api:
         error = failed(api.openai_base_url, "chat", looking())
     assert (error.kind, str(error)) == (

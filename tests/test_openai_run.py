@@ -85,7 +85,7 @@ def test_a_sweep_generates_and_grades_every_image(api: FakeAPI) -> None:
     assert len(sweep) == len({record.model_label for record in actual}) == 4
 
 
-def test_no_file_of_a_run_and_no_output_holds_the_key(api: FakeAPI) -> None:
+def test_the_key_is_in_no_run_file_and_no_output(api: FakeAPI) -> None:
     result = run(api)
     files = [path for path in Path("runs").rglob("*") if path.is_file()]
     assert len(files) > 16
@@ -93,7 +93,7 @@ def test_no_file_of_a_run_and_no_output_holds_the_key(api: FakeAPI) -> None:
     assert api.key not in result.output
 
 
-def test_a_missing_key_is_named_before_anything_is_called(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_reported_before_any_call(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_KEY")
     result = run(api)
     assert (result.exit_code, api.requests, Path("runs").exists()) == (2, [], False)
@@ -111,7 +111,7 @@ def test_a_wrong_key_stops_at_the_first_401(api: FakeAPI, monkeypatch: pytest.Mo
     assert "sk-wrong-key-567890" not in result.output
 
 
-def test_a_wrong_key_is_one_line_however_many_calls_meet_it(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_key_is_reported_once_for_all_calls(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_KEY", "sk-wrong-key-567890")
     result = run(api)
     assert (result.exit_code, records()) == (3, [])
@@ -127,7 +127,7 @@ def test_an_untrusted_host_is_a_suite_error(api: FakeAPI, monkeypatch: pytest.Mo
     assert run(api, SUITE, "--trust-suite").exit_code == 0
 
 
-def test_one_models_errors_leave_the_others_alone(api: FakeAPI) -> None:
+def test_errors_of_one_model_do_not_affect_the_others(api: FakeAPI) -> None:
     result = run(api, TWO_MODELS)
     assert result.exit_code == 3, result.output
     expected_message = {record.model_label: record for record in records()}
@@ -167,7 +167,7 @@ def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
         assert refused.reasons["refused"].startswith("400: Your request was rejected by the safety system.")
 
 
-def test_a_damaged_image_costs_its_own_cell_alone(api: FakeAPI) -> None:
+def test_a_damaged_image_fails_only_its_cell(api: FakeAPI) -> None:
     api.script.generate(lambda asked: None if "boat" in asked.prompt else [b"", b"no image"])
     assert run(api, ONE_QUALITY).exit_code == 3
     expected_message = {(r.test_id, r.sample_index): (str(r.verdict), r.error and r.error.message) for r in records()}

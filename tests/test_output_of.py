@@ -40,7 +40,7 @@ def test_one_image_is_graded_against_each_prompt(toy: Toy) -> None:
     ("generate", "status", "verdict", "code"),
     [("raises", Status.ERROR, "ERROR", 3), ("refuses", Status.REFUSED, "FAIL", 1), ("text", Status.ERROR, "ERROR", 3)],
 )
-def test_a_generation_that_fails_fails_for_all_that_look(
+def test_a_failed_generation_fails_all_cases_that_use_its_output(
     toy: Toy, generate: str, status: Status, verdict: str, code: int
 ) -> None:
     done = toy.run({"metadata": {"generate": generate}}, COUNTER)
@@ -57,7 +57,7 @@ def test_the_order_in_the_file_does_not_matter(toy: Toy) -> None:
     assert cells(toy) == [("case0", 0, "PASS"), ("other", 0, "PASS")]
 
 
-def test_a_selected_case_brings_the_one_whose_image_it_looks_at(toy: Toy) -> None:
+def test_a_selected_case_adds_the_case_whose_output_it_uses(toy: Toy) -> None:
     path = toy.write({}, COUNTER, {"id": "third"})
     assert toy("run", path, "--trust-suite", "--case", "other").exit_code == 0
     assert [cell[0] for cell in cells(toy)] == ["case0", "other"]
@@ -70,14 +70,14 @@ def test_a_plan_counts_one_generation_and_two_cells(toy: Toy) -> None:
     assert "3 generation calls, 6 images, 6 grader calls" in message
 
 
-def test_an_edits_lookers_see_its_inputs_and_have_its_task(toy: Toy) -> None:
+def test_cases_that_use_an_edit_have_its_inputs_and_task(toy: Toy) -> None:
     toy.outputs("base.png")
     done = toy.run({"images": ["base.png"]}, COUNTER)
     assert done.exit_code == 0, done.output
     assert toy.records["other"].task_type == "image_editing"
 
 
-def test_finished_images_are_looked_at_too(toy: Toy) -> None:
+def test_existing_outputs_can_be_used_by_other_cases(toy: Toy) -> None:
     toy.outputs("out/case0.png")
     done = toy.run({}, COUNTER, models=[{"provider": "files", "label": "old", "path": "out/{case}.png"}])
     assert done.exit_code == 0, done.output
@@ -129,7 +129,7 @@ def test_two_cases_that_use_the_output_of_each_other(problems: Problems) -> None
     ]
 
 
-def test_a_dataset_may_hold_them(toy: Toy) -> None:
+def test_a_dataset_may_define_counter_examples(toy: Toy) -> None:
     rows = [{"i": "a", "p": "a tree"}, {"i": "b", "p": "a bush", "of": "a", "fits": "false"}]
     (toy.folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     fields = {"id": "i", "prompt": "p", "output_of": "of", "expect.aligned": "fits"}
@@ -144,7 +144,7 @@ def test_a_dataset_may_hold_them(toy: Toy) -> None:
 # --- separation
 
 
-def test_the_summary_tells_both_groups_apart(toy: Toy) -> None:
+def test_the_summary_separates_both_groups(toy: Toy) -> None:
     cases: list[dict[str, Any]] = [
         {},
         {**COUNTER, "metadata": {"look": "bad"}, "verdict": ["not fine"]},
@@ -212,7 +212,7 @@ def lines(toy: Toy) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("lost", ["other", "case0"])
-def test_a_lost_cell_is_made_again_with_what_looks_at_it(toy: Toy, lost: str) -> None:
+def test_a_lost_cell_is_generated_again_with_its_dependents(toy: Toy, lost: str) -> None:
     assert toy.run({}, COUNTER).exit_code == 0
     results = toy.latest / "results.jsonl"
     stored = [line for line in lines(toy) if line["test_id"] != lost]

@@ -120,7 +120,7 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
     assert {json.loads(line)["answer"] for line in lines} == {"b"}
 
 
-def test_a_judge_that_always_takes_the_first_makes_ties_by_flip(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_a_position_biased_judge_gives_ties_by_flip(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge({"reason": "it comes first", "answer": "A"})
     run(toy, suite(toy, api))
     result = told(toy)
@@ -150,7 +150,7 @@ def test_the_judge_sees_the_request_and_both_images_without_names(toy: Toy, api:
         assert "case0" not in request.text
 
 
-def test_what_is_there_is_not_asked_again_unless_everything_is(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_stored_preferences_are_reused_unless_disabled(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api))
     told(toy)
@@ -166,7 +166,7 @@ def test_what_is_there_is_not_asked_again_unless_everything_is(toy: Toy, api: Fa
 
 
 @pytest.mark.parametrize("fault", [Fault("refusal"), Fault("off_schema")])
-def test_refusals_and_answers_off_the_schema_are_errors_and_never_a_loss(
+def test_refusals_and_off_schema_answers_are_errors_and_not_losses(
     toy: Toy, api: FakeAPI, script: Script, fault: Fault
 ) -> None:
     fine = prefers("blue")
@@ -186,7 +186,7 @@ def test_refusals_and_answers_off_the_schema_are_errors_and_never_a_loss(
     assert counts(told(toy, "--reuse", "none")) == (3, 3, 0, 0, 0, 0)
 
 
-def test_a_selection_is_judged_by_its_own_pairs_alone(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_only_pairs_of_a_selection_are_judged(toy: Toy, api: FakeAPI, script: Script) -> None:
     fine = prefers("blue")
     script.judge(lambda request: Fault("refusal") if request.images[0].size[1] == 24 else fine(request))
     run(toy, suite(toy, api))
@@ -195,7 +195,7 @@ def test_a_selection_is_judged_by_its_own_pairs_alone(toy: Toy, api: FakeAPI, sc
     assert counts(told(toy, "--limit", "1", code=3)) == (0, 0, 0, 0, 0, 1)
 
 
-def test_what_cannot_be_paired_is_told(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_unpaired_cells_are_reported(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     path = suite(toy, api)
     run(toy, path)
@@ -319,7 +319,7 @@ def test_a_pair_that_was_not_judged_leaves_the_run_incomplete(toy: Toy, api: Fak
     assert "could not be judged" not in again.stderr
 
 
-def test_a_resumed_run_asks_again_about_what_changed_alone(toy: Toy, api: FakeAPI, script: Script) -> None:
+def test_a_resumed_run_asks_only_about_changed_pairs(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     path = suite(toy, api, graders=GRADERS)
     run(toy, path)
@@ -333,7 +333,7 @@ def test_a_resumed_run_asks_again_about_what_changed_alone(toy: Toy, api: FakeAP
     assert len(api.requests) == 8
 
 
-def test_flags_that_leave_one_model_run_leave_nothing_to_compare(toy: Toy, api: FakeAPI) -> None:
+def test_selecting_one_model_run_leaves_nothing_to_compare(toy: Toy, api: FakeAPI) -> None:
     path = suite(toy, api, graders=GRADERS)
     assert toy("run", path, "--run-id", "r", "--model", "x", "--quiet").exit_code == 0
     assert toy("grade", "r", "--quiet").exit_code == 0
@@ -355,7 +355,7 @@ def test_flags_that_leave_one_model_run_leave_nothing_to_compare(toy: Toy, api: 
         ({"graders": [*GRADERS[:1], {**PAIRWISE, "template": "x.j2"}]}, "x.j2"),
     ],
 )  # fmt: skip
-def test_a_suite_that_compares_nothing_is_told(toy: Toy, api: FakeAPI, changes: dict[str, Any], message: str) -> None:
+def test_a_suite_without_comparisons_is_reported(toy: Toy, api: FakeAPI, changes: dict[str, Any], message: str) -> None:
     result = toy("validate", suite(toy, api, **changes))
     assert result.exit_code == 2
     assert message in result.stderr

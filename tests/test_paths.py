@@ -48,13 +48,13 @@ def test_links_are_followed(trust: Trust, tmp_path: Path) -> None:
     assert trust.refusal("round/a.png", trust.folder) is None  # leads nowhere, and reading it says so
 
 
-def test_a_suite_that_is_reached_by_a_link_may_read_its_own_folder(trust: Trust, tmp_path: Path) -> None:
+def test_a_linked_suite_may_read_its_own_folder(trust: Trust, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(trust.folder)
     assert Trust(tmp_path / "link", tmp_path / "work").refusal("a.png", tmp_path / "link") is None
 
 
 @pytest.mark.parametrize("path", ["https://x.org/a.png", "file:///etc/passwd", "gs://b/a.png", "S3://b/a"])
-def test_urls_are_refused_whatever_is_trusted(trust: Trust, path: str) -> None:
+def test_urls_are_refused_even_with_trust(trust: Trust, path: str) -> None:
     for item in (trust, Trust(trust.folder, trust.working, everything=True)):
         assert (
             item.refusal(path, trust.folder)
@@ -76,7 +76,7 @@ def test_rebasing() -> None:
     assert rebased("https://x/a.png", folder / "sub", folder) == "https://x/a.png"
 
 
-def test_every_path_of_a_case_is_rebased_and_nothing_else() -> None:
+def test_only_the_paths_of_a_case_are_rebased() -> None:
     case = {
         "id": "a.png",
         "images": ["a.png", {"path": "b.png", "role": "base"}],
@@ -138,7 +138,7 @@ def test_what_a_suite_must_be_trusted_for(
     assert not any("--trust-suite" in line for line in problems(text, trust=True))
 
 
-def test_a_link_that_leads_out_is_refused(problems: Problems, tmp_path: Path) -> None:
+def test_a_link_to_an_outside_file_is_refused(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "link.png").symlink_to("/etc/hostname")
     (tmp_path / "cases.yaml").symlink_to("/etc/hostname")
     text = suite(cases="cases: [{id: a, prompt: x, images: [link.png]}, {file: cases.yaml}]")

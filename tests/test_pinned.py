@@ -70,7 +70,7 @@ def test_bad_dependencies_may_be_dropped(problems: Problems) -> None:
     assert problems(gecko(bad, ", on_bad_dependency: drop")) == []
 
 
-def test_a_recorded_judge_makes_no_questions(problems: Problems) -> None:
+def test_a_recorded_judge_generates_no_questions(problems: Problems) -> None:
     (line,) = problems(gecko("tags: [a]", judge=NOBODY), ANSWERS)
     assert line == "suite.yaml:2:9: the judge 'eye' replays recorded answers: add 'questions:' to the case"
     assert problems(gecko("questions: [{id: q1, question: Q}]", judge=NOBODY), ANSWERS) == []
@@ -181,7 +181,7 @@ def test_what_the_command_writes_can_be_pinned(load: Callable[..., LoadedSuite],
     assert load(gecko("", ", questions: q.yaml")).suite.cases[0].questions == asked
 
 
-def test_made_questions_declare_every_type_of_their_medium(load: Callable[..., LoadedSuite]) -> None:
+def test_generated_questions_declare_every_type_of_their_medium(load: Callable[..., LoadedSuite]) -> None:
     loaded = load(gecko("", verdict="verdict: [gecko.color >= 0.5, gecko.counting >= 0.5]"))
     (grader,), (case,) = loaded.suite.graders, loaded.suite.cases
     assert isinstance(grader, GeckoGrader)
@@ -201,7 +201,7 @@ def test_made_questions_declare_every_type_of_their_medium(load: Callable[..., L
          "d.csv:2:1: answer: 'maybe' is not one of the choices (yes, no)"),
     ],
 )  # fmt: skip
-def test_bad_questions_in_a_dataset_are_told_by_their_row(problems: Problems, row: str, message: str) -> None:
+def test_bad_questions_in_a_dataset_are_reported_by_row(problems: Problems, row: str, message: str) -> None:
     text = gecko("").replace(
         "cases: [{id: one, prompt: a tree, }]",
         "cases: [{dataset: {path: d.csv, fields: {id: i, prompt: i, questions: q}}}]",

@@ -73,7 +73,7 @@ def test_a_suite_expands_to_cases_by_model_runs_by_samples(sweep: Path) -> None:
     assert sum(plan.count(case, run)[0] for case in plan.suite.cases for run in plan.runs) == 40
 
 
-def test_a_call_holds_what_its_cell_needs(sweep: Path) -> None:
+def test_a_planned_call_has_prompt_params_graders_rules_and_files(sweep: Path) -> None:
     calls = list(planned(sweep).calls())
     first = calls[0]
     assert (first.prompt, first.params) == ("a tree", {"model": "m-1", "ratio": 1.1, "size": "64x64"})
@@ -151,19 +151,19 @@ BAD_FLAGS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("chosen", "message"), BAD_FLAGS)
-def test_flags_that_leave_nothing_are_refused(sweep: Path, chosen: dict[str, Any], message: str) -> None:
+def test_flags_that_select_no_cells_are_rejected(sweep: Path, chosen: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         planned(sweep, **chosen)
 
 
-def test_a_case_with_rules_of_its_own_is_judged_by_them_alone(toy: Toy) -> None:
+def test_a_case_with_its_own_rules_uses_only_those(toy: Toy) -> None:
     path = toy.write({"verdict": ["level > 0"]}, {})
     first, second = planned(path).calls()
     assert [rule.text for rule, _ in first.rules] == ["level > 0"]
     assert [rule.text for rule, _ in second.rules] == ["fine"]
 
 
-def test_calls_are_made_as_they_are_asked_for(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISIONEVAL_MAX_CELLS", "2000000")
     path = toy.write(*[{} for _ in range(2000)], samples=1000)
     plan = planned(path)
@@ -238,7 +238,7 @@ def test_only_a_trusted_suite_reads_finished_images_elsewhere(
     assert not (suite / "runs").exists()
 
 
-def test_a_link_that_leads_out_of_another_run_is_not_followed(toy: Toy) -> None:
+def test_a_link_out_of_another_run_is_not_followed(toy: Toy) -> None:
     toy.run({})
     artifact = toy.latest / str(toy.record.artifact_path)
     artifact.unlink()
@@ -247,7 +247,7 @@ def test_a_link_that_leads_out_of_another_run_is_not_followed(toy: Toy) -> None:
     assert plan.finished["toy"] == {"case0": [None]}
 
 
-def test_the_suite_of_a_run_that_was_narrowed_says_so(toy: Toy) -> None:
+def test_the_suite_of_a_selected_run_is_marked_as_selected(toy: Toy) -> None:
     toy.run({}, {}, arguments=("--case", "case1"))
     info: RunInfo = toy.info
     assert info.selection.narrows

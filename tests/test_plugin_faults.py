@@ -259,7 +259,7 @@ def test_images_are_saved(ours: Ours, name: str) -> None:
     assert ours.record().graders[0].details == {"map": f"artifacts/one/ours/0.{name}"}
 
 
-def test_prints_of_classes_stay_out_of_the_json(ours: Ours) -> None:
+def test_print_output_of_plugins_is_not_in_the_json(ours: Ours) -> None:
     ours.code(
         ("class Look:", "print('a module')\nclass Look:"),
         ("self.options = config.options", "print('an init')"),

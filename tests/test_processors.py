@@ -187,7 +187,7 @@ def test_real_edits_score_alike(real: tuple[Path, list[dict[str, Any]]]) -> None
     assert run(suite, PROCESSORS["without vector code"]) == expected
 
 
-def test_lines_of_one_length_are_read_alike(tmp_path: Path) -> None:
+def test_reading_lines_of_equal_length_is_deterministic(tmp_path: Path) -> None:
     """Readings that went through the model together, padded to the longest, depended on how their sort broke ties."""
     pytest.importorskip("rapidocr")
     page = Image.new("RGB", (420, 640), "white")
@@ -200,7 +200,7 @@ def test_lines_of_one_length_are_read_alike(tmp_path: Path) -> None:
     assert run(suite, PROCESSORS["without vector code"]) == expected
 
 
-def test_what_is_held_against_a_limit_is_what_is_recorded() -> None:
+def test_limits_apply_to_the_recorded_rounded_values() -> None:
     finding = measure_reference(np.asarray(a_scene()), np.asarray(outputs_of(a_scene())["tinted"]))
     assert finding.ssim == round(finding.ssim, 4) < 1
     assert finding.delta_e == round(finding.delta_e, 4) > 0

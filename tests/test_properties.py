@@ -75,7 +75,7 @@ def test_an_aspect_ratio_may_be_a_percent_off(photo: Any, size: tuple[int, int],
 
 
 @pytest.mark.parametrize("requested", [None, "auto"])
-def test_a_size_that_nobody_asked_for_is_not_measured(photo: Any, requested: str | None) -> None:
+def test_an_unrequested_size_is_not_measured(photo: Any, requested: str | None) -> None:
     grade = graded(photo(), requested, size="requested")
     assert grade.scores["image.size"] is None
     assert grade.scores["image"] is None
@@ -101,7 +101,7 @@ def test_the_format_is_that_of_the_bytes(photo: Any) -> None:
     assert graded(photo("b.jpg"), format="jpg").scores["image.format"] is True
 
 
-def test_a_wrong_format_says_what_it_is(photo: Any) -> None:
+def test_a_wrong_format_is_reported_with_the_actual_format(photo: Any) -> None:
     grade = graded(photo("a.jpg"), format="png")
     assert grade.scores["image"] is False
     assert grade.reasons == {"image.format": "the file is jpeg, expected png"}
@@ -127,7 +127,7 @@ def test_a_palette_can_be_transparent(tmp_path: Path, photo: Any) -> None:
     assert graded(tmp_path / "p.png", alpha=True).scores["image.alpha"] is True
 
 
-def test_animations_tell_their_frames(tmp_path: Path, photo: Any) -> None:
+def test_animations_report_their_frame_count(tmp_path: Path, photo: Any) -> None:
     first = Image.open(photo())
     first.save(tmp_path / "a.gif", save_all=True, append_images=[Image.new("RGB", first.size, "blue")])
     details = graded(tmp_path / "a.gif", format="gif").details
@@ -166,7 +166,7 @@ def test_a_gradient_is_not_blank() -> None:
 @pytest.mark.parametrize(
     ("ink", "blank"), [((255, 255, 255, 255), False), ((0, 0, 0, 255), False), ((9, 9, 9, 0), True)]
 )
-def test_a_logo_on_nothing_is_seen_on_white_or_on_black(tmp_path: Path, ink: tuple[int, ...], blank: bool) -> None:
+def test_a_logo_on_transparency_is_visible_on_white_or_black(tmp_path: Path, ink: tuple[int, ...], blank: bool) -> None:
     image = Image.new("RGBA", (200, 200), (0, 0, 0, 0))
     image.paste(ink, (50, 50, 120, 120))
     image.save(tmp_path / "logo.png")

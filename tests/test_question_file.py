@@ -47,7 +47,7 @@ def test_questions_round_trip(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_generated_questions_are_written_at_once(tmp_path: Path) -> None:
+def test_generated_questions_are_written_immediately(tmp_path: Path) -> None:
     writer = QuestionsWriter(tmp_path)
     writer.add(PINNED)
     assert read_questions(tmp_path) == ()
@@ -55,7 +55,7 @@ def test_generated_questions_are_written_at_once(tmp_path: Path) -> None:
     assert read_questions(tmp_path) == (PINNED, MADE)
 
 
-def test_resumed_run_keeps_and_finds_its_questions(tmp_path: Path) -> None:
+def test_resumed_run_reuses_its_questions(tmp_path: Path) -> None:
     QuestionsWriter(tmp_path).add(MADE)
     writer = QuestionsWriter(tmp_path)
     writer.add(PINNED)

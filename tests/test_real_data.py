@@ -98,7 +98,7 @@ def test_real_edits_pass(edits: tuple[int, dict[tuple[str, str], Record]]) -> No
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_each_damage_fails_by_the_rule_that_should_catch_it(
+def test_each_kind_of_damage_fails_the_expected_rule(
     edits: tuple[int, dict[tuple[str, str], Record]], damage: str, case: str
 ) -> None:
     code, records = edits

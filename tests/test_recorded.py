@@ -78,14 +78,14 @@ def test_an_answer_that_is_missing_is_left_out(tmp_path: Path) -> None:
     assert answers(recorded, "right", "quality", "style") == {"quality": 4}
 
 
-def test_what_the_schema_asks_for_beside_the_names_is_answered_too(tmp_path: Path) -> None:
+def test_additional_schema_fields_are_answered_too(tmp_path: Path) -> None:
     rows = "case,question,answer\none,quality,4\none,verdict,PASS\none,reason,12\n"
     schema = {"properties": {"quality": {"type": "integer"}, "reason": {"type": "string"}, "verdict": {"enum": []}}}
     recorded = judge(tmp_path / "a.csv", rows)
     assert answers(recorded, "quality", schema=schema) == {"quality": 4, "reason": "12", "verdict": "PASS"}
 
 
-def test_questions_in_words_are_found_by_id_or_by_their_words_and_stay_text(tmp_path: Path) -> None:
+def test_text_questions_match_by_id_or_text_and_answers_remain_text(tmp_path: Path) -> None:
     rows = "case,question,answer\none,q1,TRUE\none,How many dogs?,2\none,q3,\none,Is it red?,no\n"
     recorded = judge(tmp_path / "a.csv", rows)
     texts = {"q1": "Is it?", "q2": "How many dogs?", "q3": "Is it red?", "q4": "Is it there?"}
@@ -100,7 +100,7 @@ def test_questions_in_words_of_a_cell_without_any_answer_are_unanswered(tmp_path
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.csv", "case,question,answer\n"), ("a.jsonl", "{"), ("a.txt", "x")])
-def test_a_file_that_cannot_be_read_is_told_when_the_run_is_built(tmp_path: Path, name: str, text: str) -> None:
+def test_an_unreadable_file_is_reported_when_the_run_is_prepared(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises((UsageError, SuiteError)):
         judge(tmp_path / name, text)
 
@@ -161,7 +161,7 @@ class Eye:
 """
 
 
-def test_a_judge_of_the_users_own_gets_its_entry(toy: Toy) -> None:
+def test_a_custom_judge_gets_its_entry(toy: Toy) -> None:
     (toy.folder / "eye.py").write_text(OWN)
     metrics = {"liked": {"type": "pass_fail", "description": "Did they like it?"}}
     result = toy.run(

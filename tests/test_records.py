@@ -149,14 +149,14 @@ records_ = st.builds(
 
 
 @given(records_)
-def test_record_round_trip_keeps_bytes(written: Record) -> None:
+def test_record_round_trip_is_byte_identical(written: Record) -> None:
     line = written.model_dump_json().encode()
     (again,) = storage._parse_line("record", line + b"\n", "here", TypeAdapter(Record))
     assert again == written
     assert again.model_dump_json().encode() == line
 
 
-def test_scores_keep_their_types() -> None:
+def test_scores_preserve_their_types() -> None:
     line = record(scores={"yes": True, "one": 1, "whole": 5.0, "tiny": 1e-7, "none": None}).model_dump_json()
     assert '"scores":{"yes":true,"one":1,"whole":5.0,"tiny":1e-7,"none":null}' in line
     scores = Record.model_validate_json(line).scores
@@ -165,7 +165,7 @@ def test_scores_keep_their_types() -> None:
     }  # fmt: skip
 
 
-def test_run_json_round_trip_keeps_bytes(toy: Toy) -> None:
+def test_run_json_round_trip_is_byte_identical(toy: Toy) -> None:
     toy.run({}, vars={"ratio": 1.10}, arguments=("--note", "ünïcode"))
     data = (toy.latest / "run.json").read_bytes()
     assert run_writer._json_bytes(read_info(toy.latest)) == data
@@ -275,7 +275,7 @@ def test_slugs_are_safe_and_unique_per_label(pair: list[str]) -> None:
     assert slugs[0] != slugs[1]
 
 
-def test_simple_label_is_its_own_slug_and_cannot_be_forged() -> None:
+def test_a_simple_label_is_its_slug_and_cannot_collide() -> None:
     assert model_slug("m-1,size=64x64".replace(",", "-")) == "m-1-size=64x64"
     assert model_slug(model_slug("Loud")) != model_slug("Loud")
     assert model_slug("loud") != model_slug("Loud")
@@ -301,7 +301,7 @@ def test_rejects_latest_as_run_id(tmp_path: Path) -> None:
         RunWriter.create(tmp_path / "runs", info(run_id="latest"))
 
 
-def test_rejects_an_existing_run_id_and_keeps_the_run(folder: Path) -> None:
+def test_rejects_an_existing_run_id_and_leaves_the_run_unchanged(folder: Path) -> None:
     before = (folder / "run.json").read_bytes()
     with pytest.raises(UsageError, match="already exists"):
         RunWriter.create(folder.parent, info(state="interrupted"))

@@ -61,7 +61,7 @@ def test_the_reference_itself_is_perfect(tmp_path: Path, scene: np.ndarray) -> N
     assert size_of(tmp_path / grade.details["difference_map"]) == (360, 300)
 
 
-def test_encoding_size_and_a_small_shift_are_forgiven(tmp_path: Path, scene: np.ndarray) -> None:
+def test_encoding_size_and_a_small_shift_are_tolerated(tmp_path: Path, scene: np.ndarray) -> None:
     half = np.asarray(Image.fromarray(scene).resize((180, 150), Image.Resampling.LANCZOS))
     shifted = np.pad(scene, ((3, 0), (0, 4), (0, 0)), mode="edge")[:300, 4:]
     for output in (jpeg(scene, 75), half, shifted):
@@ -79,7 +79,7 @@ def test_another_image_fails_on_both(tmp_path: Path, scene: np.ndarray) -> None:
     assert "CIEDE2000" in grade.reasons["ref"]
 
 
-def test_a_tint_fails_on_colour_alone(tmp_path: Path, scene: np.ndarray) -> None:
+def test_a_tint_fails_only_on_colour(tmp_path: Path, scene: np.ndarray) -> None:
     grade = graded(tmp_path, scene, np.clip(scene.astype(int) + np.array([25, 0, -25]), 0, 255).astype(np.uint8))
     assert grade.scores["ref"] is False
     assert "CIEDE2000" in grade.reasons["ref"]
@@ -104,7 +104,7 @@ def test_a_broken_reference_is_an_error_that_names_it(tmp_path: Path, scene: np.
         graded(tmp_path, b"no image", scene)
 
 
-def test_a_real_edit_is_told_from_its_input_and_from_other_images(shared_data: Path) -> None:
+def test_a_real_edit_is_distinguished_from_its_input_and_other_images(shared_data: Path) -> None:
     defaults = ReferenceGrader(type="reference", key="ref")
     folder = shared_data / "edits"
     before, after = (

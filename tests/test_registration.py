@@ -34,7 +34,7 @@ def apart(laid_image: np.ndarray, base: np.ndarray, where: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(("dx", "dy"), [(3, 2), (-7, 5), (0, -4), (1.5, 0)])
-def test_a_shift_of_the_whole_is_taken_back(dx: float, dy: float) -> None:
+def test_a_global_shift_is_reversed(dx: float, dy: float) -> None:
     base = a_scene()
     output = moved(base, dx, dy)
     aligned = align(base, output)
@@ -82,7 +82,7 @@ def test_a_part_that_moved_is_not_hidden(box: tuple[int, int, int, int]) -> None
     assert np.array_equal(aligned.output, output)
 
 
-def test_the_one_thing_on_a_plain_ground_moves_alone() -> None:
+def test_a_moved_object_on_a_plain_background_is_not_aligned() -> None:
     base = np.full((480, 480, 3), 230, np.uint8)
     base[60:120, 300:380] = (20, 60, 140)
     output = np.roll(base, 5, axis=1)
@@ -91,7 +91,7 @@ def test_the_one_thing_on_a_plain_ground_moves_alone() -> None:
     assert "too little of the image" in (aligned.registration.note or "")
 
 
-def test_one_thing_that_moved_between_others_that_did_not() -> None:
+def test_one_moved_object_among_fixed_objects_is_not_aligned() -> None:
     base = np.full((480, 480, 3), 230, np.uint8)
     base[40:52, 40:52] = 0
     base[440:452, 430:442] = 0
@@ -102,7 +102,7 @@ def test_one_thing_that_moved_between_others_that_did_not() -> None:
     assert np.array_equal(aligned.output, output)
 
 
-def test_the_edit_has_no_say() -> None:
+def test_the_edited_region_does_not_affect_alignment() -> None:
     base = a_scene()
     fixed = np.ones(base.shape[:2], bool)
     fixed[80:300, 100:420] = False
@@ -115,7 +115,7 @@ def test_the_edit_has_no_say() -> None:
 
 
 @pytest.mark.parametrize(("dx", "zoom"), [(40, 1.0), (0, 1.06)])
-def test_a_large_move_is_left_and_told(dx: int, zoom: float) -> None:
+def test_a_large_move_is_not_aligned_and_reported(dx: int, zoom: float) -> None:
     base = a_scene()
     output = moved(base, dx, 0, zoom)
     aligned = align(base, output)
@@ -123,7 +123,7 @@ def test_a_large_move_is_left_and_told(dx: int, zoom: float) -> None:
     assert aligned.registration.note is not None
 
 
-def test_flat_and_unrelated_images_are_left_alone() -> None:
+def test_flat_and_unrelated_images_are_not_aligned() -> None:
     base, flat = a_scene(), np.full((360, 480, 3), 90, np.uint8)
     for single, other in ((base, flat), (flat, base), (flat, flat), (base, base[::-1, ::-1].copy())):
         assert np.array_equal(align(single, other).output, other)
@@ -141,7 +141,7 @@ def test_another_size_is_scaled(size: tuple[int, int]) -> None:
     assert apart(aligned.output, aligned.base, aligned.valid) < 3
 
 
-def test_a_smaller_image_is_compared_at_its_own_detail() -> None:
+def test_a_smaller_image_is_compared_at_its_own_resolution() -> None:
     base = a_scene()
     aligned = scale_to_base(base, np.asarray(Image.fromarray(base).resize((160, 120), Image.Resampling.BOX)))
     assert np.array_equal(aligned.whole_base, base)

@@ -39,7 +39,7 @@ def test_every_name_has_options_work_and_the_checks_that_it_names(
         assert {"problems", "run_problems"} & vars(import_module(part.checks)).keys()
 
 
-def test_nobody_asks_for_one_grader_provider_or_judge_outside_its_package() -> None:
+def test_no_code_outside_a_plugin_package_checks_for_its_classes() -> None:
     asking = []
     for path in PACKAGE.rglob("*.py"):
         if path.relative_to(PACKAGE).parts[0] in ("graders", "providers"):

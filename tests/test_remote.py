@@ -23,7 +23,7 @@ def problem(url: str | None, key: str | None = None, *, trusted: bool = False) -
     ],
 )
 @pytest.mark.parametrize("key", [None, "OPENAI_API_KEY", "TEAM_KEY"])
-def test_the_own_host_takes_its_usual_key_and_another_with_trust(url: str | None, key: str | None) -> None:
+def test_the_provider_host_accepts_its_default_key_and_another_key_with_trust(url: str | None, key: str | None) -> None:
     assert problem(url, key, trusted=True) is None
     message = problem(url, key)
     assert message == (
@@ -33,7 +33,7 @@ def test_the_own_host_takes_its_usual_key_and_another_with_trust(url: str | None
     )
 
 
-def test_the_own_host_is_not_called_in_the_clear() -> None:
+def test_the_provider_host_requires_https() -> None:
     assert problem("http://api.openai.com/v1", trusted=True) == "api.openai.com accepts only https"
 
 
@@ -53,7 +53,7 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize("url", ELSEWHERE)
-def test_another_host_needs_a_key_of_its_own_and_trust(url: str) -> None:
+def test_another_host_needs_its_own_key_and_trust(url: str) -> None:
     for usual in (None, "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         output = problem(url, usual, trusted=True)
         assert output is not None
@@ -126,6 +126,6 @@ def test_no_provider_is_sent_the_key_of_another() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1KEY", "MY-KEY", "MY KEY", "KEY\n", "sk-123", "É"])
-def test_a_key_is_named_and_never_written(name: str) -> None:
+def test_a_key_is_given_by_variable_name_only(name: str) -> None:
     with pytest.raises(ValidationError):
         OpenAIOptions(api_key_env=name)

@@ -215,7 +215,7 @@ def test_overview_shows_costs_reuse_and_stop_reason(tmp_path: Path) -> None:
         assert fact in expected
 
 
-def test_a_short_whole_scale_has_a_bar_for_each_step(tmp_path: Path) -> None:
+def test_a_short_integer_scale_has_a_bar_per_step(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}})
     cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
     row = next(row for row in metric_rows(summarize(info, cells), cells) if row.name == "look.score")
@@ -241,7 +241,7 @@ def test_histogram_counts_every_value() -> None:
     assert len(histogram([3, 3], 3, 3)) == 1
 
 
-def test_plots_stay_within_their_axis(tmp_path: Path) -> None:
+def test_plots_are_within_their_axis(tmp_path: Path) -> None:
     generated = interval(rate(1, 2))
     assert generated.low is not None
     assert generated.value is not None

@@ -36,7 +36,7 @@ def opened(toy: Toy, *words: str, **environment: str) -> tuple[int | None, str, 
     ("words", "name"),
     [((), "runs/demo-run/report/index.html"), (("--single-file", "--output", "a b#c.html"), "a b#c.html")],
 )
-def test_open_hands_the_page_to_the_browser(toy: Toy, words: tuple[str, ...], name: str) -> None:
+def test_open_opens_the_page_in_the_browser(toy: Toy, words: tuple[str, ...], name: str) -> None:
     demo(toy.folder)
     code, output, errors = opened(toy, *words, BROWSER=browser(toy.folder))
     assert (code, output.strip(), errors) == (0, f"wrote {name}", "")

@@ -107,7 +107,7 @@ def test_unchanged_run_does_nothing(run: Resumed, more: dict[str, Any], code: in
     assert len(run.toy.info.resumed_at) == 1
 
 
-def test_resume_keeps_command_line_unless_a_suite_is_named(run: Resumed) -> None:
+def test_resume_reuses_the_command_line_unless_a_suite_is_named(run: Resumed) -> None:
     suite = str(run.toy.write(*ONES, **COUNTING, vars={"mood": "calm"}))
 
     def started(*words: str) -> tuple[str, ...]:
@@ -342,7 +342,7 @@ def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
     assert len(run.verdicts()) == 9
 
 
-def test_resume_keeps_the_selection(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_reuses_the_selection(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.folder)
     toy.write(*ONES)
     assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r", "--limit", "2").exit_code == 0

@@ -37,7 +37,7 @@ def graded(folder: Path, *output: Said, cell: dict[str, Any] | None = None, **op
     return asyncio.run(grader(**options).grade(context(folder, judge, **(cell or {})))), judge
 
 
-def test_one_vote_is_the_score(tmp_path: Path) -> None:
+def test_a_single_vote_is_the_score(tmp_path: Path) -> None:
     grade, judge = graded(
         tmp_path, {**GOOD, "failure_tags": ["blurry"], "verdict": "FAIL"}, judge="strict", detail="low"
     )
@@ -217,7 +217,7 @@ def test_prompt_labels_images_in_order_and_states_the_task(tmp_path: Path) -> No
     assert "Text inside the images is content" in words[0]
 
 
-def test_judge_never_sees_the_model_name(tmp_path: Path) -> None:
+def test_judge_does_not_see_the_model_name(tmp_path: Path) -> None:
     path = generated(tmp_path / "run-7f3a" / "artifacts" / "one" / "gpt-image-9" / "0.png")
     _, judge = graded(tmp_path, GOOD, GOOD, cell={"path": path}, zoom={"max_crops": 2})
     for part in judge.questions[0].parts:

@@ -83,7 +83,7 @@ def test_what_is_no_gate(text: str) -> None:
         ("m >= 4", None, "unmeasured"),
     ],
 )
-def test_what_a_rule_says_of_a_score(rule: str, score: Score, answer: str) -> None:
+def test_a_rule_is_evaluated_against_a_score(rule: str, score: Score, answer: str) -> None:
     assert parse_rule(rule).outcome({"m": score}) == answer
 
 
@@ -113,7 +113,7 @@ def test_the_verdict_of_a_cell(rules: list[str], scores: dict[str, Score], verdi
     assert judge_cell(parsed, scores).verdict is verdict
 
 
-def test_every_rule_is_told_as_it_was_written() -> None:
+def test_every_rule_is_printed_as_written() -> None:
     rules = [(parse_rule(text), warn) for text, warn in [("a>=4", False), ("not b", True), ("c", False), ("d", False)]]
     output = judge_cell(rules, {"a": 3, "b": True, "d": None})
     assert (output.failed, output.warned, output.skipped, output.unmeasured) == (("a>=4",), ("not b",), ("c",), ("d",))
@@ -124,7 +124,7 @@ RULES = st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())
 
 
 @given(RULES, SCORES)
-def test_a_verdict_never_hides_a_failure_and_never_invents_one(
+def test_a_verdict_is_fail_only_if_a_rule_failed(
     generated: list[tuple[str, bool, bool]], scores: dict[str, Score]
 ) -> None:
     rules = [(parse_rule(f"not {name}" if negated else name), warn) for name, negated, warn in generated]
@@ -193,7 +193,7 @@ def test_gates_over_metrics_leave_out_what_was_not_measured() -> None:
     assert pooled(parse_gate("mean(gone) >= 0"), run) == (None, 0)
 
 
-def test_only_an_error_gate_is_about_errors() -> None:
+def test_only_error_rate_gates_are_about_errors() -> None:
     assert [parse_gate(f"{fn} > 0").is_about_errors for fn in ("error_rate", "pass_rate", "mean(m)")] == [
         True,
         False,

@@ -36,7 +36,7 @@ def runs(toy: Toy) -> list[Record]:
     "name",
     ["20250101-demo", "2025", "latest", "runs/20250101-demo", "runs/20250101-demo/results.jsonl"],
 )
-def test_run_is_found_by_each_of_its_names(runs: list[Record], name: str) -> None:
+def test_run_is_found_by_all_its_names(runs: list[Record], name: str) -> None:
     side = read_side(name, RUNS)
     assert side.name == name
     assert [(cell.model_label, cell.verdict) for cell in side.cells] == [("old", "ERROR"), ("new", "FAIL")]

@@ -162,7 +162,7 @@ def test_every_part_of_it_is_used() -> None:
     assert [name for name in schema["$defs"] if f'"#/$defs/{name}"' not in text] == []
 
 
-def test_it_says_what_an_editor_shows() -> None:
+def test_it_has_descriptions_for_editors() -> None:
     schema: dict[str, Any] = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert set(schema["required"]) == {"name", "cases", "models", "graders", "verdict"}

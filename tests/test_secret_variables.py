@@ -99,7 +99,7 @@ def test_answer_with_secret_is_neither_cached_nor_recorded(toy: Toy, api: FakeAP
     assert holders(toy.folder, VALUE) == []
 
 
-def test_resume_asks_for_secret_values_and_generates_nothing(toy: Toy, api: FakeAPI) -> None:
+def test_resume_requests_secret_values_and_generates_nothing(toy: Toy, api: FakeAPI) -> None:
     assert run(toy, api).exit_code == 0
     paid = len(api.requests)
     missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3cr")

@@ -41,7 +41,7 @@ def test_help_needs_nothing_heavy(words: list[str]) -> None:
     assert not [name for name in result if not name.startswith(of_typers_own)]
 
 
-def test_listing_runs_loads_options_and_nothing_that_works(tmp_path: object) -> None:
+def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
     """A run holds its suite, and so graders' and providers' options are read; what they do is not."""
     code = (
         "import sys\nfrom visioneval.cli import app\n"

@@ -67,7 +67,7 @@ def mounted(folder: Path, size: str) -> None:
         pytest.skip("a small disk cannot be mounted here")
 
 
-def test_full_disk_ends_the_run_and_keeps_written_records(toy: Toy) -> None:
+def test_full_disk_ends_the_run_and_preserves_written_records(toy: Toy) -> None:
     disk = toy.folder / "runs"
     mounted(disk, "128k")
     try:
@@ -103,7 +103,7 @@ def test_full_disk_at_start_creates_no_run(toy: Toy) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_file_size_limit_keeps_complete_records(toy: Toy) -> None:
+def test_file_size_limit_preserves_complete_records(toy: Toy) -> None:
     """Wherever no small disk can be mounted: a limit on the size of files does the same to results.jsonl."""
 
     def limited() -> None:

@@ -72,7 +72,7 @@ def test_model_runs_without_records_are_listed() -> None:
     assert summary.models[0].metrics == {}
 
 
-def test_costs_add_generation_and_grading_and_count_unknown_ones() -> None:
+def test_costs_add_generation_and_grading_and_count_unknown_costs() -> None:
     grader = {"key": "look", "type": "t", "cost_usd": 0.25, "fingerprint": {"config_sha256": "0"}}
     summary = findings(cell("a", cost_usd=1.0, graders=[grader]), cell("b"), labels=["m", "n"])
     assert (summary.cost_usd, summary.models[0].cost_usd, summary.models[1].cost_usd) == (1.25, 1.25, None)

@@ -47,7 +47,7 @@ def test_without_a_grid_there_is_one_run() -> None:
         ("{a: 1}", '{"a":1}'),
     ],
 )
-def test_values_stand_in_labels_as_the_suite_wrote_them(value: str, written: str) -> None:
+def test_labels_show_values_as_written_in_the_suite(value: str, written: str) -> None:
     grid = read_yaml(f"x: [{value}]", "s")
     assert grid_sweep("m", {}, grid)[0][0] == f"m,x={written}"
 
@@ -58,7 +58,7 @@ GRIDS = st.dictionaries(
 
 
 @given(GRIDS, st.dictionaries(st.text("xyz", min_size=1, max_size=2), st.integers()))
-def test_a_sweep_is_every_combination_once(grid: dict[str, list[int]], params: dict[str, Any]) -> None:
+def test_a_sweep_has_every_combination_once(grid: dict[str, list[int]], params: dict[str, Any]) -> None:
     runs = grid_sweep("m", params, grid)
     expected = 1
     for values in grid.values():
@@ -69,7 +69,7 @@ def test_a_sweep_is_every_combination_once(grid: dict[str, list[int]], params: d
         assert label == ",".join(["m", *(f"{key}={chosen[key]}" for key in grid)])
 
 
-def test_a_model_run_stands_by_itself(load: Callable[..., LoadedSuite]) -> None:
+def test_a_model_run_has_no_grid_of_its_own(load: Callable[..., LoadedSuite]) -> None:
     loaded = load(suite(models="models: [{provider: mock, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}}]"))
     runs = model_runs(loaded.suite.models[0], loaded.suite, loaded.folder, lambda run: [])
     assert [run.label for run in runs] == ["s,flaw=none", "s,flaw=typo"]

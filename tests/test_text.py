@@ -71,11 +71,11 @@ def test_a_real_image_without_text() -> None:
     assert grade.scores == {"copy": False, "copy.recall": 0.0, "copy.cer": 1.0}
 
 
-def test_one_line_is_told_as_one(sign: Any) -> None:
+def test_one_line_is_reported_in_the_singular(sign: Any) -> None:
     assert graded(sign("20% OFF"), {"required": ["20% OFF"]}).reasons == {"copy": "required line found"}
 
 
-def test_exact_copy_passes_and_everything_is_kept(sign: Any) -> None:
+def test_exact_copy_passes_and_all_details_are_recorded(sign: Any) -> None:
     grade = graded(sign("BUTTER & FLOUR", "20% OFF"), {"required": ["BUTTER & FLOUR", "20% OFF"], "extra": "forbid"})
     assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0}
     assert grade.reasons == {"copy": "all 2 required lines found, nothing extra"}
@@ -100,7 +100,7 @@ def test_any_kind_of_image_is_read(sign: Any, mode: str) -> None:
         ("GYM", 'missing "BUTTER & FLOUR": nothing similar was read'),
     ],
 )
-def test_the_reason_says_what_is_wrong(sign: Any, shown: str, reason: str) -> None:
+def test_the_reason_describes_the_mismatch(sign: Any, shown: str, reason: str) -> None:
     grade = graded(sign(shown), {"required": ["BUTTER & FLOUR"]})
     assert grade.scores["copy"] is False
     assert grade.reasons["copy"] == reason

@@ -39,7 +39,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
     return reading
 
 
-def test_a_judge_reads_line_by_line_and_is_shown_nothing_of_what_is_expected(tmp_path: Path) -> None:
+def test_a_judge_reads_line_by_line_without_seeing_the_expected_text(tmp_path: Path) -> None:
     grade, judge = graded(tmp_path, {"lines": BOTH}, judge="reader")
     assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0}
     assert (grade.details["extract"], grade.details["judge"]) == ("judge", "judge-1")
@@ -56,7 +56,7 @@ def test_a_judge_reads_line_by_line_and_is_shown_nothing_of_what_is_expected(tmp
 
 
 @pytest.mark.parametrize("read", ["10-20 % OFF", "10\u201420 % OFF", "10\u201320 % off", "1O\u201320 % OFF"])
-def test_nothing_is_folded_for_a_judge(read: str, tmp_path: Path) -> None:
+def test_judge_readings_are_not_folded(read: str, tmp_path: Path) -> None:
     grade, _ = graded(tmp_path, {"lines": ["SPRING SALE", read]})
     assert grade.scores["copy"] is False
     assert grade.scores["copy.recall"] == 0.5
@@ -73,7 +73,7 @@ def test_a_judge_reads_signs_that_ocr_cannot(tmp_path: Path, reads: Any) -> None
     assert len(judge.questions) == 1
 
 
-def test_several_lines_in_one_item_and_blank_items_are_lines_all_the_same(tmp_path: Path) -> None:
+def test_multi_line_and_blank_items_are_split_into_lines(tmp_path: Path) -> None:
     grade, _ = graded(tmp_path, {"lines": ["\n".join(BOTH), "", "  "]}, text={**SALE, "extra": "forbid"})
     assert grade.scores["copy"] is True
     assert len(grade.details["lines"]) == 2
@@ -98,7 +98,7 @@ def test_after_ocr_the_judge_is_asked_only_on_a_miss(tmp_path: Path, reads: Any)
     assert "rapidocr" in grade.tool_versions
 
 
-def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: Any) -> None:
+def test_the_judge_decides_look_alikes(tmp_path: Path, reads: Any) -> None:
     reads("BILL")
     text = {"required": ["BlLL"]}
     assert graded(tmp_path, "", text=text, extract="ocr")[0].scores["copy"] is None
@@ -117,7 +117,7 @@ def test_the_judge_settles_what_look_alikes_leave_open(tmp_path: Path, reads: An
         ([], "the judge's answer does not match the schema: the answer is not a JSON object"),
     ],
 )
-def test_a_judge_that_does_not_answer_leaves_null_beside_what_ocr_read(
+def test_an_unanswered_judge_is_null_and_ocr_readings_are_recorded(
     output: Any, error: str, tmp_path: Path, reads: Any
 ) -> None:
     reads("SPRING")
@@ -168,7 +168,7 @@ def test_criteria_that_are_not_met_fail_with_their_reason(tmp_path: Path) -> Non
         (Reply(" ", "m"), "the answer was empty"),
     ],
 )
-def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_path: Path) -> None:
+def test_a_partial_description_leaves_all_scores_null(described: Reply, error: str, tmp_path: Path) -> None:
     grade, judge = graded(tmp_path, described, describe=True)
     assert set(grade.scores.values()) == {None}
     assert grade.error == f"the judge's answer does not match the schema: {error}"
@@ -176,7 +176,7 @@ def test_half_a_description_measures_nothing(described: Reply, error: str, tmp_p
     assert len(judge.questions) == 2
 
 
-def test_a_second_call_off_the_schema_keeps_all_words(tmp_path: Path) -> None:
+def test_a_second_call_off_the_schema_records_all_replies(tmp_path: Path) -> None:
     output = {"description": "A lamp."}
     grade, _ = graded(tmp_path, output, {**CHECKED, "criteria_met": "yes"}, describe=True)
     assert grade.error == "the judge's answer does not match the schema: 'criteria_met' is not true or false"

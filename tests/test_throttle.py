@@ -333,7 +333,7 @@ def test_stop_abandons_generation_waiting_for_retry() -> None:
     play(story())
 
 
-def test_stop_keeps_judgement_waiting_for_retry() -> None:
+def test_stop_completes_a_judgement_waiting_for_retry() -> None:
     async def story() -> None:
         throttled = slow_down()
         throttled.close()

@@ -68,7 +68,7 @@ def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, run: Any) -
     assert {record.provider for record in records} == {"openai", "gemini"}
 
 
-def test_the_crops_of_the_close_look_are_kept(api: FakeAPI, run: Any) -> None:
+def test_the_crops_of_the_judge_are_recorded(api: FakeAPI, run: Any) -> None:
     api.script.judge(said)
     _, _, folder, (record,) = run("--case", "rugby_shirt", "--model", "gemini*")
     close = next(grader for grader in record.graders if grader.key == "close_up")
@@ -79,7 +79,7 @@ def test_the_crops_of_the_close_look_are_kept(api: FakeAPI, run: Any) -> None:
     assert all((folder / crop["path"]).is_file() for crop in close.details["crops"])
 
 
-def test_a_shop_asks_for_more_than_a_look(api: FakeAPI, run: Any) -> None:
+def test_a_stricter_case_fails_a_middling_score(api: FakeAPI, run: Any) -> None:
     api.script.judge(lambda request: said(request, outfit_fidelity=3))
     _, _, _, records = run("--model", "gemini*")
     assert {record.test_id for record in records if record.verdict is Verdict.FAIL} == COMMERCE
@@ -94,7 +94,7 @@ def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(api: FakeAPI, ru
     assert "judge and rules disagree in 1 of 1 cell (try_on)" in output
 
 
-def test_the_judge_sees_person_garment_and_masks_and_never_the_model(api: FakeAPI, run: Any) -> None:
+def test_the_judge_sees_person_garment_and_masks_but_not_the_model_name(api: FakeAPI, run: Any) -> None:
     asked: list[JudgeRequest] = []
     api.script.judge(lambda request: asked.append(request) or said(request))
     run("--case", "rain_jacket", "--model", "gemini*")

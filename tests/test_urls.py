@@ -58,7 +58,7 @@ def test_a_bucket_is_read_with_credentials_and_so_needs_trust() -> None:
 @pytest.mark.parametrize(
     "url", ["ftp://x.org/a", "file:///etc/passwd", "memory://a", "https:///a", "https://u:p@x.org/a", "https://[x/a"]
 )
-def test_nobody_reads_these(url: str) -> None:
+def test_unsafe_urls_are_refused(url: str) -> None:
     message = str(url_problem(url))
     assert (
         "unsupported scheme" in message or "must not contain a user name" in message or "is not a valid URL" in message
@@ -76,7 +76,7 @@ def test_an_address_inside_the_network_gets_no_socket() -> None:
     _public_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("8.8.8.8", 80))).close()
 
 
-def test_a_public_client_reaches_nothing_inside_whatever_its_name() -> None:
+def test_a_public_client_cannot_reach_private_addresses() -> None:
     """A stranger's name, or a redirect, may lead to this machine: the address is what counts."""
 
     async def get(url: str) -> None:
@@ -96,7 +96,7 @@ def test_where_a_relative_name_is() -> None:
     assert not is_url("c:/a.png")
 
 
-def test_a_suite_that_nobody_vouched_for(problems: Problems) -> None:
+def test_an_untrusted_suite_cannot_read_buckets(problems: Problems) -> None:
     rows = '{"p": "x", "f": "s3://b/1.png"}\n'
     fed = suite(
         cases="cases: [{dataset: {path: d.jsonl, fields: {prompt: p, output: f}}}]",

@@ -54,7 +54,7 @@ def test_a_short_video_gives_each_frame_once(tmp_path: Path) -> None:
     assert [round(frame.seconds, 2) for frame in sample_frames(path, 8)] == [0.0, 0.1, 0.2]
 
 
-def test_a_large_frame_is_made_smaller(tmp_path: Path) -> None:
+def test_a_large_frame_is_scaled_down(tmp_path: Path) -> None:
     path = clip(tmp_path / "a.mp4", ["red"], seconds_each=0.1, size=(2048, 1024))
     (frame,) = sample_frames(path, 1)
     assert Image.open(io.BytesIO(frame.jpeg)).size == (1536, 768)
@@ -92,7 +92,7 @@ def test_a_video_without_frames(tmp_path: Path) -> None:
         artifact((tmp_path / "a.mkv").read_bytes(), VIDEO)
 
 
-def test_images_and_videos_are_not_taken_for_each_other(tmp_path: Path) -> None:
+def test_images_and_videos_are_not_confused(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="not a supported video"):
         artifact(generated_png("red"), VIDEO)
     with pytest.raises(ImageError, match="set 'task: video_generation' in its case"):
@@ -108,7 +108,7 @@ def test_a_video_over_the_limit_is_not_opened() -> None:
     assert video_mime(b"") is None
 
 
-def test_without_the_extra_a_line_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_the_error_names_the_install_command(tmp_path: Path) -> None:
     path = clip(tmp_path / "a.mp4", ["red"])
     code = (
         "import sys; sys.modules['av'] = None\n"

@@ -94,7 +94,7 @@ def test_a_judge_that_watches_no_videos_is_shown_frames(
 
 
 @pytest.mark.parametrize("grader", [ALIGNMENT, RUBRIC, GECKO], ids=lambda each: each["type"])
-def test_gemini_is_sent_the_video_itself(
+def test_gemini_gets_the_video_bytes(
     grader: dict[str, Any], api: FakeAPI, requests: list[JudgeRequest], tmp_path: Path
 ) -> None:
     path = clip(tmp_path / "one.mp4", ["red", "blue"])
@@ -105,7 +105,7 @@ def test_gemini_is_sent_the_video_itself(
 
 
 @pytest.mark.parametrize("name", ["clips/one.mp4", "clips/one.png"])
-def test_gemini_is_sent_an_address_and_nothing_is_downloaded(
+def test_gemini_gets_a_url_without_a_download(
     name: str, api: FakeAPI, requests: list[JudgeRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No bucket is there: whoever tried to read it would fail."""
@@ -127,7 +127,7 @@ def test_another_judge_gets_the_bytes(api: FakeAPI, requests: list[JudgeRequest]
     assert len(requests[0].images) == 8
 
 
-def test_a_counter_example_looks_at_an_address_too(
+def test_a_counter_example_may_use_a_url(
     api: FakeAPI, requests: list[JudgeRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")

@@ -108,7 +108,7 @@ def test_a_redirect_on_the_same_server_is_followed(status: int) -> None:
         assert len(server.seen) == 2
 
 
-def test_a_redirect_to_another_server_must_lead_to_a_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_to_another_server_must_be_public(monkeypatch: pytest.MonkeyPatch) -> None:
     with web(b=Page(ROWS)) as other, web(a=to(f"{other.url}/b.csv?signature=abc")) as server:
         result = validate(f"{server.url}/a.csv", "--trust-suite")
         assert (result.exit_code, other.seen, "signature" in result.stderr) == (2, [], False)
@@ -135,7 +135,7 @@ def test_a_redirect_to_another_server_must_lead_to_a_public_one(monkeypatch: pyt
         "https://[x/",
     ],
 )
-def test_a_listed_server_cannot_send_us_inside(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listed_server_cannot_redirect_to_a_private_address(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     with web(a=to(location)) as server:
         result = validate(f"{server.url}/a.csv")

@@ -61,7 +61,7 @@ def test_a_plan_counts_the_cells(toy: Toy) -> None:
     assert "missing" not in message.output
 
 
-def test_an_optional_score_may_be_left_out_by_who_measured_something() -> None:
+def test_an_optional_score_may_be_omitted_if_another_was_measured() -> None:
     declared = {"a": Metric(type="number"), "b": Metric(type="number"), "c": Metric(type="number")}
     assert checked_scores({"a": 1}, declared, {"b"}) == ({"a": 1, "c": None}, ["c was not measured"])
     assert checked_scores({"a": 1, "b": 2, "c": 3}, declared, {"b"}) == ({"a": 1, "b": 2, "c": 3}, [])

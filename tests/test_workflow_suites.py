@@ -82,7 +82,7 @@ def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(name: str, api: 
     assert "disagree in 2 of 2" in " ".join(output.split())
 
 
-def test_a_judge_is_told_the_rubric_and_never_the_model(api: FakeAPI, run: Any) -> None:
+def test_a_judge_gets_the_rubric_and_not_the_model_name(api: FakeAPI, run: Any) -> None:
     asked: list[JudgeRequest] = []
 
     def answer(request: JudgeRequest) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_a_judge_is_told_the_rubric_and_never_the_model(api: FakeAPI, run: Any) 
     assert "gemini-2.5-flash-image" not in words
 
 
-def test_a_flyer_with_the_brands_own_name_passes(api: FakeAPI, run: Any) -> None:
+def test_a_flyer_with_the_brand_name_passes(api: FakeAPI, run: Any) -> None:
     image = Image.new("RGB", (1024, 1024), "white")
     pen = ImageDraw.Draw(image)
     pen.text((160, 300), "Ride quietly", "black", ImageFont.load_default(90))

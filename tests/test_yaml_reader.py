@@ -23,7 +23,7 @@ def refusal(text: str) -> str:
 @pytest.mark.parametrize(
     "text", ["no", "yes", "on", "off", "y", "4:30", "2024-01-31", "1_000", "=", "0b1", ".inf", ".nan"]
 )
-def test_what_yaml_1_2_calls_text_stays_text(text: str) -> None:
+def test_yaml_1_2_strings_are_strings(text: str) -> None:
     assert read_yaml(f"a: {text}", "s")["a"] == text
 
 
@@ -75,7 +75,7 @@ def test_keys_are_text_as_written() -> None:
     }
 
 
-def test_merge_keys_yield_to_what_stands_beside_them() -> None:
+def test_explicit_keys_override_merge_keys() -> None:
     data = read_yaml("a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {<<: [*a, *b], x: 9}\nd: {<<: *a}\n", "s")
     assert data["c"] == {"x": 9, "y": 2, "z": 4}
     assert data["d"] == {"x": 1, "y": 2}
@@ -121,7 +121,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
         ('a: "x\n', "s.yaml:1:4: invalid YAML: the quote that opens at line 1, column 4 is never closed"),
     ],
 )
-def test_what_is_refused_is_placed(text: str, message: str) -> None:
+def test_rejected_yaml_is_reported_with_a_position(text: str, message: str) -> None:
     assert refusal(text) == message
 
 
@@ -146,7 +146,7 @@ def test_an_alias_bomb_is_refused() -> None:
         ("a: b".encode("utf-16"), "s:1:1: not valid UTF-8: save the file as UTF-8"),
     ],
 )
-def test_another_encoding_is_placed(data: bytes, message: str) -> None:
+def test_another_encoding_is_reported_with_a_position(data: bytes, message: str) -> None:
     with pytest.raises(SuiteError) as caught:
         decode(data, "s")
     assert str(caught.value) == message
@@ -159,13 +159,13 @@ def test_positions_of_keys_and_values() -> None:
     assert positions.find(("a", 1, "é")) == ((3, 5), (3, 8), True)
 
 
-def test_a_path_that_is_not_there_is_placed_at_the_deepest_part_that_is() -> None:
+def test_a_missing_path_has_the_position_of_its_deepest_existing_part() -> None:
     positions = read_positions("a:\n  - b: c\n", "s")
     assert positions.find(("a", 0, "zz")) == ((2, 5), (2, 5), False)
     assert positions.find(("a", "a tag", 0, "b")) == ((2, 5), (2, 8), True)
 
 
-def test_what_an_alias_brings_stands_where_it_is_written() -> None:
+def test_aliased_values_have_the_position_of_their_anchor() -> None:
     positions = read_positions("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\nd: [*a]\ne: {<<: [*a]}\n", "s")
     written = ((1, 8), (1, 11), True)
     for loc in (("a", "x"), ("b", "x"), ("c", "x"), ("d", 0, "x"), ("e", "x")):
@@ -193,7 +193,7 @@ def test_json_is_yaml(data: Any) -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
+def test_any_text_is_read_or_rejected_with_a_position(text: str) -> None:
     try:
         read_yaml(text.encode("utf-8", "replace").decode(), "s")
     except SuiteError as error:
@@ -201,5 +201,5 @@ def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
 
 
 @given(st.text(max_size=20))
-def test_plain_never_raises(text: str) -> None:
+def test_parse_scalar_never_raises(text: str) -> None:
     assert isinstance(parse_scalar(text), (str, int, float, type(None)))

@@ -117,7 +117,7 @@ def _watch() -> Iterator[None]:
     faulthandler.cancel_dump_traceback_later()
 
 
-def test_five_thousand_odd_replies_and_all_cuts(told: Callable[[str], None]) -> None:
+def test_five_thousand_mutated_replies_and_all_truncations(told: Callable[[str], None]) -> None:
     fuzz, chance = Fuzz(), random.Random(SEED)
     for kind, whole, cut in all_cuts():
         fuzz.expect(kind, cut, fuzz.answer(kind, whole))

@@ -192,7 +192,7 @@ class TestStoredOutputs:
         assert provider.requests == []
         return record
 
-    def test_the_image_is_copied_and_the_generation_stays(self, toy: Toy, call: Call) -> None:
+    def test_the_image_is_copied_and_the_generation_is_unchanged(self, toy: Toy, call: Call) -> None:
         output = self.stored(toy, call, prompt="an old prompt")
         record = self.regrade(toy, output)
         assert (record.verdict, record.prompt, record.scores["fine"]) == ("PASS", "a tree", True)
@@ -205,7 +205,7 @@ class TestStoredOutputs:
         record = self.regrade(toy, self.stored(toy, call, of_another_run=True))
         assert (record.cost_usd, record.attempts, record.seconds) == (0.0, 0, 0.0)
 
-    def test_an_unknown_cost_stays_unknown(self, toy: Toy, call: Call) -> None:
+    def test_an_unknown_cost_remains_unknown(self, toy: Toy, call: Call) -> None:
         assert self.regrade(toy, self.stored(toy, call, of_another_run=True, cost_usd=None)).cost_usd is None
 
     @pytest.mark.parametrize(
@@ -227,14 +227,14 @@ class TestStoredOutputs:
         assert error_of(record)[:2] == ("generate", "bad_image")
         assert message in error_of(record)[2]
 
-    def test_a_stored_refusal_stays_a_refusal(self, toy: Toy, call: Call) -> None:
+    def test_a_stored_refusal_remains_a_refusal(self, toy: Toy, call: Call) -> None:
         output = self.stored(
             toy, call, status=Status.REFUSED, reasons={"refused": "not that"}, mime=None, artifact_path=None
         )
         record = self.regrade(toy, output)
         assert (record.status, record.verdict, record.reasons) == ("refused", "FAIL", {"refused": "not that"})
 
-    def test_a_stored_error_without_an_image_stays_an_error(self, toy: Toy, call: Call) -> None:
+    def test_a_stored_error_without_an_image_remains_an_error(self, toy: Toy, call: Call) -> None:
         error = {"stage": "generate", "kind": "transient", "message": "down"}
         failed = Record(
             **{**self.stored(toy, call).record.model_dump(), "status": "error", "error": error, "mime": None}

@@ -148,7 +148,7 @@ def test_an_interrupt_lets_running_cells_finish(toy: Toy) -> None:
     assert len(run.messages) == 1
 
 
-def test_an_interrupt_in_the_last_cell_leaves_nothing_to_do(toy: Toy) -> None:
+def test_an_interrupt_in_the_last_cell_completes_the_run(toy: Toy) -> None:
     run = Run(toy.write({}))
     run.provider.before = lambda _: run.interrupts[0]()
     assert run.execute() == DONE

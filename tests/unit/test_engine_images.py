@@ -86,7 +86,7 @@ class TestImageCache:
         assert cache.show(paths[0]) is red
         assert cache.show(paths[1]) is not blue
 
-    def test_an_image_larger_than_the_cache_stays_until_the_next(
+    def test_an_image_larger_than_the_cache_is_cached_until_the_next(
         self, save_image: Save, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(image_cache, "MAX_BYTES", 1)

@@ -131,7 +131,7 @@ class TestSecretsToGive:
         plan = plan_of(toy.write(**WITH_SECRET), variables={"site_token": "another-secret"})
         assert secrets_to_give(info, plan) == []
 
-    def test_a_variable_that_the_suite_itself_sets_to_a_key_is_not_needed(
+    def test_a_variable_that_the_suite_sets_to_a_key_is_not_needed(
         self, toy: Toy, info: RunInfo, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("SITE_KEY", SECRET)

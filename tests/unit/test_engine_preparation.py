@@ -63,7 +63,7 @@ class TestPlanRuns:
         (suite,) = plan_runs([], options(resume=folder))
         assert (suite.loaded.is_from_run, [case.id for case in suite.plan.suite.cases]) == (True, ["case1"])
 
-    def test_a_suite_beside_resume_replaces_the_stored_suite(self, toy: Toy) -> None:
+    def test_a_suite_given_with_resume_replaces_the_stored_suite(self, toy: Toy) -> None:
         folder = store(planned(toy.write({})))
         (suite,) = plan_runs([toy.write({}, {})], options(resume=folder))
         assert (suite.loaded.is_from_run, suite.plan.cells) == (False, 2)
@@ -137,7 +137,7 @@ class TestPrepareRun:
         assert read_info(prepared.writer.folder).note == "hello"
         assert prepared.resume_hint == "to resume: visioneval run --resume runs/r --trust-suite"
 
-    def test_the_hint_keeps_needed_flags_and_asks_for_secrets(self, toy: Toy) -> None:
+    def test_the_hint_includes_needed_flags_and_asks_for_secrets(self, toy: Toy) -> None:
         secret = {"site_token": "hunter2-hunter2"}
         suite = planned(toy.write(vars={"site_token": "none"}), variables=secret)
         typed = ("run", "suite.yaml", "--trust-suite", "--var", "site_token=hunter2-hunter2")
@@ -221,7 +221,7 @@ class TestPrepareGrading:
             "2 cells are missing from the source run and become ERROR, because nothing is generated",
         )  # fmt: skip
 
-    def test_the_selection_of_the_source_stays(self, toy: Toy) -> None:
+    def test_the_selection_of_the_source_is_preserved(self, toy: Toy) -> None:
         source = self.source(toy, {}, {})
         narrow = replace(source, info=source.info.model_copy(update={"selection": Selection(cases=("case1",))}))
         by_suite = self.prepare(narrow, toy.write({}, {}), run_id="a")
@@ -239,7 +239,7 @@ class TestPrepareGrading:
             ({"calls": CallSettings(reuse=Reuse(judgements=False))}, True, True),
         ],
     )
-    def test_the_hint_tells_how_to_grade_the_rest(
+    def test_the_hint_shows_how_to_grade_the_remaining_cells(
         self, toy: Toy, asked: dict[str, Any], needs_another_id: bool, asks_again: bool
     ) -> None:
         hint = self.prepare(self.source(toy), **asked).resume_hint
@@ -247,7 +247,7 @@ class TestPrepareGrading:
         assert ("asks all judges again" in hint) == ("without --reuse none" in hint) == asks_again
         assert ("reuses cached judge answers" in hint) != asks_again
 
-    def test_records_of_the_source_stay_unchanged(self, toy: Toy) -> None:
+    def test_records_of_the_source_are_unchanged(self, toy: Toy) -> None:
         source = self.source(toy, {})
         before: list[Record] = list(read_records(source.folder))
         self.prepare(source)

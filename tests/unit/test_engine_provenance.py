@@ -126,7 +126,7 @@ class TestResumedInfo:
         assert (again.source_sha256, again.metrics) == (current.source_sha256, current.metrics)
 
     @pytest.mark.parametrize(("uses_stored_suite", "typed"), [(True, ("run", "s.yaml")), (False, ("run", "t.yaml"))])
-    def test_the_command_line_stays_with_the_stored_suite(
+    def test_the_command_line_is_stored_with_the_suite(
         self, toy: Toy, uses_stored_suite: bool, typed: tuple[str, ...]
     ) -> None:
         suite = planned(toy.write())

@@ -66,7 +66,7 @@ def test_a_dependent_case_is_graded_from_the_image_of_its_source(toy: Toy) -> No
     ]  # fmt: skip
 
 
-def test_cells_that_the_suite_lacks_are_counted_as_left_out(toy: Toy) -> None:
+def test_cells_not_in_the_suite_are_counted_as_left_out(toy: Toy) -> None:
     records = source(toy, {}, {}, samples=2)
     grading, jobs = regraded(toy, records, {}, samples=1)
     assert grading.left_out == 3

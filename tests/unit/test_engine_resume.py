@@ -131,7 +131,7 @@ def test_resume_leaves_a_refused_cell_unchanged(toy: Toy) -> None:
         (UNGRADED, True, {}),
     ],
 )
-def test_resume_repeats_errors_unless_they_stay(
+def test_resume_repeats_errors_unless_keep_errors_is_set(
     toy: Toy, record: dict[str, Any], keep_errors: bool, reasons: dict[Any, int]
 ) -> None:
     assert resumed(toy, done(toy, **record), keep_errors=keep_errors).reasons == reasons
@@ -214,7 +214,7 @@ class TestDependents:
         assert rest.touched == {("counter", "toy", 0)}
 
     @pytest.mark.parametrize(("keep_errors", "counts"), [(False, {"keep": 1, "grade": 1}), (True, {"keep": 2})])
-    def test_errors_are_graded_again_unless_they_stay(
+    def test_errors_are_graded_again_unless_keep_errors_is_set(
         self, toy: Toy, records: list[Record], keep_errors: bool, counts: dict[str, int]
     ) -> None:
         records[1] = records[1].model_copy(update=UNGRADED)
@@ -278,14 +278,14 @@ def forget(toy: Toy, records: list[Record], *cases: dict[str, Any], **suite: Any
     ],
     ids=["unchanged", "generated again", "graded again", "stale", "other grader", "other judge", "no grader"],
 )
-def test_resume_forgets_preferences_of_changed_pairs(
+def test_resume_drops_preferences_of_changed_pairs(
     toy: Toy, cases: list[dict[str, Any]], suite: dict[str, Any], remaining: list[str]
 ) -> None:
     records = done(toy, {}, {}, suite=COMPARED)
     assert forget(toy, records, *cases, **suite) == remaining
 
 
-def test_a_resumed_run_without_preferences_has_nothing_to_forget(toy: Toy) -> None:
+def test_a_resumed_run_without_preferences_drops_nothing(toy: Toy) -> None:
     suite = planned(toy.write())
     rest = plan_resume(suite.plan, [], toy.folder, keep_errors=False)
     forget_changed_pairs(rest, info_of(suite), suite.plan, toy.folder)

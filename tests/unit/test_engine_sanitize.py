@@ -70,14 +70,14 @@ def test_an_amount_is_a_finite_number(value: Any, number: float | None) -> None:
     assert amount(value) == number
 
 
-def test_a_scalar_is_taken_from_numpy_and_others_stay() -> None:
+def test_numpy_scalars_are_converted_and_others_unchanged() -> None:
     pair = np.arange(2)
     assert type(scalar(np.float32(0.5))) is float
     assert scalar(pair) is pair
     assert scalar("x") == "x"
 
 
-def test_counts_are_whole_numbers() -> None:
+def test_counts_are_integers() -> None:
     assert Sanitizer().counts({"a": 2.9, "b": "x", 3: 4, "c": float("nan")}) == {"a": 2, "3": 4}
     assert Sanitizer().counts(None) is None
     assert Sanitizer().counts({}) == {}

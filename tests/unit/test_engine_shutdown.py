@@ -112,7 +112,7 @@ class TestInterrupts:
         play(story())
         assert progress.is_over
 
-    def test_an_interrupt_of_a_failed_run_cancels_at_once(self, progress: Progress) -> None:
+    def test_an_interrupt_of_a_failed_run_cancels_immediately(self, progress: Progress) -> None:
         messages: list[str] = []
 
         async def story() -> None:
