@@ -47,7 +47,7 @@ def prompt(at: int) -> str:
     return f"image number {at:04}, on its own"
 
 
-def pictured(words: str) -> bytes:
+def image_for(words: str) -> bytes:
     """A distinct image for each prompt."""
     number = zlib.crc32(words.encode())
     out = io.BytesIO()
@@ -63,12 +63,12 @@ def quality(image: bytes) -> int:
 def scripted() -> Script:
     """A script whose images and scores reveal a mix-up of cells."""
     script = Script()
-    script.generate(lambda asked: [pictured(asked.prompt)] * asked.n)
+    script.generate(lambda asked: [image_for(asked.prompt)] * asked.n)
     script.judge(lambda asked: {"quality": quality(asked.images[0].data), "reason": "as it is", "verdict": "PASS"})
     return script
 
 
-class Paid:
+class ApiRun:
     """A folder with a suite of ``cells`` cells, its run ``r`` and its cache. ``suite`` are additional suite keys."""
 
     def __init__(
@@ -102,8 +102,8 @@ class Paid:
 
     def words(self, *flags: str, resume: bool = False, run_id: str = "r", out: str = "runs") -> list[str]:
         """The arguments of a command that starts or resumes the run."""
-        which = ["--resume", f"{out}/{run_id}"] if resume else ["suite.yaml", "--run-id", run_id]
-        return ["run", *which, "--runs", out, "--trust-suite", "--cache", str(self.cache), *flags]
+        target = ["--resume", f"{out}/{run_id}"] if resume else ["suite.yaml", "--run-id", run_id]
+        return ["run", *target, "--runs", out, "--trust-suite", "--cache", str(self.cache), *flags]
 
     def run(self, *flags: str, key: str | None = None, **more: Any) -> Result:
         """Runs the command in this process; the working directory must be the folder."""
@@ -120,7 +120,7 @@ class Paid:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), KEY: self.api.key},
         )
 
-    def check_whole(self) -> None:
+    def check_complete(self) -> None:
         """Checks that every cell is recorded once, with its own image and score."""
         records = self.records
         assert [record.test_id for record in sorted(records, key=lambda record: record.test_id)] == [
@@ -133,7 +133,7 @@ class Paid:
     def check(self, record: Record) -> None:
         """Checks that a cell passed with its own image and score."""
         image = (self.run_folder / str(record.artifact_path)).read_bytes()
-        assert image == pictured(record.prompt), record.test_id
+        assert image == image_for(record.prompt), record.test_id
         assert record.scores == {"quality": quality(image)}, record.test_id
         assert (record.verdict, record.error) == ("PASS", None)
 
@@ -148,11 +148,11 @@ class Paid:
         return sum(entry.paid for entry in self.api.requests if isinstance(entry.asked, JudgeRequest))
 
     @property
-    def paid_again(self) -> int:
+    def repeated_calls(self) -> int:
         """The number of paid calls that repeat an earlier paid call."""
         return self.api.paid_by_digest.total() - len(self.api.paid_by_digest)
 
-    def asked_for(self, test_id: str) -> dict[str, list[LoggedRequest]]:
+    def requests_for(self, test_id: str) -> dict[str, list[LoggedRequest]]:
         """The requests about a cell, by digest of the call."""
         cell_prompt = prompt(int(test_id.removeprefix("case")))
         calls: dict[str, list[LoggedRequest]] = {}
@@ -165,10 +165,10 @@ class Paid:
         return calls
 
 
-def until(true: Callable[[], bool], program: subprocess.Popen[str], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], program: subprocess.Popen[str], seconds: float = 60) -> None:
     """Waits until a condition holds while the program runs."""
     end = time.monotonic() + seconds
-    while not true():
+    while not condition():
         assert program.poll() is None, program.communicate()
         assert time.monotonic() < end
         time.sleep(0.002)

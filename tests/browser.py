@@ -28,7 +28,7 @@ ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+CHROMIUM = next((match for name in ("chromium", "chromium-browser") if (match := shutil.which(name))), None)
 WIDTH, HEIGHT = 1280, 800
 PHONE = {"width": 380, "height": 760}
 
@@ -71,7 +71,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     watched = Watched()
     starts = {"file:", "data:", "blob:"}
 
-    def opened(url: str, *, allowed: tuple[str, ...] = (), **context: Any) -> Page:
+    def open_new_page(url: str, *, allowed: tuple[str, ...] = (), **context: Any) -> Page:
         starts.update(allowed)
         contexts.append(browser.new_context(**{"viewport": {"width": WIDTH, "height": HEIGHT}, **context}))
         contexts[-1].set_default_timeout(10_000)
@@ -80,14 +80,14 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page.goto(url)
         return page
 
-    yield opened
+    yield open_new_page
     for context in contexts:
         context.close()
     assert not [url for url in watched.requests if not url.startswith(tuple(starts))]
     assert not watched.errors
 
 
-def until(page: Page, expression: str, seconds: float = 10.0) -> None:
+def wait_until(page: Page, expression: str, seconds: float = 10.0) -> None:
     """Waits until an expression is true in the page, whose policy forbids Playwright's own ``wait_for_function``."""
     for _ in range(int(seconds * 50)):
         if page.evaluate(expression):

@@ -11,14 +11,14 @@ import pytest
 from visioneval.engine.calls import limiters
 
 
-def play(story: Coroutine[Any, Any, None]) -> None:
+def run_with_timeout(scenario: Coroutine[Any, Any, None]) -> None:
     """Runs a coroutine with a timeout."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with asyncio.timeout(20):
-            await story
+            await scenario
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 async def settle() -> None:

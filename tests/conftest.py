@@ -237,7 +237,7 @@ def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
     that a trusted one names are there.
     """
 
-    def told(text: str | bytes, files: Mapping[str, str | bytes] | None = None, **options: Any) -> list[str]:
+    def load_problems(text: str | bytes, files: Mapping[str, str | bytes] | None = None, **options: Any) -> list[str]:
         monkeypatch.chdir(tmp_path)
         for name, content in {"suite.yaml": text, **(files or {})}.items():
             Path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -256,4 +256,4 @@ def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
             return [str(problem) for problem in error.problems]
         return []
 
-    return told
+    return load_problems

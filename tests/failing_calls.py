@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from api_runs import METRIC, MODELS, Paid, scripted
+from api_runs import METRIC, MODELS, ApiRun, scripted
 from fake_api import FakeAPI, Fault, JudgeRequest
 from PIL import Image
 
@@ -16,7 +16,7 @@ CALLS = ("generation", "edit", "responses", "chat", "gemini", "gemini judge")
 """The calls that can fail."""
 
 
-class Replying:
+class FailingCall:
     """A run of one cell in which one kind of call fails."""
 
     def __init__(self, folder: Path, api: FakeAPI, call: str, **suite: Any) -> None:
@@ -33,9 +33,9 @@ class Replying:
             changes["task"] = "image_editing"
         grader = {"key": "look", "type": "rubric", "judge": "eye", "metrics": {"quality": METRIC}}
         limits = {self.provider: {"max_attempts": 2, "timeout_s": 20}}
-        self.paid = Paid(folder, api, 1, self.provider, graders=[grader], limits=limits, **changes, **suite)  # type: ignore[arg-type]
+        self.api_run = ApiRun(folder, api, 1, self.provider, graders=[grader], limits=limits, **changes, **suite)  # type: ignore[arg-type]
 
-    def meets(self, fault: Fault, *flags: str, resume: bool = False) -> Record:
+    def run_with_fault(self, fault: Fault, *flags: str, resume: bool = False) -> Record:
         """The record of a run in which every such call fails with ``fault``."""
         self.api.faults.clear()
         self.api.faults.when(lambda asked: isinstance(asked, JudgeRequest) == self.is_judged, fault)
@@ -43,11 +43,11 @@ class Replying:
 
     def run(self, *flags: str, resume: bool = False) -> Record:
         """The record of a run."""
-        self.result = self.paid.run("--quiet", *flags, resume=resume)
+        self.result = self.api_run.run("--quiet", *flags, resume=resume)
         assert not isinstance(self.result.exception, Exception) or isinstance(self.result.exception, SystemExit), (
             self.result.exception
         )
-        (record,) = self.paid.records
+        (record,) = self.api_run.records
         return record
 
     @property
@@ -67,4 +67,4 @@ def error_of(record: Record) -> str:
     return record.error.message.removeprefix("look: ")
 
 
-__all__ = ["CALLS", "Replying", "error_of", "scripted"]
+__all__ = ["CALLS", "FailingCall", "error_of", "scripted"]

@@ -128,7 +128,7 @@ def build(folder: Path) -> None:
         assert done.exit_code in (0, 1), done.output
     assert call("baseline", "set", OTHER).exit_code == 0
     _add_an_error(folder / "runs" / RUN / "results.jsonl")
-    _add_people(folder / "runs" / RUN)
+    _add_human_labels(folder / "runs" / RUN)
     for name in ("runs/first/stale.jsonl", "loose.jsonl"):
         shutil.copy(folder / "runs" / RUN / "results.jsonl", folder / name)
 
@@ -151,7 +151,7 @@ def _add_an_error(path: Path) -> None:
     path.write_text("".join(f"{line}\n" for line in (*lines, json.dumps(record))))
 
 
-def _add_people(folder: Path) -> None:
+def _add_human_labels(folder: Path) -> None:
     """Adds labels, agreed answers, a rater's progress and a judge's preferences."""
     about = {"schema_version": 2, "model_label": NONE, "sample_index": 0, "other": None, "artifact_sha256": None}
     label = {**about, "seconds": 2.5, "at": "2025-06-01T12:00:00+00:00", "source": "page", "other_sha256": None}
@@ -186,10 +186,10 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-DESK = "label"
+LABEL_PAGE = "label"
 
 
-def desk() -> str:
+def serve_label_page() -> str:
     """The server's responses for the first items of the label page. Raises ``VisionEvalError``."""
     from starlette.responses import JSONResponse
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from hostile import COMMANDS, DESK, FILES, call, desk
+from hostile import COMMANDS, FILES, LABEL_PAGE, call, serve_label_page
 from markdown_it import MarkdownIt
 
 from visioneval.analysis.cells import read_cells
@@ -52,13 +52,13 @@ class Change:
 
     file: str
     line: int
-    place: Path_
+    path: Path_
     value: Any
     is_key: bool = False
 
     def __str__(self) -> str:
         what = repr(self.value)
-        return f"{self.file}:{self.line + 1}: {'.'.join(map(str, self.place))} {'called' if self.is_key else '='} {what:.60}"
+        return f"{self.file}:{self.line + 1}: {'.'.join(map(str, self.path))} {'called' if self.is_key else '='} {what:.60}"
 
 
 class _Delete:
@@ -76,20 +76,20 @@ def documents(path: Path, kind: str) -> list[Any]:
     return [json.loads(text)] if kind == "one" else [json.loads(line) for line in text.splitlines()]
 
 
-def places(data: Any, at: Path_ = ()) -> Iterator[Path_]:
+def paths_in(data: Any, at: Path_ = ()) -> Iterator[Path_]:
     """Every value within a document, containers included, by its keys and indices."""
     if at:
         yield at
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, value in items:
-        yield from places(value, (*at, key))
+        yield from paths_in(value, (*at, key))
 
 
 def apply(change: Change, folder: Path) -> None:
     """Writes the file anew, changed."""
     path, kind = folder / change.file, FILES[change.file]
     result = documents(path, kind)
-    *way, last = change.place
+    *way, last = change.path
     inner = result[change.line]
     for key in way:
         inner = inner[key]
@@ -113,7 +113,7 @@ def changes(folder: Path) -> Iterator[Change]:
     """Every change of every file, in a fixed order."""
     for name, kind in FILES.items():
         for line, document in enumerate(documents(folder / name, kind)):
-            for position in places(document):
+            for position in paths_in(document):
                 yield Change(name, line, position, DELETE)
                 yield from (Change(name, line, position, value) for value in VALUES)
                 if isinstance(position[-1], str):
@@ -159,9 +159,9 @@ def saturate(folder: Path, fits: Callable[[Any], bool], value: Any, *, skip: Seq
     for name, kind in FILES.items():
         path = folder / name
         line = len(documents(path, kind)) - 1
-        for position in list(places(documents(path, kind)[line])):
+        for position in list(paths_in(documents(path, kind)[line])):
             result = _at(documents(path, kind)[line], position)
-            if position[-1] in skip or result is _GONE or not fits(result):
+            if position[-1] in skip or result is _MISSING or not fits(result):
                 continue
             before = path.read_text()
             apply(Change(name, line, position, value), folder)
@@ -172,7 +172,7 @@ def saturate(folder: Path, fits: Callable[[Any], bool], value: Any, *, skip: Seq
     return many
 
 
-_GONE = object()
+_MISSING = object()
 
 
 def _at(data: Any, position: Path_) -> Any:
@@ -181,7 +181,7 @@ def _at(data: Any, position: Path_) -> Any:
         if not (isinstance(data, dict) and key in data) and not (
             isinstance(data, list) and isinstance(key, int) and key < len(data)
         ):
-            return _GONE
+            return _MISSING
         data = data[key]
     return data
 
@@ -192,9 +192,9 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 def faults(name: str, folder: Path) -> list[str]:
     """What a reader does wrong: a traceback, an exit code of no meaning, several lines of error, markup, escapes."""
-    done = None if name == DESK else call(*COMMANDS[name])
+    done = None if name == LABEL_PAGE else call(*COMMANDS[name])
     if done is None:
-        return _desk_faults()
+        return _label_page_faults()
     result = []
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         result.append(f"{name}: traceback: {done.exception!r:.300}")
@@ -208,14 +208,14 @@ def faults(name: str, folder: Path) -> list[str]:
     return result + [f"{name}: {fault}" for word in COMMANDS[name] for fault in _file_faults(folder / word)]
 
 
-def _desk_faults() -> list[str]:
+def _label_page_faults() -> list[str]:
     try:
-        sent = desk()
+        sent = serve_label_page()
     except VisionEvalError:
         return []
     except Exception as error:
-        return [f"{DESK}: traceback: {error!r:.300}"]
-    return [f"{DESK}: control characters"] if ESCAPE.search(sent) else []
+        return [f"{LABEL_PAGE}: traceback: {error!r:.300}"]
+    return [f"{LABEL_PAGE}: control characters"] if ESCAPE.search(sent) else []
 
 
 def _file_faults(path: Path) -> Iterator[str]:

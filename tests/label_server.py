@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 READY = "#work:not([hidden]) .frame img, #end:not([hidden])"
 SECRET_A, SECRET_B = "secret-alpha-7", "secret-beta-9"
-ASKED: dict[str, Any] = {
+QUESTIONS: dict[str, Any] = {
     "questions": [
         {"key": "usable", "ask": "Would you use it?", "type": "yes_no", "metric": "verdict"},
         {"key": "clarity", "ask": "How clear is it?", "type": "scale", "scale": [1, 5]},
@@ -55,7 +55,7 @@ def write_run(
     models: Sequence[str] = (SECRET_A,),
     *,
     run_id: str = "r",
-    labels: dict[str, Any] | None = ASKED,
+    labels: dict[str, Any] | None = QUESTIONS,
     change: Callable[[int], dict[str, Any]] = lambda number: {},
 ) -> Path:
     """A finished run of every case on every model run; ``change`` returns extra record fields for a number."""
@@ -93,13 +93,13 @@ def write_run(
 class Server:
     """``visioneval label`` as a subprocess. ``url`` is the URL that it printed."""
 
-    def __init__(self, *words: str | Path) -> None:
-        self.words = [*map(str, words)]
+    def __init__(self, *arguments: str | Path) -> None:
+        self.arguments = [*map(str, arguments)]
         self.start()
 
     def start(self, *more: str) -> None:
         self.program = subprocess.Popen(
-            [sys.executable, "-m", "visioneval", "label", *self.words, "--no-open", *more],
+            [sys.executable, "-m", "visioneval", "label", *self.arguments, "--no-open", *more],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -124,7 +124,7 @@ class Server:
 
     def restart(self) -> None:
         """Restarts on the same port; waits while another test's server uses it."""
-        self.words = [*self.words, *([] if "--port" in self.words else ["--port", str(self.port)])]
+        self.arguments = [*self.arguments, *([] if "--port" in self.arguments else ["--port", str(self.port)])]
         for _ in range(60):
             try:
                 self.start()
@@ -154,7 +154,7 @@ class Server:
         finally:
             line.close()
 
-    def deck(self, rater: str) -> dict[str, Any]:
+    def next_item(self, rater: str) -> dict[str, Any]:
         status, _, body = self.ask(f"/api/item?rater={rater}")
         assert status == 200, body
         result: dict[str, Any] = json.loads(body)
@@ -166,11 +166,11 @@ def serve() -> Iterator[Callable[..., Server]]:
     """``serve(RUN, ...)`` starts a label server that stops with the test."""
     started: list[Server] = []
 
-    def begin(*words: str | Path) -> Server:
-        started.append(Server(*words))
+    def start_server(*arguments: str | Path) -> Server:
+        started.append(Server(*arguments))
         return started[-1]
 
-    yield begin
+    yield start_server
     for server in started:
         server.kill()
 
@@ -189,16 +189,16 @@ def secrets_in(text: str) -> list[str]:
 def rate(open_page: OpenPage) -> Callable[..., Page]:
     """``rate(server, rater)`` opens the page as a rater and waits for the first image."""
 
-    def opened(server: Server, rater: str, **context: Any) -> Page:
+    def open_page_as(server: Server, rater: str, **context: Any) -> Page:
         custom = f"http://127.0.0.1:{server.port}/"
         page: Page = open_page(f"{server.url}&rater={rater}", allowed=(custom, f"blob:{custom}"), **context)
         page.wait_for_selector(READY)
         return page
 
-    return opened
+    return open_page_as
 
 
-def waited(page: Page, done: int, total: int) -> None:
+def wait_for_progress(page: Page, done: int, total: int) -> None:
     """Waits for a progress, and for its image."""
     expect = pytest.importorskip(
         "playwright.sync_api"

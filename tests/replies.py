@@ -32,7 +32,9 @@ QUESTIONS = (
     GeckoQuestion(id="dog", question="Is there a dog?"),
     GeckoQuestion(id="red", question="Which colour?", choices=("blue", "red", "green"), answer="red", type="color"),
 )
-ALONE = GeckoQuestion(id="q", question="What?", choices=("no", "none left", "blue"), answer="no", type="other")
+PREFIX_QUESTION = GeckoQuestion(
+    id="q", question="What?", choices=("no", "none left", "blue"), answer="no", type="other"
+)
 
 
 def item(what: str, *, met: bool) -> dict[str, Any]:
@@ -50,7 +52,7 @@ LINES = {"lines": ["SPRING SALE", "10\u201320 % OFF", "{1} only"]}
 CHECKED = {"lines": ["SPRING SALE", "OFF"], "criteria_met": True, "reason": "the lamp is red"}
 ALIGNED = {"requirements": [item("a bun", met=True), item("snow", met=False), item("a plate", met=True)], "score": 66}
 ANSWERS = {"answers": [{"id": "dog", "reason": "seen", "answer": "yes"}, {"id": "red", "reason": "", "answer": "b"}]}
-MADE = {
+GENERATED_QUESTIONS = {
     "keywords": "{1}[Two] {2}[dogs] on a {3}[boat]",
     "questions": [question("q1", "Are there dogs?"), question("q2", "Are there two?", "q1"), question("q3", "Boat?")],
 }
@@ -64,7 +66,7 @@ def read(check: Check, scored: Callable[[Any], Any], text: str) -> Any:
     return None if result.how is None else scored(result.data)
 
 
-def made(text: str) -> Any:
+def read_generated_questions(text: str) -> Any:
     try:
         result = read_questions(read_json(text), "image")
     except UnreadableReplyError:
@@ -89,10 +91,10 @@ class Kind:
     """A kind of reply: how it is read, and whole ones."""
 
     scored: Callable[[str], Any]
-    wholes: tuple[str, ...]
+    complete: tuple[str, ...]
 
 
-def dressed(output: Mapping[str, Any]) -> tuple[str, ...]:
+def reply_forms(output: Mapping[str, Any]) -> tuple[str, ...]:
     """One answer in many forms."""
     plain, wide = json.dumps(output), json.dumps(output, indent=1, ensure_ascii=False)
     return (
@@ -114,28 +116,31 @@ KINDS: dict[str, Kind] = {
         partial(
             read, partial(rubric.reply_problems, METRICS, TAGS), keys(*METRICS, "failure_tags", "verdict", "reason")
         ),
-        dressed(RUBRIC),
+        reply_forms(RUBRIC),
     ),
-    "text": Kind(partial(read, partial(text_judge._reply_problems, ["lines"]), keys("lines")), dressed(LINES)),
+    "text": Kind(partial(read, partial(text_judge._reply_problems, ["lines"]), keys("lines")), reply_forms(LINES)),
     "checked text": Kind(
-        partial(read, partial(text_judge._reply_problems, [*CHECKED]), keys("lines", "criteria_met")), dressed(CHECKED)
+        partial(read, partial(text_judge._reply_problems, [*CHECKED]), keys("lines", "criteria_met")),
+        reply_forms(CHECKED),
     ),
     "description": Kind(
         partial(read, text_judge._description_problems, keys("description")),
-        dressed({"description": 'A red lamp.\nIt says "SALE {1}".'}),
+        reply_forms({"description": 'A red lamp.\nIt says "SALE {1}".'}),
     ),
     "alignment": Kind(
-        partial(read, alignment.reply_problems, lambda data: [each["answer"] for each in data["requirements"]]),
-        dressed(ALIGNED),
+        partial(read, alignment.reply_problems, lambda data: [entry["answer"] for entry in data["requirements"]]),
+        reply_forms(ALIGNED),
     ),
     "gecko answers": Kind(
         partial(read, partial(answer_faults, QUESTIONS), lambda data: choices(data)),
-        (*dressed(ANSWERS), *dressed({"dog": "yes", "red": "b"})),
+        (*reply_forms(ANSWERS), *reply_forms({"dog": "yes", "red": "b"})),
     ),
     "gecko answer": Kind(
-        lambda text: read(partial(answer_faults, [ALONE]), alone, answer_as_json(ALONE, text)),
+        lambda text: read(
+            partial(answer_faults, [PREFIX_QUESTION]), choice_of_prefix_question, answer_as_json(PREFIX_QUESTION, text)
+        ),
         (
-            *dressed({"answers": [{"id": "q", "reason": "", "answer": "none of them"}]}),
+            *reply_forms({"answers": [{"id": "q", "reason": "", "answer": "none of them"}]}),
             "c",
             "a) no",
             "blue",
@@ -144,8 +149,8 @@ KINDS: dict[str, Kind] = {
             "none of them",
         ),
     ),
-    "gecko questions": Kind(made, dressed(MADE)),
-    "pairwise": Kind(partial(read, pairwise.reply_problems, keys("answer")), dressed(PAIR)),
+    "gecko questions": Kind(read_generated_questions, reply_forms(GENERATED_QUESTIONS)),
+    "pairwise": Kind(partial(read, pairwise.reply_problems, keys("answer")), reply_forms(PAIR)),
     "zoom": Kind(cropped, (json.dumps(CROP), json.dumps(CROP, indent=1))),
 }
 
@@ -154,8 +159,8 @@ def choices(data: Mapping[str, Any]) -> Any:
     return {name: output.choice for name, output in read_answers(QUESTIONS, data)[0].items()}
 
 
-def alone(data: Mapping[str, Any]) -> Any:
-    output, _ = read_answers([ALONE], data)
+def choice_of_prefix_question(data: Mapping[str, Any]) -> Any:
+    output, _ = read_answers([PREFIX_QUESTION], data)
     return output["q"].choice
 
 

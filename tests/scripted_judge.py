@@ -16,21 +16,21 @@ from visioneval.resources import builtin
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles
 
-Said = str | Mapping[str, Any] | Reply | Exception
+ScriptedAnswer = str | Mapping[str, Any] | Reply | Exception
 
 
-class Asked:
+class ScriptedJudge:
     """Answers one after the other, the last for ever, and remembers the questions."""
 
-    def __init__(self, *output: Said) -> None:
-        self.said = list(output)
+    def __init__(self, *output: ScriptedAnswer) -> None:
+        self.answers = list(output)
         self.questions: list[Question] = []
         self.names: list[str] = []
 
     async def __call__(self, name: str, question: Question) -> Reply:
         self.questions.append(question)
         self.names.append(name)
-        output = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        output = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(output, Exception):
             raise output
         if isinstance(output, Reply):
@@ -47,17 +47,19 @@ class Asked:
         return [part.data for part in self.questions[at].parts if isinstance(part, ImagePart)]
 
 
-def generated(path: Path, size: tuple[int, int] = (64, 48), color: Any = "white", mode: str = "RGB") -> Path:
+def saved_image(path: Path, size: tuple[int, int] = (64, 48), color: Any = "white", mode: str = "RGB") -> Path:
     """An image in a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, color).save(path)
     return path
 
 
-def context(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, **changes: Any) -> GradingContext:
+def context(
+    folder: Path, judge: ScriptedJudge, case: Mapping[str, Any] | None = None, **changes: Any
+) -> GradingContext:
     """A cell with a white image. What its graders save is in ``folder / "kept"``."""
     created = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
-    path = changes.pop("path", None) or generated(folder / "output.png")
+    path = changes.pop("path", None) or saved_image(folder / "output.png")
 
     def save(name: str, data: bytes) -> str:
         (folder / "kept").mkdir(exist_ok=True)
@@ -74,6 +76,6 @@ def context(folder: Path, asked: Asked, case: Mapping[str, Any] | None = None, *
         "files": CaseFiles(),
         "save": save,
         "template_folders": (folder, builtin("prompts")),
-        "ask_judge": asked,
+        "ask_judge": judge,
     }
     return GradingContext(**{**known, **changes})

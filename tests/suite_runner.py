@@ -21,7 +21,7 @@ LOOK: dict[str, Any] = {
 }
 
 
-class Paying:
+class SuiteRunner:
     """A folder with a suite that calls the local server. ``changes`` are top-level keys of the suite."""
 
     def __init__(self, folder: Path, api: FakeAPI) -> None:

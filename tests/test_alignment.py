@@ -11,7 +11,7 @@ import pytest
 import yaml
 from fake_api import FakeAPI, JudgeRequest
 from record_factory import generated_png
-from scripted_judge import Asked, context
+from scripted_judge import ScriptedJudge, context
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -34,7 +34,7 @@ def reply(*answers: bool, score: Any = 50) -> dict[str, Any]:
     return {"requirements": [item(answer, f"thing {at}") for at, answer in enumerate(answers)], "score": score}
 
 
-def grade(tmp_path: Path, asked: Asked, case: dict[str, Any] | None = None, **options: Any) -> Grade:
+def grade(tmp_path: Path, asked: ScriptedJudge, case: dict[str, Any] | None = None, **options: Any) -> Grade:
     config = AlignmentGrader(key="fit", type="alignment", **options)
     return asyncio.run(Alignment(config).grade(context(tmp_path, asked, case)))
 
@@ -42,7 +42,7 @@ def grade(tmp_path: Path, asked: Asked, case: dict[str, Any] | None = None, **op
 def test_score_is_computed_and_the_judge_score_is_recorded(tmp_path: Path) -> None:
     output = reply(True, True, False, score=90)
     output["requirements"].append(item(False, "snow", gap="No snow is to be seen."))
-    result = grade(tmp_path, Asked(output))
+    result = grade(tmp_path, ScriptedJudge(output))
     assert result.scores == {"fit": 50.0}
     assert result.reasons == {"fit": "Not shown: thing 2. No snow is to be seen."}
     assert result.details["judge_score"] == 90
@@ -59,7 +59,7 @@ def test_requirements_have_equal_weight() -> None:
 
 
 def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) -> None:
-    asked = Asked(reply(True))
+    asked = ScriptedJudge(reply(True))
     grade(tmp_path, asked, {"prompt": "two buns on a plate"})
     (question,) = asked.questions
     assert "two buns on a plate" in asked.words()[0]
@@ -92,12 +92,12 @@ def test_reports_an_invalid_answer(output: Any, message: str) -> None:
 
 
 def test_invalid_answer_is_retried_once_then_null(tmp_path: Path) -> None:
-    asked = Asked("I like it", reply(True, False))
+    asked = ScriptedJudge("I like it", reply(True, False))
     result = grade(tmp_path, asked)
     assert result.scores == {"fit": 50.0}
     assert result.details["asked_again"] == 1
     assert "Your last answer could not be used" in asked.words(1)[-1]
-    lost = grade(tmp_path, Asked(reply()))
+    lost = grade(tmp_path, ScriptedJudge(reply()))
     assert lost.scores == {"fit": None}
     assert "there are 0 requirements" in str(lost.error)
     assert len(lost.details["replies"]) == 2
@@ -105,7 +105,7 @@ def test_invalid_answer_is_retried_once_then_null(tmp_path: Path) -> None:
 
 def test_judge_outage_gives_no_score(tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match="out"):
-        grade(tmp_path, Asked(ProviderError("out", kind="transient")))
+        grade(tmp_path, ScriptedJudge(ProviderError("out", kind="transient")))
 
 
 def aligned(request: JudgeRequest) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from api_runs import KEY, Paid, scripted
+from api_runs import KEY, ApiRun, scripted
 from fake_api import FakeAPI, Fault, JudgeRequest
 from nbclient import NotebookClient
 from PIL import Image
@@ -112,10 +112,10 @@ def test_cancelled_run_async_saves_calls_in_flight_and_can_be_resumed(
     tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    paid = Paid(tmp_path, api, 12)
+    api_run = ApiRun(tmp_path, api, 12)
     monkeypatch.setenv(KEY, api.key)
     api.latency["images"] = 0.3
-    settings: dict[str, Any] = {"cache": paid.cache, "max_concurrency": 2, "trust_suite": True}
+    settings: dict[str, Any] = {"cache": api_run.cache, "max_concurrency": 2, "trust_suite": True}
 
     async def main() -> None:
         work = asyncio.create_task(ve.run_async("suite.yaml", run_id="r", **settings))
@@ -131,8 +131,8 @@ def test_cancelled_run_async_saves_calls_in_flight_and_can_be_resumed(
     assert "visioneval run --resume runs/r" in str(stopped.resume_hint)
     resumed = ve.run(resume="r", **settings)
     assert resumed.exit_code == 0
-    paid.check_whole()
-    assert paid.paid_again == 0
+    api_run.check_complete()
+    assert api_run.repeated_calls == 0
 
 
 def test_settings_select_cells_and_set_the_run_folder(quickstart: Path) -> None:
@@ -185,9 +185,9 @@ def test_refused_key_is_the_same_exit_code_everywhere(
     tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    paid = Paid(tmp_path, api, 4)
+    api_run = ApiRun(tmp_path, api, 4)
     monkeypatch.setenv(KEY, "wrong")
-    run = ve.run("suite.yaml", run_id="r", cache=paid.cache, trust_suite=True)
+    run = ve.run("suite.yaml", run_id="r", cache=api_run.cache, trust_suite=True)
     assert "refused the API key" in str(run.error)
     assert (run.exit_code, run.info.stopped_by, run.summary.stopped_by) == (3, "refused_key", "refused_key")
     assert json.loads(Path("runs/r/summary.json").read_text())["exit_code"] == 3
@@ -200,13 +200,13 @@ def test_unjudged_pairs_show_everywhere(tmp_path: Path, api: FakeAPI, monkeypatc
     entry = {"provider": "openai", "base_url": api.openai_base_url, "api_key_env": KEY}
     models = [{**entry, "label": name, "params": {"model": "gpt-image-1.5"}} for name in ("one", "two")]
     graders = [{"key": "file", "type": "properties"}, {"key": "better", "type": "pairwise", "judge": "eye"}]
-    paid = Paid(tmp_path, api, 1, models=models, graders=graders, verdict=["not file.blank"])
+    api_run = ApiRun(tmp_path, api, 1, models=models, graders=graders, verdict=["not file.blank"])
     monkeypatch.setenv(KEY, api.key)
     columns = iter(range(32))
     api.script.generate(lambda asked: [_photo(next(columns))] * asked.n)
     api.script.judge({"reason": "clearer", "answer": "A"})
     api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("off_schema"))
-    run = ve.run("suite.yaml", run_id="r", cache=paid.cache, trust_suite=True)
+    run = ve.run("suite.yaml", run_id="r", cache=api_run.cache, trust_suite=True)
     assert (run.exit_code, run.summary.unjudged_pairs) == (3, 1)
     text = "1 pair could not be judged"
     assert text in CliRunner().invoke(app, ["show", "r"]).stdout

@@ -16,7 +16,7 @@ import pytest
 from broken_images import BROKEN, chunk, encoded, flat_png, short_png
 from fake_api import FakeAPI, Script
 from PIL import Image
-from suite_runner import Paying
+from suite_runner import SuiteRunner
 
 from visioneval.errors import ImageError
 from visioneval.media import images
@@ -26,19 +26,19 @@ pytest_plugins = ("fake_api.fixtures",)
 
 
 @pytest.fixture
-def paying(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Paying:
+def runner(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> SuiteRunner:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOCAL_KEY", api.key)
     monkeypatch.setenv("VISIONEVAL_CACHE", str(tmp_path / "cache"))
-    return Paying(tmp_path / "suite", api)
+    return SuiteRunner(tmp_path / "suite", api)
 
 
-def only(paying: Paying, *words: str, run_id: str = "r", code: int = 3) -> Record:
+def only(runner: SuiteRunner, *words: str, run_id: str = "r", code: int = 3) -> Record:
     """The record of a run of one cell that no judge was asked about."""
-    result = paying.run("--trust-suite", *words, run_id=run_id)
+    result = runner.run("--trust-suite", *words, run_id=run_id)
     assert result.exit_code == code, result.output
-    assert paying.called[1] == 0
-    (record,) = paying.records(run_id).values()
+    assert runner.called[1] == 0
+    (record,) = runner.records(run_id).values()
     return record
 
 
@@ -49,94 +49,94 @@ def is_bad_image(record: Record, message: str = "cannot be decoded") -> None:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_finished_image_that_does_not_decode(paying: Paying, name: str) -> None:
-    paying.write("tree", prices={}, models=[{"provider": "files", "path": name}])
-    (paying.folder / name).write_bytes(BROKEN[name])
-    is_bad_image(only(paying))
+def test_a_finished_image_that_does_not_decode(runner: SuiteRunner, name: str) -> None:
+    runner.write("tree", prices={}, models=[{"provider": "files", "path": name}])
+    (runner.folder / name).write_bytes(BROKEN[name])
+    is_bad_image(only(runner))
 
 
-def test_a_generated_image_with_too_few_pixels(paying: Paying, script: Script) -> None:
+def test_a_generated_image_with_too_few_pixels(runner: SuiteRunner, script: Script) -> None:
     script.generate(lambda _: [short_png()])
-    paying.write("tree")
-    is_bad_image(only(paying))
+    runner.write("tree")
+    is_bad_image(only(runner))
 
 
-def test_an_edit_with_too_few_pixels(paying: Paying, script: Script) -> None:
+def test_an_edit_with_too_few_pixels(runner: SuiteRunner, script: Script) -> None:
     script.generate(lambda _: [short_png()])
-    paying.write("tree", cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
-    (paying.folder / "base.png").write_bytes(encoded())
-    is_bad_image(only(paying))
+    runner.write("tree", cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
+    (runner.folder / "base.png").write_bytes(encoded())
+    is_bad_image(only(runner))
 
 
-def test_an_image_of_a_command_with_too_few_pixels(paying: Paying) -> None:
+def test_an_image_of_a_command_with_too_few_pixels(runner: SuiteRunner) -> None:
     code = "import json, sys; open(json.load(sys.stdin)['output'], 'wb').write(open('short.png', 'rb').read())"
-    paying.write("tree", prices={}, models=[{"provider": "command", "argv": [sys.executable, "-c", code]}])
-    (paying.folder / "short.png").write_bytes(short_png())
-    is_bad_image(only(paying))
+    runner.write("tree", prices={}, models=[{"provider": "command", "argv": [sys.executable, "-c", code]}])
+    (runner.folder / "short.png").write_bytes(short_png())
+    is_bad_image(only(runner))
 
 
-def test_an_image_of_a_class_with_too_few_pixels(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    paying.write("tree", prices={}, models=[{"provider": "short_class:Generate"}])
-    (paying.folder / "short_class.py").write_text(
+def test_an_image_of_a_class_with_too_few_pixels(runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.write("tree", prices={}, models=[{"provider": "short_class:Generate"}])
+    (runner.folder / "short_class.py").write_text(
         "from pathlib import Path\nfrom visioneval.providers.base import Generation\n"
         "class Generate:\n    def __init__(self, config): pass\n"
         "    async def generate(self, request):\n"
         "        return Generation(outputs=((Path(__file__).parent / 'short.png').read_bytes(),))\n"
     )
-    (paying.folder / "short.png").write_bytes(short_png())
-    monkeypatch.syspath_prepend(str(paying.folder))
-    is_bad_image(only(paying))
+    (runner.folder / "short.png").write_bytes(short_png())
+    monkeypatch.syspath_prepend(str(runner.folder))
+    is_bad_image(only(runner))
 
 
-def test_an_imported_run_is_graded_only_where_its_images_decode(paying: Paying) -> None:
-    paying.write("tree", prices={}, models=[{"provider": "files", "path": "a.png"}])
-    (paying.folder / "a.png").write_bytes(encoded())
-    assert paying.run("--trust-suite").exit_code == 0
-    asked = paying.called[1]
-    run = paying.out / "r"
-    (record,) = paying.records().values()
+def test_an_imported_run_is_graded_only_where_its_images_decode(runner: SuiteRunner) -> None:
+    runner.write("tree", prices={}, models=[{"provider": "files", "path": "a.png"}])
+    (runner.folder / "a.png").write_bytes(encoded())
+    assert runner.run("--trust-suite").exit_code == 0
+    asked = runner.called[1]
+    run = runner.out / "r"
+    (record,) = runner.records().values()
     (run / str(record.artifact_path)).write_bytes(short_png())
     line = json.loads((run / "results.jsonl").read_text())
     (run / "results.jsonl").write_text(json.dumps({**line, "artifact_sha256": images.sha256(short_png())}) + "\n")
-    result = paying("grade", run, "--runs", paying.out, "--run-id", "g", "--trust-suite", "--reuse", "none")
-    assert (result.exit_code, paying.called[1]) == (3, asked)
-    is_bad_image(next(iter(paying.records("g").values())))
+    result = runner("grade", run, "--runs", runner.out, "--run-id", "g", "--trust-suite", "--reuse", "none")
+    assert (result.exit_code, runner.called[1]) == (3, asked)
+    is_bad_image(next(iter(runner.records("g").values())))
 
 
 @pytest.mark.parametrize("key", ["images", "mask", "reference"])
-def test_an_input_that_does_not_decode_is_a_problem_of_the_suite(paying: Paying, key: str) -> None:
+def test_an_input_that_does_not_decode_is_a_problem_of_the_suite(runner: SuiteRunner, key: str) -> None:
     case = {"id": "tree", "prompt": "an edit", "images": ["base.png"], "mask": "mask.png", "reference": "right.png"}
     if key == "images":
         del case["mask"]
-    path = paying.write(cases=[case])
+    path = runner.write(cases=[case])
     for name in ("base.png", "right.png"):
-        (paying.folder / name).write_bytes(encoded())
-    Image.new("LA", (64, 48)).save(paying.folder / "mask.png")
+        (runner.folder / name).write_bytes(encoded())
+    Image.new("LA", (64, 48)).save(runner.folder / "mask.png")
     broken = {"images": "base.png", "mask": "mask.png", "reference": "right.png"}[key]
-    (paying.folder / broken).write_bytes(short_png())
-    for words in (("validate", path), ("run", path, "--runs", paying.out)):
-        result = paying(*words, "--trust-suite")
+    (runner.folder / broken).write_bytes(short_png())
+    for words in (("validate", path), ("run", path, "--runs", runner.out)):
+        result = runner(*words, "--trust-suite")
         assert result.exit_code == 2
         assert f"{broken}: the image cannot be decoded: " in result.output
-    assert paying.called == (0, 0)
+    assert runner.called == (0, 0)
 
 
-def test_an_image_of_more_pixels_than_the_limit(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    paying.write("tree", prices={}, models=[{"provider": "files", "path": "large.png"}])
-    (paying.folder / "large.png").write_bytes(flat_png(1100, 1000))
+def test_an_image_of_more_pixels_than_the_limit(runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.write("tree", prices={}, models=[{"provider": "files", "path": "large.png"}])
+    (runner.folder / "large.png").write_bytes(flat_png(1100, 1000))
     message = "it declares 1100 x 1000 pixels, over the limit of 1 million pixels"
     message += " (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)"
-    is_bad_image(only(paying, "--max-megapixels", "1", run_id="flag"), message)
+    is_bad_image(only(runner, "--max-megapixels", "1", run_id="flag"), message)
     monkeypatch.setenv("VISIONEVAL_MAX_MEGAPIXELS", "1")
-    is_bad_image(only(paying, run_id="environment"), message)
-    assert paying.run("--trust-suite", "--max-megapixels", "2", run_id="raised").exit_code == 0
-    shutil.rmtree(paying.out)
+    is_bad_image(only(runner, run_id="environment"), message)
+    assert runner.run("--trust-suite", "--max-megapixels", "2", run_id="raised").exit_code == 0
+    shutil.rmtree(runner.out)
 
 
-def test_an_input_over_the_limit_is_a_problem_of_the_suite(paying: Paying) -> None:
-    path = paying.write(cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
-    (paying.folder / "base.png").write_bytes(flat_png(1100, 1000))
-    result = paying("validate", path, "--trust-suite", "--max-megapixels", "1")
+def test_an_input_over_the_limit_is_a_problem_of_the_suite(runner: SuiteRunner) -> None:
+    path = runner.write(cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
+    (runner.folder / "base.png").write_bytes(flat_png(1100, 1000))
+    result = runner("validate", path, "--trust-suite", "--max-megapixels", "1")
     assert result.exit_code == 2
     assert "base.png: it declares 1100 x 1000 pixels, over the limit of 1 million pixels" in result.output
 
@@ -172,11 +172,11 @@ def test_a_black_png_is_complete(mode: str, size: tuple[int, int]) -> None:
     assert images.identify(out.getvalue()) == ("image/png", *size)
 
 
-def test_a_cached_image_is_decoded_before_use(paying: Paying) -> None:
+def test_a_cached_image_is_decoded_before_use(runner: SuiteRunner) -> None:
     """An older version kept images by their checksums alone."""
-    paying.write("tree")
-    cache = paying.folder / "cache"
-    assert paying.run("--trust-suite", "--cache", cache, "--reuse", "none").exit_code == 0
+    runner.write("tree")
+    cache = runner.folder / "cache"
+    assert runner.run("--trust-suite", "--cache", cache, "--reuse", "none").exit_code == 0
     digest = images.sha256(short_png())
     (cache / "files" / digest[:2]).mkdir(exist_ok=True)
     (cache / "files" / digest[:2] / digest).write_bytes(short_png())
@@ -187,7 +187,7 @@ def test_a_cached_image_is_decoded_before_use(paying: Paying) -> None:
         del known["decoded"]
         known["sha256"] = digest
         index.execute("UPDATE answers SET answer = ?, files = ? WHERE kind = 'generate'", (json.dumps(stored), digest))
-    asked = paying.called
-    again = paying.run("--trust-suite", "--cache", cache, "--offline", run_id="offline")
-    assert (again.exit_code, paying.called) == (3, asked)
-    is_bad_image(next(iter(paying.records("offline").values())))
+    asked = runner.called
+    again = runner.run("--trust-suite", "--cache", cache, "--offline", run_id="offline")
+    assert (again.exit_code, runner.called) == (3, asked)
+    is_bad_image(next(iter(runner.records("offline").values())))

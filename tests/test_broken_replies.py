@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from canned_api import canned
-from failing_calls import CALLS, Replying, error_of, scripted
+from failing_calls import CALLS, FailingCall, error_of, scripted
 from fake_api import FakeAPI, Fault
 
 from visioneval.engine.calls import limiters
@@ -34,16 +34,16 @@ def _soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_no_redirect_is_followed(tmp_path: Path, api: FakeAPI, call: str) -> None:
-    replying = Replying(tmp_path, api, call)
+    failing = FailingCall(tmp_path, api, call)
     with canned({"data": [{"b64_json": "AAAA"}], "choices": [{"message": {"content": '{"quality": 5}'}}]}) as other:
-        record = replying.meets(
+        record = failing.run_with_fault(
             Fault("redirect", location=f"{other.url}/there?token=abc"), "--log-file", str(tmp_path / "log")
         )
-        assert (replying.result.exit_code, record.verdict, replying.calls, other.bodies) == (3, "ERROR", 1, [])
+        assert (failing.result.exit_code, record.verdict, failing.calls, other.bodies) == (3, "ERROR", 1, [])
     origin = other.url.removesuffix("/v1")
     assert error_of(record).startswith(f"307: the server redirects to '{origin}'; redirects are not followed: ")
     assert "token" not in error_of(record)
-    assert replying.logged(tmp_path / "log") == ["invalid"]
+    assert failing.logged(tmp_path / "log") == ["invalid"]
 
 
 @pytest.mark.parametrize("call", ["generation", "gemini"])
@@ -61,7 +61,7 @@ def test_no_redirect_is_followed(tmp_path: Path, api: FakeAPI, call: str) -> Non
 def test_a_redirect_is_reported_by_host_only(
     tmp_path: Path, api: FakeAPI, call: str, status: int, location: str | None, shown: str
 ) -> None:
-    record = Replying(tmp_path, api, call).meets(Fault("redirect", status=status, location=location))
+    record = FailingCall(tmp_path, api, call).run_with_fault(Fault("redirect", status=status, location=location))
     assert record.error is not None
     assert record.error.kind == "invalid"
     where = shown.format(port=api.port)
@@ -73,32 +73,32 @@ def test_a_redirect_is_reported_by_host_only(
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", ["bad_chunk", "bad_status_line"])
 def test_broken_http_is_tried_again_like_a_reset(tmp_path: Path, api: FakeAPI, call: str, kind: str) -> None:
-    replying = Replying(tmp_path, api, call)
-    record = replying.meets(Fault(kind), "--log-file", str(tmp_path / "log"))
-    assert (replying.result.exit_code, record.verdict, replying.calls) == (3, "ERROR", 2)
-    assert replying.logged(tmp_path / "log") == ["transient"] * 2
+    failing = FailingCall(tmp_path, api, call)
+    record = failing.run_with_fault(Fault(kind), "--log-file", str(tmp_path / "log"))
+    assert (failing.result.exit_code, record.verdict, failing.calls) == (3, "ERROR", 2)
+    assert failing.logged(tmp_path / "log") == ["transient"] * 2
     assert "Error: " not in error_of(record).removeprefix("no answer: RemoteProtocolError: ")
-    assert record.attempts == (1 if replying.is_judged else 2)
+    assert record.attempts == (1 if failing.is_judged else 2)
     api.faults.clear()
     api.faults.queue(Fault(kind))
-    again = replying.run(resume=True)
+    again = failing.run(resume=True)
     assert (again.verdict, again.error) == ("PASS", None)
-    assert again.attempts == (1 if replying.is_judged else 2)
+    assert again.attempts == (1 if failing.is_judged else 2)
 
 
 def test_attempts_count_the_calls_of_a_cell_that_fails(tmp_path: Path, api: FakeAPI) -> None:
-    replying = Replying(tmp_path, api, "generation")
+    failing = FailingCall(tmp_path, api, "generation")
     for kind, attempts in (("server_error", 2), ("reset", 2), ("bad_request", 1), ("refusal", 1)):
-        record = replying.meets(Fault(kind), resume=replying.calls > 0)
-        assert (record.attempts, replying.paid.records) == (attempts, [record]), kind
-    offline = replying.run("--offline", "--cache", str(tmp_path / "cache"), resume=True)
+        record = failing.run_with_fault(Fault(kind), resume=failing.calls > 0)
+        assert (record.attempts, failing.api_run.records) == (attempts, [record]), kind
+    offline = failing.run("--offline", "--cache", str(tmp_path / "cache"), resume=True)
     assert offline.status == "refused"
 
 
 def test_a_cell_without_calls_has_no_attempts(tmp_path: Path, api: FakeAPI) -> None:
-    replying = Replying(tmp_path, api, "generation")
-    replying.paid.cache.mkdir()
-    record = replying.run("--offline")
+    failing = FailingCall(tmp_path, api, "generation")
+    failing.api_run.cache.mkdir()
+    record = failing.run("--offline")
     assert record.error is not None
     assert (record.error.kind, record.attempts, api.requests) == ("offline", 0, [])
 
@@ -123,19 +123,19 @@ def test_an_error_with_status_200_is_reported_with_the_providers_message(
     tmp_path: Path, api: FakeAPI, call: str, at: int
 ) -> None:
     reason, kind, words = (GEMINI_ERRORS if call.startswith("gemini") else ERRORS)[at]
-    replying = Replying(tmp_path, api, call)
-    record = replying.meets(Fault("error_in_200", reason=reason), "--log-file", str(tmp_path / "log"))
+    failing = FailingCall(tmp_path, api, call)
+    record = failing.run_with_fault(Fault("error_in_200", reason=reason), "--log-file", str(tmp_path / "log"))
     assert record.verdict == "ERROR"
     assert words in error_of(record)
-    assert set(replying.logged(tmp_path / "log")) == {kind}
-    assert replying.calls == (1 if kind == "invalid" else 2)
+    assert set(failing.logged(tmp_path / "log")) == {kind}
+    assert failing.calls == (1 if kind == "invalid" else 2)
 
 
 @pytest.mark.parametrize("call", ["generation", "responses", "chat"])
 def test_a_refused_key_with_the_status_200_ends_the_run(tmp_path: Path, api: FakeAPI, call: str) -> None:
-    replying = Replying(tmp_path, api, call)
+    failing = FailingCall(tmp_path, api, call)
     api.faults.when(lambda asked: True, Fault("error_in_200", reason="unauthorized"))
-    result = replying.paid.run("--quiet")
+    result = failing.api_run.run("--quiet")
     assert result.exit_code == 3
     assert "the provider refused the API key: the reply is an error: Incorrect API key provided" in result.stderr
 
@@ -156,13 +156,13 @@ def test_a_refused_key_with_the_status_200_ends_the_run(tmp_path: Path, api: Fak
     ],
 )
 def test_errors_of_other_servers(tmp_path: Path, api: FakeAPI, answer: Any, kind: str, words: str) -> None:
-    replying = Replying(tmp_path, api, "chat")
+    failing = FailingCall(tmp_path, api, "chat")
     suite = tmp_path / "suite.yaml"
     with canned(answer) as other:
         suite.write_text(suite.read_text().replace(api.openai_base_url + '", "api_key_env": "PAID_KEY", "model": "gpt-5', other.url + '", "api_key_env": "PAID_KEY", "model": "gpt-5'))  # fmt: skip
-        record = replying.run("--log-file", str(tmp_path / "log"))
+        record = failing.run("--log-file", str(tmp_path / "log"))
     assert other.bodies
-    assert (error_of(record).removeprefix("the judge refused: "), set(replying.logged(tmp_path / "log"))) == (
+    assert (error_of(record).removeprefix("the judge refused: "), set(failing.logged(tmp_path / "log"))) == (
         words,
         {kind},
     )
@@ -177,11 +177,11 @@ def test_errors_of_other_servers(tmp_path: Path, api: FakeAPI, answer: Any, kind
     ],
 )
 def test_errors_of_other_gemini_servers(tmp_path: Path, api: FakeAPI, answer: Any, kind: str, words: str) -> None:
-    replying = Replying(tmp_path, api, "gemini")
+    failing = FailingCall(tmp_path, api, "gemini")
     suite = tmp_path / "suite.yaml"
     with canned(answer) as other:
         suite.write_text(suite.read_text().replace(api.gemini_base_url, other.url.removesuffix("/v1")))
-        record = replying.run()
+        record = failing.run()
     assert record.error is not None
     assert (record.error.kind, record.error.message) == (kind, words)
 
@@ -191,11 +191,11 @@ def test_errors_of_other_gemini_servers(tmp_path: Path, api: FakeAPI, answer: An
 
 @pytest.mark.parametrize("call", FEW)
 def test_a_date_to_wait_for_is_honoured(tmp_path: Path, api: FakeAPI, call: str) -> None:
-    replying = Replying(tmp_path, api, call)
+    failing = FailingCall(tmp_path, api, call)
     then = datetime.now(UTC) + timedelta(seconds=3)
-    api.faults.queue(*[None] * replying.is_judged, Fault("unavailable", retry_after_header=format_datetime(then, usegmt=True)))  # fmt: skip
-    assert replying.run().verdict == "PASS"
-    assert replying.calls == 2
+    api.faults.queue(*[None] * failing.is_judged, Fault("unavailable", retry_after_header=format_datetime(then, usegmt=True)))  # fmt: skip
+    assert failing.run().verdict == "PASS"
+    assert failing.calls == 2
     assert datetime.now(UTC) >= then.replace(microsecond=0)
 
 
@@ -205,19 +205,19 @@ def test_a_date_to_wait_for_is_honoured(tmp_path: Path, api: FakeAPI, call: str)
 def test_a_wait_without_end_is_given_up_in_a_short_line(
     tmp_path: Path, api: FakeAPI, call: str, text: str, kind: str
 ) -> None:
-    replying = Replying(tmp_path, api, call)
-    record = replying.meets(Fault(kind, retry_after_header=text))
-    assert (record.verdict, replying.calls) == ("ERROR", 1)
+    failing = FailingCall(tmp_path, api, call)
+    record = failing.run_with_fault(Fault(kind, retry_after_header=text))
+    assert (record.verdict, failing.calls) == ("ERROR", 1)
     assert error_of(record).endswith("(the provider asks for a wait of 30 days or more: resume the run after that)")
     assert len(error_of(record)) < 250
 
 
 def test_an_excessive_retry_after_is_not_waited_for(tmp_path: Path, api: FakeAPI) -> None:
     api.faults.when(lambda asked: True, Fault("rate_limit", retry_after_header="1e308"))
-    replying = Replying(tmp_path, api, "generation", cases=[{"id": f"c{at}", "prompt": "a tree"} for at in range(6)])
-    result = replying.paid.run("--max-concurrency", "2")
+    failing = FailingCall(tmp_path, api, "generation", cases=[{"id": f"c{at}", "prompt": "a tree"} for at in range(6)])
+    result = failing.api_run.run("--max-concurrency", "2")
     assert result.exit_code == 3
-    messages = [record.error.message for record in replying.paid.records if record.error]
+    messages = [record.error.message for record in failing.api_run.records if record.error]
     assert len(messages) == 6
     assert all("30 days or more" in message for message in messages)
     waited = "the provider asks for a wait of 30 days or more: resume the run after that"
@@ -230,10 +230,10 @@ def test_an_excessive_retry_after_is_not_waited_for(tmp_path: Path, api: FakeAPI
     "text", ["-5", "nan", "inf", "-inf", "", "soon", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2015", "\u0661"]
 )
 def test_an_invalid_retry_after_is_ignored(tmp_path: Path, api: FakeAPI, call: str, text: str) -> None:
-    replying = Replying(tmp_path, api, call)
+    failing = FailingCall(tmp_path, api, call)
     header = text if text.isascii() else "\u00b2"
-    api.faults.queue(*[None] * replying.is_judged, Fault("unavailable", retry_after_header=header))
-    assert (replying.run().verdict, replying.calls) == ("PASS", 2)
+    api.faults.queue(*[None] * failing.is_judged, Fault("unavailable", retry_after_header=header))
+    assert (failing.run().verdict, failing.calls) == ("PASS", 2)
 
 
 # --- how large a reply may be
@@ -252,23 +252,23 @@ def test_an_invalid_retry_after_is_ignored(tmp_path: Path, api: FakeAPI, call: s
     ids=lambda fault: fault.coding or fault.kind,
 )
 def test_a_reply_over_the_limit_is_not_read(tmp_path: Path, api: FakeAPI, call: str, fault: Fault) -> None:
-    replying = Replying(tmp_path, api, call)
-    record = replying.meets(fault, "--max-reply-mb", "2", "--log-file", str(tmp_path / "log"))
-    assert (replying.result.exit_code, record.verdict, replying.calls) == (3, "ERROR", 1)
+    failing = FailingCall(tmp_path, api, call)
+    record = failing.run_with_fault(fault, "--max-reply-mb", "2", "--log-file", str(tmp_path / "log"))
+    assert (failing.result.exit_code, record.verdict, failing.calls) == (3, "ERROR", 1)
     assert error_of(record) == (
         "the reply is over the limit of 2 MB: --max-reply-mb or VISIONEVAL_MAX_REPLY_MB raises it"
     )
-    assert replying.logged(tmp_path / "log") == ["invalid"]
+    assert failing.logged(tmp_path / "log") == ["invalid"]
 
 
 @pytest.mark.parametrize("call", FEW)
 def test_no_reply_fills_the_memory(tmp_path: Path, api: FakeAPI, call: str) -> None:
-    replying = Replying(tmp_path, api, call)
+    failing = FailingCall(tmp_path, api, call)
     fault = Fault("bomb", size=400)
-    replying.meets(fault, "--max-reply-mb", "1")  # what is imported and compressed once
+    failing.run_with_fault(fault, "--max-reply-mb", "1")  # what is imported and compressed once
     tracemalloc.start()
     try:
-        record = replying.meets(fault, resume=True)
+        record = failing.run_with_fault(fault, resume=True)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -279,9 +279,9 @@ def test_no_reply_fills_the_memory(tmp_path: Path, api: FakeAPI, call: str) -> N
 @pytest.mark.parametrize("call", FEW)
 @pytest.mark.parametrize("kind", ["endless", "endless_gzip", "bomb"])
 def test_an_error_without_end_is_still_the_error_that_it_is(tmp_path: Path, api: FakeAPI, call: str, kind: str) -> None:
-    replying = Replying(tmp_path, api, call)
-    record = replying.meets(Fault(kind, status=503, size=40), "--log-file", str(tmp_path / "log"))
-    assert replying.logged(tmp_path / "log") == ["transient"] * 2
+    failing = FailingCall(tmp_path, api, call)
+    record = failing.run_with_fault(Fault(kind, status=503, size=40), "--log-file", str(tmp_path / "log"))
+    assert failing.logged(tmp_path / "log") == ["transient"] * 2
     assert error_of(record).startswith("503: ")
 
 
@@ -292,20 +292,20 @@ def test_an_error_without_end_is_still_the_error_that_it_is(tmp_path: Path, api:
     ids=lambda fault: fault.coding or "twice",
 )
 def test_an_unrequested_encoding_is_not_decompressed(tmp_path: Path, api: FakeAPI, call: str, fault: Fault) -> None:
-    replying = Replying(tmp_path, api, call)
-    record = replying.meets(fault, "--log-file", str(tmp_path / "log"))
-    assert replying.logged(tmp_path / "log") == ["invalid"]
+    failing = FailingCall(tmp_path, api, call)
+    record = failing.run_with_fault(fault, "--log-file", str(tmp_path / "log"))
+    assert failing.logged(tmp_path / "log") == ["invalid"]
     coding = fault.coding or "gzip, gzip"
     assert error_of(record) == f"the answer could not be read: it is encoded as {coding!r}, which was not requested"
-    assert replying.api.requests[-1].headers["accept-encoding"] == "gzip, deflate"
+    assert failing.api.requests[-1].headers["accept-encoding"] == "gzip, deflate"
 
 
 @pytest.mark.parametrize("call", FEW)
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_a_compressed_reply_is_read(tmp_path: Path, api: FakeAPI, call: str, coding: str) -> None:
-    replying = Replying(tmp_path, api, call)
+    failing = FailingCall(tmp_path, api, call)
     api.packing = coding
-    assert replying.run().verdict == "PASS"
+    assert failing.run().verdict == "PASS"
 
 
 @pytest.mark.parametrize(("flags", "variable"), [(("--max-reply-mb", "1"), "9"), ((), "1")])
@@ -313,41 +313,41 @@ def test_the_limit_is_set_by_a_flag_or_else_by_the_environment(
     tmp_path: Path, api: FakeAPI, flags: tuple[str, ...], variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISIONEVAL_MAX_REPLY_MB", variable)
-    replying = Replying(tmp_path, api, "generation")
-    record = replying.meets(Fault("large", size=3), *flags)
+    failing = FailingCall(tmp_path, api, "generation")
+    record = failing.run_with_fault(Fault("large", size=3), *flags)
     assert error_of(record).startswith("the reply is over the limit of 1 MB: ")
     api.faults.clear()
-    assert replying.run("--max-reply-mb", "9", resume=True).verdict == "PASS"
+    assert failing.run("--max-reply-mb", "9", resume=True).verdict == "PASS"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e9", "much"])
 def test_an_invalid_limit_is_a_usage_error(
     tmp_path: Path, api: FakeAPI, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replying = Replying(tmp_path, api, "generation")
-    result = replying.paid.run("--max-reply-mb", text)
+    failing = FailingCall(tmp_path, api, "generation")
+    result = failing.api_run.run("--max-reply-mb", text)
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert "--max-reply-mb" in result.stderr
     monkeypatch.setenv("VISIONEVAL_MAX_REPLY_MB", text)
-    result = replying.paid.run()
+    result = failing.api_run.run()
     assert (result.exit_code, len(result.stderr.splitlines()), api.requests) == (2, 1, [])
     assert result.stderr.startswith(f"VISIONEVAL_MAX_REPLY_MB='{text}': must be a whole number from 1 to")
 
 
 def test_the_resume_command_includes_the_limit(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    replying = Replying(tmp_path, api, "generation")
+    failing = FailingCall(tmp_path, api, "generation")
     api.faults.when(lambda asked: True, Fault("unauthorized"))
-    monkeypatch.setattr("sys.argv", ["visioneval", *replying.paid.words("--max-reply-mb", "100")])
-    result = replying.paid.run("--max-reply-mb", "100")
+    monkeypatch.setattr("sys.argv", ["visioneval", *failing.api_run.words("--max-reply-mb", "100")])
+    result = failing.api_run.run("--max-reply-mb", "100")
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("stopped")]
     assert " visioneval run --resume runs/r --trust-suite " in line
     assert line.endswith(" --max-reply-mb 100")
 
 
 def test_a_slow_reply_ends_with_the_time_limit(tmp_path: Path, api: FakeAPI) -> None:
-    replying = Replying(tmp_path, api, "responses")
+    failing = FailingCall(tmp_path, api, "responses")
     suite = tmp_path / "suite.yaml"
     suite.write_text(suite.read_text().replace('"timeout_s": 20', '"timeout_s": 1'))
-    record = replying.meets(Fault("drip"), "--log-file", str(tmp_path / "log"))
+    record = failing.run_with_fault(Fault("drip"), "--log-file", str(tmp_path / "log"))
     assert error_of(record) == "no answer within 1 s"
-    assert replying.logged(tmp_path / "log") == ["cancelled"] * 2
+    assert failing.logged(tmp_path / "log") == ["cancelled"] * 2

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from concurrency import play, settle
+from concurrency import run_with_timeout, settle
 from fake_api import FakeAPI, Fault
 from genai_prices import Usage, calc_price
-from suite_runner import PRICES, Paying
+from suite_runner import PRICES, SuiteRunner
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -39,11 +39,11 @@ TOKENS = {"input_tokens": 2_000, "output_tokens": 500}
 
 
 @pytest.fixture
-def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Paying:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> SuiteRunner:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
-    return Paying(tmp_path, api)
+    return SuiteRunner(tmp_path, api)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def paid(
 
 
 def test_calls_in_flight_reserve_their_maximum_cost() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         budget = Budget(1.0)
         async with budget.reserve(GENERATE, 1, exactly(0.5)) as first, budget.reserve(JUDGE, 0, exactly(0.4)) as second:
             waiting = asyncio.create_task(paid(budget, exactly(0.3), 0.3))
@@ -189,11 +189,11 @@ def test_calls_in_flight_reserve_their_maximum_cost() -> None:
             await paid(budget, exactly(0.3), 0.3)
         assert budget.refused == 1
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_budget_can_be_used_completely() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         budget = Budget(0.3)
         for _ in range(3):
             await paid(budget, exactly(0.1), 0.1)
@@ -201,11 +201,11 @@ def test_budget_can_be_used_completely() -> None:
             await paid(budget, exactly(0.1), 0.1)
         await paid(budget, exactly(0.0), 0.0)
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_failed_call_releases_its_reservation() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         budget = Budget(1.0)
         for _ in range(5):
             with pytest.raises(ZeroDivisionError):
@@ -215,114 +215,114 @@ def test_failed_call_releases_its_reservation() -> None:
         await paid(budget, exactly(0.6), None)
         assert budget.spent == 0.6, "an unknown cost is the most that it may be"
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_no_budget_refuses_nothing_and_computes_no_bound() -> None:
     def nobody() -> CostBound:
         raise AssertionError
 
-    async def story() -> None:
+    async def scenario() -> None:
         budget = Budget()
         for _ in range(3):
             await paid(budget, nobody, 1e9)
         await paid(budget, nobody, None)
         assert budget.refused == 0
 
-    play(story())
+    run_with_timeout(scenario())
 
 
-def test_budget_with_unknown_price_is_a_usage_error(paying: Paying) -> None:
-    paying.write(prices={"openai:gpt-5.4": {"per_call": 0.01}})
-    result = paying.run("--budget", "1")
-    assert (result.exit_code, paying.called, paying.out.exists()) == (2, (0, 0), False)
+def test_budget_with_unknown_price_is_a_usage_error(runner: SuiteRunner) -> None:
+    runner.write(prices={"openai:gpt-5.4": {"per_call": 0.01}})
+    result = runner.run("--budget", "1")
+    assert (result.exit_code, runner.called, runner.out.exists()) == (2, (0, 0), False)
     (line,) = result.stderr.splitlines()
     assert line == (
         "the budget needs the price of every call, but these are unknown: openai:gpt-image-1.5. Set them in the suite, for example"
         " 'prices: {openai:gpt-image-1.5: {per_image: 0.02}}'"
     )
-    assert paying.run("--budget", "1", "--offline").exit_code == 3, "nothing is paid offline"
-    paying.write(prices={"openai:gpt-5.4": {"per_call": 0.01}}, budget_usd=3)
-    assert paying.run(run_id="s").exit_code == 2, "the suite's budget too"
+    assert runner.run("--budget", "1", "--offline").exit_code == 3, "nothing is paid offline"
+    runner.write(prices={"openai:gpt-5.4": {"per_call": 0.01}}, budget_usd=3)
+    assert runner.run(run_id="s").exit_code == 2, "the suite's budget too"
 
 
 @pytest.mark.parametrize("message", ["nan", "inf", "0", "-1", "much"])
-def test_invalid_budget_is_a_usage_error(paying: Paying, message: str) -> None:
-    paying.write()
-    assert paying.run("--budget", message).exit_code == 2
-    assert paying.called == (0, 0)
+def test_invalid_budget_is_a_usage_error(runner: SuiteRunner, message: str) -> None:
+    runner.write()
+    assert runner.run("--budget", message).exit_code == 2
+    assert runner.called == (0, 0)
 
 
-def test_run_stops_at_budget_and_can_be_resumed(paying: Paying) -> None:
+def test_run_stops_at_budget_and_can_be_resumed(runner: SuiteRunner) -> None:
     ids = tuple(f"case{at}" for at in range(10))
-    paying.write(*ids)
-    result = paying.run("--budget", "0.25", "--max-concurrency", "1")
+    runner.write(*ids)
+    result = runner.run("--budget", "0.25", "--max-concurrency", "1")
     assert result.exit_code == 3
-    info, summary = paying.info(), paying.summary()
+    info, summary = runner.info(), runner.summary()
     assert (info.state, info.stopped_by) == ("interrupted", "budget")
     assert 0.2 < summary["cost_usd"] <= 0.25
     assert "the budget is used up: " in result.stderr
-    assert f"to resume: visioneval run --resume {paying.out}/r" in result.stderr
-    shown = CliRunner().invoke(app, ["show", f"{paying.out}/r"])
+    assert f"to resume: visioneval run --resume {runner.out}/r" in result.stderr
+    shown = CliRunner().invoke(app, ["show", f"{runner.out}/r"])
     assert (
-        shown.stderr == f"{paying.out}/r was stopped by its budget; to resume: visioneval run --resume {paying.out}/r\n"
+        shown.stderr == f"{runner.out}/r was stopped by its budget; to resume: visioneval run --resume {runner.out}/r\n"
     )
-    generated = paying.called[0]
+    generated = runner.called[0]
     assert 4 <= generated <= 6
-    result = paying("run", "--resume", paying.out / "r", "--budget", "5")
+    result = runner("run", "--resume", runner.out / "r", "--budget", "5")
     assert result.exit_code == 0, result.output
-    assert paying.called == (10, 10), "nothing is paid for twice"
-    assert sorted(name for name, _ in paying.records()) == sorted(ids)
-    assert paying.summary()["cost_usd"] == pytest.approx(0.5)
-    assert (paying.info().state, paying.info().stopped_by) == ("complete", None)
+    assert runner.called == (10, 10), "nothing is paid for twice"
+    assert sorted(name for name, _ in runner.records()) == sorted(ids)
+    assert runner.summary()["cost_usd"] == pytest.approx(0.5)
+    assert (runner.info().state, runner.info().stopped_by) == ("complete", None)
 
 
-def test_judge_calls_use_up_the_budget(paying: Paying) -> None:
-    paying.write(prices={**PRICES, "openai:gpt-5.4": {"per_call": 1}}, gates=["error_rate < 1"])
-    result = paying.run("--budget", "1.06", "--max-concurrency", "1")
+def test_judge_calls_use_up_the_budget(runner: SuiteRunner) -> None:
+    runner.write(prices={**PRICES, "openai:gpt-5.4": {"per_call": 1}}, gates=["error_rate < 1"])
+    result = runner.run("--budget", "1.06", "--max-concurrency", "1")
     assert result.exit_code == 3
     assert "the budget is used up" in result.stderr
-    assert paying.info().stopped_by == "budget"
+    assert runner.info().stopped_by == "budget"
 
 
-def test_waiting_calls_are_refused_when_budget_ends(paying: Paying) -> None:
-    paying.write(*(f"case{at}" for at in range(12)), graders=[{"key": "image", "type": "properties"}],
+def test_waiting_calls_are_refused_when_budget_ends(runner: SuiteRunner) -> None:
+    runner.write(*(f"case{at}" for at in range(12)), graders=[{"key": "image", "type": "properties"}],
                  verdict=["not image.blank"])  # fmt: skip
-    paying.api.latency["images"] = 0.05
-    assert paying.run("--budget", "0.04", "--max-concurrency", "4").exit_code == 3
-    assert paying.called == (1, 0), "the one that began before any price was known"
-    assert len(paying.records()) == 1
+    runner.api.latency["images"] = 0.05
+    assert runner.run("--budget", "0.04", "--max-concurrency", "4").exit_code == 3
+    assert runner.called == (1, 0), "the one that began before any price was known"
+    assert len(runner.records()) == 1
 
 
-def test_failed_attempt_costs_nothing(paying: Paying) -> None:
-    paying.write("tree")
-    paying.api.faults.queue(Fault("rate_limit", retry_after=0.01))
-    assert paying.run().exit_code == 0
-    record = paying.records()["tree", 0]
+def test_failed_attempt_costs_nothing(runner: SuiteRunner) -> None:
+    runner.write("tree")
+    runner.api.faults.queue(Fault("rate_limit", retry_after=0.01))
+    assert runner.run().exit_code == 0
+    record = runner.records()["tree", 0]
     assert (record.attempts, record.cost_usd, record.graders[0].cost_usd) == (2, 0.04, 0.01)
 
 
-def test_unknown_cost_is_reported_as_unknown(paying: Paying) -> None:
-    paying.write("tree", prices={})
-    assert paying.run().exit_code == 0
-    record = paying.records()["tree", 0]
+def test_unknown_cost_is_reported_as_unknown(runner: SuiteRunner) -> None:
+    runner.write("tree", prices={})
+    assert runner.run().exit_code == 0
+    record = runner.records()["tree", 0]
     assert record.usage is not None
     assert (record.cost_usd, record.graders[0].cost_usd) == (None, None), "the host is not OpenAI's own"
 
 
 def test_token_priced_calls_run_first_call_alone_then_reserve_largest_cost() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         budget = Budget(1.0)
         calls = [asyncio.create_task(paid(budget, about(0.5), 0.2)) for _ in range(64)]
         ended = await asyncio.gather(*calls, return_exceptions=True)
         assert sum(isinstance(item, BudgetError) for item in ended) == 59
         assert budget.spent == pytest.approx(1.0)
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_failed_first_call_lets_the_next_start() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         budget = Budget(1.0)
         done: list[int] = []
 
@@ -334,7 +334,7 @@ def test_failed_first_call_lets_the_next_start() -> None:
         await asyncio.gather(*(call(number) for number in range(3)))
         assert sorted(done) == [0, 1, 2]
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from concurrency import play, settle
+from concurrency import run_with_timeout, settle
 from fake_api import FakeAPI, Fault
-from suite_runner import LOOK, Paying
+from suite_runner import LOOK, SuiteRunner
 
 from visioneval.engine.calls.cache import Cache
 from visioneval.engine.calls.calls import Calls
@@ -36,11 +36,11 @@ ABOUT = CellRef("one", "m", 0)
 
 
 @pytest.fixture
-def paying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Paying:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> SuiteRunner:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
-    return Paying(tmp_path / "here", api)
+    return SuiteRunner(tmp_path / "here", api)
 
 
 class Slow:
@@ -66,7 +66,7 @@ def calls_of(**changes: Any) -> Calls:
 
 
 def test_concurrent_identical_questions_share_one_call() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         calls, judge, meters = calls_of(), Slow(), [Meter() for _ in range(5)]
         tasks = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)) for meter in meters]
         other = asyncio.create_task(calls.ask(CONFIG, judge, Question(("other?",)), ABOUT, Meter()))
@@ -82,11 +82,11 @@ def test_concurrent_identical_questions_share_one_call() -> None:
         ]  # fmt: skip
         assert calls.budget.spent == 0.5
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_shared_call_shares_errors_but_not_cancellation() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         calls, judge = calls_of(), Slow(ProviderError("no", kind="invalid"))
         both = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter())) for _ in range(2)]
         await _asked(judge, 1)
@@ -106,7 +106,7 @@ def test_shared_call_shares_errors_but_not_cancellation() -> None:
         judge.go.set()
         assert (await second).text == "yes"
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 async def _asked(judge: Slow, many: int) -> None:
@@ -124,7 +124,7 @@ async def _settled(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
 
 @pytest.mark.parametrize(("stored", "asked"), [(True, 1), (False, 3)])
 def test_answers_are_cached_unless_refresh_is_requested(tmp_path: Path, stored: bool, asked: int) -> None:
-    async def story(cache: Cache) -> None:
+    async def scenario(cache: Cache) -> None:
         calls, judge, meter = calls_of(cache=cache, reuse=Reuse(judgements=stored)), Slow(), Meter()
         judge.go.set()
         for _ in range(3):
@@ -134,7 +134,7 @@ def test_answers_are_cached_unless_refresh_is_requested(tmp_path: Path, stored: 
         assert (meter.usage, meter.cost_usd) == ({"input_tokens": 10 * asked}, 0.25 * asked)
 
     with Cache(tmp_path) as cache:
-        play(story(cache))
+        run_with_timeout(scenario(cache))
 
 
 def test_unknown_cost_makes_total_unknown() -> None:
@@ -155,15 +155,15 @@ REUSED = [
 
 @pytest.mark.parametrize(("words", "called", "generated", "judged"), REUSED)
 def test_second_run_uses_cache(
-    paying: Paying, words: tuple[str, ...], called: tuple[int, int], generated: list[bool], judged: list[bool]
+    runner: SuiteRunner, words: tuple[str, ...], called: tuple[int, int], generated: list[bool], judged: list[bool]
 ) -> None:
-    paying.write()
-    assert paying.run().exit_code == 0
-    first = paying.records()
+    runner.write()
+    assert runner.run().exit_code == 0
+    first = runner.records()
     assert [(r.cached, r.graders[0].cached, r.cost_usd) for r in first.values()] == [(False, False, 0.04)] * 2
-    result = paying.run(*words, run_id="s")
-    assert (result.exit_code, paying.called) == (0, called), result.output
-    again = paying.records("s").values()
+    result = runner.run(*words, run_id="s")
+    assert (result.exit_code, runner.called) == (0, called), result.output
+    again = runner.records("s").values()
     assert [record.cached for record in again] == generated
     assert [record.graders[0].cached for record in again] == judged
     for record in again:
@@ -175,11 +175,11 @@ def test_second_run_uses_cache(
 
 
 def test_offline_replay_needs_no_key_host_or_sdk(
-    paying: Paying, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: SuiteRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paying.write()
-    assert paying.run("--cache", tmp_path / "kept").exit_code == 0
-    there = Paying(tmp_path / "there" / "deep", paying.api)
+    runner.write()
+    assert runner.run("--cache", tmp_path / "kept").exit_code == 0
+    there = SuiteRunner(tmp_path / "there" / "deep", runner.api)
     moved = {"base_url": "https://elsewhere.example/v1", "api_key_env": "ANOTHER_KEY"}
     there.folder.mkdir(parents=True)
     there.write(
@@ -189,7 +189,7 @@ def test_offline_replay_needs_no_key_host_or_sdk(
     shutil.copytree(tmp_path / "kept", there.folder / "cache")
     shutil.rmtree(tmp_path / "kept")
     monkeypatch.delenv("LOCAL_KEY")
-    before = paying.called
+    before = runner.called
     code = (
         "import sys; from visioneval.cli import app\n"
         "try: app(sys.argv[1:])\n"
@@ -202,77 +202,77 @@ def test_offline_replay_needs_no_key_host_or_sdk(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert done.stdout.splitlines()[-2:] == ["exit 0", "sdks"], done.stdout + done.stderr
-    assert paying.called == before
+    assert runner.called == before
     message = {name: (r.verdict, r.cached, r.artifact_sha256) for name, r in there.records().items()}
-    assert message == {name: (r.verdict, True, r.artifact_sha256) for name, r in paying.records().items()}
+    assert message == {name: (r.verdict, True, r.artifact_sha256) for name, r in runner.records().items()}
     text = (there.folder / "cache" / "index.sqlite").read_bytes()
-    for secret in (str(tmp_path), "127.0.0.1", paying.api.key):
+    for secret in (str(tmp_path), "127.0.0.1", runner.api.key):
         assert secret.encode() not in text
 
 
-def test_offline_run_reports_missing_answers(paying: Paying) -> None:
-    paying.write("tree")
-    assert paying.run().exit_code == 0
-    paying.write("tree", "boat", graders=[LOOK, {**LOOK, "key": "other", "metrics": {"odd": {
+def test_offline_run_reports_missing_answers(runner: SuiteRunner) -> None:
+    runner.write("tree")
+    assert runner.run().exit_code == 0
+    runner.write("tree", "boat", graders=[LOOK, {**LOOK, "key": "other", "metrics": {"odd": {
         "type": "pass_fail", "description": "it is odd"}}}])  # fmt: skip
-    result = paying.run("--offline", run_id="s")
-    assert (result.exit_code, paying.called) == (3, (1, 1))
-    actual = paying.records("s")
+    result = runner.run("--offline", run_id="s")
+    assert (result.exit_code, runner.called) == (3, (1, 1))
+    actual = runner.records("s")
     tree, boat = actual["tree", 0], actual["boat", 0]
     assert boat.error is not None
     assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the generation of 'boat' by 'm'")
     assert (tree.verdict, tree.scores) == ("PASS", {"nice": True, "odd": None})
     assert tree.graders[1].error == "not in the cache: the answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
     assert "not in the cache: the generation of 'boat' by 'm'" in " ".join(result.stdout.split())
-    generation = next(cost for cost in paying.summary("s")["costs"] if cost["what"] == "generation")
+    generation = next(cost for cost in runner.summary("s")["costs"] if cost["what"] == "generation")
     assert (generation["cached"], generation["unknown"]) == (1, 0), "nobody was asked for the boat"
 
 
-def test_refusals_are_cached(paying: Paying) -> None:
-    paying.write("tree", cases=[{"id": "tree", "prompt": "a tree", "expect": {"refusal": True}}])
-    paying.api.faults.queue(Fault("refusal"))
-    assert paying.run().exit_code == 0
-    result = paying.run("--offline", run_id="s")
-    assert (result.exit_code, paying.called[0]) == (0, 1), result.output
-    first, again = paying.records()["tree", 0], paying.records("s")["tree", 0]
+def test_refusals_are_cached(runner: SuiteRunner) -> None:
+    runner.write("tree", cases=[{"id": "tree", "prompt": "a tree", "expect": {"refusal": True}}])
+    runner.api.faults.queue(Fault("refusal"))
+    assert runner.run().exit_code == 0
+    result = runner.run("--offline", run_id="s")
+    assert (result.exit_code, runner.called[0]) == (0, 1), result.output
+    first, again = runner.records()["tree", 0], runner.records("s")["tree", 0]
     assert (again.status, again.cached, again.reasons) == ("refused", True, first.reasons)
 
 
-def test_incomplete_generation_is_generated_again(paying: Paying) -> None:
-    host = {"base_url": paying.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
-    paying.write("tree", models=[{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}, **host}])
-    paying.api.faults.queue(Fault("fewer_images"))
-    assert paying.run().exit_code == 3
-    error = paying.records()["tree", 1].error
+def test_incomplete_generation_is_generated_again(runner: SuiteRunner) -> None:
+    host = {"base_url": runner.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
+    runner.write("tree", models=[{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}, **host}])
+    runner.api.faults.queue(Fault("fewer_images"))
+    assert runner.run().exit_code == 3
+    error = runner.records()["tree", 1].error
     assert error is not None
     assert error.kind == "missing_output"
-    result = paying("run", "--resume", paying.out / "r")
-    assert (result.exit_code, paying.called[0]) == (0, 2), result.output
-    assert {record.verdict for record in paying.records().values()} == {"PASS"}
-    assert paying.run("--offline", run_id="s").exit_code == 0
+    result = runner("run", "--resume", runner.out / "r")
+    assert (result.exit_code, runner.called[0]) == (0, 2), result.output
+    assert {record.verdict for record in runner.records().values()} == {"PASS"}
+    assert runner.run("--offline", run_id="s").exit_code == 0
 
 
-def test_damaged_cached_image_is_reported_and_generated_again(paying: Paying) -> None:
-    paying.write("tree")
-    cache = paying.folder / "cache"
-    assert paying.run("--cache", cache).exit_code == 0
+def test_damaged_cached_image_is_reported_and_generated_again(runner: SuiteRunner) -> None:
+    runner.write("tree")
+    cache = runner.folder / "cache"
+    assert runner.run("--cache", cache).exit_code == 0
     (file,) = cache.glob("files/*/*")
     file.unlink()
     file.write_bytes(b"zeroed")
-    result = paying.run("--cache", cache, "--reuse", "all", run_id="s")
-    assert (result.exit_code, paying.called) == (0, (2, 1))
+    result = runner.run("--cache", cache, "--reuse", "all", run_id="s")
+    assert (result.exit_code, runner.called) == (0, (2, 1))
     assert f"{file}: ignoring a damaged image in the cache" in result.stderr
     file.unlink()
-    assert paying.run("--cache", cache, "--offline", run_id="t").exit_code == 3
-    assert paying.called == (2, 1)
+    assert runner.run("--cache", cache, "--offline", run_id="t").exit_code == 3
+    assert runner.called == (2, 1)
 
 
-def test_log_has_one_line_per_attempt_without_content(paying: Paying, tmp_path: Path) -> None:
-    paying.write("tree", limits={"openai": {"max_concurrency": 1}})
-    paying.api.faults.queue(Fault("rate_limit", retry_after=0.01))
+def test_log_has_one_line_per_attempt_without_content(runner: SuiteRunner, tmp_path: Path) -> None:
+    runner.write("tree", limits={"openai": {"max_concurrency": 1}})
+    runner.api.faults.queue(Fault("rate_limit", retry_after=0.01))
     log = tmp_path / "logs" / "calls.jsonl"
-    assert paying.run("--log-file", log).exit_code == 0
-    assert paying.run("--log-file", log, "--reuse", "all", run_id="s").exit_code == 0
+    assert runner.run("--log-file", log).exit_code == 0
+    assert runner.run("--log-file", log, "--reuse", "all", run_id="s").exit_code == 0
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["kind"], line["status"], line.get("attempt")) for line in lines] == [
         ("generate", "rate_limit", 1), ("generate", "ok", 2), ("judge", "ok", 1), ("generate", "cached", None),
@@ -283,24 +283,24 @@ def test_log_has_one_line_per_attempt_without_content(paying: Paying, tmp_path: 
     assert generated["tokens"]["output_image_tokens"] > 0
     assert generated["seconds"] >= 0
     assert len({line["key"] for line in lines}) == 2
-    for content in ("a tree", "nice", "so it is", paying.api.key):
+    for content in ("a tree", "nice", "so it is", runner.api.key):
         assert content not in log.read_text(), content
 
 
-def test_log_reports_refusals_and_timeouts(paying: Paying, tmp_path: Path) -> None:
-    paying.write("tree", limits={"openai": {"timeout_s": 0.2, "max_attempts": 2}})
-    paying.api.faults.queue(Fault("hang"), Fault("refusal"))
-    assert paying.run("--log-file", tmp_path / "log").exit_code == 1
+def test_log_reports_refusals_and_timeouts(runner: SuiteRunner, tmp_path: Path) -> None:
+    runner.write("tree", limits={"openai": {"timeout_s": 0.2, "max_attempts": 2}})
+    runner.api.faults.queue(Fault("hang"), Fault("refusal"))
+    assert runner.run("--log-file", tmp_path / "log").exit_code == 1
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [(line["status"], line["attempt"]) for line in lines] == [("cancelled", 1), ("refused", 2)]
 
 
-def test_debug_prints_each_call(paying: Paying) -> None:
-    paying.write("tree")
-    result = paying.run("--debug")
+def test_debug_prints_each_call(runner: SuiteRunner) -> None:
+    runner.write("tree")
+    result = runner.run("--debug")
     lines = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
     assert [line["status"] for line in lines] == ["ok", "ok"]
-    assert not [line for line in paying.run(run_id="s").stderr.splitlines() if line.startswith("{")]
+    assert not [line for line in runner.run(run_id="s").stderr.splitlines() if line.startswith("{")]
 
 
 @pytest.mark.parametrize(
@@ -310,19 +310,21 @@ def test_debug_prints_each_call(paying: Paying) -> None:
         (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): choose another folder"),
     ],
 )
-def test_unusable_cache_or_log_is_reported_before_the_run(paying: Paying, words: tuple[str, ...], output: str) -> None:
+def test_unusable_cache_or_log_is_reported_before_the_run(
+    runner: SuiteRunner, words: tuple[str, ...], output: str
+) -> None:
     Path("a_file").write_text("here first")
-    paying.write()
-    result = paying.run(*words)
-    assert (result.exit_code, paying.called, paying.out.exists()) == (2, (0, 0), False)
+    runner.write()
+    result = runner.run(*words)
+    assert (result.exit_code, runner.called, runner.out.exists()) == (2, (0, 0), False)
     (line,) = result.stderr.splitlines()
     assert line.startswith(output)
 
 
-def test_failing_log_loses_no_answers(paying: Paying) -> None:
+def test_failing_log_loses_no_answers(runner: SuiteRunner) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    paying.write("tree", "boat")
-    result = paying.run("--log-file", "/dev/full")
-    assert (result.exit_code, paying.called) == (0, (2, 2)), result.output
+    runner.write("tree", "boat")
+    result = runner.run("--log-file", "/dev/full")
+    assert (result.exit_code, runner.called) == (0, (2, 2)), result.output
     assert result.stderr.count("--log-file: cannot write; logging stopped: No space left on device") == 1

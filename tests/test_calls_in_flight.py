@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from api_runs import KEY, MODELS, Paid, case_id, pictured, prompt, quality, scripted, until
+from api_runs import KEY, MODELS, ApiRun, case_id, image_for, prompt, quality, scripted, wait_until
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from typer.testing import CliRunner
 
@@ -77,55 +77,55 @@ def stopped_by_key(result: Any, who: str) -> None:
     assert "Traceback" not in result.output
 
 
-def goes_on(paid: Paid, api: FakeAPI, generated: int = CELLS, judged: int = CELLS) -> None:
+def goes_on(api_run: ApiRun, api: FakeAPI, generated: int = CELLS, judged: int = CELLS) -> None:
     """A resumed run pays for what is missing and for nothing again."""
     api.faults.clear()
     api.latency.clear()
-    result = paid.run(resume=True)
+    result = api_run.run(resume=True)
     assert result.exit_code == 0, result.output
-    paid.check_whole()
-    assert (paid.generated, paid.judged, paid.paid_again) == (generated, judged, 0)
+    api_run.check_complete()
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (generated, judged, 0)
 
 
 @pytest.mark.parametrize(
     ("provider", "kind"), [("openai", "unauthorized"), ("openai", "quota"), ("gemini", "unauthorized")]
 )
 def test_refused_model_key_saves_images_in_flight(tmp_path: Path, api: FakeAPI, provider: Service, kind: str) -> None:
-    paid = Paid(tmp_path, api, CELLS, provider)
+    api_run = ApiRun(tmp_path, api, CELLS, provider)
     api.latency.update({"images": 0.6, "gemini": 0.6})
     api.faults.when(generates(REFUSED), Fault(kind))
-    result = paid.run("--max-concurrency", str(IN_FLIGHT + 1), "--quiet")
+    result = api_run.run("--max-concurrency", str(IN_FLIGHT + 1), "--quiet")
     stopped_by_key(result, "m: the provider refused the API key: 4")
     assert len(api.requests) == IN_FLIGHT + 1, "no call begins once the key is refused"
-    assert (paid.generated, paid.judged) == (IN_FLIGHT, 0)
-    assert read_info(paid.run_folder).state == "interrupted"
-    goes_on(paid, api)
+    assert (api_run.generated, api_run.judged) == (IN_FLIGHT, 0)
+    assert read_info(api_run.run_folder).state == "interrupted"
+    goes_on(api_run, api)
 
 
 @pytest.mark.parametrize("kind", ["unauthorized", "quota"])
 def test_refused_judge_key_saves_answers_in_flight(tmp_path: Path, api: FakeAPI, kind: str) -> None:
-    paid = Paid(tmp_path, api, CELLS)
+    api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["judge"] = 0.6
     api.latency["images"] = 0.3
     api.faults.when(judges(IN_FLIGHT - 1), Fault(kind))
-    result = paid.run("--max-concurrency", str(IN_FLIGHT), "--quiet")
+    result = api_run.run("--max-concurrency", str(IN_FLIGHT), "--quiet")
     stopped_by_key(result, "the judge 'eye': the provider refused the API key: 4")
-    assert paid.judged == len(paid.records), "each answer in flight completes its cell"
-    assert paid.judged >= 1
-    for record in paid.records:
-        paid.check(record)
-    assert paid.generated < CELLS
-    goes_on(paid, api)
+    assert api_run.judged == len(api_run.records), "each answer in flight completes its cell"
+    assert api_run.judged >= 1
+    for record in api_run.records:
+        api_run.check(record)
+    assert api_run.generated < CELLS
+    goes_on(api_run, api)
 
 
 def test_samples_and_votes_in_flight_are_saved(tmp_path: Path, api: FakeAPI) -> None:
     """One call generates three images, each judged by three votes: one vote on the second image is refused."""
     look = {"key": "look", "type": "rubric", "judge": "eye", "votes": 3, "metrics": {"quality": METRIC}}
-    paid = Paid(
+    api_run = ApiRun(
         tmp_path, api, 1, models=[own(api, "openai", label="m", params={"model": MODELS["openai"][0], "n": 3})],
         graders=[look],
     )  # fmt: skip
-    images = [pictured(f"sample {at}") for at in range(3)]
+    images = [image_for(f"sample {at}") for at in range(3)]
     api.script.generate(lambda asked: images)
     api.latency["judge"] = 1.5
     armed = refused_late(
@@ -134,18 +134,18 @@ def test_samples_and_votes_in_flight_are_saved(tmp_path: Path, api: FakeAPI) -> 
         lambda asked: asked.images[0].data == images[1],
         once=True,
     )
-    stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert (paid.generated, paid.judged) == (1, 8)
-    assert sorted(record.sample_index for record in paid.records) == [0, 2], "both whose votes are all there"
+    stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
+    assert (api_run.generated, api_run.judged) == (1, 8)
+    assert sorted(record.sample_index for record in api_run.records) == [0, 2], "both whose votes are all there"
     armed.clear()
-    assert paid.run(resume=True).exit_code == 0
-    assert (paid.generated, paid.judged) == (1, 9)
-    assert {r.sample_index: r.scores["quality"] for r in paid.records} == {n: quality(images[n]) for n in range(3)}
+    assert api_run.run(resume=True).exit_code == 0
+    assert (api_run.generated, api_run.judged) == (1, 9)
+    assert {r.sample_index: r.scores["quality"] for r in api_run.records} == {n: quality(images[n]) for n in range(3)}
 
 
 def test_cell_with_two_judges_saves_answer_of_accepted_judge(tmp_path: Path, api: FakeAPI) -> None:
     other = own(api, "gemini", model=MODELS["gemini"][1])
-    paid = Paid(
+    api_run = ApiRun(
         tmp_path, api, 1,
         judges={"eye": own(api, "openai", model=MODELS["openai"][1]), "other": other},
         graders=[
@@ -159,30 +159,30 @@ def test_cell_with_two_judges_saves_answer_of_accepted_judge(tmp_path: Path, api
         lambda asked: {("quality" if asked.provider == "openai" else "second"): 3, "reason": "", "verdict": "PASS"},
         lambda asked: asked.provider == "openai",
     )
-    stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert (paid.generated, paid.judged, paid.records) == (1, 1, [])
+    stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
+    assert (api_run.generated, api_run.judged, api_run.records) == (1, 1, [])
     armed.clear()
-    assert paid.run(resume=True).exit_code == 0
-    assert (paid.generated, paid.judged, paid.paid_again) == (1, 2, 0)
+    assert api_run.run(resume=True).exit_code == 0
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (1, 2, 0)
 
 
 def test_grade_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
-    paid = Paid(tmp_path, api, CELLS)
+    api_run = ApiRun(tmp_path, api, CELLS)
     api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("bad_request"))
-    assert paid.run().exit_code == 3
+    assert api_run.run().exit_code == 3
     api.faults.clear()
     api.latency["judge"] = 0.6
     api.faults.when(judges(REFUSED), Fault("unauthorized"))
-    words = ["grade", "r", "--runs", "runs", "--trust-suite", "--cache", str(paid.cache), "--quiet"]
+    words = ["grade", "r", "--runs", "runs", "--trust-suite", "--cache", str(api_run.cache), "--quiet"]
     result = CliRunner().invoke(app, [*words, "--max-concurrency", str(IN_FLIGHT + 1)], env={KEY: api.key})
     stopped_by_key(result, "the judge 'eye'")
-    served = paid.judged
+    served = api_run.judged
     assert served >= 1
     assert sum(entry.fault == "unauthorized" for entry in api.requests) == 1
     api.faults.clear()
     result = CliRunner().invoke(app, words, env={KEY: api.key})
     assert result.exit_code == 0, result.output
-    assert (paid.generated, paid.judged, paid.paid_again) == (CELLS, CELLS, 0)
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (CELLS, CELLS, 0)
 
 
 def pair_answers(api: FakeAPI) -> None:
@@ -190,10 +190,10 @@ def pair_answers(api: FakeAPI) -> None:
 
 
 def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
-    paid = Paid(tmp_path, api, CELLS, graders=[{"key": "file", "type": "properties"}], verdict=["not file.blank"])
-    assert paid.run(run_id="a").exit_code in (0, 1)
-    api.script.generate(lambda asked: [pictured(asked.prompt + " anew")] * asked.n)
-    assert paid.run(run_id="b").exit_code in (0, 1)
+    api_run = ApiRun(tmp_path, api, CELLS, graders=[{"key": "file", "type": "properties"}], verdict=["not file.blank"])
+    assert api_run.run(run_id="a").exit_code in (0, 1)
+    api.script.generate(lambda asked: [image_for(asked.prompt + " anew")] * asked.n)
+    assert api_run.run(run_id="b").exit_code in (0, 1)
     pair_answers(api)
     api.latency["judge"] = 0.6
     api.faults.when(judges(2), Fault("unauthorized"))
@@ -207,16 +207,16 @@ def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeA
         "eye",
         "--trust-suite",
         "--cache",
-        str(paid.cache),
+        str(api_run.cache),
         "--quiet",
     ]
     result = CliRunner().invoke(app, [*words, "--max-concurrency", "5"], env={KEY: api.key})
     stopped_by_key(result, "the judge 'eye'")
-    assert len(list(read_preferences(tmp_path / "runs" / "b"))) == paid.judged >= 1
+    assert len(list(read_preferences(tmp_path / "runs" / "b"))) == api_run.judged >= 1
     api.faults.clear()
     result = CliRunner().invoke(app, words, env={KEY: api.key})
     assert result.exit_code == 0, result.output
-    assert paid.judged == 2 * CELLS, "none is asked again"
+    assert api_run.judged == 2 * CELLS, "none is asked again"
 
 
 def test_pairwise_within_a_run_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
@@ -224,16 +224,16 @@ def test_pairwise_within_a_run_saves_answers_in_flight(tmp_path: Path, api: Fake
     models = [own(api, "openai", label=label, params={"model": name, "background": kind})
               for label, kind in (("x", "opaque"), ("y", "auto"))]  # fmt: skip
     graders = [{"key": "file", "type": "properties"}, {"key": "duel", "type": "pairwise", "judge": "eye"}]
-    paid = Paid(tmp_path, api, 6, models=models, graders=graders, verdict=["not file.blank"])
-    api.script.generate(lambda asked: [pictured(f"{asked.prompt} {asked.params.get('background')}")])
+    api_run = ApiRun(tmp_path, api, 6, models=models, graders=graders, verdict=["not file.blank"])
+    api.script.generate(lambda asked: [image_for(f"{asked.prompt} {asked.params.get('background')}")])
     pair_answers(api)
     api.latency["judge"] = 0.6
     api.faults.when(judges(2), Fault("unauthorized"))
-    stopped_by_key(paid.run("--max-concurrency", "5", "--quiet"), "the judge 'eye'")
-    assert len(list(read_preferences(paid.run_folder))) == paid.judged >= 1
+    stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "the judge 'eye'")
+    assert len(list(read_preferences(api_run.run_folder))) == api_run.judged >= 1
     api.faults.clear()
-    paid.run(resume=True)
-    assert (paid.generated, paid.judged, paid.paid_again) == (12, 12, 0)
+    api_run.run(resume=True)
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (12, 12, 0)
 
 
 def made_or_answered(asked: JudgeRequest) -> dict[str, Any]:
@@ -242,68 +242,68 @@ def made_or_answered(asked: JudgeRequest) -> dict[str, Any]:
     return {"keywords": "{1}[image]", "questions": [QUESTION]}
 
 
-def gecko(tmp_path: Path, api: FakeAPI, cells: int = CELLS) -> Paid:
+def gecko(tmp_path: Path, api: FakeAPI, cells: int = CELLS) -> ApiRun:
     api.script.judge(made_or_answered)
-    return Paid(tmp_path, api, cells, graders=[{"key": "g", "type": "gecko", "judge": "eye"}], verdict=["g >= 0"])
+    return ApiRun(tmp_path, api, cells, graders=[{"key": "g", "type": "gecko", "judge": "eye"}], verdict=["g >= 0"])
 
 
-def question_words(paid: Paid, *flags: str) -> list[str]:
-    return ["questions", "suite.yaml", "--trust-suite", "--cache", str(paid.cache), *flags]
+def question_words(api_run: ApiRun, *flags: str) -> list[str]:
+    return ["questions", "suite.yaml", "--trust-suite", "--cache", str(api_run.cache), *flags]
 
 
 def test_question_generation_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
-    paid = gecko(tmp_path, api)
+    api_run = gecko(tmp_path, api)
     api.latency["judge"] = 0.6
     api.faults.when(judges(3), Fault("unauthorized"))
-    result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
+    result = CliRunner().invoke(app, question_words(api_run), env={KEY: api.key})
     stopped_by_key(result, "the judge 'eye'")
-    assert paid.judged == 7, "eight are made at once"
+    assert api_run.judged == 7, "eight are made at once"
     assert len(api.requests) == 8
     api.faults.clear()
-    result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
+    result = CliRunner().invoke(app, question_words(api_run), env={KEY: api.key})
     assert result.exit_code == 0, result.output
-    assert (paid.judged, paid.paid_again) == (CELLS, 0)
+    assert (api_run.judged, api_run.repeated_calls) == (CELLS, 0)
 
 
 def test_questions_generated_by_a_run_are_saved(tmp_path: Path, api: FakeAPI) -> None:
-    paid = gecko(tmp_path, api, 6)
+    api_run = gecko(tmp_path, api, 6)
     api.latency["judge"] = 1.5
     armed = refused_late(api, made_or_answered, judges(3))
-    stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert paid.generated == 6
-    assert paid.judged in (5, 6), "on a busy machine the first answer may be asked for before the refusal comes"
+    stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
+    assert api_run.generated == 6
+    assert api_run.judged in (5, 6), "on a busy machine the first answer may be asked for before the refusal comes"
     armed.clear()
-    result = paid.run(resume=True)
+    result = api_run.run(resume=True)
     assert result.exit_code == 0, result.output
-    assert (paid.generated, paid.judged, paid.paid_again) == (6, 12, 0)
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (6, 12, 0)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
 def test_interrupted_question_generation_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
-    paid = gecko(tmp_path, api)
+    api_run = gecko(tmp_path, api)
     api.latency["judge"] = 1.5
-    program = started(paid, *question_words(paid))
-    until(lambda: len(api.requests) == 8, program)
+    program = started(api_run, *question_words(api_run))
+    wait_until(lambda: len(api.requests) == 8, program)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
     assert "stopping: waiting for the calls in flight" in errors
-    assert (paid.judged, len(api.requests)) == (8, 8)
+    assert (api_run.judged, len(api.requests)) == (8, 8)
     api.latency.clear()
-    result = CliRunner().invoke(app, question_words(paid), env={KEY: api.key})
+    result = CliRunner().invoke(app, question_words(api_run), env={KEY: api.key})
     assert result.exit_code == 0, result.output
-    assert (paid.judged, paid.paid_again) == (CELLS, 0)
+    assert (api_run.judged, api_run.repeated_calls) == (CELLS, 0)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
 @pytest.mark.parametrize("command", ["run", "questions"])
 def test_second_interrupt_ends_at_once(tmp_path: Path, api: FakeAPI, command: str) -> None:
-    paid = gecko(tmp_path, api) if command == "questions" else Paid(tmp_path, api, CELLS)
+    api_run = gecko(tmp_path, api) if command == "questions" else ApiRun(tmp_path, api, CELLS)
     api.latency.update({"images": 600, "judge": 600})
     api.faults.when(generates(3) if command == "run" else judges(3), Fault("unauthorized"))
-    words = paid.words("--max-concurrency", "5") if command == "run" else question_words(paid)
-    program = started(paid, *words)
-    until(lambda: any(entry.status == 401 for entry in api.requests), program)
+    words = api_run.words("--max-concurrency", "5") if command == "run" else question_words(api_run)
+    program = started(api_run, *words)
+    wait_until(lambda: any(entry.status == 401 for entry in api.requests), program)
     time.sleep(1)
     assert program.poll() is None, "it waits for the calls in flight"
     begun = time.monotonic()
@@ -317,11 +317,11 @@ def test_second_interrupt_ends_at_once(tmp_path: Path, api: FakeAPI, command: st
 
 
 def test_wait_for_calls_in_flight_ends_with_their_timeout(tmp_path: Path, api: FakeAPI) -> None:
-    paid = Paid(tmp_path, api, CELLS, limits={"openai": {"timeout_s": 1.5}})
+    api_run = ApiRun(tmp_path, api, CELLS, limits={"openai": {"timeout_s": 1.5}})
     api.latency["images"] = 600
     api.faults.when(generates(3), Fault("unauthorized"))
     begun = time.monotonic()
-    stopped_by_key(paid.run("--max-concurrency", "5", "--quiet"), "m: ")
+    stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "m: ")
     assert time.monotonic() - begun < 20
     assert len(api.requests) == 5, "a call that fails meanwhile is not tried again"
 
@@ -330,41 +330,41 @@ def test_waiting_calls_do_not_start_after_refused_key(tmp_path: Path, api: FakeA
     """Calls wait for their turn of a rate, for another try, and for a first price: none of them begins."""
     limits = {"openai": {"requests_per_minute": 300, "max_concurrency": 4}}
     prices = {"openai": {"per_call": 0.01}}
-    paid = Paid(tmp_path, api, CELLS, limits=limits, prices=prices, budget_usd=10)
+    api_run = ApiRun(tmp_path, api, CELLS, limits=limits, prices=prices, budget_usd=10)
     api.latency["images"] = 0.5
     api.faults.when(generates(1), Fault("unauthorized"))
     api.faults.when(generates(0), Fault("unavailable"))
-    stopped_by_key(paid.run("--quiet"), "m: ")
+    stopped_by_key(api_run.run("--quiet"), "m: ")
     assert sum(entry.status == 401 for entry in api.requests) == 1
     refused = next(at for at, entry in enumerate(api.requests) if entry.status == 401)
     assert len(api.requests) <= refused + 4
     begun = len(api.requests)
     api.faults.clear()
-    assert paid.run(resume=True).exit_code == 0
-    assert paid.paid_again == 0
+    assert api_run.run(resume=True).exit_code == 0
+    assert api_run.repeated_calls == 0
     assert len(api.requests) > begun
 
 
 def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api: FakeAPI) -> None:
     """The answers themselves are there: a cell that has all it needs is recorded, though the cache takes nothing."""
-    paid = Paid(tmp_path, api, CELLS)
+    api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["images"] = 0.05
     small = (
         "import resource, sys; sys.argv[0] = 'visioneval'; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000));"
         "from visioneval.cli import main; main()"
     )
-    program = started(paid, *paid.words("--max-concurrency", "4"), code=small)
+    program = started(api_run, *api_run.words("--max-concurrency", "4"), code=small)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
     assert "cannot write to the cache" in errors.splitlines()[-1], errors
     assert "Traceback" not in errors
-    for record in paid.records:
-        paid.check(record)
-    assert paid.judged <= len(paid.records) + 1, "a judge's answer is in its record, cached or not"
+    for record in api_run.records:
+        api_run.check(record)
+    assert api_run.judged <= len(api_run.records) + 1, "a judge's answer is in its record, cached or not"
 
 
 def test_unwritable_run_saves_answers_in_flight_in_the_cache(tmp_path: Path, api: FakeAPI) -> None:
-    paid = Paid(tmp_path, api, CELLS)
+    api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["judge"] = (0.1, 0.6)
     small = (
         "import resource, sys; sys.argv[0] = 'visioneval';"
@@ -375,13 +375,13 @@ def test_unwritable_run_saves_answers_in_flight_in_the_cache(tmp_path: Path, api
         "RunWriter.append = full\n"
         "from visioneval.cli import main; main()"
     )
-    program = started(paid, *paid.words("--max-concurrency", "6"), code=small)
+    program = started(api_run, *api_run.words("--max-concurrency", "6"), code=small)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
     assert errors.splitlines()[-1] == "runs/r: cannot write a record: No space left on device"
-    assert len(paid.records) == 1
-    assert paid.generated + paid.judged < 2 * CELLS
-    goes_on(paid, api)
+    assert len(api_run.records) == 1
+    assert api_run.generated + api_run.judged < 2 * CELLS
+    goes_on(api_run, api)
 
 
 def test_cells_with_all_answers_are_recorded(tmp_path: Path, api: FakeAPI) -> None:
@@ -390,17 +390,17 @@ def test_cells_with_all_answers_are_recorded(tmp_path: Path, api: FakeAPI) -> No
         {"id": case_id(at), "prompt": prompt(at), "output_of": case_id(0), "expect": {"aligned": False}}
         for at in (1, 2)
     ]  # type: ignore[dict-item]
-    paid = Paid(tmp_path, api, 3, cases=cases)
+    api_run = ApiRun(tmp_path, api, 3, cases=cases)
     api.latency["judge"] = 0.5
     api.faults.when(judges(1), Fault("unauthorized"))
-    stopped_by_key(paid.run("--quiet"), "the judge 'eye'")
-    assert sorted(record.test_id for record in paid.records) == [case_id(0)] or len(paid.records) == 2
-    served = paid.judged
+    stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
+    assert sorted(record.test_id for record in api_run.records) == [case_id(0)] or len(api_run.records) == 2
+    served = api_run.judged
     api.faults.clear()
-    result = paid.run(resume=True)
+    result = api_run.run(resume=True)
     assert result.exit_code in (0, 3), result.output
-    assert len(paid.records) == 3
-    assert (paid.generated, paid.judged, paid.paid_again) == (1, 3, 0), served
+    assert len(api_run.records) == 3
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (1, 3, 0), served
 
 
 METRIC = {"type": "score", "scale": [0, 5], "description": "How good is it?", "anchors": {"0": "bad", "5": "good"}}
@@ -415,31 +415,33 @@ def own(api: FakeAPI, provider: str, **more: Any) -> dict[str, Any]:
     return {"provider": provider, "base_url": url, "api_key_env": KEY, **more}
 
 
-def started(paid: Paid, *words: str, code: str = "from visioneval.cli import main; main()") -> subprocess.Popen[str]:
+def started(
+    api_run: ApiRun, *words: str, code: str = "from visioneval.cli import main; main()"
+) -> subprocess.Popen[str]:
     """A command as a program of its own."""
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
         [sys.executable, "-c", code, *words],
-        cwd=paid.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": path, KEY: paid.api.key},
+        cwd=api_run.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": path, KEY: api_run.api.key},
     )  # fmt: skip
 
 
 def test_summary_of_stopped_run_counts_recorded_cells(tmp_path: Path, api: FakeAPI) -> None:
-    paid = Paid(tmp_path, api, CELLS)
+    api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["judge"] = 0.3
     api.faults.when(generates(REFUSED), Fault("unauthorized"))
-    result = paid.run("--max-concurrency", "2", "--json", "--quiet")
+    result = api_run.run("--max-concurrency", "2", "--json", "--quiet")
     stopped_by_key(result, "m: ")
     summary = json.loads(result.stdout.splitlines()[0])
-    assert summary["counts"]["cells"] == len(paid.records)
+    assert summary["counts"]["cells"] == len(api_run.records)
     assert summary["exit_code"] in (3, 130)
-    goes_on(paid, api)
+    goes_on(api_run, api)
 
 
 def test_internal_error_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     """Whoever reads the progress leaves: the run ends, and what it has paid for is there."""
-    paid = Paid(tmp_path, api, CELLS)
+    api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["images"] = (0.2, 0.6)
     code = (
         "from visioneval.cli.progress import _PlainProgress\n"
@@ -447,8 +449,8 @@ def test_internal_error_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) ->
         "_PlainProgress.add = leaves\n"
         "from visioneval.cli import main; main()"
     )
-    program = started(paid, *paid.words("--max-concurrency", "6"), code=code)
+    program = started(api_run, *api_run.words("--max-concurrency", "6"), code=code)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 141, errors
-    assert 0 < paid.generated < CELLS
-    goes_on(paid, api)
+    assert 0 < api_run.generated < CELLS
+    goes_on(api_run, api)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import PHONE, until
+from browser import PHONE, wait_until
 from compare_factory import side, verdicts
 from record_factory import record
 from report_runs import png, run_info, save_run
@@ -76,7 +76,7 @@ def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) 
         assert fact in text
     assert [item.inner_text() for item in page.query_selector_all(".pair h3")] == ["broke", "mended"]
     page.locator(".pair").first.scroll_into_view_if_needed()
-    until(
+    wait_until(
         page,
         "[...document.querySelector('.pair').querySelectorAll('img')].filter((one) => one.naturalWidth === 96).length === 2",
     )
@@ -93,7 +93,7 @@ def test_pairs_are_filtered_by_change_and_text(page_url: str, open_page: OpenPag
     assert [item.inner_text() for item in page.query_selector_all(".pair h3")] == ["poor"]
     page.click("[data-change=still_failing]")
     page.fill("input[name=q]", "KEPT tree")
-    until(page, "document.getElementById('result').textContent === '1 of 4 pairs'")
+    wait_until(page, "document.getElementById('result').textContent === '1 of 4 pairs'")
     second = open_page(page.url)
     assert [item.inner_text() for item in second.query_selector_all(".pair h3")] == ["kept"]
     second.fill("input[name=q]", "nowhere")
@@ -103,8 +103,8 @@ def test_pairs_are_filtered_by_change_and_text(page_url: str, open_page: OpenPag
 def test_broken_case_links_to_its_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     page.click(".changed a >> text=broke")
-    until(page, "document.querySelectorAll('.pair').length === 1")
-    until(page, "document.querySelector('.pair h3')?.innerText === 'broke'")
+    wait_until(page, "document.querySelectorAll('.pair').length === 1")
+    wait_until(page, "document.querySelector('.pair h3')?.innerText === 'broke'")
 
 
 def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage) -> None:

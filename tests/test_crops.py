@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from scripted_judge import Asked, context, generated
+from scripted_judge import ScriptedJudge, context, saved_image
 
 from visioneval.judging.attachments import Attachment, cell_attachments
 from visioneval.judging.crops import GRID, MAX_SIDE, CropTool
@@ -151,8 +151,8 @@ def test_there_are_so_many_crops_and_no_more_until_the_judge_starts_over() -> No
 
 def test_images_are_selected_by_id_or_unique_role(tmp_path: Path) -> None:
     roles = ("person", "garment", "garment", "ref_1")
-    paths = [(role, generated(tmp_path / f"{at}.png", color=(at, 0, 0))) for at, role in enumerate(roles)]
-    shown = cell_attachments(context(tmp_path, Asked(""), files=CaseFiles(images=tuple(paths))))
+    paths = [(role, saved_image(tmp_path / f"{at}.png", color=(at, 0, 0))) for at, role in enumerate(roles)]
+    shown = cell_attachments(context(tmp_path, ScriptedJudge(""), files=CaseFiles(images=tuple(paths))))
     tool = tool_of(*shown)
     names = tool.tool.parameters["properties"]["image_id"]["enum"]
     assert names == ["output", "person", "ref_1", "ref_2", "ref_3", "ref_4"]

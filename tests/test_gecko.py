@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_judge import Asked, context
+from scripted_judge import ScriptedJudge, context
 
 from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.errors import GraderError, ProviderError
@@ -38,7 +38,7 @@ def answers(**output: str) -> dict[str, Any]:
     return {"answers": [{"id": name, "reason": "seen", "answer": answer} for name, answer in output.items()]}
 
 
-def grade(folder: Path, asked: Asked, case: dict[str, Any], *, once: Any = None, **options: Any) -> Grade:
+def grade(folder: Path, asked: ScriptedJudge, case: dict[str, Any], *, once: Any = None, **options: Any) -> Grade:
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", **options})
     changes = {"once": once} if once else {}
     return asyncio.run(Gecko(config).grade(context(folder, asked, case, **changes)))
@@ -49,7 +49,7 @@ def detail(result: Grade, name: str) -> dict[str, Any]:
 
 
 def test_one_call_for_all_questions(tmp_path: Path) -> None:
-    judge = Asked(answers(sun="b", red="(b) red", dog="Yes."))
+    judge = ScriptedJudge(answers(sun="b", red="(b) red", dog="Yes."))
     result = grade(tmp_path, judge, PINNED)
     assert result.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.color": 1.0, "gecko.other": 1.0}
     assert (result.error, result.reasons) == (None, {})
@@ -67,7 +67,7 @@ def test_one_call_for_all_questions(tmp_path: Path) -> None:
 
 
 def test_one_call_for_each_question(tmp_path: Path) -> None:
-    judge = Asked("Yes.", answers(red="blue"), "b")
+    judge = ScriptedJudge("Yes.", answers(red="blue"), "b")
     result = grade(tmp_path, judge, PINNED, mode="single")
     assert len(judge.questions) == 3
     assert [len(words[0].split("\n\n")) > 1 and words[0].count("  a) ") for words in map(judge.words, range(3))] == [
@@ -77,7 +77,7 @@ def test_one_call_for_each_question(tmp_path: Path) -> None:
 
 
 def test_wrong_parent_scores_zero_and_counts_in_the_denominator(tmp_path: Path) -> None:
-    result = grade(tmp_path, Asked(answers(dog="no", red="red", sun="no")), PINNED)
+    result = grade(tmp_path, ScriptedJudge(answers(dog="no", red="red", sun="no")), PINNED)
     assert result.scores == {"gecko": pytest.approx(1 / 3), "gecko.animal": 0, "gecko.color": 0, "gecko.other": 1}
     red = detail(result, "red")
     assert (red["right"], red["score"], red["depends_on"]) == (True, 0, ["dog"])
@@ -87,7 +87,7 @@ def test_wrong_parent_scores_zero_and_counts_in_the_denominator(tmp_path: Path) 
 
 
 def test_only_unanswered_questions_are_retried(tmp_path: Path) -> None:
-    judge = Asked(answers(dog="yes", sun="it is hard to say", moon="yes"), answers(red="b"), answers(sun="no"))
+    judge = ScriptedJudge(answers(dog="yes", sun="it is hard to say", moon="yes"), answers(red="b"), answers(sun="no"))
     result = grade(tmp_path, judge, PINNED)
     assert result.scores["gecko"] == 1.0
     assert len(judge.questions) == 3
@@ -106,7 +106,7 @@ def test_only_unanswered_questions_are_retried(tmp_path: Path) -> None:
     ],
 )
 def test_on_unanswered_after_the_retry(tmp_path: Path, on_unanswered: str, scores: dict[str, Any]) -> None:
-    judge = Asked(answers(dog="a", red="b", sun="Well, the sky is bright."), answers(sun="Hard to say."))
+    judge = ScriptedJudge(answers(dog="a", red="b", sun="Well, the sky is bright."), answers(sun="Hard to say."))
     result = grade(tmp_path, judge, PINNED, on_unanswered=on_unanswered)
     assert result.scores == scores
     assert len(judge.questions) == 2
@@ -115,7 +115,7 @@ def test_on_unanswered_after_the_retry(tmp_path: Path, on_unanswered: str, score
 
 
 def test_unreadable_replies_give_no_score(tmp_path: Path) -> None:
-    judge = Asked("What a lovely image! I would say that everything fits.")
+    judge = ScriptedJudge("What a lovely image! I would say that everything fits.")
     result = grade(tmp_path, judge, PINNED)
     assert set(result.scores.values()) == {None}
     assert "3 of 3 questions of 'gecko' have no usable answer, such as dog (the answer does not match the schema" in (
@@ -125,7 +125,7 @@ def test_unreadable_replies_give_no_score(tmp_path: Path) -> None:
 
 
 def test_judge_outage_is_not_a_wrong_answer(tmp_path: Path) -> None:
-    judge = Asked(answers(dog="yes", red="red"), ProviderError("the judge is out", kind="transient"))
+    judge = ScriptedJudge(answers(dog="yes", red="red"), ProviderError("the judge is out", kind="transient"))
     result = grade(tmp_path, judge, PINNED, on_unanswered="wrong")
     assert set(result.scores.values()) == {None}
     assert result.error == "the judge is out"
@@ -134,7 +134,7 @@ def test_judge_outage_is_not_a_wrong_answer(tmp_path: Path) -> None:
 
 def test_questions_are_generated_and_then_asked(tmp_path: Path) -> None:
     stored: list[PromptQuestions] = []
-    judge = Asked(MADE, answers(q1="yes", q2="no"))
+    judge = ScriptedJudge(MADE, answers(q1="yes", q2="no"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
     cell = context(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=stored.append)
     result = asyncio.run(Gecko(config).grade(cell))
@@ -148,7 +148,7 @@ def test_questions_are_generated_and_then_asked(tmp_path: Path) -> None:
 
 
 def test_questions_are_generated_once_per_prompt(tmp_path: Path) -> None:
-    judge, once = Asked(MADE, answers(q1="yes", q2="yes")), SingleFlight()
+    judge, once = ScriptedJudge(MADE, answers(q1="yes", q2="yes")), SingleFlight()
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
     cells = [context(tmp_path, judge, {"id": name, "prompt": "Two dogs"}, once=once) for name in "abc"]
 
@@ -165,7 +165,7 @@ def test_graders_with_different_judges_do_not_share_questions(tmp_path: Path) ->
     writer, once = QuestionsWriter(tmp_path), SingleFlight()
     asked = []
     for name, created in (("one", MADE), ("two", other)):
-        judge = Asked(created, answers(q1="yes", q2="yes"))
+        judge = ScriptedJudge(created, answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
         cell = context(
             tmp_path, judge, {"prompt": "Two dogs"}, once=once, known_questions=writer.find, keep_questions=writer.add
@@ -175,7 +175,7 @@ def test_graders_with_different_judges_do_not_share_questions(tmp_path: Path) ->
     assert asked == [["Are there dogs?", "Are there two dogs?"], ["Is any dog there?"]]
     stored = QuestionsWriter(tmp_path)
     for name, words in (("one", asked[0]), ("two", asked[1])):
-        judge = Asked(answers(q1="yes", q2="yes"))
+        judge = ScriptedJudge(answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
         result = asyncio.run(
             Gecko(config).grade(context(tmp_path, judge, {"prompt": "Two dogs"}, known_questions=stored.find))
@@ -196,11 +196,11 @@ def test_graders_with_different_judges_do_not_share_questions(tmp_path: Path) ->
     ids=["prose", "cut", "empty", "no items", "stopped", "unknown parent"],
 )
 def test_unusable_questions_are_requested_once_more(tmp_path: Path, first: Any) -> None:
-    judge = Asked(first, MADE, answers(q1="yes", q2="yes"))
+    judge = ScriptedJudge(first, MADE, answers(q1="yes", q2="yes"))
     assert grade(tmp_path, judge, {}).scores["gecko"] == 1.0
     assert "Your last answer could not be used" in judge.words(1)[-1]
     with pytest.raises(GraderError, match="the judge generated no usable questions: "):
-        grade(tmp_path, Asked(first), {})
+        grade(tmp_path, ScriptedJudge(first), {})
 
 
 def test_bad_dependency_can_drop_all_dependencies(tmp_path: Path) -> None:
@@ -208,14 +208,14 @@ def test_bad_dependency_can_drop_all_dependencies(tmp_path: Path) -> None:
         **MADE,
         "questions": [{**q, "depends_on": ["q2" if q["id"] == "q1" else "q1"]} for q in MADE["questions"]],
     }  # type: ignore[index]
-    result = grade(tmp_path, Asked(created, answers(q1="no", q2="yes")), {}, on_bad_dependency="drop")
+    result = grade(tmp_path, ScriptedJudge(created, answers(q1="no", q2="yes")), {}, on_bad_dependency="drop")
     assert result.scores["gecko"] == 0.5
     assert [item["depends_on"] for item in result.details["questions"]] == [[], []]
 
 
 def test_questions_that_the_prompt_does_not_confirm_are_dropped(tmp_path: Path) -> None:
     stored: list[PromptQuestions] = []
-    judge = Asked(MADE, answers(q1="c", q2="yes"), answers(q2="yes"))
+    judge = ScriptedJudge(MADE, answers(q1="c", q2="yes"), answers(q2="yes"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "check_questions": True})
     cell = context(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=stored.append)
     result = asyncio.run(Gecko(config).grade(cell))
@@ -232,11 +232,11 @@ def test_questions_that_the_prompt_does_not_confirm_are_dropped(tmp_path: Path) 
 
 def test_no_confirmed_questions_give_no_score(tmp_path: Path) -> None:
     with pytest.raises(GraderError, match="all 2 questions were dropped"):
-        grade(tmp_path, Asked(MADE, answers(q1="no", q2="no")), {}, check_questions=True)
+        grade(tmp_path, ScriptedJudge(MADE, answers(q1="no", q2="no")), {}, check_questions=True)
 
 
 def test_added_questions_are_asked_with_generated_questions(tmp_path: Path) -> None:
-    judge = Asked(MADE, answers(q1="yes", q1_2="yes", q2="yes"))
+    judge = ScriptedJudge(MADE, answers(q1="yes", q1_2="yes", q2="yes"))
     case = {"add_questions": [{"id": "q1", "question": "Is the flag up?", "type": "flag"}]}
     result = grade(tmp_path, judge, case)
     assert result.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.counting": 1.0, "gecko.flag": 1.0}
@@ -246,7 +246,9 @@ def test_added_questions_are_asked_with_generated_questions(tmp_path: Path) -> N
 
 def test_added_question_with_a_bad_dependency_drops_all_dependencies(tmp_path: Path) -> None:
     case = {"add_questions": [{"id": "flag", "question": "Is the flag up?", "depends_on": ["gone"]}]}
-    result = grade(tmp_path, Asked(MADE, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop")
+    result = grade(
+        tmp_path, ScriptedJudge(MADE, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop"
+    )
     assert result.scores["gecko"] == pytest.approx(2 / 3)
 
 
@@ -254,7 +256,7 @@ def test_video_uses_its_own_template(tmp_path: Path) -> None:
     created = {"keywords": "{1}[grapes, object, 1.0]", "questions": [
         {"id": "q1", "keyword": 1, "question": "Which fruit rolls?", "choices": ["figs", "grapes", "plums", "limes"],
          "answer": "grapes", "justification": "grapes", "depends_on": []}]}  # fmt: skip
-    judge = Asked(created, answers(q1="e"))
+    judge = ScriptedJudge(created, answers(q1="e"))
     result = grade(tmp_path, judge, {"task": "video_generation"}, media="video")
     assert result.scores == {"gecko": 0.0, "gecko.object": 0.0}
     assert "whether a video shows" in judge.words(0)[0]
@@ -265,6 +267,6 @@ def test_video_uses_its_own_template(tmp_path: Path) -> None:
 
 def test_template_in_the_suite_folder_wins(tmp_path: Path) -> None:
     (tmp_path / "mine.md.j2").write_text("{% for q in questions %}{{ q.id }}? {% endfor %}")
-    judge = Asked(answers(dog="yes", red="red", sun="no"))
+    judge = ScriptedJudge(answers(dog="yes", red="red", sun="no"))
     grade(tmp_path, judge, PINNED, answers_template="mine.md.j2")
     assert judge.words() == ["dog? red? sun? "]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from fake_api import FakeAPI, Fault, JudgeRequest
-from gecko_script import asked, judge, made
+from gecko_script import asked_questions, generated_questions, judge
 from typer.testing import CliRunner
 
 from visioneval.analysis.summary import summarize
@@ -111,7 +111,7 @@ def test_an_outage_during_question_generation_is_an_error_and_not_a_score(
 
 
 def test_a_resumed_run_reuses_its_questions(api: FakeAPI, suite: Any) -> None:
-    api.script.judge(lambda request: Fault("bad_request") if request.images else made(request))
+    api.script.judge(lambda request: Fault("bad_request") if request.images else generated_questions(request))
     path = suite("openai", CASES[:1])
     code, folder, _ = run(path)
     assert code == 3
@@ -135,9 +135,9 @@ def test_a_resumed_run_reuses_its_questions(api: FakeAPI, suite: Any) -> None:
 
 def test_malformed_questions_are_repaired(api: FakeAPI, suite: Any) -> None:
     def answer(request: JudgeRequest) -> Any:
-        if asked(request):
+        if asked_questions(request):
             return judge(lambda name, request: "YES")(request)
-        text = json.dumps(made(request), indent=1)
+        text = json.dumps(generated_questions(request), indent=1)
         return f"Gladly!\n```json\n{text.replace(']', ',]')}\n```"
 
     api.script.judge(answer)
@@ -189,7 +189,7 @@ def test_edited_questions_are_pinned(api: FakeAPI, suite: Any, tmp_path: Path) -
 def test_failed_question_generation_writes_the_others_and_sets_the_exit_code(
     api: FakeAPI, suite: Any, tmp_path: Path
 ) -> None:
-    api.script.judge(lambda request: "no" if "## Your prompt\nboat" in request.text else made(request))
+    api.script.judge(lambda request: "no" if "## Your prompt\nboat" in request.text else generated_questions(request))
     done = CliRunner().invoke(app, ["questions", str(suite("openai", CASES))])
     assert done.exit_code == 3
     assert "- prompt: red boat\n" in done.stdout

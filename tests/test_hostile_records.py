@@ -11,8 +11,8 @@ from typing import Any
 
 import hostile_changes as hostile
 import pytest
-from hostile import COMMANDS, DESK, FILES, OTHER, RUN, build, call
-from hostile_changes import DELETE, VALUES, Change, apply, documents, faults, places, refusal
+from hostile import COMMANDS, FILES, LABEL_PAGE, OTHER, RUN, build, call
+from hostile_changes import DELETE, VALUES, Change, apply, documents, faults, paths_in, refusal
 
 RESULTS = f"runs/{RUN}/results.jsonl"
 READ_RESULTS = [name for name in COMMANDS if RUN in " ".join(COMMANDS[name]) and name != "compare file"]
@@ -38,7 +38,7 @@ def folder(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def all_faults(folder: Path) -> list[str]:
-    return [fault for name in (*COMMANDS, DESK) for fault in faults(name, folder)]
+    return [fault for name in (*COMMANDS, LABEL_PAGE) for fault in faults(name, folder)]
 
 
 def test_unchanged_run_has_no_problem(folder: Path) -> None:
@@ -55,7 +55,7 @@ def test_every_changed_field_is_read_or_rejected_in_one_line(folder: Path, name:
     several = 1 if name.endswith("run.json") else 3
     counts = {"read": 0, "refused": 0}
     before = (folder / name).read_text()
-    for turn, position in enumerate(places(result[line])):
+    for turn, position in enumerate(paths_in(result[line])):
         for value in (DELETE, *(VALUES[(turn * several + at) % len(VALUES)] for at in range(several))):
             apply(Change(name, line, position, value), folder)
             why = refusal(name, folder)

@@ -23,14 +23,14 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 QUICK = [{"id": f"quick{at}"} for at in range(4)]
 
 
-def slow(seconds: float) -> list[dict[str, object]]:
+def slow_cases(seconds: float) -> list[dict[str, object]]:
     return [{"id": f"slow{at}", "metadata": {"wait": seconds}} for at in range(8)]
 
 
-def until(true: Callable[[], bool], program: subprocess.Popen[str]) -> None:
+def wait_until(condition: Callable[[], bool], program: subprocess.Popen[str]) -> None:
     """Waits for something that the program does."""
     end = time.monotonic() + 60
-    while not true():
+    while not condition():
         assert program.poll() is None, program.communicate()
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -40,17 +40,17 @@ def results(toy: Toy) -> Path:
     return toy.folder / "runs" / "r" / "results.jsonl"
 
 
-def started(toy: Toy, seconds: float) -> subprocess.Popen[str]:
+def start_program(toy: Toy, seconds: float) -> subprocess.Popen[str]:
     """A run of four cells that are done and eight that take long, two of which are running."""
-    path = toy.write(*QUICK, *slow(seconds))
+    path = toy.write(*QUICK, *slow_cases(seconds))
     program = toy.program("run", path, "--trust-suite", "--max-concurrency", "2", "--run-id", "r")
-    until(lambda: results(toy).is_file() and results(toy).read_bytes().count(b"\n") == len(QUICK), program)
+    wait_until(lambda: results(toy).is_file() and results(toy).read_bytes().count(b"\n") == len(QUICK), program)
     return program
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signals) -> None:
-    program = started(toy, 1)
+    program = start_program(toy, 1)
     program.send_signal(sent)
     out, errors = program.communicate(timeout=60)
     assert program.returncode == 130
@@ -66,7 +66,7 @@ def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signal
 
 
 def test_second_interrupt_stops_now(toy: Toy) -> None:
-    program = started(toy, 600)
+    program = start_program(toy, 600)
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None
     while "stopping: waiting" not in program.stderr.readline():
@@ -80,10 +80,10 @@ def test_second_interrupt_stops_now(toy: Toy) -> None:
 
 
 def test_interrupt_also_skips_remaining_suites(toy: Toy) -> None:
-    first, second = toy.write(*QUICK, *slow(1), name="a.yaml"), toy.write({}, name="b.yaml")
+    first, second = toy.write(*QUICK, *slow_cases(1), name="a.yaml"), toy.write({}, name="b.yaml")
     program = toy.program("run", first, second, "--trust-suite", "--max-concurrency", "2")
-    until(lambda: bool(list(toy.folder.glob("runs/*/results.jsonl"))), program)
-    until(lambda: next(toy.folder.glob("runs/*/results.jsonl")).read_bytes().count(b"\n") == len(QUICK), program)
+    wait_until(lambda: bool(list(toy.folder.glob("runs/*/results.jsonl"))), program)
+    wait_until(lambda: next(toy.folder.glob("runs/*/results.jsonl")).read_bytes().count(b"\n") == len(QUICK), program)
     program.send_signal(signal.SIGINT)
     program.communicate(timeout=60)
     assert program.returncode == 130
@@ -96,7 +96,7 @@ def test_command_provider_process_ends_with_second_interrupt(toy: Toy) -> None:
     )
     path = toy.write({}, models=[{"provider": "command", "argv": [sys.executable, "generate.py"]}])
     program = toy.program("run", path, "--trust-suite")
-    until(lambda: (toy.folder / "pid").is_file() and bool((toy.folder / "pid").read_text()), program)
+    wait_until(lambda: (toy.folder / "pid").is_file() and bool((toy.folder / "pid").read_text()), program)
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None
     while "stopping: waiting" not in program.stderr.readline():
@@ -109,7 +109,7 @@ def test_command_provider_process_ends_with_second_interrupt(toy: Toy) -> None:
 
 
 def test_kill_loses_no_finished_cell(toy: Toy) -> None:
-    program = started(toy, 600)
+    program = start_program(toy, 600)
     program.kill()
     program.communicate(timeout=60)
     assert read_info(toy.latest).state == "running"
@@ -146,7 +146,7 @@ def test_resume_command_includes_needed_flags(typed: str, line: str) -> None:
 
 
 def test_printed_resume_command_works(toy: Toy) -> None:
-    program = started(toy, 1)
+    program = start_program(toy, 1)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     (line,) = [line for line in errors.splitlines() if line.startswith("to resume: ")]
@@ -158,7 +158,7 @@ def test_printed_resume_command_works(toy: Toy) -> None:
 
 
 def test_running_run_is_distinguished_from_killed_run(toy: Toy) -> None:
-    program = started(toy, 600)
+    program = start_program(toy, 600)
     shown, listed = toy("show", "latest"), toy("runs")
     program.kill()
     program.communicate(timeout=60)
@@ -180,7 +180,7 @@ def test_run_that_ends_during_check_is_not_reported_as_killed(toy: Toy) -> None:
 def test_kill_at_any_moment_leaves_readable_records(toy: Toy, delay: float) -> None:
     path = toy.write(*[{} for _ in range(400)], samples=5)
     program = toy.program("run", path, "--trust-suite", "--run-id", "r")
-    until(lambda: results(toy).is_file() and results(toy).stat().st_size > 0, program)
+    wait_until(lambda: results(toy).is_file() and results(toy).stat().st_size > 0, program)
     time.sleep(delay)
     program.kill()
     program.communicate(timeout=60)

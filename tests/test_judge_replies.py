@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_api import FakeAPI, Fault, JudgeRequest
-from gecko_script import asked, made, prompt_of
+from gecko_script import asked_questions, generated_questions, prompt_of
 from PIL import Image
 from toys import Toy
 
@@ -54,9 +54,9 @@ def right(request: JudgeRequest) -> dict[str, Any]:
             "score": 66,
         }
     if "keywords" in names:
-        return made(request)
+        return generated_questions(request)
     if "answers" in names:
-        output = {name: "yes" if name == "q1" else "no" for name in asked(request)}
+        output = {name: "yes" if name == "q1" else "no" for name in asked_questions(request)}
         return {"answers": [{"id": name, "reason": "seen", "answer": answer} for name, answer in output.items()]}
     if "lines" in names:
         return {"lines": ["SPRING SALE", "10 % OFF"]}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_judge import Asked, Said
+from scripted_judge import ScriptedAnswer, ScriptedJudge
 
 from visioneval.judging.ask import (
     Answer,
@@ -32,8 +32,8 @@ def check(data: Any) -> list[str]:
     return [] if data.keys() == {"n"} and type(data["n"]) is int else [f"{data} is not right"]
 
 
-def answered(*output: Said, **options: Any) -> tuple[Answer, Asked]:
-    judge = Asked(*output)
+def answered(*output: ScriptedAnswer, **options: Any) -> tuple[Answer, ScriptedJudge]:
+    judge = ScriptedJudge(*output)
     return asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, check, **options)), judge
 
 
@@ -95,7 +95,7 @@ def test_an_off_schema_answer_is_retried_once_with_the_problem_and_the_answer(fi
 
 
 def test_off_the_schema_twice_is_an_error_with_both_replies() -> None:
-    judge = Asked('{"m": 4}', "no")
+    judge = ScriptedJudge('{"m": 4}', "no")
     with pytest.raises(OffSchemaError, match="does not match the schema: not JSON") as caught:
         asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, check))
     assert [reply.text for reply in caught.value.replies] == ['{"m": 4}', "no"]
@@ -132,7 +132,7 @@ def test_recorded_answers_may_omit_defaults_and_are_not_retried() -> None:
         return [f"{key} is missing" for key in ("n", "why") if key not in data]
 
     recorded = Reply(text='{"n": 4}', model="recorded", shape="recorded")
-    judge = Asked(recorded)
+    judge = ScriptedJudge(recorded)
     answer = asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, wants_both, {"why": ""}))
     assert (answer.data, answer.how) == (GOOD, "json")
     with pytest.raises(OffSchemaError, match="the recorded answer does not match the schema: why is missing"):

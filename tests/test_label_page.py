@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from label_server import READY, SECRET_A, SECRET_B, Server, lines, waited, write_run
+from label_server import READY, SECRET_A, SECRET_B, Server, lines, wait_for_progress, write_run
 
 from visioneval.records.labels import newest, read_labels
 
@@ -67,7 +67,7 @@ def test_two_raters_with_reload_and_restart(browser: Browser, serve: Serve, tmp_
                     assert page.inner_text("#facts dd") == case
                     assert page.locator("input:checked").count() == 3, "what was chosen outlives the server"
                 page.keyboard.press("Enter")
-                waited(page, at + 1, 20)
+                wait_for_progress(page, at + 1, 20)
     for rater, chosen in sent.items():
         result = answers(run, rater)
         assert {case: result[case, "usable"] for case, _ in result} == chosen
@@ -85,12 +85,12 @@ def test_kill_after_an_answer_loses_nothing(browser: Browser, serve: Serve, tmp_
             case = page.inner_text("#facts dd")
             page.keyboard.type("y3")
             page.keyboard.press("Enter")
-            waited(page, done, 4)
+            wait_for_progress(page, done, 4)
             server.kill()
             assert answers(run, "ann")[case, "clarity"] == 3
             server.restart()
             page.goto(f"{server.url}&rater=ann")
-            waited(page, done, 4)
+            wait_for_progress(page, done, 4)
     assert len(answers(run, "ann")) == 12
 
 
@@ -122,29 +122,29 @@ def test_undo_skip_and_the_end(rate: Callable[..., Page], serve: Serve, tmp_path
     page.keyboard.type("y5o/")
     page.keyboard.type("sun and sea, s u y")
     page.keyboard.press("Enter")
-    waited(page, 1, 3)
+    wait_for_progress(page, 1, 3)
     page.keyboard.press("u")
-    waited(page, 0, 3)
+    wait_for_progress(page, 0, 3)
     assert page.inner_text("#facts dd") == first
     assert page.input_value("textarea") == "sun and sea, s u y"
     assert page.locator("input:checked").count() == 3
     page.keyboard.press("n")
     page.keyboard.press("Enter")
-    waited(page, 1, 3)
+    wait_for_progress(page, 1, 3)
     skipped = page.inner_text("#facts dd")
     page.keyboard.press("s")
-    waited(page, 2, 3)
+    wait_for_progress(page, 2, 3)
     page.keyboard.type("y1")
     page.keyboard.press("Enter")
-    waited(page, 3, 3)
+    wait_for_progress(page, 3, 3)
     assert "1 was skipped" in page.inner_text("#end")
     page.click("#reopen")
-    waited(page, 2, 3)
+    wait_for_progress(page, 2, 3)
     assert page.inner_text("#facts dd") == skipped
     page.keyboard.press("s")
-    waited(page, 3, 3)
+    wait_for_progress(page, 3, 3)
     page.keyboard.press("u")
-    waited(page, 2, 3)
+    wait_for_progress(page, 2, 3)
     result = answers(run, "ann")
     assert (result[first, "usable"], result[first, "clarity"], result[first, "wrong"]) == (False, 5, ("odd colours",))
     assert not [case for case, _ in result if case == skipped]
@@ -162,7 +162,7 @@ def test_next_requires_all_required_answers(rate: Callable[..., Page], serve: Se
     page.keyboard.press("2")
     assert not page.is_visible("#trouble")
     page.keyboard.press("Enter")
-    waited(page, 1, 1)
+    wait_for_progress(page, 1, 1)
 
 
 def test_queued_keys_apply_to_the_next_item(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
@@ -171,14 +171,14 @@ def test_queued_keys_apply_to_the_next_item(rate: Callable[..., Page], serve: Se
     for at in range(1, 7):
         for key in ("y" if at % 2 else "n", str(at % 5 + 1), "Enter"):
             page.keyboard.press(key)
-    waited(page, 6, 6)
+    wait_for_progress(page, 6, 6)
     result = [line["answer"] for line in lines(run / "labels.jsonl") if line["question"] in ("usable", "clarity")]
     assert result == [True, 2, False, 3, True, 4, False, 5, True, 1, False, 2]
 
 
 def test_next_image_is_prefetched(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     server = serve(write_run(tmp_path, TWENTY[:3]))
-    with_next = server.deck("ann")
+    with_next = server.next_item("ann")
     page = rate(server, "ann")
     page.wait_for_load_state("networkidle")
     fetched = page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
@@ -192,11 +192,11 @@ def test_mouse_only_and_enter_after_a_click(rate: Callable[..., Page], serve: Se
     page.get_by_role("radio", name="4").check()
     page.get_by_role("checkbox", name="odd colours").check()
     page.get_by_role("button", name=re.compile("^Next")).click()
-    waited(page, 1, 2)
+    wait_for_progress(page, 1, 2)
     page.keyboard.type("y4")
     page.click("#fit")
     page.keyboard.press("Enter")
-    waited(page, 2, 2)
+    wait_for_progress(page, 2, 2)
 
 
 def test_time_counts_while_the_page_is_visible(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_time_counts_while_the_page_is_visible(rate: Callable[..., Page], serve:
     page.wait_for_timeout(3000)
     page.keyboard.type("y4")
     page.keyboard.press("Enter")
-    waited(page, 1, 1)
+    wait_for_progress(page, 1, 1)
     seconds = {line["seconds"] for line in lines(run / "labels.jsonl")}
     assert len(seconds) == 1
     assert 0.4 <= seconds.pop() < 3
@@ -227,7 +227,7 @@ def test_shows_both_sides_of_a_pair(rate: Callable[..., Page], serve: Serve, tmp
         page.keyboard.press("/")
         page.keyboard.type("a better tie")
         page.keyboard.press("Enter")
-        waited(page, done, 8)
+        wait_for_progress(page, done, 8)
     result = lines(old / "labels.jsonl")
     text = [line["answer"] for line in result if line["question"] == "preferred"]
     assert {line["answer"] for line in result if line["question"] == "preferred.why"} == {"a better tie"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import PHONE
-from label_server import ASKED, READY, SECRET_A, SECRET_B, Server, secrets_in, waited, write_run
+from label_server import QUESTIONS, READY, SECRET_A, SECRET_B, Server, secrets_in, wait_for_progress, write_run
 from PIL import Image
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def test_hostile_text_is_not_markup(rate: Callable[..., Page], serve: Serve, tmp
         page.keyboard.press("/")
         page.keyboard.type(HOSTILE)
         page.keyboard.press("Enter")
-        waited(page, done, 2)
+        wait_for_progress(page, done, 2)
         assert page.evaluate("window.owned") is None
         assert page.locator("script").count() == 1
     page.keyboard.press("u")
-    waited(page, 1, 2)
+    wait_for_progress(page, 1, 2)
     assert page.input_value("textarea") == HOSTILE
     assert page.evaluate("window.owned") is None
 
@@ -66,9 +66,9 @@ def test_page_and_responses_hide_the_model(open_page: OpenPage, serve: Serve, tm
         seen.append(page.content())
         page.keyboard.type("y3")
         page.keyboard.press("Enter")
-        waited(page, done, 6)
+        wait_for_progress(page, done, 6)
     page.keyboard.press("u")
-    waited(page, 5, 6)
+    wait_for_progress(page, 5, 6)
     seen.append(page.content())
     page.wait_for_load_state("networkidle")
     assert len(seen) > 20
@@ -80,9 +80,9 @@ def test_no_horizontal_scrolling_on_a_phone(
     rate: Callable[..., Page], serve: Serve, tmp_path: Path, scheme: str
 ) -> None:
     asked = {
-        **ASKED,
+        **QUESTIONS,
         "questions": [
-            *ASKED["questions"],
+            *QUESTIONS["questions"],
             {"key": "of", "ask": "Which?", "type": "one_of", "choices": ["long words " * 5, "b"]},
         ],
     }
@@ -127,7 +127,7 @@ def test_phone_scrolls_to_the_image_of_each_item(rate: Callable[..., Page], serv
         page.locator(".choice", has_text="5").click()
         assert page.evaluate("scrollY") > 0
         page.locator("#next").click()
-        waited(page, done + 1, 2)
+        wait_for_progress(page, done + 1, 2)
 
 
 def test_wide_images_are_stacked(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:

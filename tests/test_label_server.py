@@ -23,7 +23,7 @@ GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 
 
 def posted(server: Server, **changes: Any) -> dict[str, Any]:
-    item = server.deck("ann")["item"]["id"]
+    item = server.next_item("ann")["item"]["id"]
     return {"rater": "ann", "item": item, "seconds": 1.5, "answers": GOOD, **changes}
 
 
@@ -34,7 +34,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(run)
     before = sorted(run.parent.rglob("*"))
     yield server
-    assert server.deck("ann")["done"] == 0
+    assert server.next_item("ann")["done"] == 0
     assert sorted(run.parent.rglob("*")) == before
     server.kill()
 
@@ -129,7 +129,7 @@ def test_a_large_body_is_refused(closed: Server, chunked: bool) -> None:
         line.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         line.sendall(f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n")
         assert line.recv(4096).startswith(b"HTTP/1.1 413 ")
-    assert closed.deck("ann")["done"] == 0
+    assert closed.next_item("ann")["done"] == 0
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_invalid_requests_get_a_one_line_error(closed: Server, changes: dict[str
     status, _, body = closed.ask("/api/answer", posted(closed, **changes))
     expected = json.loads(body)["error"]
     assert (status, expected.startswith(why), "\n" in expected) == (400, True, False)
-    assert closed.deck("ann")["done"] == 0
+    assert closed.next_item("ann")["done"] == 0
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"rater": "\xff"}', b"[" * 30_000])
@@ -171,7 +171,7 @@ def test_disconnecting_browser_saves_nothing(server: Server, tmp_path: Path) -> 
         line.sendall(body[: len(body) // 2])
     with socket.create_connection(("127.0.0.1", server.port)) as line:
         line.sendall(f"GET /api/item?rater=ann HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n".encode())
-    assert server.deck("ann")["done"] == 0
+    assert server.next_item("ann")["done"] == 0
     assert not (tmp_path / "r" / "labels.jsonl").exists()
     assert server.ask("/api/answer", body)[0] == 200
     server.program.send_signal(signal.SIGINT)
@@ -196,7 +196,7 @@ def test_reports_an_unwritable_folder(server: Server, tmp_path: Path) -> None:
         "the answer could not be saved: the disk is full or not writable",
     )
     (tmp_path / "r" / "labels.jsonl").rmdir()
-    assert server.deck("ann")["done"] == 0
+    assert server.next_item("ann")["done"] == 0
     assert server.ask("/api/answer", body)[0] == 200
 
 
@@ -208,7 +208,7 @@ def test_images_are_reencoded_under_opaque_ids(tmp_path: Path, serve: Serve) -> 
     Image.open(stored).save(stored, pnginfo=words)
     assert SECRET_A.encode() in stored.read_bytes()
     server = serve(run)
-    (shown,) = server.deck("ann")["item"]["stages"][0]["images"]
+    (shown,) = server.next_item("ann")["item"]["stages"][0]["images"]
     status, headers, body = server.ask(f"/api/image/{shown['id']}")
     assert (status, headers["content-type"]) == (200, "image/png")
     assert Image.open(BytesIO(body)).tobytes() == Image.open(stored).convert("RGB").tobytes()
@@ -236,7 +236,7 @@ def test_responses_hide_model_score_reason_and_file(tmp_path: Path, serve: Serve
 
 
 def test_port_in_use_is_a_one_line_error(toy: Toy, closed: Server) -> None:
-    result = toy("label", closed.words[0], "--no-open", "--port", str(closed.port))
+    result = toy("label", closed.arguments[0], "--no-open", "--port", str(closed.port))
     assert result.exit_code == 2
     assert result.stderr == f"127.0.0.1:{closed.port}: the port is in use: use another --port\n"
 

@@ -17,7 +17,7 @@ GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 
 
 def answer(server: Server, rater: str, item: str | None = None, **given: Any) -> dict[str, Any]:
-    item = item or server.deck(rater)["item"]["id"]
+    item = item or server.next_item(rater)["item"]["id"]
     body = {"rater": rater, "item": item, "seconds": 1.5, "answers": {**GOOD, **given}}
     status, _, text = server.ask("/api/answer", body)
     assert status == 200, text
@@ -45,22 +45,22 @@ def test_servers_share_progress(two: tuple[Server, Server, Path]) -> None:
     for done in range(1, 7):
         assert answer(first, "ann", note="first")["done"] == 2 * done - 1
         assert answer(second, "ann", note="second")["done"] == 2 * done
-    assert first.deck("ann")["item"] is None
+    assert first.next_item("ann")["item"] is None
     assert sorted(whole(run, "ann").values()) == [["first"]] * 6 + [["second"]] * 6
 
 
 def test_undo_across_servers(two: tuple[Server, Server, Path]) -> None:
     first, second, _ = two
-    item = first.deck("ann")["item"]["id"]
+    item = first.next_item("ann")["item"]["id"]
     answer(first, "ann", note="mine")
     shown = json.loads(second.ask("/api/undo", {"rater": "ann"})[2])
     assert (shown["item"]["id"], shown["item"]["given"]["note"], shown["done"]) == (item, "mine", 0)
-    assert first.deck("ann")["item"]["id"] == item
+    assert first.next_item("ann")["item"]["id"] == item
 
 
 def test_item_answered_on_both_servers_is_saved_twice(two: tuple[Server, Server, Path]) -> None:
     first, second, run = two
-    item = first.deck("ann")["item"]
+    item = first.next_item("ann")["item"]
     answer(first, "ann", item["id"], note="at the first")
     assert answer(second, "ann", item["id"], note="at the second")["done"] == 1
     assert whole(run, "ann") == {item["case"]: ["at the first", "at the second"]}
@@ -71,7 +71,7 @@ def test_concurrent_servers_lose_nothing(two: tuple[Server, Server, Path]) -> No
 
     def label(server: Server, rater: str, words: str) -> list[str]:
         text = []
-        while (item := server.deck(rater)["item"]) is not None:
+        while (item := server.next_item(rater)["item"]) is not None:
             note = f"{words} {item['case']} {len(text)} {'x' * 2000}"
             answer(server, rater, item["id"], note=note)
             text.append(note)
@@ -93,7 +93,7 @@ def test_a_killed_server_leaves_the_other_with_all_of_its_answers(two: tuple[Ser
     first.kill()
     with (run / "labels.jsonl").open("ab") as file:
         file.write(b'{"schema_version":2,"rater":"ann","test')
-    assert second.deck("ann")["done"] == 1
+    assert second.next_item("ann")["done"] == 1
     assert answer(second, "ann", note="after")["done"] == 2
     assert sorted(whole(run, "ann").values()) == [["after"], ["before"]]
 
@@ -103,7 +103,7 @@ def test_deleted_answer_file_is_recreated(two: tuple[Server, Server, Path]) -> N
     answer(first, "ann")
     (run / "labels.jsonl").unlink()
     (run / "labeling.jsonl").unlink()
-    assert first.deck("ann")["done"] == 0
+    assert first.next_item("ann")["done"] == 0
     assert answer(first, "ann")["done"] == 1
     assert len(lines(run / "labels.jsonl")) == 4
 
@@ -117,4 +117,4 @@ def test_invalid_line_is_reported_and_loses_nothing_else(two: tuple[Server, Serv
     status, _, text = first.ask("/api/item?rater=ann")
     assert (status, "labels.jsonl:5: " in json.loads(text)["error"]) == (400, True)
     (run / "labels.jsonl").write_bytes(good)
-    assert first.deck("ann")["done"] == 1
+    assert first.next_item("ann")["done"] == 1

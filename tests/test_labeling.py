@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_server import ASKED, SECRET_A, SECRET_B, lines, secrets_in, write_run
+from label_server import QUESTIONS, SECRET_A, SECRET_B, lines, secrets_in, write_run
 from PIL import Image
 
 from visioneval.errors import UsageError
@@ -234,7 +234,9 @@ def test_left_image_is_a(tmp_path: Path) -> None:
 
 
 def test_skips_questions_about_missing_metrics(tmp_path: Path) -> None:
-    asked = {"questions": [*ASKED["questions"], {"key": "look", "ask": "Fine?", "type": "yes_no", "metric": "fine"}]}
+    asked = {
+        "questions": [*QUESTIONS["questions"], {"key": "look", "ask": "Fine?", "type": "yes_no", "metric": "fine"}]
+    }
     run = write_run(
         tmp_path,
         [{"id": "one"}, {"id": "two"}],

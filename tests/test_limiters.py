@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from concurrency import Clock, play, settle
+from concurrency import Clock, run_with_timeout, settle
 
 from visioneval.engine.calls.limiters import CallRate, ConcurrencyLimiter
 from visioneval.errors import ClosingError, ProviderError
@@ -48,7 +48,7 @@ class Crowd:
 
 
 def test_callers_are_admitted_in_order() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         crowd = Crowd(2)
         await crowd.come("a", "b", "c", "d", "e")
         assert (crowd.inside, crowd.gate.waiting) == (["a", "b"], 3)
@@ -58,11 +58,11 @@ def test_callers_are_admitted_in_order() -> None:
         assert (crowd.inside, crowd.gate.waiting) == (["a", "b", "c", "d", "e"], 0)
         await crowd.end()
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_failed_call_frees_its_slot() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = ConcurrencyLimiter(1)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
@@ -71,11 +71,11 @@ def test_failed_call_frees_its_slot() -> None:
         async with gate.slot():
             assert gate.waiting == 0
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_cancelled_waiter_is_skipped() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b", "c")
         crowd.tasks["b"].cancel()
@@ -85,12 +85,12 @@ def test_cancelled_waiter_is_skipped() -> None:
         assert crowd.inside == ["a", "c"]
         await crowd.end()
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 @pytest.mark.parametrize("cancelled_first", [False, True])
 def test_slot_is_not_lost_if_a_caller_is_cancelled_on_admission(cancelled_first: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b", "c")
         if cancelled_first:
@@ -106,11 +106,11 @@ def test_slot_is_not_lost_if_a_caller_is_cancelled_on_admission(cancelled_first:
         assert crowd.inside == ["a", "c", "d"]
         await crowd.end()
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_caller_cancelled_while_the_limiter_closes_is_cancelled() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b", "c")
         crowd.tasks["b"].cancel()
@@ -120,11 +120,11 @@ def test_caller_cancelled_while_the_limiter_closes_is_cancelled() -> None:
         assert isinstance(crowd.tasks["c"].exception(), ClosingError)
         await crowd.end()
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_closed_limiter_rejects_waiters_and_lets_calls_finish() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b")
         crowd.gate.close()
@@ -136,7 +136,7 @@ def test_closed_limiter_rejects_waiters_and_lets_calls_finish() -> None:
         assert crowd.tasks["a"].exception() is None
         assert crowd.inside == ["a"]
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 async def allowed(gate: ConcurrencyLimiter, clock: Clock) -> int:
@@ -153,7 +153,7 @@ async def allowed(gate: ConcurrencyLimiter, clock: Clock) -> int:
 
 
 def test_429_halves_concurrency_once_for_all_running_calls(clock: Clock) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = ConcurrencyLimiter(16)
         assert await allowed(gate, clock) == 16
         began = clock.now
@@ -168,11 +168,11 @@ def test_429_halves_concurrency_once_for_all_running_calls(clock: Clock) -> None
             gate.slow_down(clock.now, None)
         assert await allowed(gate, clock) == 1
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_concurrency_grows_back_to_its_maximum_after_successes(clock: Clock) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = ConcurrencyLimiter(8)
         gate.slow_down(clock.now, None)
         grown = [await allowed(gate, clock)]
@@ -183,11 +183,11 @@ def test_concurrency_grows_back_to_its_maximum_after_successes(clock: Clock) -> 
         assert grown == sorted(grown)
         assert grown.index(5) in (4, 5)  # one more after as many successes as the current limit
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_retry_after_pauses_all_calls(clock: Clock) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = ConcurrencyLimiter(4)
         gate.slow_down(clock.now, 30.0)
         assert gate.seconds_until_open == 30
@@ -198,13 +198,13 @@ def test_retry_after_pauses_all_calls(clock: Clock) -> None:
         gate.slow_down(clock.now - 1, None)
         assert gate.seconds_until_open == 50
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
-    async def story() -> None:
+    async def scenario() -> None:
         gate = ConcurrencyLimiter(4)
 
         def struck() -> float:
@@ -216,11 +216,11 @@ def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypa
         gate.succeeded()
         assert struck() == 1
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_pause_ends_without_running_calls(clock: Clock) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         crowd = Crowd(4)
         crowd.gate.slow_down(clock.now, 0.02)
         await crowd.come("a", "b", "c")
@@ -233,7 +233,7 @@ def test_pause_ends_without_running_calls(clock: Clock) -> None:
         await crowd.end()
         assert crowd.inside == ["a", "b", "c"]
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 async def _until_inside(crowd: Crowd, name: str) -> None:
@@ -242,7 +242,7 @@ async def _until_inside(crowd: Crowd, name: str) -> None:
 
 
 def test_too_long_pause_fails_all_waiters(clock: Clock) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         crowd = Crowd(1)
         await crowd.come("a", "b")
         crowd.gate.slow_down(clock.now, 86_400.0)
@@ -257,7 +257,7 @@ def test_too_long_pause_fails_all_waiters(clock: Clock) -> None:
         assert crowd.inside == ["a", "d"]
         await crowd.end()
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_rate_is_even_after_a_burst(clock: Clock) -> None:

@@ -8,10 +8,10 @@ from replies import KINDS, cuts
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_truncated_reply_is_unanswered_or_unchanged(kind: str) -> None:
-    read, wholes = KINDS[kind].scored, KINDS[kind].wholes
-    answers = {repr(read(whole)) for whole in wholes}
-    assert "None" not in answers, [whole for whole in wholes if read(whole) is None]
-    for whole in wholes:
+    read, complete = KINDS[kind].scored, KINDS[kind].complete
+    answers = {repr(read(whole)) for whole in complete}
+    assert "None" not in answers, [whole for whole in complete if read(whole) is None]
+    for whole in complete:
         answer = read(whole)
         others = [(cut, read(cut)) for cut in cuts(whole) if read(cut) not in (None, answer)]
         assert others == []
@@ -19,7 +19,7 @@ def test_every_truncated_reply_is_unanswered_or_unchanged(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("gecko answer", "zoom")])
 def test_all_forms_of_a_reply_give_the_same_answer(kind: str) -> None:
-    result = {repr(KINDS[kind].scored(whole)) for whole in KINDS[kind].wholes}
+    result = {repr(KINDS[kind].scored(whole)) for whole in KINDS[kind].complete}
     assert len(result) == 1
 
 

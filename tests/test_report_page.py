@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import PHONE, until
+from browser import PHONE, wait_until
 from record_factory import record, run_of
 from report_runs import LABELS, METRICS, demo, grader, png, report, run_info, save_run
 
@@ -50,7 +50,7 @@ def test_overview_shows_facts_and_links_to_the_gallery(page_url: str, open_page:
     ):
         assert fact in text
     page.click("a.tally.fail")
-    until(page, "document.getElementById('result')?.textContent === '2 of 4 cells'")
+    wait_until(page, "document.getElementById('result')?.textContent === '2 of 4 cells'")
     assert page.url.endswith("#gallery?verdict=FAIL")
 
 
@@ -65,7 +65,7 @@ def test_filters_select_cells_and_update_the_url(page_url: str, open_page: OpenP
     page.click("#clear")
     page.select_option("select[name=metric]", "look.score")
     page.fill("input[name=min]", "2")
-    until(page, "document.getElementById('result').textContent === '2 of 4 cells'")
+    wait_until(page, "document.getElementById('result').textContent === '2 of 4 cells'")
     second = open_page(page.url)
     assert tiles(second) == ["sign, steady: PASS", "flyer, steady: PASS"]
     assert second.input_value("input[name=min]") == "2"
@@ -91,7 +91,7 @@ def test_filters_select_cells_and_update_the_url(page_url: str, open_page: OpenP
 )
 def test_url_selects_the_view(page_url: str, open_page: OpenPage, state: str, expected: str) -> None:
     page = open_page(f"{page_url}#gallery?{state}")
-    until(page, f"document.getElementById('result')?.textContent === {expected!r}")
+    wait_until(page, f"document.getElementById('result')?.textContent === {expected!r}")
 
 
 def test_cell_view_shows_all_details(page_url: str, open_page: OpenPage) -> None:
@@ -123,7 +123,9 @@ def test_cell_view_shows_all_details(page_url: str, open_page: OpenPage) -> None
     for at, name in enumerate(names, 1):
         page.keyboard.press(str(at))
         assert page.inner_text(".mode[aria-pressed=true]") == name
-        until(page, "[...document.querySelectorAll('.frame img')].every((one) => one.complete && one.naturalWidth > 0)")
+        wait_until(
+            page, "[...document.querySelectorAll('.frame img')].every((one) => one.complete && one.naturalWidth > 0)"
+        )
         assert page.query_selector(".frame img")
     page.keyboard.press("6")
     assert page.query_selector_all(".frame polygon.weak")
@@ -156,14 +158,14 @@ def test_keyboard_navigation(page_url: str, open_page: OpenPage) -> None:
     page.wait_for_selector(".cell-body")
     assert page.evaluate("document.activeElement.textContent") == "flyer"
     page.keyboard.press("k")
-    until(page, "document.querySelector('.cell-head h1 + .model').textContent === 'steady'")
+    wait_until(page, "document.querySelector('.cell-head h1 + .model').textContent === 'steady'")
     page.keyboard.press("Escape")
     page.wait_for_selector("#scroller")
-    until(page, "document.activeElement.getAttribute('aria-label') === 'flyer, steady: PASS'")
+    wait_until(page, "document.activeElement.getAttribute('aria-label') === 'flyer, steady: PASS'")
     page.keyboard.press("/")
-    until(page, "document.activeElement.name === 'q'")
+    wait_until(page, "document.activeElement.name === 'q'")
     page.keyboard.type("gok")  # letters are words here, not keys
-    until(page, "document.getElementById('result').textContent === '0 of 4 cells'")
+    wait_until(page, "document.getElementById('result').textContent === '0 of 4 cells'")
 
 
 def test_the_grid_has_roles_and_names(page_url: str, open_page: OpenPage) -> None:
@@ -185,10 +187,10 @@ def test_single_file_is_self_contained(folder: Path, tmp_path: Path, open_page: 
     created.rename(alone)
     page = open_page(alone.as_uri() + CELL)
     page.keyboard.press("5")
-    until(page, "document.querySelector('.frame img')?.naturalWidth > 0")
+    wait_until(page, "document.querySelector('.frame img')?.naturalWidth > 0")
     page.goto(f"{alone.as_uri()}#gallery?q=bakery")
-    until(page, "document.getElementById('result')?.textContent === '2 of 4 cells'")
-    until(page, "document.querySelector('#canvas img')?.naturalWidth > 0")
+    wait_until(page, "document.getElementById('result')?.textContent === '2 of 4 cells'")
+    wait_until(page, "document.querySelector('#canvas img')?.naturalWidth > 0")
 
 
 def test_report_outside_the_run_copies_images(tmp_path: Path, open_page: OpenPage) -> None:
@@ -196,9 +198,9 @@ def test_report_outside_the_run_copies_images(tmp_path: Path, open_page: OpenPag
     created = report(run, out=tmp_path / "sent")
     run.rename(tmp_path / "gone")
     page = open_page(created.as_uri() + CELL)
-    until(page, "document.querySelector('.frame img')?.naturalWidth === 96")
+    wait_until(page, "document.querySelector('.frame img')?.naturalWidth === 96")
     page.keyboard.press("5")
-    until(page, "document.querySelector('.frame img')?.naturalWidth === 96")
+    wait_until(page, "document.querySelector('.frame img')?.naturalWidth === 96")
 
 
 def hostile(root: Path) -> Path:
@@ -248,7 +250,7 @@ def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage, singl
     for key in "123456":
         page.keyboard.press(key)
     page.keyboard.press("j")
-    until(page, "document.querySelector('.missing')")
+    wait_until(page, "document.querySelector('.missing')")
     for view in ("overview", "gallery?layout=list", f"gallery?q={'%3Cb'}"):
         page.goto(f"{created.as_uri()}#{view}")
         page.wait_for_timeout(100)
@@ -309,7 +311,7 @@ def test_no_horizontal_scrolling_on_a_phone(page_url: str, open_page: OpenPage, 
     assert min(page.evaluate(sizes)) >= 11
     if view == "#gallery":
         assert len(tiles(page)) == 4
-        until(page, "[...document.querySelectorAll('.why')].some((one) => one.textContent.includes('spills'))")
+        wait_until(page, "[...document.querySelectorAll('.why')].some((one) => one.textContent.includes('spills'))")
 
 
 def test_dark_mode_is_dark(page_url: str, open_page: OpenPage) -> None:
@@ -324,7 +326,7 @@ def test_many_cells_render_on_scroll(tmp_path: Path, open_page: OpenPage) -> Non
     assert 4 < generated < 100
     page.locator("#canvas a[tabindex='0']").focus()
     page.keyboard.press("End")
-    until(page, "document.activeElement.getAttribute('aria-label') === 'flyer, steady, sample 149: PASS'")
+    wait_until(page, "document.activeElement.getAttribute('aria-label') === 'flyer, steady, sample 149: PASS'")
     assert len(tiles(page)) < 100
     page.keyboard.press("PageUp")
     rows = page.evaluate("[...document.querySelectorAll('#canvas .row')].map((row) => Number(row.ariaRowIndex))")
@@ -356,7 +358,7 @@ def test_many_model_runs_render_on_scroll(tmp_path: Path, open_page: OpenPage) -
     assert page.evaluate("document.activeElement.closest('[role=row]').getAttribute('aria-rowindex')") == "3"
     inside = "document.activeElement.getBoundingClientRect().right <= innerWidth && document.activeElement.getBoundingClientRect().left > 188"
     assert page.evaluate(inside)
-    until(page, "document.querySelectorAll('#canvas a.cell').length < 45")
+    wait_until(page, "document.querySelectorAll('#canvas a.cell').length < 45")
     order = "[...document.querySelectorAll('#canvas .row')].map((row) => [...row.querySelectorAll('.box')].map((box) => Number(box.ariaColIndex)))"
     assert all(item == sorted(item) for item in page.evaluate(order))
     for _ in range(29):

@@ -322,12 +322,12 @@ def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
     import shlex
     import signal
 
-    from test_interrupts import until
+    from test_interrupts import wait_until
 
     slow = [{"id": f"slow{at}", "metadata": {"wait": 0.5}} for at in range(6)]
     run.toy.write(*ONES, *slow, **COUNTING)
     program = run.toy.program("run", "suite.yaml", "--trust-suite", "--max-concurrency", "1", "--run-id", "r")
-    until(lambda: run.results.is_file() and run.results.read_bytes().count(b"\n") >= len(ONES), program)
+    wait_until(lambda: run.results.is_file() and run.results.read_bytes().count(b"\n") >= len(ONES), program)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130

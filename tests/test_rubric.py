@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from pydantic import ValidationError
-from scripted_judge import Asked, Said, context, generated
+from scripted_judge import ScriptedAnswer, ScriptedJudge, context, saved_image
 
 from visioneval.errors import AuthError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
@@ -32,8 +32,10 @@ def grader(**options: Any) -> Rubric:
     return Rubric(RubricGrader.model_validate({**known, **options}))
 
 
-def graded(folder: Path, *output: Said, cell: dict[str, Any] | None = None, **options: Any) -> tuple[Grade, Asked]:
-    judge = Asked(*output)
+def graded(
+    folder: Path, *output: ScriptedAnswer, cell: dict[str, Any] | None = None, **options: Any
+) -> tuple[Grade, ScriptedJudge]:
+    judge = ScriptedJudge(*output)
     return asyncio.run(grader(**options).grade(context(folder, judge, **(cell or {})))), judge
 
 
@@ -186,8 +188,8 @@ def editing(folder: Path) -> dict[str, Any]:
     mask.paste((0, 0, 0, 0), (0, 0, 32, 48))
     mask.save(folder / "mask.png")
     images = (
-        ("person", generated(folder / "p.png", color="red")),
-        ("garment", generated(folder / "g.bmp", color="blue")),
+        ("person", saved_image(folder / "p.png", color="red")),
+        ("garment", saved_image(folder / "g.bmp", color="blue")),
     )
     names = [{"path": path.name, "role": role} for role, path in images]
     case = {"images": names, "region": "the chest", "criteria": "It fits.", "mask": "mask.png"}
@@ -218,7 +220,7 @@ def test_prompt_labels_images_in_order_and_states_the_task(tmp_path: Path) -> No
 
 
 def test_judge_does_not_see_the_model_name(tmp_path: Path) -> None:
-    path = generated(tmp_path / "run-7f3a" / "artifacts" / "one" / "gpt-image-9" / "0.png")
+    path = saved_image(tmp_path / "run-7f3a" / "artifacts" / "one" / "gpt-image-9" / "0.png")
     _, judge = graded(tmp_path, GOOD, GOOD, cell={"path": path}, zoom={"max_crops": 2})
     for part in judge.questions[0].parts:
         output = part.encode() if isinstance(part, str) else part.data
@@ -243,7 +245,7 @@ def test_template_hash_includes_extended_templates(tmp_path: Path) -> None:
     assert graded(tmp_path, GOOD)[0].template_sha256 not in (first.template_sha256, second.template_sha256)
 
 
-class Looks(Asked):
+class Looks(ScriptedJudge):
     """Crops in the pixels of the whole image, then answers: off the schema first, then right."""
 
     async def __call__(self, name: str, question: Question) -> Reply:
@@ -256,7 +258,7 @@ class Looks(Asked):
             "verdict": "PASS",
             **{single: GOOD[single] for single in question.names},
         }
-        self.said = [right if again else {}]
+        self.answers = [right if again else {}]
         return await super().__call__(name, question)
 
 

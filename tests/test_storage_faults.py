@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from api_runs import Paid, prompt, scripted
+from api_runs import ApiRun, prompt, scripted
 from fake_api import FakeAPI
 
 from visioneval.analysis.summary import summarize
@@ -31,9 +31,9 @@ def api() -> Iterator[FakeAPI]:
 
 
 @pytest.fixture
-def paid(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Paid:
+def api_run(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> ApiRun:
     monkeypatch.chdir(tmp_path)
-    return Paid(tmp_path, api, CELLS)
+    return ApiRun(tmp_path, api, CELLS)
 
 
 @contextmanager
@@ -53,60 +53,60 @@ def disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, paid: Paid) -> None:
+def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, api_run: ApiRun) -> None:
     with disk(tmp_path / "runs", "96k") as again:
-        program = paid.program("--max-concurrency", str(AT_ONCE))
+        program = api_run.program("--max-concurrency", str(AT_ONCE))
         _, errors = program.communicate(timeout=60)
         assert program.returncode == 3, errors
         assert "Traceback" not in errors
         assert errors.splitlines()[-1].endswith(": No space left on device")
         assert "to resume: visioneval run --resume runs/r" in errors
-        stored = len(paid.records)
+        stored = len(api_run.records)
         assert 0 < stored < CELLS
-        for record in paid.records:
-            paid.check(record)
-        assert paid.generated <= stored + IN_THE_WORKS
+        for record in api_run.records:
+            api_run.check(record)
+        assert api_run.generated <= stored + IN_THE_WORKS
         again("size=8m")
-        result = paid.run(resume=True)
+        result = api_run.run(resume=True)
         assert result.exit_code == 0, result.output
-        paid.check_whole()
-        assert paid.paid_again <= IN_THE_WORKS
+        api_run.check_complete()
+        assert api_run.repeated_calls <= IN_THE_WORKS
 
 
-def test_full_cache_disk_stops_the_run(tmp_path: Path, paid: Paid) -> None:
+def test_full_cache_disk_stops_the_run(tmp_path: Path, api_run: ApiRun) -> None:
     with disk(tmp_path / "cache", "192k") as again:
-        program = paid.program("--max-concurrency", str(AT_ONCE))
+        program = api_run.program("--max-concurrency", str(AT_ONCE))
         _, errors = program.communicate(timeout=60)
         assert program.returncode == 3, errors
         assert "Traceback" not in errors
         assert "cache: cannot write to the cache: " in errors.splitlines()[-1]
-        stored = len(paid.records)
+        stored = len(api_run.records)
         assert stored < CELLS
-        for record in paid.records:
-            paid.check(record)
-        assert paid.generated <= stored + IN_THE_WORKS
+        for record in api_run.records:
+            api_run.check(record)
+        assert api_run.generated <= stored + IN_THE_WORKS
         again("size=8m")
-        result = paid.run(resume=True)
+        result = api_run.run(resume=True)
         assert result.exit_code == 0, result.output
-        paid.check_whole()
-        assert paid.paid_again <= IN_THE_WORKS
+        api_run.check_complete()
+        assert api_run.repeated_calls <= IN_THE_WORKS
 
 
-def test_read_only_disk_allows_neither_start_nor_resume(tmp_path: Path, paid: Paid) -> None:
+def test_read_only_disk_allows_neither_start_nor_resume(tmp_path: Path, api_run: ApiRun) -> None:
     with disk(tmp_path / "runs", "8m") as again:
         again("ro")
-        result = paid.run()
-        assert (result.exit_code, paid.generated) == (2, 0)
+        result = api_run.run()
+        assert (result.exit_code, api_run.generated) == (2, 0)
         assert result.stderr.strip() == "runs/r: cannot write the run here: Read-only file system"
         again("rw")
-        assert paid.run("--limit", "3").exit_code == 0
-        before = paid.records
+        assert api_run.run("--limit", "3").exit_code == 0
+        before = api_run.records
         again("ro")
-        result = paid.run(resume=True)
-        assert (result.exit_code, paid.generated) == (2, 3)
+        result = api_run.run(resume=True)
+        assert (result.exit_code, api_run.generated) == (2, 3)
         (line,) = result.stderr.splitlines()
         assert line == "runs/r: cannot resume this run: Read-only file system"
-        assert paid.records == before
+        assert api_run.records == before
 
 
 def truncated(path: Path) -> None:
@@ -136,11 +136,11 @@ def swapped(path: Path) -> None:
 HARM = [truncated, zeroed, emptied, removed, swapped]
 
 
-def kept_image(paid: Paid, at: int) -> Path:
+def kept_image(api_run: ApiRun, at: int) -> Path:
     """Where the cache keeps the image of a cell, with no other name in a run."""
-    record = next(item for item in paid.records if item.prompt == prompt(at))
+    record = next(item for item in api_run.records if item.prompt == prompt(at))
     digest = str(record.artifact_sha256)
-    path = paid.cache / "files" / digest[:2] / digest
+    path = api_run.cache / "files" / digest[:2] / digest
     data = path.read_bytes()
     path.unlink()
     path.write_bytes(data)
@@ -148,84 +148,84 @@ def kept_image(paid: Paid, at: int) -> Path:
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_only_damaged_cached_images_are_generated_again(paid: Paid, harm: Callable[[Path], None]) -> None:
-    assert paid.run().exit_code == 0
-    harm(kept_image(paid, 5))
-    result = paid.run("--reuse", "all", out="others")
+def test_only_damaged_cached_images_are_generated_again(api_run: ApiRun, harm: Callable[[Path], None]) -> None:
+    assert api_run.run().exit_code == 0
+    harm(kept_image(api_run, 5))
+    result = api_run.run("--reuse", "all", out="others")
     assert result.exit_code == 0, result.output
     harmed = 2 if harm is swapped else 1
     warning = "cannot read a cached image: No such file" if harm is removed else "ignoring a damaged image in the cache"
     assert result.stderr.count(warning) == harmed
-    assert (paid.generated, paid.judged) == (CELLS + harmed, CELLS)
+    assert (api_run.generated, api_run.judged) == (CELLS + harmed, CELLS)
     shutil.rmtree("runs")
     Path("others").rename("runs")
-    paid.check_whole()
+    api_run.check_complete()
 
 
 @pytest.mark.parametrize("harm", [truncated, zeroed, emptied])
-def test_fresh_run_ignores_damaged_cache(paid: Paid, harm: Callable[[Path], None]) -> None:
-    assert paid.run().exit_code == 0
-    harm(kept_image(paid, 5))
+def test_fresh_run_ignores_damaged_cache(api_run: ApiRun, harm: Callable[[Path], None]) -> None:
+    assert api_run.run().exit_code == 0
+    harm(kept_image(api_run, 5))
     shutil.rmtree("runs")
-    assert paid.run().exit_code == 0
-    paid.check_whole()
-    assert (paid.generated, paid.judged) == (2 * CELLS, CELLS)
+    assert api_run.run().exit_code == 0
+    api_run.check_complete()
+    assert (api_run.generated, api_run.judged) == (2 * CELLS, CELLS)
 
 
 @pytest.mark.parametrize("harm", [truncated, zeroed, emptied, removed])
-def test_damaged_index_costs_new_answers_but_no_run(paid: Paid, harm: Callable[[Path], None]) -> None:
-    assert paid.run().exit_code == 0
+def test_damaged_index_costs_new_answers_but_no_run(api_run: ApiRun, harm: Callable[[Path], None]) -> None:
+    assert api_run.run().exit_code == 0
     for tail in ("-wal", "-shm"):
-        (paid.cache / f"index.sqlite{tail}").unlink(missing_ok=True)
-    harm(paid.cache / "index.sqlite")
+        (api_run.cache / f"index.sqlite{tail}").unlink(missing_ok=True)
+    harm(api_run.cache / "index.sqlite")
     shutil.rmtree("runs")
-    result = paid.run("--reuse", "all")
+    result = api_run.run("--reuse", "all")
     assert result.exit_code == 0, result.output
-    paid.check_whole()
+    api_run.check_complete()
     assert "Traceback" not in result.output
-    before = paid.generated
+    before = api_run.generated
     shutil.rmtree("runs")
-    assert paid.run("--reuse", "all").exit_code == 0
-    assert paid.generated == before
+    assert api_run.run("--reuse", "all").exit_code == 0
+    assert api_run.generated == before
 
 
-def test_concurrent_runs_share_one_cache(paid: Paid) -> None:
-    paid.api.latency.update({"images": (0.01, 0.05), "judge": (0.01, 0.05)})
-    both = [paid.program("--max-concurrency", str(AT_ONCE), run_id=run_id) for run_id in ("r", "s")]
+def test_concurrent_runs_share_one_cache(api_run: ApiRun) -> None:
+    api_run.api.latency.update({"images": (0.01, 0.05), "judge": (0.01, 0.05)})
+    both = [api_run.program("--max-concurrency", str(AT_ONCE), run_id=run_id) for run_id in ("r", "s")]
     for program in both:
         _, errors = program.communicate(timeout=60)
         assert program.returncode == 0, errors
         assert errors.count("cache") == 0, errors
-    assert paid.generated == 2 * CELLS
-    assert CELLS <= paid.judged <= 2 * CELLS
-    paid.check_whole()
+    assert api_run.generated == 2 * CELLS
+    assert CELLS <= api_run.judged <= 2 * CELLS
+    api_run.check_complete()
     shutil.rmtree("runs/r")
     Path("runs/s").rename("runs/r")
-    paid.check_whole()
+    api_run.check_complete()
     shutil.rmtree("runs")
-    assert paid.run("--offline").exit_code == 0
-    paid.check_whole()
-    assert paid.generated == 2 * CELLS
+    assert api_run.run("--offline").exit_code == 0
+    api_run.check_complete()
+    assert api_run.generated == 2 * CELLS
 
 
-def test_running_run_cannot_be_resumed_by_another_process(paid: Paid) -> None:
-    paid.api.latency["images"] = 2
-    program = paid.program("--max-concurrency", str(AT_ONCE))
-    while not paid.api.requests:
+def test_running_run_cannot_be_resumed_by_another_process(api_run: ApiRun) -> None:
+    api_run.api.latency["images"] = 2
+    program = api_run.program("--max-concurrency", str(AT_ONCE))
+    while not api_run.api.requests:
         assert program.poll() is None
-    result = paid.run(resume=True)
+    result = api_run.run(resume=True)
     assert result.exit_code == 2
     assert "another visioneval process is writing this run" in result.stderr
-    paid.api.latency.clear()
+    api_run.api.latency.clear()
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 0, errors
-    paid.check_whole()
-    assert paid.paid_again == 0
+    api_run.check_complete()
+    assert api_run.repeated_calls == 0
 
 
-def test_clock_set_back_changes_only_times(paid: Paid, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert paid.run().exit_code == 0
-    results = paid.run_folder / "results.jsonl"
+def test_clock_set_back_changes_only_times(api_run: ApiRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api_run.run().exit_code == 0
+    results = api_run.run_folder / "results.jsonl"
     results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:10]))
 
     class YearsAgo(datetime):
@@ -235,16 +235,16 @@ def test_clock_set_back_changes_only_times(paid: Paid, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(cache_module, "datetime", YearsAgo)
     monkeypatch.setattr(provenance, "datetime", YearsAgo)
-    result = paid.run("suite.yaml", resume=True)
+    result = api_run.run("suite.yaml", resume=True)
     assert result.exit_code == 0, result.output
-    paid.check_whole()
-    assert (paid.generated, paid.judged) == (CELLS, CELLS)
-    info = read_info(paid.run_folder)
+    api_run.check_complete()
+    assert (api_run.generated, api_run.judged) == (CELLS, CELLS)
+    info = read_info(api_run.run_folder)
     assert (info.ended_at or "") < info.started_at
-    facts = overview(info, paid.records, summarize(info, paid.records))["facts"]
+    facts = overview(info, api_run.records, summarize(info, api_run.records))["facts"]
     assert "took" not in dict(facts)
     shutil.rmtree("runs")
-    result = paid.run("--offline")
+    result = api_run.run("--offline")
     assert result.exit_code == 0, result.output
-    paid.check_whole()
-    assert (paid.generated, paid.judged) == (CELLS, CELLS)
+    api_run.check_complete()
+    assert (api_run.generated, api_run.judged) == (CELLS, CELLS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from scripted_judge import Asked, Said, context
+from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade
@@ -21,9 +21,13 @@ BOTH = ["SPRING SALE", "10\u201320 % OFF"]
 
 
 def graded(
-    folder: Path, *output: Said, text: dict[str, Any] = SALE, case: dict[str, Any] | None = None, **options: Any
-) -> tuple[Grade, Asked]:
-    judge = Asked(*output)
+    folder: Path,
+    *output: ScriptedAnswer,
+    text: dict[str, Any] = SALE,
+    case: dict[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Grade, ScriptedJudge]:
+    judge = ScriptedJudge(*output)
     config = TextGrader.model_validate({"type": "text", "key": "copy", "extract": "judge", **options})
     cell = context(folder, judge, {"expect": {"text": text}, **(case or {})})
     return asyncio.run(Text(config).grade(cell)), judge

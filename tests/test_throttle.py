@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from concurrency import Clock, play, settle
+from concurrency import Clock, run_with_timeout, settle
 
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.limit_keys import RateLimitKey
@@ -79,12 +79,12 @@ class Room:
 
 @pytest.mark.parametrize("kind", ["rate_limit", "transient"])
 def test_transient_errors_are_retried(kind: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         tries = Tries()
         assert await slow_down().call(GENERATE, failing(told(kind), told(kind)), tries=tries) == "done"
         assert tries.count == 3
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_transient_errors_are_retried(kind: str) -> None:
     ids=repr,
 )
 def test_permanent_errors_are_not_retried(error: Exception) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         tries = Tries()
         with pytest.raises(type(error)) as caught:
             await slow_down().call(GENERATE, failing(error), tries=tries)
         assert caught.value is error
         assert tries.count == 1
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_permanent_errors_are_not_retried(error: Exception) -> None:
 )
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
 def test_attempts_are_limited_and_last_error_is_reported(limits: Mapping[str, Any], most: int, kind: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         tries = Tries()
         errors = [told(kind) for _ in range(20)]
         with pytest.raises(ProviderError) as caught:
@@ -127,12 +127,12 @@ def test_attempts_are_limited_and_last_error_is_reported(limits: Mapping[str, An
         assert tries.count == most
         assert caught.value is errors[most - 1]
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
 def test_too_long_retry_after_fails_the_call(kind: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         tries, throttled = Tries(), slow_down()
         with pytest.raises(ProviderError, match="it is"):
             await throttled.call(GENERATE, failing(told(kind, 601)), tries=tries)
@@ -143,11 +143,11 @@ def test_too_long_retry_after_fails_the_call(kind: str) -> None:
                 await throttled.call(GENERATE, work)
             assert await throttled.call(OTHER, failing()) == "done"
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_timeout_is_retried() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         tries = Tries()
         waits = iter([60.0, 0.0])
 
@@ -163,11 +163,11 @@ def test_timeout_is_retried() -> None:
             )
         assert caught.value.kind == "transient"
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_timeout_error_of_provider_is_reported_as_such() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         for limits_itself in (True, False):
             with pytest.raises(ProviderError, match="TimeoutError: the disk sleeps") as caught:
                 await slow_down({"openai": {"max_attempts": 1}}).call(
@@ -175,25 +175,25 @@ def test_timeout_error_of_provider_is_reported_as_such() -> None:
                 )
             assert caught.value.kind == "transient"
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_outer_timeout_is_not_converted() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         tries = Tries()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await slow_down().call(GENERATE, lambda: asyncio.sleep(60, ""), tries=tries)
         assert tries.count == 1
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limiters, "BACKOFF_S", 500.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
-    async def story() -> None:
+    async def scenario() -> None:
         throttled = slow_down(most=1)
         slow = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
         await settle()
@@ -201,11 +201,11 @@ def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> 
         assert not slow.done()
         slow.cancel()
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_models_do_not_block_each_other() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         throttled, room = slow_down(most=1), Room()
         first = asyncio.create_task(throttled.call(GENERATE, room.work("first")))
         second = asyncio.create_task(throttled.call(GENERATE, room.work("second")))
@@ -218,7 +218,7 @@ def test_models_do_not_block_each_other() -> None:
         await room.empty(first, second)
         assert (await first, await second, room.most) == ("first", "second", 1)
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_models_do_not_block_each_other() -> None:
 def test_limits_apply_per_model_or_per_provider(
     limits: Mapping[str, Any], lanes: list[RateLimitKey], most: int
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         throttled, room = slow_down(limits), Room()
         calls = [
             asyncio.create_task(throttled.call(lane, room.work(f"{at} {number}")))
@@ -250,11 +250,11 @@ def test_limits_apply_per_model_or_per_provider(
         assert room.most == most
         assert len(room.began) == 20 * len(lanes)
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_rate_limit_pauses_model_until_success() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         throttled, room = slow_down(most=4), Room()
         assert await throttled.call(GENERATE, failing(told("rate_limit", 0.001))) == "done"
         calls = [asyncio.create_task(throttled.call(GENERATE, room.work(str(at)))) for at in range(6)]
@@ -263,7 +263,7 @@ def test_rate_limit_pauses_model_until_success() -> None:
         await room.empty(*calls)
         assert throttled.gate(GENERATE).seconds_until_open == 0
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,17 +293,17 @@ def test_requests_and_images_per_minute(
     waits: list[float] = []
     per_minute(waits, monkeypatch)
 
-    async def story() -> None:
+    async def scenario() -> None:
         throttled = slow_down(limits)
         for _ in range(3):
             await throttled.call(GENERATE, failing(), images=images)
 
-    play(story())
+    run_with_timeout(scenario())
     assert waits == expected
 
 
 def test_stopped_run_starts_no_generation_but_still_judges() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         throttled, room = slow_down(most=1), Room()
         running = asyncio.create_task(throttled.call(GENERATE, room.work("running")))
         waiting = asyncio.create_task(throttled.call(GENERATE, room.work("waiting")))
@@ -318,11 +318,11 @@ def test_stopped_run_starts_no_generation_but_still_judges() -> None:
         await room.empty(running)
         assert (await running, room.began) == ("running", ["running"])
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_stop_abandons_generation_waiting_for_retry() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         throttled = slow_down()
         call = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
         await settle()
@@ -330,11 +330,11 @@ def test_stop_abandons_generation_waiting_for_retry() -> None:
         with pytest.raises(ClosingError):
             await call
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_stop_completes_a_judgement_waiting_for_retry() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         throttled = slow_down()
         throttled.close()
         call = asyncio.create_task(throttled.call(JUDGE, failing(told("transient", 500))))
@@ -342,11 +342,11 @@ def test_stop_completes_a_judgement_waiting_for_retry() -> None:
         assert not call.done()
         call.cancel()
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_stop_abandons_generation_waiting_for_turn() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         throttled = slow_down({"openai": {"requests_per_minute": 0.1}})
         assert await throttled.call(GENERATE, failing()) == "done"
         room = Room()
@@ -357,7 +357,7 @@ def test_stop_abandons_generation_waiting_for_turn() -> None:
         assert [type(item) for item in message] == [ClosingError] * 3
         assert room.began == []
 
-    play(story())
+    run_with_timeout(scenario())
 
 
 def test_rate_limit_pauses_calls_waiting_for_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,9 +373,9 @@ def test_rate_limit_pauses_calls_waiting_for_turn(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Throttle, "_sleep", passes)
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await throttled.call(GENERATE, failing()) == "done"
         assert await throttled.call(GENERATE, failing()) == "done"
 
-    play(story())
+    run_with_timeout(scenario())
     assert waits == [0, 54, 300]

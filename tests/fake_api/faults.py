@@ -10,7 +10,7 @@ from typing import Final
 
 from .script import GenerationRequest, JudgeRequest
 
-Asked = GenerationRequest | JudgeRequest
+ModelRequest = GenerationRequest | JudgeRequest
 
 KINDS: Final[Mapping[str, str]] = {
     "rate_limit": "any",
@@ -102,7 +102,7 @@ class Fault:
         if self.kind not in KINDS:
             raise ValueError(f"no such fault: {self.kind}; there are {', '.join(KINDS)}")
 
-    def fits(self, asked: Asked) -> bool:
+    def fits(self, asked: ModelRequest) -> bool:
         scope = KINDS[self.kind]
         return scope == "any" or scope == ("generate" if isinstance(asked, GenerationRequest) else "judge")
 
@@ -113,7 +113,7 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queue: list[Fault | None] = []
-        self._rules: list[tuple[Callable[[Asked], bool], Fault]] = []
+        self._rules: list[tuple[Callable[[ModelRequest], bool], Fault]] = []
         self._rates: dict[Fault, float] = {}
         self._seed = 0
         self._tries: dict[str, int] = {}
@@ -124,7 +124,7 @@ class Faults:
         with self._lock:
             self._queue.extend(faults)
 
-    def when(self, predicate: Callable[[Asked], bool], fault: Fault) -> None:
+    def when(self, predicate: Callable[[ModelRequest], bool], fault: Fault) -> None:
         """For every call that the predicate holds for."""
         with self._lock:
             self._rules.append((predicate, fault))
@@ -148,7 +148,7 @@ class Faults:
             self._rules.clear()
             self._rates.clear()
 
-    def next(self, asked: Asked, digest: str) -> Fault | None:
+    def next(self, asked: ModelRequest, digest: str) -> Fault | None:
         """The fault of this call, taken from the queue where it came from there."""
         with self._lock:
             tries = self._tries[digest] = self._tries.get(digest, 0) + 1
@@ -157,7 +157,7 @@ class Faults:
                 self.generated.append(fault.kind)
             return fault
 
-    def _pick(self, asked: Asked, digest: str, tries: int) -> Fault | None:
+    def _pick(self, asked: ModelRequest, digest: str, tries: int) -> Fault | None:
         for position, queued in enumerate(self._queue):
             if queued is None or queued.fits(asked):
                 return self._queue.pop(position)
@@ -166,7 +166,7 @@ class Faults:
                 return fault
         return self._chance(asked, digest, tries)
 
-    def _chance(self, asked: Asked, digest: str, tries: int) -> Fault | None:
+    def _chance(self, asked: ModelRequest, digest: str, tries: int) -> Fault | None:
         if not self._rates:
             return None
         seed = f"{self._seed}:{digest}:{tries}".encode()

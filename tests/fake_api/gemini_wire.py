@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.genai import types
 
-from .faults import Asked, Fault
+from .faults import Fault, ModelRequest
 from .gemini_checks import camel, check_body, check_parameters, check_schema, invalid
 from .gemini_turns import Turns
 from .http1 import ApiError, HttpRequest, Reply, json_reply
@@ -51,7 +51,7 @@ class GenerateContent:
         self.name = name
         self._models = models
 
-    def read(self, request: HttpRequest) -> Asked:
+    def read(self, request: HttpRequest) -> ModelRequest:
         match = (VERTEX if self.name == "vertex" else DEVELOPER).fullmatch(request.path)
         assert match is not None
         if match["method"] != "generateContent":
@@ -117,7 +117,7 @@ class GenerateContent:
             )
         return ApiError(404, words, code="NOT_FOUND")
 
-    def write(self, asked: Asked, outcome: Outcome) -> Reply:
+    def write(self, asked: ModelRequest, outcome: Outcome) -> Reply:
         body: dict[str, Any] = {"modelVersion": asked.model, "responseId": uuid.uuid4().hex[:22]}
         output = ""
         if isinstance(outcome, Refused):
@@ -174,7 +174,7 @@ class Gemini:
             body["details"] = list(error.details)
         return json_reply(error.status, {"error": body}, error.headers)
 
-    def fault(self, fault: Fault, asked: Asked) -> ApiError:
+    def fault(self, fault: Fault, asked: ModelRequest) -> ApiError:
         endpoint = self._vertex if asked.endpoint == "vertex" else self._developer
         if fault.kind in ("rate_limit", "quota"):
             created = _exhausted(fault)
@@ -285,7 +285,7 @@ def _refusal(outcome: Refused) -> dict[str, Any]:
     return {"candidates": [candidate]}
 
 
-def _parts(asked: Asked, outcome: Outcome) -> tuple[list[dict[str, Any]], str]:
+def _parts(asked: ModelRequest, outcome: Outcome) -> tuple[list[dict[str, Any]], str]:
     parts: list[dict[str, Any]] = []
     thinking = (asked.params.get("generationConfig") or {}).get("thinkingConfig") or {}
     if thinking.get("includeThoughts"):
@@ -310,7 +310,7 @@ def _parts(asked: Asked, outcome: Outcome) -> tuple[list[dict[str, Any]], str]:
     return parts, "MAX_TOKENS" if outcome.cut else "STOP"
 
 
-def _usage(asked: Asked, output: str, outcome: Outcome) -> dict[str, Any]:
+def _usage(asked: ModelRequest, output: str, outcome: Outcome) -> dict[str, Any]:
     if isinstance(asked, GenerationRequest):
         text, images = asked.prompt, len(asked.images)
     else:

@@ -22,7 +22,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.shared_params.function_definition import FunctionDefinition
 from openai.types.shared_params.response_format_json_schema import JSONSchema, ResponseFormatJSONSchema
 
-from .faults import Asked
+from .faults import ModelRequest
 from .http1 import HttpRequest, Reply, json_reply
 from .openai_checks import (
     NO_SAMPLING,
@@ -111,7 +111,7 @@ class Chat:
             raise bad(words, "messages", None)
         return None, None, False, kind == "json_object"
 
-    def write(self, asked: Asked, outcome: Outcome) -> Reply:
+    def write(self, asked: ModelRequest, outcome: Outcome) -> Reply:
         assert isinstance(asked, JudgeRequest)
         message, finish = _message(outcome)
         thinks = bool(REASONING.match(asked.model)) and asked.params.get("reasoning_effort") != "none"

@@ -12,7 +12,7 @@ from openai.types.image_edit_params import ImageEditParamsNonStreaming
 from openai.types.image_generate_params import ImageGenerateParamsNonStreaming
 
 from . import images
-from .faults import Asked
+from .faults import ModelRequest
 from .http1 import ApiError, FormPart, HttpRequest, MalformedError, Reply, json_reply, parse_form
 from .openai_checks import bad, check_keys, check_model, check_values, json_body
 from .outcomes import Images, Outcome, Refused
@@ -45,7 +45,7 @@ class Generations:
         _check_common(body, ImageGenerateParamsNonStreaming, self._models)
         return _generation(self.name, body)
 
-    def write(self, asked: Asked, outcome: Outcome) -> Reply:
+    def write(self, asked: ModelRequest, outcome: Outcome) -> Reply:
         assert isinstance(asked, GenerationRequest)
         return _write(asked, outcome)
 
@@ -71,7 +71,7 @@ class Edits:
         _check_fidelity(body)
         return _generation(self.name, body, tuple(images), mask)
 
-    def write(self, asked: Asked, outcome: Outcome) -> Reply:
+    def write(self, asked: ModelRequest, outcome: Outcome) -> Reply:
         assert isinstance(asked, GenerationRequest)
         return _write(asked, outcome)
 

@@ -25,7 +25,7 @@ from openai.types.responses.response_reasoning_item_param import ResponseReasoni
 from openai.types.responses.response_text_config_param import ResponseTextConfigParam
 from openai.types.shared_params.reasoning import Reasoning
 
-from .faults import Asked
+from .faults import ModelRequest
 from .http1 import ApiError, HttpRequest, Reply, json_reply
 from .openai_checks import (
     REASONING,
@@ -90,7 +90,7 @@ class Responses:
             raise bad(words, "previous_response_id", "previous_response_not_found")
         return [*self._kept[previous], *items]
 
-    def write(self, asked: Asked, outcome: Outcome) -> Reply:
+    def write(self, asked: ModelRequest, outcome: Outcome) -> Reply:
         assert isinstance(asked, JudgeRequest)
         if isinstance(outcome, Refused) and outcome.reason == "invalid_prompt":
             words = "Invalid prompt: your prompt was flagged as potentially violating our usage policy."

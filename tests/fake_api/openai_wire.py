@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from .faults import Asked, Fault
+from .faults import Fault, ModelRequest
 from .http1 import ApiError, HttpRequest, Reply, json_reply
 from .openai_chat import Chat
 from .openai_checks import CHAT_MODELS, IMAGE_MODELS, RESPONSES_MODELS, unknown_model
@@ -57,7 +57,7 @@ class OpenAI:
         inner = {"message": error.message, "type": error.kind, "param": error.param, "code": error.code}
         return json_reply(error.status, {"error": inner | error.extra}, headers)
 
-    def fault(self, fault: Fault, asked: Asked) -> ApiError:
+    def fault(self, fault: Fault, asked: ModelRequest) -> ApiError:
         created = _STATUS[fault.kind](asked, fault)
         if fault.text is not None:
             created.message = fault.text
@@ -70,7 +70,7 @@ def _wrong_key(key: str) -> ApiError:
     return ApiError(401, words, code="invalid_api_key")
 
 
-def _rate_limit(asked: Asked, fault: Fault) -> ApiError:
+def _rate_limit(asked: ModelRequest, fault: Fault) -> ApiError:
     again = f" Please try again in {fault.retry_after:g}s." if fault.retry_after is not None else ""
     words = f"Rate limit reached for {asked.model} in organization org-fake on requests per min (RPM): Limit 5.{again}"
     headers: tuple[tuple[str, str], ...] = (
@@ -83,28 +83,28 @@ def _rate_limit(asked: Asked, fault: Fault) -> ApiError:
     return ApiError(429, words, kind="requests", code="rate_limit_exceeded", headers=headers)
 
 
-def _quota(asked: Asked, fault: Fault) -> ApiError:
+def _quota(asked: ModelRequest, fault: Fault) -> ApiError:
     words = "You exceeded your current quota, please check your plan and billing details."
     return ApiError(429, words, kind="insufficient_quota", code="insufficient_quota")
 
 
-def _bad_request(asked: Asked, fault: Fault) -> ApiError:
+def _bad_request(asked: ModelRequest, fault: Fault) -> ApiError:
     words = "Invalid value: 'ultra'. Supported values are: 'low', 'medium', 'high', and 'auto'."
     return ApiError(400, words, param="quality", code="invalid_value")
 
 
-def _server_error(asked: Asked, fault: Fault) -> ApiError:
+def _server_error(asked: ModelRequest, fault: Fault) -> ApiError:
     words = "The server had an error while processing your request. Sorry about that!"
     return ApiError(500, words, kind="server_error", code="server_error")
 
 
-def _unavailable(asked: Asked, fault: Fault) -> ApiError:
+def _unavailable(asked: ModelRequest, fault: Fault) -> ApiError:
     words = "The engine is currently overloaded, please try again later."
     headers = () if fault.retry_after is None else (("retry-after", str(max(1, round(fault.retry_after)))),)
     return ApiError(503, words, kind="service_unavailable_error", code="server_is_overloaded", headers=headers)
 
 
-def _forbidden(asked: Asked, fault: Fault) -> ApiError:
+def _forbidden(asked: ModelRequest, fault: Fault) -> ApiError:
     words = (
         f"Your organization must be verified to use the model `{asked.model}`. "
         "Please go to: https://platform.openai.com/settings/organization/general and click on Verify Organization."

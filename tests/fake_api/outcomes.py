@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from . import json_schema
-from .faults import STATUS, WIRE, Asked, Fault
+from .faults import STATUS, WIRE, Fault, ModelRequest
 from .http1 import ApiError, HttpRequest, Reply
 from .images import encoded
 from .script import GenerationRequest, JudgeRequest, Script, ToolCall
@@ -47,9 +47,9 @@ class Endpoint(Protocol):
 
     name: str
 
-    def read(self, request: HttpRequest) -> Asked: ...
+    def read(self, request: HttpRequest) -> ModelRequest: ...
 
-    def write(self, asked: Asked, outcome: Outcome) -> Reply: ...
+    def write(self, asked: ModelRequest, outcome: Outcome) -> Reply: ...
 
 
 class Provider(Protocol):
@@ -61,14 +61,14 @@ class Provider(Protocol):
 
     def error(self, error: ApiError) -> Reply: ...
 
-    def fault(self, fault: Fault, asked: Asked) -> ApiError: ...
+    def fault(self, fault: Fault, asked: ModelRequest) -> ApiError: ...
 
 
 class ScriptError(Exception):
     """A script's answer that the real service could not give."""
 
 
-def decide(script: Script, asked: Asked, fault: Fault | None) -> Outcome | Fault:
+def decide(script: Script, asked: ModelRequest, fault: Fault | None) -> Outcome | Fault:
     """What comes of a request. A ``Fault`` comes back when the script asked for an HTTP error or a broken wire."""
     if fault and fault.kind in STATUS | WIRE:
         return fault
@@ -87,7 +87,7 @@ def decide(script: Script, asked: Asked, fault: Fault | None) -> Outcome | Fault
     return _damaged(_answer(asked, answer), fault)
 
 
-def _scripted(script: Script, asked: Asked) -> object:
+def _scripted(script: Script, asked: ModelRequest) -> object:
     return script.generated(asked) if isinstance(asked, GenerationRequest) else script.judged(asked)
 
 

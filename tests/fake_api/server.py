@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from .faults import RAW, STATUS, WIRE, Asked, Fault, Faults
+from .faults import RAW, STATUS, WIRE, Fault, Faults, ModelRequest
 from .gemini_wire import Gemini
 from .http1 import (
     ApiError,
@@ -54,7 +54,7 @@ class LoggedRequest:
     endpoint: str | None = None
     body: Any = None
     form: tuple[FormPart, ...] = ()
-    asked: Asked | None = None
+    asked: ModelRequest | None = None
     status: int = 0
     fault: str | None = None
     paid: bool = False
@@ -240,7 +240,7 @@ class FakeAPI:
         entry.fault = fault.kind if fault else None
         return endpoint.write(asked, outcome)
 
-    async def _wait(self, endpoint: str, asked: Asked) -> None:
+    async def _wait(self, endpoint: str, asked: ModelRequest) -> None:
         kind = "images" if isinstance(asked, GenerationRequest) else "judge"
         delay = self.latency.get(endpoint, self.latency.get(kind, 0.0))
         seconds = self._clock.uniform(*delay) if isinstance(delay, tuple) else delay
@@ -278,7 +278,7 @@ def _json_or_none(body: bytes) -> Any:
         return None
 
 
-def _error_reply(provider: Provider, fault: Fault, asked: Asked) -> Reply:
+def _error_reply(provider: Provider, fault: Fault, asked: ModelRequest) -> Reply:
     kind = (fault.reason or "server_error") if fault.kind == "error_in_200" else fault.kind
     error = provider.fault(replace(fault, kind=kind), asked)
     if fault.retry_after_header is not None:

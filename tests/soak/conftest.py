@@ -16,11 +16,11 @@ def api() -> Iterator[FakeAPI]:
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     """Prints what was measured, past pytest's capture."""
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         with capsys.disabled():
             print(f"\n{line}", flush=True)
 
-    return tell
+    return print_line

@@ -133,7 +133,7 @@ def suite(folder: Path, names: list[str]) -> Path:
 
 
 def test_no_broken_image_is_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Callable[[str], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Callable[[str], None]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     dice = random.Random(SEED)
@@ -152,7 +152,7 @@ def test_no_broken_image_is_completed(
     internal = [
         name for name, record in ended.items() if record.error and record.error.kind not in ("bad_image", "unmeasured")
     ]
-    told(
+    report(
         f"{len(ended)} images, seed {SEED}: {sum(whole.values())} whole,"
         f" {sum(record.status == 'completed' for record in records)} completed; tracebacks {tracebacks},"
         f" wrongly completed {len(wrong_ok)}, wrongly refused {len(refused)}, other errors {len(internal)}"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hostile import COMMANDS, DESK, build
+from hostile import COMMANDS, LABEL_PAGE, build
 from hostile_changes import Change, apply, changes, faults, refusal
 
 CHANGES = int(os.environ.get("VISIONEVAL_FUZZ_RECORDS", "300"))
@@ -20,7 +20,7 @@ RECORDS_READERS = ("show", "compare", "report --single-file")
 
 
 def test_every_command_on_runs_changed_at_random(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Callable[[str], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Callable[[str], None]
 ) -> None:
     built = tmp_path / "built"
     built.mkdir()
@@ -40,11 +40,11 @@ def test_every_command_on_runs_changed_at_random(
         apply(change, folder)
         why = refusal(change.file, folder)
         counts["refused at the door" if why else "read"] += 1
-        readers = RECORDS_READERS if why else (*COMMANDS, DESK)
+        readers = RECORDS_READERS if why else (*COMMANDS, LABEL_PAGE)
         counts["commands"] += len(readers)
         wrong += [f"{number}: {change}: {fault}" for name in readers for fault in faults(name, folder)]
         wrong += _unclear(change, why)
-    told(
+    report(
         f"{CHANGES} changes of {len(every):,}: {counts['read']} read, {counts['refused at the door']} refused;"
         f" {counts['commands']:,} commands: faults (traceback, no clear line, markup, escapes): {len(wrong)}"
     )

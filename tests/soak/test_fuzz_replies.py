@@ -106,7 +106,7 @@ class Fuzz:
 
 def all_cuts() -> Iterator[tuple[str, str, str]]:
     for kind, known in KINDS.items():
-        for whole in known.wholes:
+        for whole in known.complete:
             yield from ((kind, whole, cut) for cut in cuts(whole))
 
 
@@ -117,14 +117,14 @@ def _watch() -> Iterator[None]:
     faulthandler.cancel_dump_traceback_later()
 
 
-def test_five_thousand_mutated_replies_and_all_truncations(told: Callable[[str], None]) -> None:
+def test_five_thousand_mutated_replies_and_all_truncations(report: Callable[[str], None]) -> None:
     fuzz, chance = Fuzz(), random.Random(SEED)
     for kind, whole, cut in all_cuts():
         fuzz.expect(kind, cut, fuzz.answer(kind, whole))
     of_cuts = fuzz.counts["replies"]
     for _ in range(MUTATED):
         kind = chance.choice([*KINDS])
-        whole = chance.choice(KINDS[kind].wholes[:6])  # those without slips of their own
+        whole = chance.choice(KINDS[kind].complete[:6])  # those without slips of their own
         change = chance.choice(CHANGES)
         text = change(whole, chance)
         output = (
@@ -139,7 +139,7 @@ def test_five_thousand_mutated_replies_and_all_truncations(told: Callable[[str],
         for text in DEGENERATE:
             fuzz.expect(kind, text)
             fuzz.expect(kind, text[:MAX_CHARS])
-    told(
+    report(
         f"seed {SEED}: {of_cuts:,} cuts, {MUTATED:,} changed replies, whole and cut, and {2 * len(DEGENERATE) * len(KINDS)}"
         f" degenerate ones: {fuzz.counts['wrong scores']} wrong scores, {fuzz.counts['exceptions']} exceptions,"
         f" {fuzz.counts['slow']} that took over {SLOW_S:g} s of computing"

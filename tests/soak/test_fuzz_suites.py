@@ -104,7 +104,7 @@ def watched() -> Any:
 def test_every_suite_is_checked_or_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    told: Callable[[str], None],
+    report: Callable[[str], None],
     watched: Callable[[], None],
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -133,7 +133,7 @@ def test_every_suite_is_checked_or_refused(
         is_known = result.exception is None or isinstance(result.exception, SystemExit)
         if not is_known or "Traceback" in result.output or result.exit_code not in (0, 2):
             tracebacks.append(f"{at}: {result.exception!r}: {text[:300]}")
-    told(
+    report(
         f"{SUITES} suites, seed {SEED}, in {time.monotonic() - start:.0f} s: {fine} fine, {SUITES - fine} refused;"
         f" tracebacks {len(tracebacks)}, hangs {len(slow)}; the longest took {longest:.1f} s"
     )

@@ -38,9 +38,9 @@ def peaks(toy: Toy, cells: int) -> tuple[float, float]:
     return max(peak for peak, size in seen if size < len(data)), max(peak for peak, _ in seen)
 
 
-def test_ten_times_the_cells_need_a_tenth_more_memory_at_most(toy: Toy, told: Callable[[str], None]) -> None:
+def test_ten_times_the_cells_need_a_tenth_more_memory_at_most(toy: Toy, report: Callable[[str], None]) -> None:
     (few, few_in_all), (many, many_in_all) = peaks(toy, 2000), peaks(toy, 20_000)
-    told(
+    report(
         f"peak memory: generation and grading 2,000 cells {few:.0f} MB, 20,000 cells {many:.0f} MB, {many / few:.2f} times;"
         f" with the summary {few_in_all:.0f} MB and {many_in_all:.0f} MB, {many_in_all / few_in_all:.2f} times"
     )

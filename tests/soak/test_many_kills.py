@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from api_runs import Paid
+from api_runs import ApiRun
 from fake_api import FakeAPI
 
 from visioneval.records.model import read_info
@@ -31,14 +31,14 @@ def unanswered(api: FakeAPI, since: int) -> set[int]:
     return {at for at, entry in enumerate(list(api.requests)) if at >= since and entry.status == 0}
 
 
-def killed(paid: Paid, moment: float) -> tuple[int, int]:
+def killed(api_run: ApiRun, moment: float) -> tuple[int, int]:
     """Starts the run, or goes on with it, and kills it so many seconds after its first call.
 
     Tells how many calls had no answer then, and how many had none, or were not yet made, a moment before.
     """
-    api = paid.api
+    api = api_run.api
     before = len(api.requests)
-    program = paid.program("--max-concurrency", str(AT_ONCE), resume=(paid.run_folder / "run.json").is_file())
+    program = api_run.program("--max-concurrency", str(AT_ONCE), resume=(api_run.run_folder / "run.json").is_file())
     end = time.monotonic() + 60
     while len(api.requests) == before and program.poll() is None:
         assert time.monotonic() < end
@@ -54,36 +54,36 @@ def killed(paid: Paid, moment: float) -> tuple[int, int]:
     return len(now), len(lately)
 
 
-def lost_and_doubled(paid: Paid) -> tuple[int, int]:
+def lost_and_doubled(api_run: ApiRun) -> tuple[int, int]:
     """How many cells have no line in ``results.jsonl``, and how many lines are about a cell that has one already."""
-    lines = (paid.run_folder / "results.jsonl").read_text().splitlines()
+    lines = (api_run.run_folder / "results.jsonl").read_text().splitlines()
     cells = {(single["test_id"], single["model_label"], single["sample_index"]) for single in map(json.loads, lines)}
     return CELLS - len(cells), len(lines) - len(cells)
 
 
 def test_fifty_kills_of_two_hundred_cells(
-    tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch, told: Callable[[str], None]
+    tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch, report: Callable[[str], None]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     api.latency.update({"images": (0.2, 1.2), "judge": (0.1, 0.6)})
-    paid = Paid(tmp_path, api, CELLS)
+    api_run = ApiRun(tmp_path, api, CELLS)
     chance = random.Random(SEED)
     under_way, lately = 0, 0
     start = time.monotonic()
     for _ in range(KILLS):
-        now, before = killed(paid, chance.uniform(0, 0.9))
+        now, before = killed(api_run, chance.uniform(0, 0.9))
         under_way, lately = under_way + now, lately + before
-        assert read_info(paid.run_folder).state == "running"
-        for record in paid.records:
-            paid.check(record)
-    left = CELLS - len(paid.records)
+        assert read_info(api_run.run_folder).state == "running"
+        for record in api_run.records:
+            api_run.check(record)
+    left = CELLS - len(api_run.records)
     api.latency.clear()
-    result = paid.run(resume=True)
+    result = api_run.run(resume=True)
     assert result.exit_code == 0, result.output
-    paid.check_whole()
-    again = paid.paid_again
-    lost, doubled = lost_and_doubled(paid)
-    told(
+    api_run.check_complete()
+    again = api_run.repeated_calls
+    lost, doubled = lost_and_doubled(api_run)
+    report(
         f"{KILLS} kills of {CELLS} cells in {time.monotonic() - start:.0f} s: {left} cells were left after the last;"
         f" {len(api.paid_by_digest)} distinct calls, {paid_for(api)} paid, {again} of them again;"
         f" {under_way} had no answer at the kills, {lately} had none {TO_KEEP_S} s before;"

@@ -65,13 +65,13 @@ def run(
     components = Components({"toy": provider or Drawing()}, {"look": grader or Looking()})
     collected = [] if records is None else records
 
-    async def story() -> None:
+    async def scenario() -> None:
         with open_context(suite, components=components) as context:
             todo = job or next(Job(call, call.samples) for call in suite.plan.calls())
             async for record in run_job(todo, context):
                 collected.append(record)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     return sorted(collected, key=lambda record: (record.test_id, record.sample_index))
 
 

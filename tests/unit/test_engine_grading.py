@@ -84,11 +84,11 @@ def graded(
     components = Components({}, dict(zip(keys, results, strict=True)), {"default": judge} if judge else {})
     (call,) = prepared.plan.calls()
 
-    async def story() -> CellGrades:
+    async def scenario() -> CellGrades:
         with open_context(prepared, components=components, debug=debug) as context:
             return await grade(call, 0, None, {"size": "8x8"}, context, asyncio.get_running_loop().time() + seconds)
 
-    return asyncio.run(story())
+    return asyncio.run(scenario())
 
 
 def test_scores_reasons_and_tags_of_all_graders_are_combined(toy: Toy) -> None:

@@ -7,7 +7,7 @@ import signal
 import threading
 
 import pytest
-from concurrency import play, settle
+from concurrency import run_with_timeout, settle
 
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.budget import Budget
@@ -81,7 +81,7 @@ class TestInterrupts:
         messages: list[str] = []
         cancelled = False
 
-        async def story() -> None:
+        async def scenario() -> None:
             nonlocal cancelled
             try:
                 with interrupts(progress, messages.append) as interrupt:
@@ -93,14 +93,14 @@ class TestInterrupts:
             except asyncio.CancelledError:
                 cancelled = True
 
-        play(story())
+        run_with_timeout(scenario())
         assert cancelled
         assert len(messages) == 1
         assert "interrupt again to stop now" in messages[0]
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_signals_interrupt_only_inside_the_block(self, progress: Progress, number: signal.Signals) -> None:
-        async def story() -> None:
+        async def scenario() -> None:
             outside = signal.getsignal(number)
             with interrupts(progress, lambda _: None):
                 signal.raise_signal(number)
@@ -109,13 +109,13 @@ class TestInterrupts:
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
             signal.signal(number, outside)
 
-        play(story())
+        run_with_timeout(scenario())
         assert progress.is_over
 
     def test_an_interrupt_of_a_failed_run_cancels_immediately(self, progress: Progress) -> None:
         messages: list[str] = []
 
-        async def story() -> None:
+        async def scenario() -> None:
             progress.leave(AuthError("refused"))
             try:
                 with interrupts(progress, messages.append) as interrupt:
@@ -125,17 +125,17 @@ class TestInterrupts:
             except asyncio.CancelledError:
                 messages.append("cancelled")
 
-        play(story())
+        run_with_timeout(scenario())
         assert messages == ["cancelled"]
 
     def test_an_interrupt_after_the_end_does_nothing(self, progress: Progress) -> None:
-        async def story() -> None:
+        async def scenario() -> None:
             nonlocal late
             with interrupts(progress, lambda _: None) as late:
                 pass
 
         late = lambda: None  # noqa: E731
-        play(story())
+        run_with_timeout(scenario())
         late()
         assert not progress.is_over
 

@@ -96,7 +96,7 @@ def test_unexpected_exceptions_are_described_with_their_type(error: Exception, t
 
 
 def test_a_cancelled_caller_is_cancelled() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         started = asyncio.Event()
 
         async def work() -> str:
@@ -110,13 +110,13 @@ def test_a_cancelled_caller_is_cancelled() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_timeout_around_the_code_is_a_timeout() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await call_user_code(str, asyncio.Event().wait)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
